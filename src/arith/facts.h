@@ -1,0 +1,36 @@
+// What is known of variables: ranges and divisibility, as small value types.
+#pragma once
+#include "ir/build.h"
+
+namespace tl {
+
+// All integers in [min, max]; the limits of int64 stand for "unbounded".
+struct Interval {
+  int64_t min = INT64_MIN, max = INT64_MAX;
+  static Interval point(int64_t v) { return {v, v}; }
+  bool bounded() const { return min != INT64_MIN && max != INT64_MAX; }
+  bool contains(int64_t v) const { return min <= v && v <= max; }
+  bool operator==(const Interval&) const = default;
+};
+
+// All integers congruent to `remainder` modulo `modulus`; modulus 0 means the one number `remainder`.
+struct Modular {
+  int64_t modulus = 1, remainder = 0;
+  bool operator==(const Modular&) const = default;
+};
+
+// What holds of the variables in scope.  A value: copy it to add facts for a subtree.
+struct Facts {
+  std::map<const ExprNode*, Interval> ranges;
+  std::map<const ExprNode*, Modular> divisibility;
+  std::vector<Expr> at_most_zero;  // integer sums over several variables that are <= 0
+  void bind(const Expr& var, Interval range) { ranges[var.get()] = range; }
+  void bind(const Expr& var, Modular m) { divisibility[var.get()] = m; }
+  // Learns from a condition that holds: `x < 8`, `x % 4 == 0`, conjunctions of such.
+  void assume(const Expr& condition);
+};
+
+Interval interval_of(const Expr& e, const Facts& facts);
+Modular modular_of(const Expr& e, const Facts& facts);
+
+}  // namespace tl

@@ -1,0 +1,44 @@
+// Questions, answered by simplifying.
+#include "arith/prove.h"
+
+#include "arith/simplifier.h"
+
+namespace tl {
+
+bool can_prove(const Expr& condition, const Facts& facts) {
+  return !condition || is_int(simplify(condition, facts), 1);
+}
+
+std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts) {
+  if (!is_scalar_int(e)) return std::nullopt;
+  Simplifier s(facts);
+  Sum sum = s.parse(s.run(e));
+  if (!sum.ok) return std::nullopt;
+  Linear result;
+  Sum base = empty_sum(e->dtype);
+  add_constant(base, sum.constant);
+  for (auto& t : sum.terms) {
+    if (t.e.same(v))
+      result.stride = t.factor;
+    else if (uses_var(t.e, v))
+      return std::nullopt;
+    else
+      add_term(base, t, 1, s.known);
+  }
+  result.base = emit(base, e->span);
+  return result;
+}
+
+Facts facts_of(const Function& f, const Kernel& k) {
+  Simplifier s(Facts{});
+  for (auto& condition : f.facts) s.learn(s.run(condition));
+  for (size_t i = 0; i < k.grid_vars.size(); i++) {
+    s.learn_range(k.grid_vars[i], {0, INT64_MAX});
+    s.learn(s.run(lt(k.grid_vars[i], k.grid[i])));
+  }
+  int64_t threads = thread_count(k);
+  if (k.thread) s.facts.bind(k.thread, Interval{0, threads > 0 ? threads - 1 : INT64_MAX});
+  return s.facts;
+}
+
+}  // namespace tl

@@ -1,0 +1,247 @@
+// The walk over expressions, and the constructors that it ends in.
+#include "arith/simplify.h"
+
+#include <cmath>
+
+#include "arith/simplifier.h"
+
+namespace tl {
+namespace {
+
+bool commutes(BinaryOp op, DType t) {
+  switch (op) {
+    case BinaryOp::min:
+    case BinaryOp::max:
+      return !t.is_float();  // min(0.0, -0.0) may be either
+    case BinaryOp::add:
+    case BinaryOp::mul:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor:
+    case BinaryOp::eq:
+    case BinaryOp::ne:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool divides(BinaryOp op) {
+  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
+         op == BinaryOp::truncmod;
+}
+
+bool is_linear(const Expr& e) {
+  if (!is_scalar_int(e)) return false;
+  if (auto* n = e.as<Unary>()) return n->op == UnaryOp::neg;
+  auto* n = e.as<Binary>();
+  return n && (n->op == BinaryOp::add || n->op == BinaryOp::sub || n->op == BinaryOp::mul);
+}
+
+// Every value of `from` is a value of `to`.
+bool holds(DType to, DType from) {
+  if (to.kind == from.kind) return to.bits >= from.bits;
+  if (to.is_float() && from.is_float()) return to.bits >= 32 && from.bits == 16;
+  return false;
+}
+
+// One operator per scalar type of integers; null where only rows can help.
+Expr make_int(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::sub: {
+      Sum sum = s.parse(a);
+      add_sum(sum, s.parse(b), op == BinaryOp::add ? 1 : -1, s.known);
+      return sum.ok ? s.finish(sum) : s.plain(op, a, b);
+    }
+    case BinaryOp::mul: {
+      Sum sum = s.product(a, b);
+      return sum.ok ? s.finish(sum) : s.plain(op, a, b);
+    }
+    case BinaryOp::floordiv:
+    case BinaryOp::floormod:
+      return s.divide(op, a, b);
+    case BinaryOp::min:
+    case BinaryOp::max:
+      return s.min_max(op, a, b);
+    case BinaryOp::bit_xor:
+      return s.exclusive_or(a, b);
+    case BinaryOp::bit_or:
+      return s.inclusive_or(a, b);
+    default:
+      return is_comparison(op) ? s.compare(op, a, b) : Expr();
+  }
+}
+
+Expr rebuild_call(Simplifier& s, const Call& n) {
+  std::vector<Expr> args;
+  bool changed = false, constant = !n.args.empty() && n.args.size() <= 4;
+  for (auto& a : n.args) {
+    args.push_back(s.walk(a));
+    changed |= !args.back().same(a);
+    constant &= args.back().as<FloatImm>() != nullptr;
+  }
+  if (constant && n.callee->eval && n.callee->effect == Callee::Effect::pure) {
+    double values[4] = {};
+    for (size_t i = 0; i < args.size(); i++) values[i] = args[i].as<FloatImm>()->value;
+    double value = n.callee->eval(values);
+    if (n.dtype.is_bool()) return imm(value != 0, n.dtype, s.here);
+    if (n.dtype.is_float() && std::isfinite(round_float(value, n.dtype))) return fimm(value, n.dtype, s.here);
+  }
+  return changed ? call(*n.callee, std::move(args), n.dtype, n.span) : Expr(&n);
+}
+
+Expr rebuild_load(Simplifier& s, const Load& n) {
+  std::vector<Expr> index;
+  bool changed = false;
+  for (auto& i : n.index) {
+    index.push_back(s.walk(i));
+    changed |= !index.back().same(i);
+  }
+  Expr mask = n.mask ? s.walk(n.mask) : Expr();
+  if (mask && is_int(mask, 0)) return s.constant(0, n.dtype);
+  if (mask && is_int(mask, 1)) mask = {};
+  if (!changed && mask.same(n.mask)) return Expr(&n);
+  auto copy = n;
+  copy.index = std::move(index);
+  copy.mask = mask;
+  return own(new Load(std::move(copy)));
+}
+
+Expr rebuild_binary(Simplifier& s, const Expr& e, const Binary& n) {
+  if (is_linear(e)) {
+    Sum sum = empty_sum(e->dtype);
+    s.collect(sum, e, 1, true);
+    if (sum.ok) return s.finish(sum);
+    bool before =
+        std::exchange(s.remember, true);  // operands get here twice, those of operands four times, …
+    Expr r = s.plain(n.op, s.walk(n.a), s.walk(n.b));
+    s.remember = before;
+    return r;
+  }
+  return s.make(n.op, s.walk(n.a), s.walk(n.b));
+}
+
+Expr rebuild(Simplifier& s, const Expr& e) {
+  return dispatch(
+      e, overloads{
+             [&](const Binary& n) { return rebuild_binary(s, e, n); },
+             [&](const Unary& n) { return s.make_unary(n.op, s.walk(n.a)); },
+             [&](const Cast& n) { return s.make_cast(n.dtype, s.walk(n.a)); },
+             [&](const Select& n) { return s.make_select(s.walk(n.cond), s.walk(n.a), s.walk(n.b)); },
+             [&](const Load& n) { return rebuild_load(s, n); },
+             [&](const Call& n) { return rebuild_call(s, n); },
+             [&](const Ramp& n) {
+               Expr base = s.walk(n.base), stride = s.walk(n.stride);
+               if (is_int(stride, 0)) return broadcast(base, n.dtype.lanes, s.here);
+               return base.same(n.base) && stride.same(n.stride) ? e
+                                                                 : ramp(base, stride, n.dtype.lanes, n.span);
+             },
+             [&](const Broadcast& n) {
+               Expr value = s.walk(n.value);
+               return value.same(n.value) ? e : broadcast(value, n.dtype.lanes, n.span);
+             },
+             [&](const Var&) {
+               auto it = s.replaced.find(e.get());
+               return it == s.replaced.end() ? e : it->second;
+             },
+             [&](const IntImm&) { return e; },
+             [&](const FloatImm&) { return e; },
+         });
+}
+
+}  // namespace
+
+Expr Simplifier::plain(BinaryOp op, const Expr& a, const Expr& b) {
+  if (!divides(op) || !is_int(b, 0)) return binary(op, a, b, here);
+  // A division by zero has no meaning, but must not fail where it is never reached.
+  auto* n = new Binary(here);
+  n->dtype = a->dtype;
+  n->op = op;
+  n->a = a;
+  n->b = b;
+  return own(n);
+}
+
+Expr Simplifier::make(BinaryOp op, const Expr& a, const Expr& b) {
+  bool constants = is_const(a) && is_const(b) && a->dtype.lanes == 1;
+  if (constants || known.of(a).impure || known.of(b).impure) return plain(op, a, b);
+  if (commutes(op, a->dtype) && is_const(a) && !is_const(b)) return make(op, b, a);
+  Expr r;
+  if (is_scalar_int(a))
+    r = make_int(*this, op, a, b);
+  else if (a->dtype.lanes > 1)
+    r = make_vector(op, a, b);
+  if (r) return r;
+  if (op == BinaryOp::logical_and) return conjunction(a, b);
+  if (op == BinaryOp::logical_or) return disjunction(a, b);
+  r = apply_rules(op, a, b);
+  return r ? r : plain(op, a, b);
+}
+
+Expr Simplifier::make_unary(UnaryOp op, const Expr& a) {
+  if (op == UnaryOp::neg && is_scalar_int(a) && !known.of(a).impure) {
+    Sum s = scaled(parse(a), -1, known);
+    if (s.ok) return finish(s);
+  }
+  if (auto* n = a.as<Broadcast>()) return broadcast(make_unary(op, n->value), a->dtype.lanes, here);
+  Expr r = apply_rules(op, a);
+  return r ? r : unary(op, a, here);
+}
+
+Expr Simplifier::make_cast(DType type, const Expr& a) {
+  if (a->dtype == type) return a;
+  if (auto* n = a.as<Broadcast>()) return broadcast(make_cast(type.scalar(), n->value), type.lanes, here);
+  if (type.is_bool() && is_scalar_int(a)) return make(BinaryOp::ne, a, constant(0, a->dtype));
+  auto* n = a.as<Cast>();
+  if (!n) return cast(type, a, here);
+  DType from = n->a->dtype, by = a->dtype;
+  bool number = from.is_int() || from.is_bool();
+  bool kept = number && by.is_int() && fits(widen(known.range(n->a)), by.scalar());
+  bool low_bits = number && by.is_int() && type.is_int() && type.bits <= by.bits;
+  bool wider = from.is_float() && type.is_float() && holds(by, from);
+  return kept || low_bits || wider || holds(by, from) ? make_cast(type, n->a) : cast(type, a, here);
+}
+
+Expr Simplifier::make_select(const Expr& cond, const Expr& a, const Expr& b) {
+  if (auto c = as_int(cond)) return *c ? a : b;
+  if (!known.of(cond).impure && !known.of(a).impure && !known.of(b).impure)
+    if (Expr r = apply_rules(cond, a, b)) return r;
+  return select(cond, a, b, here);
+}
+
+Expr Simplifier::walk(const Expr& e) {
+  if (e->kind == Kind::IntImm || e->kind == Kind::FloatImm) return e;
+  bool noted = remember || e->refs > 1;
+  if (noted)
+    if (const Expr* seen = known.find_result(e)) return *seen;
+  Span outer = here;
+  if (e->span) here = e->span;
+  Expr r = rebuild(*this, e);
+  here = outer;
+  DType t = r->dtype;
+  if (!is_const(r) && (t.is_int() || t.is_bool()) && r->kind != Kind::Load) {
+    Info info = known.of(r);
+    if (is_point(info.range) && !info.impure) r = imm(info.range.min, t, e->span);
+  }
+  if (!r.same(e) && r->kind == e->kind && equal(r, e)) r = e;
+  if (noted) known.note_result(e, r);
+  return r;
+}
+
+Expr Simplifier::run(const Expr& e) {
+  Expr r = walk(e), before = e;
+  for (int i = 0; i < 6 && !r.same(before); i++) {
+    before = r;
+    r = walk(before);
+  }
+  return r;
+}
+
+Expr simplify(const Expr& e, const Facts& facts) {
+  if (!e) return e;
+  Simplifier s(facts);
+  return s.run(e);
+}
+
+}  // namespace tl

@@ -1,0 +1,479 @@
+// Makers of nodes: types are checked and constants folded here, nowhere else.
+#include "ir/build.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tl {
+namespace {
+
+template <class N>
+N* fresh(DType type, Span span) {
+  auto* n = new N(span);
+  n->dtype = type;
+  return n;
+}
+
+struct OpName {
+  BinaryOp op;
+  std::string_view name, symbol;
+};
+constexpr OpName op_names[] = {
+    {BinaryOp::add, "add", "+"},           {BinaryOp::sub, "sub", "-"},
+    {BinaryOp::mul, "mul", "*"},           {BinaryOp::div, "div", "/"},
+    {BinaryOp::floordiv, "floordiv", "//"}, {BinaryOp::floormod, "floormod", "%"},
+    {BinaryOp::truncdiv, "truncdiv", "truncdiv"}, {BinaryOp::truncmod, "truncmod", "truncmod"},
+    {BinaryOp::min, "min", "min"},         {BinaryOp::max, "max", "max"},
+    {BinaryOp::bit_and, "and", "&"},       {BinaryOp::bit_or, "or", "|"},
+    {BinaryOp::bit_xor, "xor", "^"},       {BinaryOp::shl, "shl", "<<"},
+    {BinaryOp::shr, "shr", ">>"},          {BinaryOp::eq, "eq", "=="},
+    {BinaryOp::ne, "ne", "!="},            {BinaryOp::lt, "lt", "<"},
+    {BinaryOp::le, "le", "<="},            {BinaryOp::gt, "gt", ">"},
+    {BinaryOp::ge, "ge", ">="},            {BinaryOp::logical_and, "logical_and", "and"},
+    {BinaryOp::logical_or, "logical_or", "or"}};
+
+int64_t fold_unsigned(BinaryOp op, uint64_t a, uint64_t b) {
+  switch (op) {
+    case BinaryOp::floordiv:
+    case BinaryOp::truncdiv: return int64_t(a / b);
+    case BinaryOp::floormod:
+    case BinaryOp::truncmod: return int64_t(a % b);
+    case BinaryOp::min: return int64_t(a < b ? a : b);
+    case BinaryOp::max: return int64_t(a > b ? a : b);
+    case BinaryOp::shr: return int64_t(a >> b);
+    case BinaryOp::lt: return a < b;
+    case BinaryOp::le: return a <= b;
+    case BinaryOp::gt: return a > b;
+    case BinaryOp::ge: return a >= b;
+    default: internal_error("not an unsigned operation");
+  }
+}
+
+bool sign_matters(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::floordiv:
+    case BinaryOp::floormod:
+    case BinaryOp::truncdiv:
+    case BinaryOp::truncmod:
+    case BinaryOp::min:
+    case BinaryOp::max:
+    case BinaryOp::shr:
+    case BinaryOp::lt:
+    case BinaryOp::le:
+    case BinaryOp::gt:
+    case BinaryOp::ge: return true;
+    default: return false;
+  }
+}
+
+int64_t fold_signed(BinaryOp op, int64_t a, int64_t b) {
+  uint64_t ua = uint64_t(a), ub = uint64_t(b);
+  switch (op) {
+    case BinaryOp::add: return int64_t(ua + ub);
+    case BinaryOp::sub: return int64_t(ua - ub);
+    case BinaryOp::mul: return int64_t(ua * ub);
+    case BinaryOp::floordiv: return floor_div(a, b);
+    case BinaryOp::floormod: return floor_mod(a, b);
+    case BinaryOp::truncdiv: return b == -1 ? int64_t(0 - ua) : a / b;
+    case BinaryOp::truncmod: return b == -1 ? 0 : a % b;
+    case BinaryOp::min: return a < b ? a : b;
+    case BinaryOp::max: return a > b ? a : b;
+    case BinaryOp::bit_and: return a & b;
+    case BinaryOp::bit_or: return a | b;
+    case BinaryOp::bit_xor: return a ^ b;
+    case BinaryOp::shl: return int64_t(ua << (ub & 63));
+    case BinaryOp::shr: return a >> (ub & 63);
+    case BinaryOp::eq: return a == b;
+    case BinaryOp::ne: return a != b;
+    case BinaryOp::lt: return a < b;
+    case BinaryOp::le: return a <= b;
+    case BinaryOp::gt: return a > b;
+    case BinaryOp::ge: return a >= b;
+    case BinaryOp::logical_and: return a && b;
+    case BinaryOp::logical_or: return a || b;
+    case BinaryOp::div: break;
+  }
+  internal_error("not an integer operation");
+}
+
+bool divides(BinaryOp op) {
+  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv || op == BinaryOp::truncmod;
+}
+
+bool compare_float(BinaryOp op, double a, double b) {
+  switch (op) {
+    case BinaryOp::eq: return a == b;
+    case BinaryOp::ne: return a != b;
+    case BinaryOp::lt: return a < b;
+    case BinaryOp::le: return a <= b;
+    case BinaryOp::gt: return a > b;
+    case BinaryOp::ge: return a >= b;
+    default: internal_error("not a comparison");
+  }
+}
+
+void check_operand_types(BinaryOp op, DType t, Span span) {
+  bool bits = op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
+  bool ints_only = divides(op) || op == BinaryOp::shl || op == BinaryOp::shr;
+  if (is_logical(op) && !t.is_bool()) fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
+  if (bits && !t.is_int() && !t.is_bool())
+    fail(span, "`{}` takes integer or bool operands, not {}", symbol(op), to_string(t));
+  if (ints_only && !t.is_int()) fail(span, "`{}` takes integer operands, not {}", symbol(op), to_string(t));
+  if (op == BinaryOp::div && !t.is_float())
+    fail(span, "`/` takes float operands, not {}: use `//`, or cast to a float first", to_string(t));
+  bool arithmetic = op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul;
+  if (arithmetic && t.is_bool()) fail(span, "`{}` takes numbers, not bool: cast first", symbol(op));
+}
+
+std::optional<Expr> fold(BinaryOp op, const Expr& a, const Expr& b, DType result, Span span) {
+  DType t = a->dtype;
+  if (auto *x = a.as<IntImm>(), *y = b.as<IntImm>(); x && y) {
+    if (divides(op) && y->value == 0) fail(span, "division by zero: {} {} 0", x->value, symbol(op));
+    return imm(fold_int(op, x->value, y->value, t), result, span);
+  }
+  if (auto *x = a.as<FloatImm>(), *y = b.as<FloatImm>(); x && y) {
+    if (is_comparison(op)) return imm(compare_float(op, x->value, y->value), result, span);
+    return fimm(fold_float(op, x->value, y->value, t), t, span);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// ── expressions ───────────────────────────────────────────────────────────────────────────────────────
+Expr imm(int64_t value, DType type, Span span) {
+  if (type.is_float()) return fimm(double(value), type, span);
+  if (type.lanes > 1) return broadcast(imm(value, type.scalar(), span), type.lanes, span);
+  internal_check(type.is_int() || type.is_bool(), "an integer constant of type " + to_string(type));
+  auto* n = fresh<IntImm>(type, span);
+  n->value = wrap_int(value, type);
+  return own(n);
+}
+Expr fimm(double value, DType type, Span span) {
+  if (type.lanes > 1) return broadcast(fimm(value, type.scalar(), span), type.lanes, span);
+  internal_check(type.is_float(), "a float constant of type " + to_string(type));
+  auto* n = fresh<FloatImm>(type, span);
+  n->value = round_float(value, type);
+  return own(n);
+}
+Expr zero(DType type) { return imm(0, type); }
+Expr var(std::string hint, DType type, Span span) {
+  auto* n = fresh<Var>(type, span);
+  n->hint = std::move(hint);
+  return own(n);
+}
+
+Expr unary(UnaryOp op, Expr a, Span span) {
+  DType t = a->dtype;
+  if (op == UnaryOp::logical_not && !t.is_bool()) fail(span, "`not` takes a bool, not {}", to_string(t));
+  if (op == UnaryOp::bit_not && !t.is_int()) fail(span, "`~` takes an integer, not {}", to_string(t));
+  if (op == UnaryOp::neg && !t.is_int() && !t.is_float()) fail(span, "`-` takes a number, not {}", to_string(t));
+  if (auto* x = a.as<IntImm>()) {
+    if (op == UnaryOp::neg) return imm(int64_t(0 - uint64_t(x->value)), t, span);
+    return imm(op == UnaryOp::bit_not ? ~x->value : !x->value, t, span);
+  }
+  if (auto* x = a.as<FloatImm>()) return fimm(-x->value, t, span);
+  auto* n = fresh<Unary>(t, span);
+  n->op = op;
+  n->a = std::move(a);
+  return own(n);
+}
+
+Expr binary(BinaryOp op, Expr a, Expr b, Span span) {
+  if (a->dtype != b->dtype)
+    fail(span, "`{}` has operands of two types, {} and {}: cast one to the other", symbol(op), to_string(a->dtype),
+         to_string(b->dtype));
+  DType t = a->dtype;
+  check_operand_types(op, t.scalar(), span);
+  DType result = is_comparison(op) || is_logical(op) ? boolean.with_lanes(t.lanes) : t;
+  if (auto folded = fold(op, a, b, result, span)) return *folded;
+  auto* n = fresh<Binary>(result, span);
+  n->op = op;
+  n->a = std::move(a);
+  n->b = std::move(b);
+  return own(n);
+}
+
+Expr cast(DType type, Expr a, Span span) {
+  if (a->dtype == type) return a;
+  if (a->dtype.lanes != type.lanes)
+    fail(span, "cast from {} to {}: the number of lanes differs", to_string(a->dtype), to_string(type));
+  if (type.is_handle() || a->dtype.is_handle() || type.kind == DType::Kind::none)
+    fail(span, "there is no cast from {} to {}", to_string(a->dtype), to_string(type));
+  if (auto* x = a.as<IntImm>()) {
+    if (!type.is_float()) return imm(type.is_bool() ? x->value != 0 : x->value, type, span);
+    bool large = x->dtype == u64 && x->value < 0;
+    return fimm(large ? double(uint64_t(x->value)) : double(x->value), type, span);
+  }
+  if (auto* x = a.as<FloatImm>()) {
+    if (type.is_float()) return fimm(x->value, type, span);
+    if (type.is_bool()) return imm(x->value != 0, type, span);
+    if (std::fabs(x->value) < 9.0e18) return imm(int64_t(x->value), type, span);
+  }
+  auto* n = fresh<Cast>(type, span);
+  n->a = std::move(a);
+  return own(n);
+}
+
+Expr select(Expr cond, Expr a, Expr b, Span span) {
+  if (!cond->dtype.is_bool()) fail(span, "the condition of a select is {}, not bool", to_string(cond->dtype));
+  if (a->dtype != b->dtype)
+    fail(span, "the two values of a select have types {} and {}: cast one to the other", to_string(a->dtype),
+         to_string(b->dtype));
+  internal_check(cond->dtype.lanes == a->dtype.lanes || cond->dtype.lanes == 1, "lanes of a select");
+  if (auto c = as_int(cond)) return *c ? a : b;
+  auto* n = fresh<Select>(a->dtype, span);
+  n->cond = std::move(cond);
+  n->a = std::move(a);
+  n->b = std::move(b);
+  return own(n);
+}
+
+Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span, Expr mask) {
+  int lanes = element.lanes;
+  for (auto& i : index) {
+    if (!i->dtype.is_int()) fail(span, "an index is {}, not an integer", to_string(i->dtype));
+    if (i->dtype.lanes > 1) lanes = i->dtype.lanes;
+  }
+  auto* n = fresh<Load>(element.with_lanes(lanes), span);
+  n->buffer = buffer;
+  n->index = std::move(index);
+  n->mask = std::move(mask);
+  return own(n);
+}
+Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span, Expr mask) {
+  return load(f[buffer].dtype, buffer, std::move(index), span, std::move(mask));
+}
+
+Expr ramp(Expr base, Expr stride, int lanes, Span span) {
+  internal_check(base->dtype == stride->dtype && base->dtype.lanes == 1 && lanes > 1, "a ramp of scalars");
+  auto* n = fresh<Ramp>(base->dtype.with_lanes(lanes), span);
+  n->base = std::move(base);
+  n->stride = std::move(stride);
+  return own(n);
+}
+Expr broadcast(Expr value, int lanes, Span span) {
+  if (lanes == 1) return value;
+  internal_check(value->dtype.lanes == 1, "a broadcast of a scalar");
+  auto* n = fresh<Broadcast>(value->dtype.with_lanes(lanes), span);
+  n->value = std::move(value);
+  return own(n);
+}
+
+Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span) {
+  if (callee.arity >= 0 && size_t(callee.arity) != args.size())
+    fail(span, "{} takes {} argument{}, not {}", callee.name, callee.arity, callee.arity == 1 ? "" : "s", args.size());
+  auto* n = fresh<Call>(type, span);
+  n->callee = &callee;
+  n->args = std::move(args);
+  return own(n);
+}
+DType result_type(const Callee& callee, const std::vector<Expr>& args) {
+  int lanes = args.empty() ? 1 : args[0]->dtype.lanes;
+  switch (callee.result) {
+    case Callee::Result::same: return args.empty() ? none_type : args[0]->dtype;
+    case Callee::Result::boolean: return boolean.with_lanes(lanes);
+    case Callee::Result::handle: return handle;
+    case Callee::Result::i64: return i64;
+    case Callee::Result::none: break;
+  }
+  return none_type;
+}
+Expr call(const Callee& callee, std::vector<Expr> args, Span span) {
+  DType type = result_type(callee, args);
+  return call(callee, std::move(args), type, span);
+}
+
+Expr operator+(Expr a, Expr b) {
+  if (is_int(a, 0)) return b;
+  if (is_int(b, 0)) return a;
+  return binary(BinaryOp::add, std::move(a), std::move(b));
+}
+Expr operator-(Expr a, Expr b) { return is_int(b, 0) ? a : binary(BinaryOp::sub, std::move(a), std::move(b)); }
+Expr operator*(Expr a, Expr b) {
+  if (is_int(a, 1) || is_int(b, 0)) return b;
+  if (is_int(b, 1) || is_int(a, 0)) return a;
+  return binary(BinaryOp::mul, std::move(a), std::move(b));
+}
+Expr operator+(Expr a, int64_t b) { return a + imm(b, a->dtype); }
+Expr operator-(Expr a, int64_t b) { return a - imm(b, a->dtype); }
+Expr operator*(Expr a, int64_t b) { return a * imm(b, a->dtype); }
+Expr floordiv(Expr a, Expr b) {
+  return is_int(b, 1) ? a : binary(BinaryOp::floordiv, std::move(a), std::move(b));
+}
+Expr floordiv(Expr a, int64_t b) { return floordiv(a, imm(b, a->dtype)); }
+Expr floormod(Expr a, Expr b) {
+  return is_int(b, 1) ? zero(a->dtype) : binary(BinaryOp::floormod, std::move(a), std::move(b));
+}
+Expr floormod(Expr a, int64_t b) { return floormod(a, imm(b, a->dtype)); }
+Expr ceildiv(Expr a, Expr b) { return floordiv(a + (b - 1), b); }
+Expr min(Expr a, Expr b) { return binary(BinaryOp::min, std::move(a), std::move(b)); }
+Expr max(Expr a, Expr b) { return binary(BinaryOp::max, std::move(a), std::move(b)); }
+Expr lt(Expr a, Expr b) { return binary(BinaryOp::lt, std::move(a), std::move(b)); }
+Expr le(Expr a, Expr b) { return binary(BinaryOp::le, std::move(a), std::move(b)); }
+Expr eq(Expr a, Expr b) { return binary(BinaryOp::eq, std::move(a), std::move(b)); }
+Expr both(Expr a, Expr b) {
+  if (!a || (is_int(a, 1) && b)) return b;
+  if (!b || is_int(b, 1)) return a;
+  return binary(BinaryOp::logical_and, std::move(a), std::move(b));
+}
+
+// ── what an expression is ─────────────────────────────────────────────────────────────────────────────
+std::optional<int64_t> as_int(const Expr& e) {
+  if (auto* n = e.as<IntImm>()) return n->value;
+  if (auto* b = e.as<Broadcast>()) return as_int(b->value);
+  return std::nullopt;
+}
+bool is_int(const Expr& e, int64_t value) {
+  auto v = as_int(e);
+  return v && *v == value;
+}
+bool is_const(const Expr& e) {
+  if (auto* b = e.as<Broadcast>()) return is_const(b->value);
+  return e.as<IntImm>() || e.as<FloatImm>();
+}
+
+// ── arithmetic ────────────────────────────────────────────────────────────────────────────────────────
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b == -1) return int64_t(0 - uint64_t(a));
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type) {
+  int64_t raw = type.is_unsigned() && sign_matters(op) ? fold_unsigned(op, uint64_t(a), uint64_t(b)) : fold_signed(op, a, b);
+  return is_comparison(op) || is_logical(op) ? raw : wrap_int(raw, type);
+}
+double fold_float(BinaryOp op, double a, double b, DType type) {
+  switch (op) {
+    case BinaryOp::add: return round_float(a + b, type);
+    case BinaryOp::sub: return round_float(a - b, type);
+    case BinaryOp::mul: return round_float(a * b, type);
+    case BinaryOp::div: return round_float(a / b, type);
+    case BinaryOp::min: return std::fmin(a, b);
+    case BinaryOp::max: return std::fmax(a, b);
+    default: internal_error("not a float operation");
+  }
+}
+bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
+bool is_logical(BinaryOp op) { return op == BinaryOp::logical_and || op == BinaryOp::logical_or; }
+std::string_view symbol(BinaryOp op) { return op_names[size_t(op)].symbol; }
+std::string_view name(BinaryOp op) { return op_names[size_t(op)].name; }
+std::optional<BinaryOp> find_binary_op(std::string_view name) {
+  for (auto& row : op_names)
+    if (row.name == name) return row.op;
+  return std::nullopt;
+}
+
+// ── statements ────────────────────────────────────────────────────────────────────────────────────────
+Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span, Expr mask) {
+  auto* n = new Store(span);
+  n->buffer = buffer;
+  n->index = std::move(index);
+  n->value = std::move(value);
+  n->mask = std::move(mask);
+  return own(n);
+}
+Stmt let(Expr v, Expr value, Span span) {
+  internal_check(v.as<Var>() && v->dtype == value->dtype, "a Let of one type");
+  auto* n = new Let(span);
+  n->var = std::move(v);
+  n->value = std::move(value);
+  return own(n);
+}
+Stmt for_loop(Expr v, Expr min, Expr extent, Loop loop, Stmt body, Span span, Attrs attrs) {
+  internal_check(v.as<Var>() && v->dtype == min->dtype && v->dtype == extent->dtype, "a For of one type");
+  auto* n = new For(span);
+  n->var = std::move(v);
+  n->min = std::move(min);
+  n->extent = std::move(extent);
+  n->loop = loop;
+  n->attrs = std::move(attrs);
+  n->body = std::move(body);
+  return own(n);
+}
+Stmt for_loop(Expr v, int64_t extent, Loop loop, Stmt body, Span span, Attrs attrs) {
+  DType t = v->dtype;
+  return for_loop(std::move(v), zero(t), imm(extent, t), loop, std::move(body), span, std::move(attrs));
+}
+Stmt if_then(Expr cond, Stmt then_body, Stmt else_body, Span span) {
+  if (!cond || is_int(cond, 1)) return then_body;
+  if (!cond->dtype.is_bool()) fail(span, "the condition of an if is {}, not bool", to_string(cond->dtype));
+  auto* n = new If(span);
+  n->cond = std::move(cond);
+  n->then_body = std::move(then_body);
+  n->else_body = std::move(else_body);
+  return own(n);
+}
+Stmt while_loop(Expr cond, Stmt body, Span span) {
+  auto* n = new While(span);
+  n->cond = std::move(cond);
+  n->body = std::move(body);
+  return own(n);
+}
+Stmt block(std::vector<Stmt> stmts, Span span) {
+  auto binds = [](const Stmt& s) { return s.as<Let>() || s.as<Alloc>(); };
+  std::vector<Stmt> flat;
+  for (auto& s : stmts) {
+    auto* inner = s.as<Block>();
+    if (inner && std::none_of(inner->stmts.begin(), inner->stmts.end(), binds))
+      flat.insert(flat.end(), inner->stmts.begin(), inner->stmts.end());
+    else
+      flat.push_back(std::move(s));
+  }
+  if (flat.size() == 1 && !binds(flat[0])) return flat[0];
+  auto* n = new Block(span);
+  n->stmts = std::move(flat);
+  return own(n);
+}
+Stmt group(int64_t first, int64_t count, Stmt body, Span span, int64_t max_regs, Attrs attrs) {
+  auto* n = new Group(span);
+  n->first = first;
+  n->count = count;
+  n->max_regs = max_regs;
+  n->attrs = std::move(attrs);
+  n->body = std::move(body);
+  return own(n);
+}
+Stmt alloc(BufferId buffer, Span span, Attrs attrs) {
+  auto* n = new Alloc(span);
+  n->buffer = buffer;
+  n->attrs = std::move(attrs);
+  return own(n);
+}
+Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span) {
+  auto* n = new Tile(span);
+  n->op = &op;
+  n->operands = std::move(operands);
+  n->attrs = std::move(attrs);
+  return own(n);
+}
+Stmt eval(Expr value, Span span) {
+  auto* n = new Eval(span);
+  n->value = std::move(value);
+  return own(n);
+}
+bool is_empty(const Stmt& s) {
+  auto* b = s.as<Block>();
+  return !s || (b && b->stmts.empty());
+}
+
+Region whole(const Function& f, BufferId buffer) {
+  Region r{.buffer = buffer, .ranges = {}};
+  for (auto& extent : f[buffer].shape) r.ranges.push_back({.min = imm(0), .extent = extent});
+  return r;
+}
+
+int64_t thread_count(const Kernel& kernel) {
+  if (kernel.threads.empty()) return 0;
+  int64_t n = 1;
+  for (int64_t t : kernel.threads) n *= t;
+  return n;
+}
+
+}  // namespace tl

@@ -1,0 +1,84 @@
+// The only way to make a node: makers that check types and fold constants.
+#pragma once
+#include <initializer_list>
+
+#include "ir/callee.h"
+#include "ir/kernel.h"
+
+namespace tl {
+
+template <class N>
+Ref<typename N::Base> own(N* node) {
+  return Ref<typename N::Base>(node);
+}
+
+// ── expressions ───────────────────────────────────────────────────────────────────────────────────────
+Expr imm(int64_t value, DType type = i64, Span span = {});   // wrapped to the type; for a float type a FloatImm
+Expr fimm(double value, DType type = f32, Span span = {});   // rounded to the type
+Expr zero(DType type);                                       // of any type and lanes
+Expr var(std::string hint, DType type = i64, Span span = {});
+// Operands must have one dtype (CompileError at span otherwise); two constants fold.
+Expr unary(UnaryOp op, Expr a, Span span = {});
+Expr binary(BinaryOp op, Expr a, Expr b, Span span = {});
+Expr cast(DType type, Expr a, Span span = {});
+Expr select(Expr cond, Expr a, Expr b, Span span = {});
+Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
+Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
+Expr ramp(Expr base, Expr stride, int lanes, Span span = {});
+Expr broadcast(Expr value, int lanes, Span span = {});       // the value itself for one lane
+Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span = {});
+Expr call(const Callee& callee, std::vector<Expr> args, Span span = {});  // type by the row's rule
+DType result_type(const Callee& callee, const std::vector<Expr>& args);   // that rule
+
+// Index arithmetic: all i64; numbers stand for constants.
+Expr operator+(Expr a, Expr b);
+Expr operator-(Expr a, Expr b);
+Expr operator*(Expr a, Expr b);
+Expr operator+(Expr a, int64_t b);
+Expr operator-(Expr a, int64_t b);
+Expr operator*(Expr a, int64_t b);
+Expr floordiv(Expr a, Expr b);
+Expr floordiv(Expr a, int64_t b);
+Expr floormod(Expr a, Expr b);
+Expr floormod(Expr a, int64_t b);
+Expr ceildiv(Expr a, Expr b);
+Expr min(Expr a, Expr b);
+Expr max(Expr a, Expr b);
+Expr lt(Expr a, Expr b);
+Expr le(Expr a, Expr b);
+Expr eq(Expr a, Expr b);
+Expr both(Expr a, Expr b);  // logical and; a null side counts as true, and null for two nulls
+
+// ── what an expression is ─────────────────────────────────────────────────────────────────────────────
+std::optional<int64_t> as_int(const Expr& e);                // of an IntImm, or a Broadcast of one
+bool is_int(const Expr& e, int64_t value);
+bool is_const(const Expr& e);
+
+// ── the arithmetic that constants follow; also that of the reference and of the fuzz tests ──────────────
+int64_t floor_div(int64_t a, int64_t b);
+int64_t floor_mod(int64_t a, int64_t b);
+int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type);       // operands of `type`; a comparison gives 0/1
+double fold_float(BinaryOp op, double a, double b, DType type);        // arithmetic only, rounded to `type`
+bool is_comparison(BinaryOp op);
+bool is_logical(BinaryOp op);
+std::string_view symbol(BinaryOp op);                        // as text IR writes it: "+", "//", "min"
+std::string_view name(BinaryOp op);                          // "add", "floordiv"
+std::optional<BinaryOp> find_binary_op(std::string_view name);
+
+// ── statements ────────────────────────────────────────────────────────────────────────────────────────
+Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span = {}, Expr mask = {});
+Stmt let(Expr var, Expr value, Span span = {});
+Stmt for_loop(Expr var, Expr min, Expr extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});
+Stmt for_loop(Expr var, int64_t extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});
+Stmt if_then(Expr cond, Stmt then_body, Stmt else_body = {}, Span span = {});  // a null cond is true
+Stmt while_loop(Expr cond, Stmt body, Span span = {});
+Stmt block(std::vector<Stmt> stmts, Span span = {});         // flattens inner blocks without Lets and Allocs of their own
+Stmt group(int64_t first, int64_t count, Stmt body, Span span = {}, int64_t max_regs = 0, Attrs attrs = {});
+Stmt alloc(BufferId buffer, Span span = {}, Attrs attrs = {});
+Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span = {});
+Stmt eval(Expr value, Span span = {});
+bool is_empty(const Stmt& s);
+
+Region whole(const Function& f, BufferId buffer);            // the buffer as a region
+
+}  // namespace tl

@@ -1,0 +1,60 @@
+// The scalar functions and the thread-level rows that every GPU language has.
+#include "ir/callee.h"
+
+#include <cmath>
+
+namespace tl {
+namespace {
+
+using Result = Callee::Result;
+using Effect = Callee::Effect;
+
+constexpr Callee scalar_rows[] = {
+    {.name = "exp", .eval = [](const double* a) { return std::exp(a[0]); }},
+    {.name = "exp2", .eval = [](const double* a) { return std::exp2(a[0]); }},
+    {.name = "log", .eval = [](const double* a) { return std::log(a[0]); }},
+    {.name = "log2", .eval = [](const double* a) { return std::log2(a[0]); }},
+    {.name = "log10", .eval = [](const double* a) { return std::log10(a[0]); }},
+    {.name = "sqrt", .eval = [](const double* a) { return std::sqrt(a[0]); }},
+    {.name = "rsqrt", .eval = [](const double* a) { return 1 / std::sqrt(a[0]); }},
+    {.name = "sin", .eval = [](const double* a) { return std::sin(a[0]); }},
+    {.name = "cos", .eval = [](const double* a) { return std::cos(a[0]); }},
+    {.name = "tanh", .eval = [](const double* a) { return std::tanh(a[0]); }},
+    {.name = "sigmoid", .eval = [](const double* a) { return 1 / (1 + std::exp(-a[0])); }},
+    {.name = "erf", .eval = [](const double* a) { return std::erf(a[0]); }},
+    {.name = "abs", .eval = [](const double* a) { return std::fabs(a[0]); }},
+    {.name = "floor", .eval = [](const double* a) { return std::floor(a[0]); }},
+    {.name = "ceil", .eval = [](const double* a) { return std::ceil(a[0]); }},
+    {.name = "round", .eval = [](const double* a) { return std::nearbyint(a[0]); }},
+    {.name = "trunc", .eval = [](const double* a) { return std::trunc(a[0]); }},
+    {.name = "pow", .arity = 2, .eval = [](const double* a) { return std::pow(a[0], a[1]); }},
+    {.name = "fma", .arity = 3, .eval = [](const double* a) { return std::fma(a[0], a[1], a[2]); }},
+    {.name = "isnan", .result = Result::boolean, .eval = [](const double* a) { return double(std::isnan(a[0])); }},
+    {.name = "isinf", .result = Result::boolean, .eval = [](const double* a) { return double(std::isinf(a[0])); }},
+    {.name = "isfinite", .result = Result::boolean, .eval = [](const double* a) { return double(std::isfinite(a[0])); }},
+};
+
+constexpr Callee thread_rows[] = {
+    {.name = "thread_index", .result = Result::i64, .effect = Effect::thread},
+    {.name = "sync_threads", .arity = 0, .result = Result::none, .effect = Effect::barrier},
+    {.name = "address_of", .result = Result::handle, .effect = Effect::pure},
+};
+
+const Callee& row(std::string_view name) { return *find_callee(name); }
+
+}  // namespace
+
+std::span<const Callee> scalar_functions() { return scalar_rows; }
+std::span<const Callee> thread_functions() { return thread_rows; }
+
+const Callee* find_callee(std::string_view name) {
+  for (auto rows : {scalar_functions(), thread_functions()})
+    for (auto& r : rows)
+      if (r.name == name) return &r;
+  return nullptr;
+}
+
+const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
+const Callee &address_of = row("address_of"), &fma_function = row("fma");
+
+}  // namespace tl

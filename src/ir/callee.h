@@ -1,0 +1,62 @@
+// What a Call and a Tile name: rows of data, never strings.  The scalar functions are listed here; instructions
+// are rows of target/, tile operators rows of ops/.
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/node.h"
+
+namespace tl {
+
+struct Callee {
+  std::string_view name;
+  int arity = 1;  // -1: any number
+  enum class Result : uint8_t { same, boolean, handle, none, i64 } result = Result::same;  // same: as the first argument
+  enum class Effect : uint8_t {
+    pure,       // depends on its arguments alone
+    thread,     // depends on which thread asks
+    memory,     // reads or writes through its handle arguments, as `access` says
+    barrier     // orders memory among the threads of the group
+  } effect = Effect::pure;
+  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value
+  std::string_view access = "";
+  // pure: its value, computed in double and rounded by the caller to the result type; null for the others
+  double (*eval)(const double* args) = nullptr;
+};
+
+// exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
+std::span<const Callee> scalar_functions();
+// thread_index(dim), block-wide sync_threads(), address_of(load): the rows that every GPU language has.
+std::span<const Callee> thread_functions();
+// The row of that name among those two; null if there is none.
+const Callee* find_callee(std::string_view name);
+
+extern const Callee &address_of, &thread_index, &sync_threads, &fma_function;
+
+enum class Access : uint8_t { value, read, write, update };
+
+// What the IR knows of a tile operator: enough to type, print and parse it, and to see what it touches.
+struct OpInfo {
+  struct Operand {
+    std::string_view name;
+    Access access = Access::read;
+  };
+  struct Attr {
+    std::string_view name;
+    enum class Type : uint8_t { flag, integer, number, choice, map } type = Type::flag;
+    std::vector<std::string_view> choices = {};  // of a choice; the first is the default
+  };
+  std::string_view name, doc;
+  std::vector<Operand> operands;
+  std::vector<Attr> attrs;
+};
+
+// How the parser finds the rows that live in rooms to the right of this one.
+struct Vocabulary {
+  const OpInfo* (*find_op)(std::string_view name);
+  const Callee* (*find_instr)(std::string_view name);
+  std::vector<std::string_view> (*op_names)() = nullptr;  // for "did you mean"; may be left out
+};
+
+}  // namespace tl

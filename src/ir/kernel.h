@@ -1,0 +1,68 @@
+// A Function: parameters, facts, buffers, and the Kernels that one call launches in order.
+#pragma once
+#include <optional>
+
+#include "ir/node.h"
+
+namespace tl {
+
+enum class Scope : uint8_t { global, shared, fragment, local };
+
+// Everything a pass may learn of a buffer.  Nodes hold only the id.
+struct BufferInfo {
+  std::string name;                // a hint; the printer makes it unique
+  DType dtype;                     // of one element
+  std::vector<Expr> shape;         // i64; constant unless the scope is global
+  std::vector<Expr> strides;       // global: in elements; empty means row-major
+  Scope scope = Scope::global;
+  Span span;
+  std::optional<IndexMap> layout;  // of a shared, local or fragment buffer, after infer_layouts
+  int64_t versions = 1;            // copies kept by a pipeline; the leading dimension of its layout if > 1
+  int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
+  int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
+};
+
+struct Param {  // a tensor (buffer set) or a scalar (var set)
+  std::string name;
+  BufferId buffer;
+  Expr var;
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<Expr> grid_vars, grid;  // 1 to 3, x first; i64
+  std::vector<int64_t> threads;       // as the user gave them: 1 to 3, x first; empty: the target's default
+  Expr thread;                        // the linear thread index within the block, from level thread on
+  std::vector<int64_t> cluster;
+  Attrs attrs;
+  Stmt body;
+  Span span;
+};
+
+// Something a pass decided that a user may ask about: a line of explain().
+struct Note {
+  std::string pass, subject, text;
+  Span span;
+};
+
+struct Function {
+  std::string name;
+  std::vector<Param> params;
+  std::vector<Expr> facts;            // conditions over parameters that hold
+  std::vector<BufferInfo> buffers;    // by id
+  std::vector<BufferId> workspaces;   // global buffers that the runtime allocates
+  std::vector<Kernel> kernels;
+  std::vector<Note> notes;
+  Span span;
+
+  const BufferInfo& operator[](BufferId id) const { return buffers[size_t(id.value)]; }
+  BufferInfo& operator[](BufferId id) { return buffers[size_t(id.value)]; }
+  BufferId add(BufferInfo info) {
+    buffers.push_back(std::move(info));
+    return BufferId{int(buffers.size()) - 1};
+  }
+};
+
+int64_t thread_count(const Kernel& kernel);  // the product; 0 where the user gave none
+
+}  // namespace tl

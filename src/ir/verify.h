@@ -1,0 +1,22 @@
+// What may still appear at a level, and what must hold at all of them.
+#pragma once
+#include <optional>
+
+#include "ir/kernel.h"
+
+namespace tl {
+
+enum class Level : uint8_t { tile, thread, machine };
+std::string_view to_string(Level level);
+
+// The first thing that is wrong with f at that level: the place and a sentence.
+struct Finding {
+  Span span;
+  std::string text;
+};
+std::optional<Finding> check(const Function& f, Level level);
+
+// For the compiler itself: a finding is an InternalError that names `after`, the pass that left it.
+void verify(const Function& f, Level level, std::string_view after = "");
+
+}  // namespace tl
