@@ -1,0 +1,109 @@
+// The pass table and its runner.  A name here is also the command-line word, the dump file and the row of the
+// timing report.
+#include "compile/compile.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "arith/simplify.h"
+#include "base/error.h"
+#include "pass/passes.h"
+
+namespace tl {
+namespace {
+
+struct Pass {
+  std::string_view name;
+  Function (*run)(Function f, const Target& target);
+  Level level;                          // what its result must satisfy
+};
+
+constexpr Pass passes[] = {
+    // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
+    {"canonicalize", canonicalize, Level::tile},
+    {"pipeline_loops", pipeline_loops, Level::tile},
+    // Beyond this point the order of tile operators is fixed.
+    {"infer_layouts", infer_layouts, Level::tile},
+    // Beyond this point every shared and fragment buffer has a layout.
+    {"lower_tile_ops", lower_tile_ops, Level::thread},
+    // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
+    {"guard_bounds", guard_bounds, Level::thread},
+    {"flatten_buffers", flatten_buffers, Level::thread},
+    {"vectorize", vectorize, Level::thread},
+    {"narrow_index", narrow_index, Level::thread},
+    // ── machine level: memory placed, barriers in ──────────────────────────────────────────────────────
+    {"plan_memory", plan_memory, Level::machine},
+    // Beyond this point addresses in shared memory are numbers.
+    {"insert_sync", insert_sync, Level::machine},
+    {"unroll", unroll, Level::machine},
+};
+
+struct Language {
+  std::string_view name;
+  Program (*print)(const Function& f, const Target& target);
+};
+constexpr Language languages[] = {{"cuda", print_cuda}, {"llvm", print_llvm}};
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_names(const Options& o) {
+  auto names = pass_names();
+  auto known = [&](std::string_view n) { return std::find(names.begin(), names.end(), n) != names.end(); };
+  std::vector<std::string> asked = o.skip;
+  if (!o.stop_after.empty()) asked.push_back(o.stop_after);
+  for (auto& n : asked)
+    if (!known(n)) fail({}, "there is no pass '{}'; the passes are {}", n, fmt::join(names, ", "));
+}
+
+// Runs `work`, which returns a T, and adds its time to the phases.
+template <class F>
+auto timed(std::vector<PhaseTime>& phases, std::string_view name, F work) {
+  auto begin = std::chrono::steady_clock::now();
+  auto result = work();
+  phases.push_back({std::string(name), std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string_view> pass_names() {
+  std::vector<std::string_view> names;
+  for (auto& p : passes) names.push_back(p.name);
+  return names;
+}
+
+std::string fingerprint(const Options& o) {
+  std::string text = fmt::format("stop {}\nfast_math {}\n", o.stop_after, o.fast_math);
+  for (auto& s : o.skip) text += fmt::format("skip {} {}\n", s.size(), s);
+  for (auto& f : o.flags) text += fmt::format("flag {} {}\n", f.size(), f);
+  return text;
+}
+
+Compiled compile(Function f, const Target& target, const Options& options, const Dump& dump) {
+  check_names(options);
+  Compiled c{.function = std::move(f), .program = {}, .phases = {}};
+  verify(c.function, Level::tile, "the front end");
+  int number = 0;
+  for (auto& pass : passes) {
+    number++;
+    if (!contains(options.skip, pass.name)) {
+      c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+      verify(c.function, pass.level, pass.name);
+    }
+    if (dump) dump(number, pass.name, c.function);
+    if (options.stop_after == pass.name) return c;
+  }
+  for (auto& language : languages)
+    if (language.name == target.language)
+      c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, target); });
+  internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
+  c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
+  if (options.fast_math) c.program.flags.push_back("--use_fast_math");
+  return c;
+}
+
+}  // namespace tl

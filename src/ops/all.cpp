@@ -1,0 +1,132 @@
+// The table of tile operators, and what their files share.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/rewrite.h"
+#include "ir/text.h"
+#include "ops/op.h"
+
+namespace tl {
+
+extern const TileOp copy_op, fill_op, clear_op, gemm_op;
+
+std::span<const TileOp* const> all_ops() {
+  static const TileOp* const rows[] = {&copy_op, &fill_op, &clear_op, &gemm_op};
+  return rows;
+}
+
+const TileOp* find_op(std::string_view name) {
+  for (auto* op : all_ops())
+    if (op->info.name == name) return op;
+  return nullptr;
+}
+const OpInfo* find_op_info(std::string_view name) {
+  const TileOp* op = find_op(name);
+  return op ? &op->info : nullptr;
+}
+
+Vocabulary text_vocabulary() {
+  return {.find_op = find_op_info,
+          .find_instr = find_instr,
+          .op_names = [] {
+            std::vector<std::string_view> names;
+            for (auto* op : all_ops()) names.push_back(op->info.name);
+            return names;
+          }};
+}
+
+const TileOp& row_of(const Tile& t) {
+  for (auto* op : all_ops())
+    if (&op->info == t.op) return *op;
+  internal_error("a tile operator outside the table");
+}
+
+int64_t Array::size() const {
+  int64_t n = 1;
+  for (int64_t e : shape) n *= e;
+  return n;
+}
+
+Array make_array(DType type, std::vector<int64_t> shape) {
+  Array a{.dtype = type, .shape = std::move(shape), .floats = {}, .ints = {}};
+  if (type.is_float())
+    a.floats.assign(size_t(a.size()), 0.0);
+  else
+    a.ints.assign(size_t(a.size()), 0);
+  return a;
+}
+
+namespace {
+
+// Missing trailing dimensions are whole; a null extent of a tile's region is left to the row's `complete`.
+Region expanded(const Function& f, Region r, Span span) {
+  const BufferInfo& info = f[r.buffer];
+  if (r.ranges.empty()) return whole(f, r.buffer);
+  if (r.ranges.size() > info.shape.size())
+    fail(span, "{} has {} dimension{}, but {} indices were given", info.name, info.shape.size(),
+         info.shape.size() == 1 ? "" : "s", r.ranges.size());
+  for (size_t d = r.ranges.size(); d < info.shape.size(); d++) r.ranges.push_back({.min = imm(0), .extent = info.shape[d]});
+  return r;
+}
+
+void check_bounds(const Function& f, const Region& r, Span span) {
+  const BufferInfo& info = f[r.buffer];
+  for (size_t d = 0; d < r.ranges.size(); d++) {
+    auto min = as_int(r.ranges[d].min), extent = as_int(r.ranges[d].extent), size = as_int(info.shape[d]);
+    if (extent && *extent < 1) fail(span, "{}: the slice of dimension {} is empty ({} elements)", info.name, d, *extent);
+    bool tile = info.scope != Scope::global;
+    if (min && *min < 0) fail(span, "{}: dimension {} begins at {}, before the buffer", info.name, d, *min);
+    if (tile && min && extent && size && *min + *extent > *size)
+      fail(span, "{}: dimension {} reaches {}, but its extent is {}", info.name, d, *min + *extent, *size);
+  }
+}
+
+}  // namespace
+
+Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span) {
+  const OpInfo& info = op.info;
+  if (operands.size() != info.operands.size())
+    fail(span, "{} takes {} operands, not {}", info.name, info.operands.size(), operands.size());
+  for (size_t i = 0; i < operands.size(); i++) {
+    bool wants_value = info.operands[i].access == Access::value;
+    if (wants_value != std::holds_alternative<Expr>(operands[i]))
+      fail(span, "{}: operand {} must be a {}", info.name, info.operands[i].name, wants_value ? "value" : "buffer");
+    if (auto* r = std::get_if<Region>(&operands[i])) operands[i] = expanded(f, *r, span);
+  }
+  if (op.complete) op.complete(operands, f, span);
+  for (auto& o : operands)
+    if (auto* r = std::get_if<Region>(&o)) check_bounds(f, *r, span);
+  Stmt s = tile(info, std::move(operands), std::move(attrs), span);
+  op.check(*s.as<Tile>(), f);
+  return s;
+}
+
+Function complete_tiles(Function f) {
+  for (Kernel& k : f.kernels)
+    k.body = rewrite(k.body, [&](const Tile& t, Rewriter&) -> Stmt {
+      return make_tile(f, row_of(t), t.operands, t.attrs, t.span);
+    });
+  return f;
+}
+
+const Region& region_of(const Tile& t, size_t operand) { return std::get<Region>(t.operands[operand]); }
+
+std::vector<int64_t> region_shape(const Region& r, bool drop_points) {
+  std::vector<int64_t> shape;
+  for (auto& range : r.ranges) {
+    if (range.point && drop_points) continue;
+    auto extent = as_int(range.extent);
+    internal_check(extent.has_value(), "a region of constant extents");
+    shape.push_back(*extent);
+  }
+  return shape;
+}
+
+std::string describe(const Function& f, const Region& r) {
+  std::string shape;
+  for (auto& range : r.ranges)
+    if (!range.point) shape += (shape.empty() ? "" : ", ") + print(range.extent);
+  return f[r.buffer].name + ": " + to_string(f[r.buffer].dtype) + "[" + shape + "]";
+}
+
+}  // namespace tl

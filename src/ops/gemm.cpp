@@ -1,0 +1,152 @@
+// gemm: C += op(A) · op(B).  This file reads and checks the operator and chooses a strategy; each strategy is a
+// file of its own.
+#include "ops/gemm.h"
+
+#include "base/error.h"
+
+namespace tl {
+namespace {
+
+// The region as a matrix: its dimensions that are not points.
+std::vector<int64_t> matrix_shape(const Function& f, const Region& r, std::string_view operand, Span span) {
+  std::vector<int64_t> shape;
+  for (auto& range : r.ranges) {
+    if (range.point) continue;
+    auto extent = range.extent ? as_int(range.extent) : std::nullopt;
+    if (!extent) fail(span, "gemm: {} needs constant extents: give a slice or the whole buffer", operand);
+    shape.push_back(*extent);
+  }
+  while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
+  if (shape.size() != 2) fail(span, "gemm: {} is {}, but must have two dimensions", operand, describe(f, r));
+  return shape;
+}
+
+void check_types(const Gemm& g, const Function& f, Span span) {
+  bool floats = g.a_type.is_float() && g.c_type.is_float();
+  bool ints = g.a_type.is_int() && g.c_type.is_int();
+  if (g.a_type != g.b_type)
+    fail(span, "gemm: A is {} but B is {}; their types must be equal: copy one to a buffer of the other's type",
+         describe(f, g.a), describe(f, g.b));
+  if (!floats && !ints)
+    fail(span, "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
+         to_string(g.a_type), to_string(g.c_type));
+  if (g.c_type.bits < g.a_type.bits)
+    fail(span, "gemm: C is {}, narrower than A and B, {}; accumulate in {} or wider", to_string(g.c_type),
+         to_string(g.a_type), floats ? "f32" : "i32");
+}
+
+void check(const Tile& t, const Function& f) {
+  Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
+  auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span), c = matrix_shape(f, C, "C", t.span);
+  bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
+  int64_t m = a[ta], k = a[!ta], kb = b[tb], n = b[!tb];
+  if (k != kb) {
+    const char* hint = b[!tb] == k ? (tb ? "; did you mean trans_b=False?" : "; did you mean trans_b=True?")
+                       : a[ta] == kb ? (ta ? "; did you mean trans_a=False?" : "; did you mean trans_a=True?")
+                                     : "";
+    fail(t.span, "gemm: A is {}{} but B is {}{}; the inner extents ({}, {}) must be equal{}", describe(f, A),
+         ta ? " transposed" : "", describe(f, B), tb ? " transposed" : "", k, kb, hint);
+  }
+  if (c[0] != m || c[1] != n)
+    fail(t.span, "gemm: op(A) · op(B) is [{}, {}] but C is {}", m, n, describe(f, C));
+  for (auto* r : {&A, &B})
+    if (f[r->buffer].scope == Scope::global)
+      fail(t.span, "gemm: {} is a global tensor: copy the tile to a shared buffer first", describe(f, *r));
+  if (f[C.buffer].scope != Scope::fragment)
+    fail(t.span, "gemm: C is {}, in {} memory; it must be a fragment (T.alloc_fragment)", describe(f, C),
+         f[C.buffer].scope == Scope::global ? "global" : "shared");
+  check_types(read_gemm(t, f), f, t.span);
+}
+
+void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+  Gemm g = read_gemm(t, f);
+  Array a = ctx.read(g.a), b = ctx.read(g.b), c = ctx.read(g.c);
+  auto multiply = [&](const auto& x, const auto& y, auto& z) {
+    if (g.clear) std::fill(z.begin(), z.end(), 0);
+    for (int64_t i = 0; i < g.m; i++)
+      for (int64_t k = 0; k < g.k; k++) {
+        auto v = x[size_t(g.trans_a ? k * g.m + i : i * g.k + k)];
+        auto* row = &z[size_t(i * g.n)];
+        if (g.trans_b)
+          for (int64_t j = 0; j < g.n; j++) row[j] += v * y[size_t(j * g.k + k)];
+        else
+          for (int64_t j = 0; j < g.n; j++) row[j] += v * y[size_t(k * g.n + j)];
+      }
+  };
+  if (c.dtype.is_float())
+    multiply(a.floats, b.floats, c.floats);
+  else
+    multiply(a.ints, b.ints, c.ints);
+  ctx.write(g.c, c);
+}
+
+// ── which strategy ────────────────────────────────────────────────────────────────────────────────────
+constexpr const GemmStrategy* strategies[] = {&gemm_mma, &gemm_simd, &gemm_fma};   // best first
+
+struct Choice {
+  const GemmStrategy* strategy;
+  std::string why_not;               // the better ones, and what kept them out
+};
+
+Choice choose(const Gemm& g, const LayoutContext& ctx) {
+  Choice c{.strategy = nullptr, .why_not = ""};
+  for (auto* s : strategies) {
+    std::string reason = s->applies(g, ctx);
+    if (reason.empty()) {
+      c.strategy = s;
+      return c;
+    }
+    c.why_not += (c.why_not.empty() ? "" : "; ") + std::string(s->name) + ": " + reason;
+  }
+  fail(g.tile.span, "gemm: no way to run this on {}: {}", ctx.target.name, c.why_not);
+}
+
+LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
+  if (level != Strictness::strict) return {};
+  Gemm g = read_gemm(t, ctx.function);
+  return choose(g, ctx).strategy->infer_layout(g, ctx, level);
+}
+
+Stmt lower(const Tile& t, LowerContext& ctx) {
+  Gemm g = read_gemm(t, ctx.function);
+  Choice c = choose(g, {ctx.function, ctx.kernel, ctx.target, ctx.threads, ctx.layouts});
+  std::string text(c.strategy->name);
+  if (!c.why_not.empty() && ctx.target.has_threads()) text += " (not " + c.why_not + ")";
+  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span);   // which says more itself
+  return c.strategy->lower(g, ctx);
+}
+
+}  // namespace
+
+Gemm read_gemm(const Tile& t, const Function& f) {
+  bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
+  Gemm g{.tile = t, .a = region_of(t, 0), .b = region_of(t, 1), .c = region_of(t, 2), .m = 0, .n = 0, .k = 0,
+         .trans_a = ta, .trans_b = tb, .clear = t.attrs.get_int("clear_accum") != 0,
+         .policy = t.attrs.get_string("policy", "square"), .a_type = {}, .b_type = {}, .c_type = {}};
+  auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
+  g.m = a[ta];
+  g.k = a[!ta];
+  g.n = b[!tb];
+  g.a_type = f[g.a.buffer].dtype;
+  g.b_type = f[g.b.buffer].dtype;
+  g.c_type = f[g.c.buffer].dtype;
+  return g;
+}
+
+extern const TileOp gemm_op;
+const TileOp gemm_op = {
+    .info = {.name = "gemm",
+             .doc = "C += op(A) · op(B) for an m×k tile A, a k×n tile B (transposed by the flags) and an m×n "
+                    "fragment C.",
+             .operands = {{"A", Access::read}, {"B", Access::read}, {"C", Access::update}},
+             .attrs = {{"trans_a", OpInfo::Attr::Type::flag}, {"trans_b", OpInfo::Attr::Type::flag},
+                       {"clear_accum", OpInfo::Attr::Type::flag}, {"k_pack", OpInfo::Attr::Type::integer},
+                       {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}}},
+    .complete = nullptr,
+    .check = check,
+    .eval = eval,
+    .infer_layout = infer_layout,
+    .lower = lower,
+};
+
+}  // namespace tl

@@ -1,0 +1,91 @@
+// A tile operator is one row: what it is called, what it touches, what it means, how it lays out its buffers,
+// what it becomes (paper, Fig. 4).  A nest of parallel loops is treated as one more row (parallel.cpp).
+#pragma once
+#include <functional>
+
+#include "layout/fragment.h"
+#include "target/target.h"
+
+namespace tl {
+
+// A dense array of values, row-major: what the reference computes on.  Integers and bools stand in `ints`,
+// floats in `floats`.
+struct Array {
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  int64_t size() const;
+  double number(int64_t i) const { return dtype.is_float() ? floats[size_t(i)] : double(ints[size_t(i)]); }
+};
+Array make_array(DType type, std::vector<int64_t> shape);   // zeros
+
+// What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape; reads
+// outside the buffer give 0, writes outside it are dropped; a write rounds to the buffer's type.
+struct EvalContext {
+  std::function<Array(const Region&)> read;
+  std::function<void(const Region&, const Array&)> write;
+  std::function<double(const Expr&)> value;
+};
+
+// How strongly a layout is wanted: the paper's priority.
+enum class Strictness : uint8_t { strict, common, free };
+
+// What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping of
+// iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive registers it
+// would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
+struct LayoutMap {
+  std::map<BufferId, Layout> shared;
+  std::map<BufferId, Fragment> fragments;
+  std::optional<Fragment> loop;
+  int64_t lanes = 0;
+};
+struct LayoutContext {
+  const Function& function;
+  const Kernel& kernel;
+  const Target& target;
+  int64_t threads;                                          // of the enclosing group
+  const LayoutMap& known;
+};
+struct LowerContext {
+  const Function& function;
+  const Kernel& kernel;
+  const Target& target;
+  int64_t threads;
+  const LayoutMap& layouts;                                 // of every shared, local and fragment buffer
+  std::function<BufferId(BufferInfo)> scratch;              // a buffer of the lowered form; the pass places its Alloc
+  std::function<void(std::string subject, std::string text, Span)> note;
+};
+
+struct TileOp {
+  OpInfo info;                                              // first: Tile::op points to it
+  // Fills in what the user may leave out (the extents of a base element).  May be null.
+  void (*complete)(std::vector<Operand>& operands, const Function& f, Span span);
+  // Shapes, types, scopes: CompileError at the user's line.
+  void (*check)(const Tile& t, const Function& f);
+  // What it means.
+  void (*eval)(const Tile& t, const Function& f, const EvalContext& ctx);
+  LayoutMap (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level);
+  // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index, in
+  // elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per dimension).
+  Stmt (*lower)(const Tile& t, LowerContext& ctx);
+};
+
+const TileOp& row_of(const Tile& t);
+std::span<const TileOp* const> all_ops();
+const TileOp* find_op(std::string_view name);
+const OpInfo* find_op_info(std::string_view name);
+Vocabulary text_vocabulary();                               // of operators and instructions, for the parser
+
+// The way every front makes a tile statement: complete, check, build.  A Region with an empty range list means
+// the whole buffer; a Range with a null extent is a base element.
+Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span);
+// A program that came as text: its tile operators made anew by make_tile.
+Function complete_tiles(Function f);
+
+// ── shared by the operators' files ────────────────────────────────────────────────────────────────────
+std::vector<int64_t> region_shape(const Region& r, bool drop_points = true);     // constant extents; internal error if not
+std::string describe(const Function& f, const Region& r);                        // "A_shared: f16[128, 32]"
+const Region& region_of(const Tile& t, size_t operand);
+
+}  // namespace tl

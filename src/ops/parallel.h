@@ -1,0 +1,31 @@
+// A nest of parallel loops: what T.Parallel makes, and what copy, fill and clear are sugar for.
+#pragma once
+#include "ops/op.h"
+
+namespace tl {
+
+struct ParallelNest {
+  std::vector<Expr> vars;            // outermost first
+  std::vector<int64_t> extents;
+  Stmt body;
+  Attrs attrs;                       // of the outermost loop
+  Span span;
+};
+
+// The nest that begins at this loop: all directly nested parallel loops.  CompileError if an extent is not a
+// constant.
+ParallelNest read_nest(const For& loop);
+Stmt make_nest(const ParallelNest& nest);
+
+// common: follow a fragment whose layout is known.  free: choose a mapping of iterations to threads and vector
+// lanes.  Either way lay out the nest's other fragments to match.
+LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level);
+
+// One thread's part, as loops over the registers of ctx.layouts.loop.
+Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx);
+
+// The physical index of an element of a shared, local or fragment buffer.
+Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer, const std::vector<Expr>& index,
+                    const Facts& facts);
+
+}  // namespace tl

@@ -1,0 +1,55 @@
+// canonicalize: one form for what the fronts may write in several.  First, so that no later pass sees a loop that
+// does not count from 0 or a thread index that is not an expression of Kernel::thread.
+//
+//   for i in serial(2, 8):            for i in serial(0, 8):
+//     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
+#include "base/error.h"
+#include "ir/rewrite.h"
+#include "pass/passes.h"
+
+namespace tl {
+namespace {
+
+Expr thread_coordinate(const Kernel& k, int64_t dim) {
+  int64_t below = 1;
+  for (int64_t d = 0; d < dim && d < int64_t(k.threads.size()); d++) below *= k.threads[size_t(d)];
+  if (dim >= int64_t(k.threads.size())) return imm(0);
+  Expr e = floordiv(k.thread, below);
+  return dim + 1 == int64_t(k.threads.size()) ? e : floormod(e, k.threads[size_t(dim)]);
+}
+
+Stmt body_of(const Kernel& k, const Target& target) {
+  return rewrite(
+      k.body,
+      [&](const For& n, Rewriter& self) -> Stmt {
+        if (is_int(n.min, 0)) return self.children(n);
+        Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, n.min)}});
+        return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
+      },
+      [&](const Call& n, Rewriter& self) -> Expr {
+        bool thread_level = n.callee->effect == Callee::Effect::thread || n.callee->effect == Callee::Effect::barrier;
+        if (thread_level && !target.has_threads())
+          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target, or write it "
+                       "with tile operators and T.Parallel", n.callee->name, target.name);
+        if (n.callee != &thread_index) return self.children(n);
+        auto dim = as_int(n.args[0]);
+        if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");
+        return thread_coordinate(k, *dim);
+      });
+}
+
+}  // namespace
+
+Function canonicalize(Function f, const Target& target) {
+  for (Kernel& k : f.kernels) {
+    if (k.threads.empty()) k.threads = {target.default_threads};
+    if (!target.has_threads()) k.threads = {1};
+    if (thread_count(k) > target.max_threads)
+      fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
+    if (!k.thread) k.thread = var("tx");
+    k.body = body_of(k, target);
+  }
+  return f;
+}
+
+}  // namespace tl

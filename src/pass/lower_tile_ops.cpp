@@ -1,0 +1,92 @@
+// lower_tile_ops: from whole tiles to one thread's statements.  Each operator's row does the work; here layouts
+// are read back, scratch buffers placed, and the remaining scalar accesses to tiles made physical.
+//
+//   clear(Cl)      ->      for r0 in unrolled(32):
+//                            Cl[r0] = 0.0
+#include "arith/prove.h"
+#include "base/error.h"
+#include "ir/rewrite.h"
+#include "ops/parallel.h"
+#include "pass/passes.h"
+
+namespace tl {
+namespace {
+
+LayoutMap layouts_of(const Function& f) {
+  LayoutMap map;
+  for (size_t i = 0; i < f.buffers.size(); i++) {
+    const BufferInfo& info = f.buffers[i];
+    if (!info.layout) continue;
+    if (info.scope == Scope::fragment)
+      map.fragments.emplace(BufferId{int(i)}, fragment_from_map(*info.layout));
+    else
+      map.shared.emplace(BufferId{int(i)}, from_map(*info.layout));
+  }
+  return map;
+}
+
+struct Lowerer {
+  Function& f;
+  Kernel& kernel;
+  const Target& target;
+  LayoutMap layouts;
+  std::vector<BufferId> scratch = {};
+
+  // Runs one row's lowering and puts the buffers it asked for in front.
+  template <class F>
+  Stmt with_scratch(const Attrs& attrs, Span span, F lower) {
+    layouts.loop.reset();
+    if (auto* v = attrs.find("loop_layout"))
+      if (auto* map = std::get_if<IndexMap>(v)) layouts.loop = fragment_from_map(*map);
+    layouts.lanes = attrs.get_int("loop_lanes");
+    scratch.clear();
+    LowerContext ctx{.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .layouts = layouts,
+                     .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
+                     .note = [&](std::string subject, std::string text, Span at) {
+                       f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at});
+                     }};
+    Stmt s = lower(ctx);
+    std::vector<Stmt> stmts;
+    for (BufferId b : scratch) stmts.push_back(alloc(b, span));
+    stmts.push_back(std::move(s));
+    return block(std::move(stmts), span);
+  }
+
+  std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self) {
+    std::vector<Expr> inner;
+    for (auto& i : index) inner.push_back(self(i));
+    if (f[buffer].scope == Scope::global) return inner;
+    return {physical_index(layouts, f, buffer, inner, facts_of(f, kernel))};
+  }
+
+  Stmt run() {
+    return rewrite(
+        kernel.body,
+        [&](const Tile& n, Rewriter&) -> Stmt {
+          return with_scratch(n.attrs, n.span, [&](LowerContext& ctx) { return row_of(n).lower(n, ctx); });
+        },
+        [&](const For& n, Rewriter& self) -> Stmt {
+          if (n.loop != Loop::parallel) return self.children(n);
+          ParallelNest nest = read_nest(n);
+          return with_scratch(nest.attrs, n.span, [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
+        },
+        [&](const Load& n, Rewriter& self) -> Expr {
+          return load(n.dtype, n.buffer, physical(n.buffer, n.index, self), n.span, n.mask ? self(n.mask) : n.mask);
+        },
+        [&](const Store& n, Rewriter& self) -> Stmt {
+          return store(n.buffer, physical(n.buffer, n.index, self), self(n.value), n.span, n.mask ? self(n.mask) : n.mask);
+        });
+  }
+};
+
+}  // namespace
+
+Function lower_tile_ops(Function f, const Target& target) {
+  for (Kernel& k : f.kernels) {
+    Lowerer lowerer{.f = f, .kernel = k, .target = target, .layouts = layouts_of(f)};
+    k.body = lowerer.run();
+  }
+  return f;
+}
+
+}  // namespace tl

@@ -1,0 +1,36 @@
+// Every pass, in order, one sentence each.  A pass is a pure function Function -> Function; what it decides that
+// a user may ask about it adds to Function::notes.
+#pragma once
+#include "ops/op.h"
+
+namespace tl {
+
+// ── tile level ────────────────────────────────────────────────────────────────────────────────────────
+// Loops count from 0, thread indices become expressions of Kernel::thread, thread counts are known.
+Function canonicalize(Function f, const Target& target);
+// T.Pipelined: this version runs the loop serially and says so.
+Function pipeline_loops(Function f, const Target& target);
+// Gives every shared and fragment buffer a layout, every parallel loop a mapping to threads.
+Function infer_layouts(Function f, const Target& target);
+
+// ── thread level ──────────────────────────────────────────────────────────────────────────────────────
+// Each tile operator and parallel loop becomes one thread's statements; tile buffers are addressed physically.
+Function lower_tile_ops(Function f, const Target& target);
+// Masks the accesses to tensors that may fall outside them.
+Function guard_bounds(Function f, const Target& target);
+// Accesses to tensors get one index, in elements.
+Function flatten_buffers(Function f, const Target& target);
+// Vectorized loops become vector accesses, as wide as alignment allows.
+Function vectorize(Function f, const Target& target);
+// Index arithmetic that provably fits 32 bits is done in 32 bits.
+Function narrow_index(Function f, const Target& target);
+
+// ── machine level ─────────────────────────────────────────────────────────────────────────────────────
+// Places shared buffers (on a CPU: all tiles) in the block's memory.
+Function plan_memory(Function f, const Target& target);
+// Puts a barrier wherever threads exchange data through shared memory.
+Function insert_sync(Function f, const Target& target);
+// Expands unrolled loops where the device compiler would not.
+Function unroll(Function f, const Target& target);
+
+}  // namespace tl

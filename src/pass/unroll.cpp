@@ -1,0 +1,26 @@
+// unroll: expands unrolled loops, for targets whose device compiler is not asked to.  Last, so that every pass
+// before it sees the short form.
+//
+//   for i in unrolled(2):   ->   acc[0] = 0.0
+//     acc[i] = 0.0               acc[1] = 0.0
+#include "arith/simplify.h"
+#include "ir/rewrite.h"
+#include "pass/passes.h"
+
+namespace tl {
+
+Function unroll(Function f, const Target& target) {
+  if (!target.unroll) return f;
+  for (Kernel& k : f.kernels)
+    k.body = rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
+      auto extent = as_int(n.extent), min = as_int(n.min);
+      if (n.loop != Loop::unrolled || !extent || !min) return self.children(n);
+      Stmt body = self(n.body);
+      std::vector<Stmt> copies;
+      for (int64_t i = 0; i < *extent; i++) copies.push_back(substitute(body, {{n.var.get(), imm(*min + i, n.var->dtype)}}));
+      return block(std::move(copies), n.span);
+    });
+  return f;
+}
+
+}  // namespace tl

@@ -1,0 +1,79 @@
+// Every chip and every instruction by name, and what a target string says.
+#include <algorithm>
+
+#include "base/error.h"
+#include "target/nvidia.h"
+
+namespace tl {
+
+extern const Target sm_80, sm_86, sm_89, sm_90;
+extern const Target x86_64, haswell, skylake_avx512;
+
+std::span<const Target* const> all_targets() {
+  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &x86_64, &haswell, &skylake_avx512};
+  return rows;
+}
+
+const Target* find_target(std::string_view chip) {
+  for (auto* t : all_targets())
+    if (t->name == chip) return t;
+  return nullptr;
+}
+
+const Callee* find_instr(std::string_view name) {
+  for (auto* row : nvidia_matrix_rows())
+    if (row->callee.name == name) return &row->callee;
+  for (auto* row : nvidia_copy_rows())
+    if (row->callee.name == name) return &row->callee;
+  return nullptr;
+}
+
+const MatrixInstr* Target::matrix_for(DType a, DType b, DType c) const {
+  for (auto* row : matrix)
+    if (row->a_type == a && row->b_type == b && row->c_type == c) return row;
+  return nullptr;
+}
+
+const CopyInstr* Target::copy_named(std::string_view wanted) const {
+  for (auto* row : copies)
+    if (row->callee.name == wanted) return row;
+  return nullptr;
+}
+
+namespace {
+
+std::string chips_of(std::string_view language) {
+  std::string names;
+  for (auto* t : all_targets())
+    if (t->language == language) names += (names.empty() ? "" : ", ") + std::string(t->name);
+  return names;
+}
+
+// The chip named by `option` in "kind option=CHIP"; empty where there is no option.
+std::string chip_option(std::string_view text, std::string_view rest, std::string_view option, std::string_view language) {
+  size_t begin = rest.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return "";
+  rest = rest.substr(begin, rest.find_last_not_of(' ') - begin + 1);
+  if (!rest.starts_with(option) || rest.size() <= option.size())
+    fail({}, "target '{}': '{}' is not understood; write {}CHIP", text, rest, option);
+  std::string chip(rest.substr(option.size()));
+  const Target* t = find_target(chip);
+  if (!t || t->language != language)
+    fail({}, "target '{}': there is no chip '{}'; this version has {}", text, chip, chips_of(language));
+  return chip;
+}
+
+}  // namespace
+
+TargetSpec parse_target(std::string_view text) {
+  size_t space = std::min(text.find(' '), text.size());
+  std::string_view kind = text.substr(0, space), rest = text.substr(space);
+  if (kind == "auto" && rest.empty()) return {.kind = "auto", .chip = ""};
+  if (kind == "reference" && rest.empty()) return {.kind = "reference", .chip = ""};
+  if (kind == "cuda") return {.kind = "cuda", .chip = chip_option(text, rest, "-arch=", "cuda")};
+  if (kind == "cpu" || kind == "llvm") return {.kind = "cpu", .chip = chip_option(text, rest, "-mcpu=", "llvm")};
+  fail({}, "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP ({}), cpu, cpu -mcpu=CHIP ({}), reference",
+       text, chips_of("cuda"), chips_of("llvm"));
+}
+
+}  // namespace tl

@@ -1,0 +1,37 @@
+// Rows of instructions: what they compute, where their operands live, how they are written.
+#pragma once
+#include "ir/build.h"
+
+namespace tl {
+
+// Where the elements of one operand of a matrix instruction live: element `register` of `lane` is (row, col).
+// A is m×k, B is k×n, C is m×n.  Written as digits: each output is a sum of stride * ((x / divisor) % radix).
+struct FragmentDigit {
+  enum class From : uint8_t { lane, reg } from;
+  int divisor, radix;   // (lane or register / divisor) % radix
+  int row, col;         // what one step of this digit adds to the row and to the column
+};
+struct OperandFragment {
+  int rows, cols, registers;             // the tile's extents; elements per lane
+  std::vector<FragmentDigit> digits;
+};
+
+// D = A · B + D for one warp.  The callee takes handles: d, a, b, each to `registers` consecutive elements.
+struct MatrixInstr {
+  Callee callee;
+  int m, n, k;
+  DType a_type, b_type, c_type;
+  OperandFragment a, b, c;
+  std::string_view ptx;                  // the mnemonic, operands in the usual order
+};
+
+// A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The callee
+// takes a handle to the registers and the lane's own row address.
+struct CopyInstr {
+  Callee callee;
+  int matrices;
+  bool transposed;
+  std::string_view ptx;
+};
+
+}  // namespace tl

@@ -1,0 +1,12 @@
+// The rows that several NVIDIA chips share: instructions are listed once, chips name those they have.
+#pragma once
+#include "target/target.h"
+
+namespace tl {
+
+extern const MatrixInstr mma_m16n8k16_f16_f32, mma_m16n8k16_bf16_f32;
+extern const CopyInstr ldmatrix_x1, ldmatrix_x2, ldmatrix_x4, ldmatrix_x1_trans, ldmatrix_x2_trans, ldmatrix_x4_trans;
+std::span<const MatrixInstr* const> nvidia_matrix_rows();
+std::span<const CopyInstr* const> nvidia_copy_rows();
+
+}  // namespace tl

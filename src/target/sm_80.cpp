@@ -1,0 +1,18 @@
+// A100.  108 SMs; 64K registers and 164 KB of shared memory each, of which a block may take 163 KB; tensor
+// cores run mma.sync at 2048 dense f16 operations a clock and SM; DRAM 1.55 to 2.0 TB/s; L2 40 MB.  No stmatrix,
+// no bulk copies, no clusters; bf16 has fused multiply-add only.
+#include "target/nvidia.h"
+
+namespace tl {
+
+extern const Target sm_80;
+const Target sm_80 = {
+    .name = "sm_80",
+    .language = "cuda",
+    .shared_bytes = 163 * 1024,
+    .index_bits = 32,
+    .matrix = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32},
+    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans, &ldmatrix_x4_trans},
+};
+
+}  // namespace tl

@@ -1,0 +1,17 @@
+// RTX 30 and A40.  100 KB of shared memory an SM, of which a block may take 99 KB; otherwise the instructions of
+// sm_80, at half its tensor rate with f32 accumulation.
+#include "target/nvidia.h"
+
+namespace tl {
+
+extern const Target sm_86;
+const Target sm_86 = {
+    .name = "sm_86",
+    .language = "cuda",
+    .shared_bytes = 99 * 1024,
+    .index_bits = 32,
+    .matrix = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32},
+    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans, &ldmatrix_x4_trans},
+};
+
+}  // namespace tl

@@ -1,0 +1,17 @@
+// RTX 40 and L40.  100 KB of shared memory an SM, of which a block may take 99 KB; large L2 (72 MB on the
+// biggest); adds fp8 to mma.sync.
+#include "target/nvidia.h"
+
+namespace tl {
+
+extern const Target sm_89;
+const Target sm_89 = {
+    .name = "sm_89",
+    .language = "cuda",
+    .shared_bytes = 99 * 1024,
+    .index_bits = 32,
+    .matrix = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32},
+    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans, &ldmatrix_x4_trans},
+};
+
+}  // namespace tl

@@ -1,0 +1,46 @@
+// What the hardware offers: data only.  Passes and operators ask for rows and numbers, never "which chip?".
+#pragma once
+#include "target/instr.h"
+
+namespace tl {
+
+struct Target {
+  std::string_view name;             // "sm_90": the chip; what -arch or -mcpu names
+  std::string_view language;         // "cuda" or "llvm": which printer
+  int warp = 32;                     // threads that execute together; 1: one thread per block
+  int default_threads = 128;         // of a T.Kernel that names none
+  int max_threads = 1024;
+  int64_t shared_bytes = 0;          // a block may allocate
+  int registers = 255;               // 32-bit, a thread may use
+  int vector_bytes = 16;             // widest access of one thread
+  int64_t vector_alignment = 0;      // bytes an access of n bytes must be aligned to: 0 means n
+  int index_bits = 64;               // of the index arithmetic it does best
+  bool masked_vectors = false;       // a vector access may be masked lane by lane
+  bool unroll = false;               // unrolled loops are expanded here, not by the device compiler
+  int shared_banks = 32;             // of 4 bytes
+  std::vector<const MatrixInstr*> matrix = {};  // best first
+  std::vector<const CopyInstr*> copies = {};
+  int vector_registers = 0;          // CPU: how many, for the micro-kernel
+  std::string_view features = "";    // for the device compiler
+
+  bool has_threads() const { return warp > 1; }
+  int lanes(DType type) const { return vector_bytes * 8 / type.bits; }
+  // The best row for these operand and accumulator types; null if the target has none.
+  const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
+  const CopyInstr* copy_named(std::string_view name) const;
+};
+
+// ── target/all.cpp ────────────────────────────────────────────────────────────────────────────────────
+std::span<const Target* const> all_targets();
+const Target* find_target(std::string_view chip);         // null if there is none of that name
+const Callee* find_instr(std::string_view name);          // a row's callee, for the parser and the simulator
+
+// What a target string says: "cuda -arch=sm_80", "cpu", "cpu -mcpu=haswell", "reference", "auto", "llvm".
+struct TargetSpec {
+  std::string kind;                                        // "cuda", "cpu", "reference", "auto"
+  std::string chip;                                        // empty: take the machine's
+};
+// CompileError (no place) naming the known targets if it says nothing known.
+TargetSpec parse_target(std::string_view text);
+
+}  // namespace tl

@@ -1,0 +1,57 @@
+// CPUs that run x86-64 code.  One thread per block; "shared memory" is the block's part of a worker's arena.
+//
+// What a core gives (per cycle): two fused multiply-adds of a whole vector, two vector loads, one vector store.
+// A multiply-add takes four cycles, so eight independent ones must be in flight; a register tile of rows × 2
+// vectors with 6 rows (16 registers) or 12 rows (32 registers) has them and needs less than one load per
+// multiply-add.  L1 is 32 to 48 KiB, L2 256 KiB to 2 MiB, L3 shared.  An access may have any alignment; crossing
+// a 64-byte line costs a second access.
+//
+// The three differ in vector width and in how many vector registers there are; later chips (cooperlake,
+// sapphirerapids, znver3 …) only add instructions that the printer does not name, and run one of these.
+#include "target/target.h"
+
+namespace tl {
+
+// Every x86-64 machine: 16-byte vectors, no fused multiply-add, no lane masks (LLVM opens them into branches).
+extern const Target x86_64 = {
+    .name = "x86-64",
+    .language = "llvm",
+    .warp = 1,
+    .shared_bytes = 64 << 20,
+    .vector_bytes = 16,
+    .vector_alignment = 1,
+    .masked_vectors = true,
+    .unroll = true,
+    .vector_registers = 16,
+    .features = "",
+};
+
+// AVX2, FMA and half-precision conversion: Intel since 2013, AMD since 2015 (whole-width since Zen 2).
+extern const Target haswell = {
+    .name = "haswell",
+    .language = "llvm",
+    .warp = 1,
+    .shared_bytes = 64 << 20,
+    .vector_bytes = 32,
+    .vector_alignment = 1,
+    .masked_vectors = true,
+    .unroll = true,
+    .vector_registers = 16,
+    .features = "+avx2,+fma,+f16c,+bmi2",
+};
+
+// AVX-512 with its byte, word and short-vector parts: Intel servers since 2017, AMD since Zen 4.
+extern const Target skylake_avx512 = {
+    .name = "skylake-avx512",
+    .language = "llvm",
+    .warp = 1,
+    .shared_bytes = 64 << 20,
+    .vector_bytes = 64,
+    .vector_alignment = 1,
+    .masked_vectors = true,
+    .unroll = true,
+    .vector_registers = 32,
+    .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+bmi2",
+};
+
+}  // namespace tl
