@@ -1,0 +1,413 @@
+// Scalar expressions in C++.  What needs care: C's arithmetic is undefined where ours wraps, its division
+// rounds to zero where ours rounds down, and its small integers grow to int.
+#include <cmath>
+
+#include "codegen/c_like.h"
+
+namespace tl::c {
+namespace {
+
+std::string_view int_name(DType t) {
+  switch (t.bits) {
+    case 8:
+      return t.is_signed() ? "i8" : "u8";
+    case 16:
+      return t.is_signed() ? "i16" : "u16";
+    case 32:
+      return t.is_signed() ? "int" : "u32";
+    default:
+      return t.is_signed() ? "i64" : "u64";
+  }
+}
+
+Rank rank_of(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::sub:
+      return sum;
+    case BinaryOp::bit_and:
+      return bit_and_rank;
+    case BinaryOp::bit_or:
+      return bit_or_rank;
+    case BinaryOp::bit_xor:
+      return bit_xor_rank;
+    case BinaryOp::shl:
+    case BinaryOp::shr:
+      return shift;
+    case BinaryOp::eq:
+    case BinaryOp::ne:
+      return equality;
+    case BinaryOp::lt:
+    case BinaryOp::le:
+    case BinaryOp::gt:
+    case BinaryOp::ge:
+      return relation;
+    case BinaryOp::logical_and:
+      return and_rank;
+    case BinaryOp::logical_or:
+      return or_rank;
+    default:
+      return product;
+  }
+}
+
+std::string_view symbol_of(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::floordiv:
+    case BinaryOp::truncdiv:
+      return "/";
+    case BinaryOp::floormod:
+    case BinaryOp::truncmod:
+      return "%";
+    case BinaryOp::logical_and:
+      return "&&";
+    case BinaryOp::logical_or:
+      return "||";
+    default:
+      return symbol(op);
+  }
+}
+
+// Operators whose precedence few remember: their operands stand in parentheses.
+bool is_obscure(BinaryOp op) {
+  Rank r = rank_of(op);
+  return r == shift || r == bit_and_rank || r == bit_or_rank || r == bit_xor_rank;
+}
+
+bool wraps(BinaryOp op) { return op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul; }
+
+Interval range_of_type(DType t) {
+  if (t.is_bool()) return {0, 1};
+  if (t.bits >= 64) return t.is_unsigned() ? Interval{0, INT64_MAX} : Interval{};
+  int64_t top = int64_t(1) << (t.bits - t.is_signed());
+  return {t.is_signed() ? -top : 0, top - 1};
+}
+
+bool fits(BinaryOp op, Interval a, Interval b, DType t) {
+  using wide = __int128;
+  wide ends[4];
+  auto apply = [&](int64_t x, int64_t y) {
+    return op == BinaryOp::add ? wide(x) + y : op == BinaryOp::sub ? wide(x) - y : wide(x) * y;
+  };
+  ends[0] = apply(a.min, b.min), ends[1] = apply(a.min, b.max);
+  ends[2] = apply(a.max, b.min), ends[3] = apply(a.max, b.max);
+  Interval limits = range_of_type(t);
+  for (wide e : ends)
+    if (e < limits.min || e > limits.max) return false;
+  return true;
+}
+
+struct FunctionName {
+  std::string_view ours, f32, f64;
+};
+// clang-format off
+constexpr FunctionName functions[] = {
+    {"exp", "expf", "exp"},       {"exp2", "exp2f", "exp2"},    {"log", "logf", "log"},
+    {"log2", "log2f", "log2"},    {"log10", "log10f", "log10"}, {"sqrt", "sqrtf", "sqrt"},
+    {"rsqrt", "rsqrtf", "rsqrt"}, {"sin", "sinf", "sin"},       {"cos", "cosf", "cos"},
+    {"tanh", "tanhf", "tanh"},    {"erf", "erff", "erf"},       {"abs", "fabsf", "fabs"},
+    {"floor", "floorf", "floor"}, {"ceil", "ceilf", "ceil"},    {"round", "rintf", "rint"},
+    {"trunc", "truncf", "trunc"}, {"pow", "powf", "pow"},       {"fma", "fmaf", "fma"},
+    {"isnan", "isnan", "isnan"},  {"isinf", "isinf", "isinf"},  {"isfinite", "isfinite", "isfinite"},
+    {"sigmoid", "tl_sigmoid", "tl_sigmoid"}};
+// clang-format on
+
+std::string float_digits(double v, DType t) {
+  std::string s = t.bits == 64 ? fmt::format("{}", v) : fmt::format("{}", float(v));
+  return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
+}
+
+}  // namespace
+
+bool has_load(const Expr& e) {
+  bool found = false;
+  visit(e, [&](const Load&) { found = true; });
+  return found;
+}
+
+Stmt widen_halves(const Stmt& s) {
+  auto wide = [](const Expr& e) { return cast(f32.with_lanes(e->dtype.lanes), e); };
+  auto binaries = [&](const Binary& n, Rewriter& self) {
+    Expr e = self.children(n);
+    auto* b = e.as<Binary>();
+    if (!b || !is_half(b->a->dtype)) return e;
+    Expr r = binary(b->op, wide(b->a), wide(b->b), n.span);
+    return r->dtype.is_bool() ? r : cast(n.dtype, r, n.span);
+  };
+  auto unaries = [&](const Unary& n, Rewriter& self) {
+    Expr e = self.children(n);
+    auto* u = e.as<Unary>();
+    return u && is_half(n.dtype) ? cast(n.dtype, unary(u->op, wide(u->a), n.span), n.span) : e;
+  };
+  auto calls = [&](const Call& n, Rewriter& self) {
+    Expr e = self.children(n);
+    auto* c = e.as<Call>();
+    if (!c->callee->eval || c->args.empty() || !is_half(c->args[0]->dtype)) return e;
+    std::vector<Expr> args;
+    for (auto& a : c->args) args.push_back(wide(a));
+    if (!is_half(n.dtype)) return call(*c->callee, std::move(args), n.dtype, n.span);
+    return cast(n.dtype, call(*c->callee, std::move(args), f32.with_lanes(n.dtype.lanes), n.span), n.span);
+  };
+  auto casts = [&](const Cast& n, Rewriter& self) {
+    Expr e = self.children(n);
+    auto* c = e.as<Cast>();
+    if (!c) return e;
+    DType from = c->a->dtype, to = n.dtype;
+    bool exact = from.is_bool() || (from.is_int() && from.bits < 32);  // in an f32
+    bool unpack = is_half(from) && to.scalar() != f32;
+    return unpack || (is_half(to) && exact) ? cast(to, wide(c->a), n.span) : e;
+  };
+  return rewrite(s, binaries, unaries, calls, casts);
+}
+
+// ── types and constants ───────────────────────────────────────────────────────────────────────────────
+std::string Printer::type(DType t) {
+  if (t.lanes > 1) {
+    need("vec");
+    return fmt::format("vec<{}, {}>", type(t.scalar()), t.lanes);
+  }
+  if (is_half(t)) {
+    std::string name = t.kind == DType::Kind::bfloat ? "bf16_t" : "half_t";
+    need(name);
+    return name;
+  }
+  if (t.is_float()) return t.bits == 64 ? "double" : "float";
+  if (t.is_bool()) return "bool";
+  internal_check(t.is_int(), "a C type for " + to_string(t));
+  return std::string(int_name(t));
+}
+
+std::string Printer::zero_of(DType t) { return is_half(t) ? type(t) + "::raw(0)" : text(zero(t)); }
+
+Text Printer::print_int(const IntImm& n, bool typed) {
+  DType t = n.dtype;
+  if (t.is_bool()) return {n.value ? "true" : "false"};
+  if (t.is_unsigned() && t.bits >= 32)
+    return {fmt::format("{}{}", uint64_t(n.value), t.bits == 64 ? "ULL" : "u")};
+  std::string_view suffix = t.bits == 64 ? "LL" : "";
+  if (t.bits >= 32 && n.value == range_of_type(t).min)  // its magnitude is no literal of the type
+    return {fmt::format("(-{}{} - 1)", range_of_type(t).max, suffix)};
+  if (t == i64 && !typed && std::abs(n.value) <= INT32_MAX) suffix = "";
+  std::string s = fmt::format("{}{}", n.value, suffix);
+  if (t.bits < 32 && typed) return {fmt::format("{}({})", int_name(t), s)};
+  return {s, n.value < 0 ? prefix : postfix};
+}
+
+Text Printer::print_float(const FloatImm& n) {
+  DType t = n.dtype;
+  bool is_bfloat = t.kind == DType::Kind::bfloat;
+  if (is_half(t)) {
+    uint16_t bits = is_bfloat ? bf16_bits(n.value) : f16_bits(n.value);
+    return {fmt::format("{}::raw(0x{:04x} /* {} */)", type(t), bits, n.value)};
+  }
+  if (!std::isfinite(n.value)) {
+    uint32_t bits = std::isnan(n.value) ? 0x7fc00000u : n.value < 0 ? 0xff800000u : 0x7f800000u;
+    std::string s = fmt::format("__int_as_float(0x{:x})", bits);
+    return {t.bits == 64 ? "double(" + s + ")" : s};
+  }
+  return {float_digits(n.value, t) + (t.bits == 64 ? "" : "f"), std::signbit(n.value) ? prefix : postfix};
+}
+
+std::string Printer::argument(const Expr& e) {
+  auto* n = e.as<IntImm>();
+  return n ? print_int(*n, true).text : text(e);
+}
+
+std::string Printer::text(const Expr& e, Rank at_least) {
+  Text t = print(e);
+  return t.rank < at_least ? "(" + t.text + ")" : t.text;
+}
+
+Interval Printer::range_of(const Expr& e) const {
+  Interval known = interval_of(e, facts), possible = range_of_type(e->dtype);
+  if (auto* n = e.as<Cast>(); n && n->a->dtype.is_int()) {  // a widening cast keeps its operand's range
+    Interval narrow = range_of_type(n->a->dtype);
+    if (possible.min <= narrow.min && narrow.max <= possible.max) possible = narrow;
+  }
+  return {std::max(known.min, possible.min), std::min(known.max, possible.max)};
+}
+
+// ── operators ─────────────────────────────────────────────────────────────────────────────────────────
+Text Printer::print(const Expr& e) {
+  internal_check(e->dtype.lanes == 1, "a vector where C++ wants a scalar");
+  return dispatch(e, overloads{
+                         [&](const IntImm& n) { return print_int(n, false); },
+                         [&](const FloatImm& n) { return print_float(n); },
+                         [&](const Var& n) {
+                           auto it = vars.find(&n);
+                           internal_check(it != vars.end(), "a variable that is not in scope: " + n.hint);
+                           return Text{int_vars.contains(&n) ? "i64(" + it->second + ")" : it->second};
+                         },
+                         [&](const Unary& n) { return print_unary(n); },
+                         [&](const Binary& n) { return print_binary(n); },
+                         [&](const Cast& n) { return print_cast(n); },
+                         [&](const Select& n) {
+                           return Text{fmt::format("{} ? {} : {}", text(n.cond, or_rank), text(n.a, or_rank),
+                                                   text(n.b, ternary)),
+                                       ternary};
+                         },
+                         [&](const Load& n) { return print_load(n); },
+                         [&](const Ramp&) -> Text { internal_error("a ramp of one lane"); },
+                         [&](const Broadcast& n) { return print(n.value); },
+                         [&](const Call& n) { return print_call(n); },
+                     });
+}
+
+Text Printer::print_unary(const Unary& n) {
+  DType t = n.dtype;
+  std::string a = text(n.a, prefix);
+  if (n.op == UnaryOp::logical_not) return {"!" + a, prefix};
+  std::string s = n.op == UnaryOp::bit_not ? "~" + a : a[0] == '-' ? "-(" + a + ")" : "-" + a;
+  if (n.op == UnaryOp::neg && t == i32 && range_of(n.a).min == INT32_MIN)
+    return {fmt::format("int(-{})", unsigned_text(n.a, prefix))};
+  if (t.is_int() && t.bits < 32) return {fmt::format("{}({})", type(t), s)};
+  return {s, prefix};
+}
+
+// One operand.  An i64 constant needs no suffix beside a value that already is one.
+std::string Printer::operand(const Binary& parent, const Expr& e, Rank at_least) {
+  auto* child = e.as<Binary>();
+  bool associative =
+      child && child->op == parent.op && parent.op != BinaryOp::shl && parent.op != BinaryOp::shr;
+  if (child && is_obscure(parent.op) && !associative) at_least = prefix;
+  if (child && is_obscure(child->op) && !associative) at_least = postfix;
+  if (child && parent.op == BinaryOp::logical_or && child->op == BinaryOp::logical_and) at_least = postfix;
+  auto* literal = e.as<IntImm>();
+  if (!literal) return text(e, at_least);
+  bool both = is_const(parent.a) && is_const(parent.b);
+  Text t = print_int(*literal, both || (rank_of(parent.op) == shift && e.same(parent.a)));
+  return t.text;
+}
+
+Text Printer::print_infix(const Binary& n, std::string_view symbol, Rank rank) {
+  std::string a = operand(n, n.a, rank);
+  if (auto* b = n.b.as<IntImm>(); b && n.op == BinaryOp::add && b->value < 0 && b->value > INT32_MIN)
+    return {fmt::format("{} - {}", a, -b->value), rank};
+  return {fmt::format("{} {} {}", a, symbol, operand(n, n.b, Rank(rank + 1))), rank};
+}
+
+Text Printer::print_binary(const Binary& n) {
+  DType t = n.a->dtype;
+  if (n.op == BinaryOp::min || n.op == BinaryOp::max) {
+    std::string_view op = n.op == BinaryOp::min ? "min" : "max";
+    if (t.is_float())
+      return {fmt::format("f{}{}({}, {})", op, t.bits == 64 ? "" : "f", text(n.a), text(n.b))};
+    need("minmax");
+    return {fmt::format("tl_{}<{}>({}, {})", op, type(t), text(n.a), text(n.b))};
+  }
+  if (n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod) return print_division(n);
+  if (t.is_int() && wraps(n.op) && t != i64 && t.bits < 64) return print_wrapping(n);
+  Text plain = print_infix(n, symbol_of(n.op), rank_of(n.op));
+  if (n.op == BinaryOp::shl && t.is_signed())  // of a negative number, or into the sign
+    return {fmt::format("{0}({1}({2}) << {3})", type(t), t.bits == 64 ? "u64" : "u32", text(n.a),
+                        operand(n, n.b, sum))};
+  bool grows = t.is_int() && t.bits < 32 && (n.op == BinaryOp::shl || n.op == BinaryOp::truncdiv);
+  return grows ? Text{fmt::format("{}({})", type(t), plain.text)} : plain;
+}
+
+// Division that rounds down: C's own where no operand is negative, a shift by a power of two, else a helper.
+Text Printer::print_division(const Binary& n) {
+  DType t = n.dtype;
+  bool quotient = n.op == BinaryOp::floordiv;
+  if (t.is_unsigned() || (range_of(n.a).min >= 0 && range_of(n.b).min >= 0))
+    return print_infix(n, quotient ? "/" : "%", product);
+  auto divisor = as_int(n.b);
+  if (divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
+    if (quotient)
+      return {fmt::format("{} >> {}", text(n.a, prefix), __builtin_ctzll(uint64_t(*divisor))), shift};
+    return {fmt::format("{} & {}", text(n.a, prefix), *divisor - 1), bit_and_rank};
+  }
+  need("floordiv");
+  return {
+      fmt::format("tl_{}<{}>({}, {})", quotient ? "floordiv" : "floormod", type(t), text(n.a), text(n.b))};
+}
+
+// Sums and products that wrap: signed ones are done in unsigned arithmetic unless they provably stay in
+// range.
+Text Printer::print_wrapping(const Binary& n) {
+  DType t = n.dtype;
+  if (fits(n.op, range_of(n.a), range_of(n.b), t)) return print_infix(n, symbol(n.op), rank_of(n.op));
+  if (t == u32) return print_infix(n, symbol(n.op), rank_of(n.op));
+  return {fmt::format("{}({})", type(t), unsigned_text(Expr(&n), loosest))};
+}
+
+std::string Printer::unsigned_text(const Expr& e, Rank at_least) {
+  auto* n = e.as<Binary>();
+  if (auto* i = e.as<IntImm>()) return fmt::format("{}u", uint32_t(i->value));
+  if (!n || !wraps(n->op) || e->dtype.bits < 32) {  // 8 and 16 bits wrap at each step
+    if (n && wraps(n->op) && !fits(n->op, range_of(n->a), range_of(n->b), e->dtype) && at_least == loosest)
+      return fmt::format("{} {} {}", unsigned_text(n->a, prefix), symbol(n->op), unsigned_text(n->b, prefix));
+    return fmt::format("u32({})", text(e));
+  }
+  Rank rank = rank_of(n->op);
+  std::string s =
+      fmt::format("{} {} {}", unsigned_text(n->a, rank), symbol(n->op), unsigned_text(n->b, Rank(rank + 1)));
+  return rank < at_least ? "(" + s + ")" : s;
+}
+
+Text Printer::print_cast(const Cast& n) {
+  DType from = n.a->dtype, to = n.dtype;
+  if (to.is_bool())
+    return {fmt::format("{} != {}", text(n.a, relation), from.is_float() ? "0.0f" : "0"), equality};
+  if (auto* v = n.a.as<Var>(); v && int_vars.contains(v))
+    return {to == i32 ? vars.at(v) : fmt::format("{}({})", type(to), vars.at(v))};
+  return {fmt::format("{}({})", type(to), text(n.a))};
+}
+
+// ── memory and calls ──────────────────────────────────────────────────────────────────────────────────
+std::string Printer::element(BufferId buffer, const std::vector<Expr>& index) {
+  auto it = buffers.find(buffer);
+  internal_check(it != buffers.end(), "a buffer that is not in scope: " + f[buffer].name);
+  if (f[buffer].scope == Scope::local && f[buffer].shape.empty()) return it->second;
+  internal_check(index.size() <= 1, "an access that is not flat: " + f[buffer].name);
+  return fmt::format("{}[{}]", it->second, index.empty() ? "0" : text(index[0]));
+}
+
+Text Printer::print_load(const Load& n) {
+  std::string s = element(n.buffer, n.index);
+  if (!n.mask) return {s};
+  return {fmt::format("{} ? {} : {}", text(n.mask, or_rank), s, zero_of(n.dtype)), ternary};
+}
+
+Text Printer::print_call(const Call& n) {
+  if (n.callee == &address_of) {
+    auto* at = n.args[0].as<Load>();
+    internal_check(at, "the address of something that is not in memory");
+    return {"&" + element(at->buffer, at->index), prefix};
+  }
+  if (n.callee == &sync_threads) return {"__syncthreads()"};
+  if (n.callee == &thread_index) {
+    auto dim = as_int(n.args[0]);
+    internal_check(dim && *dim >= 0 && *dim < 3, "the dimension of a thread index");
+    return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
+  }
+  if (n.callee->eval) return print_function(n);
+  if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
+    instructions.push_back(n.callee);
+  std::vector<std::string> args;
+  for (auto& a : n.args) args.push_back(argument(a));
+  return {fmt::format("tl_{}({})", n.callee->name, fmt::join(args, ", "))};
+}
+
+Text Printer::print_function(const Call& n) {
+  std::string_view name = n.callee->name;
+  DType t = n.args[0]->dtype;
+  if (t.is_int()) {
+    if (name == "fma")
+      return print(binary(BinaryOp::add, binary(BinaryOp::mul, n.args[0], n.args[1]), n.args[2], n.span));
+    if (name == "abs" && t.is_unsigned()) return print(n.args[0]);
+    internal_check(name == "abs", fmt::format("{} of {}", name, to_string(t)));
+    need("abs");
+    return {fmt::format("tl_abs<{}>({})", type(t), text(n.args[0]))};
+  }
+  for (auto& row : functions) {
+    if (row.ours != name) continue;
+    if (row.f32.starts_with("tl_")) need(row.ours);
+    std::vector<std::string> args;
+    for (auto& a : n.args) args.push_back(text(a));
+    return {fmt::format("{}({})", t.bits == 64 ? row.f64 : row.f32, fmt::join(args, ", "))};
+  }
+  internal_error(fmt::format("no C++ function for {}", name));
+}
+
+}  // namespace tl::c

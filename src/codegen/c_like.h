@@ -1,0 +1,142 @@
+// Function@machine -> C++ text in the dialect that CUDA and HIP share.  A statement prints what it says; only
+// vectors, which C++ has not got, take thought: a vector is taken apart into scalar expressions, one per lane,
+// after each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device compiler
+// sees wide accesses where the IR has them, and plain registers in between.
+#pragma once
+#include <set>
+
+#include "arith/prove.h"
+#include "codegen/codegen.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+
+// What one language of the family adds.
+struct Dialect {
+  // Device helpers in sections, each after a line "//@ name: the sections it needs"; those used are pasted.
+  std::string_view prelude;
+  // The definition of `tl_<callee name>`, made from the target's row; internal error if there is no such row.
+  std::string (*instruction)(const Callee& callee, const Target& target);
+};
+
+Program print_c_like(const Function& f, const Target& target, const Dialect& dialect);
+
+// ── how it is done ────────────────────────────────────────────────────────────────────────────────────
+namespace c {
+
+// C's precedences, from loose to tight.
+// clang-format off
+enum Rank : int {
+  loosest, ternary, or_rank, and_rank, bit_or_rank, bit_xor_rank, bit_and_rank, equality, relation, shift,
+  sum, product, prefix, postfix
+};
+// clang-format on
+struct Text {
+  std::string text;
+  Rank rank = postfix;
+};
+
+inline bool is_half(DType t) { return t.is_float() && t.bits == 16; }
+
+// Arithmetic on 16-bit floats becomes arithmetic on f32 between conversions; each operation rounds once.
+Stmt widen_halves(const Stmt& s);
+
+// C-safe names, each unique among those alive: a scope's names are free again when it ends.
+struct Names {
+  std::set<std::string, std::less<>> taken;
+  std::vector<std::vector<std::string>> scopes = {{}};
+  std::string unique(std::string_view hint);
+  void open() { scopes.emplace_back(); }
+  void close();
+};
+
+// One lane of a temporary.
+struct Lane {
+  std::string temporary;
+  int index = 0, count = 1;
+};
+
+struct Printer {
+  const Function& f;
+  const Target& target;
+  const Dialect& dialect;
+  std::set<std::string, std::less<>> sections = {};  // of the prelude, in use
+  std::vector<const Callee*> instructions = {};      // in the order of first use
+
+  // of the kernel being printed
+  std::string out = {};
+  int depth = 1;
+  Names names = {};
+  Facts facts = {};
+  std::string thread = {};  // the linear thread index
+  int64_t threads = 0;
+  std::map<BufferId, std::string> buffers = {};
+  std::map<const ExprNode*, std::string> vars = {};
+  std::set<const ExprNode*> int_vars = {};  // i64 variables that are an int in C++, as their values fit
+  std::map<const ExprNode*, std::vector<Expr>> vectors = {};  // a vector variable -> its lanes
+  std::map<const ExprNode*, Lane> lanes_of = {};              // a lane of a temporary, and which
+  std::vector<Expr> kept = {};                                // variables made here, held for the maps above
+  std::vector<std::pair<Expr, Expr>> hoisted_here = {};       // by this statement: the value and its variable
+
+  // c_expr.cpp: scalar expressions.
+  std::string type(DType t);
+  std::string text(const Expr& e, Rank at_least = loosest);  // in parentheses if it binds looser than that
+  std::string argument(const Expr& e);                       // typed, also where it is a constant
+  std::string element(BufferId buffer, const std::vector<Expr>& index);
+  std::string zero_of(DType t);
+  Interval range_of(const Expr& e) const;
+  void need(std::string_view section) { sections.emplace(section); }
+
+  Text print(const Expr& e);
+  Text print_int(const IntImm& n, bool typed);
+  Text print_float(const FloatImm& n);
+  Text print_unary(const Unary& n);
+  Text print_binary(const Binary& n);
+  Text print_division(const Binary& n);
+  Text print_wrapping(const Binary& n);
+  std::string unsigned_text(const Expr& e, Rank at_least);
+  Text print_infix(const Binary& n, std::string_view symbol, Rank rank);
+  std::string operand(const Binary& parent, const Expr& e, Rank at_least);
+  Text print_cast(const Cast& n);
+  Text print_load(const Load& n);
+  Text print_call(const Call& n);
+  Text print_function(const Call& n);
+
+  // c_vector.cpp: vector expressions, lane by lane.
+  struct Guard {
+    Expr cond = {};         // loads happen only where this scalar holds; null: always
+    bool per_lane = false;  // … and only in the lanes that take them: nothing may be hoisted
+  };
+  std::vector<Expr> lanes(const Expr& e, const Guard& guard);
+  std::vector<Expr> load_lanes(const Load& n, const Guard& guard);
+  std::vector<Expr> cast_lanes(const Cast& n, const Guard& guard);
+  std::vector<Expr> select_lanes(const Select& n, const Guard& guard);
+  void store_vector(const Store& n);
+  void store_lanes(const Store& n, std::vector<Expr> values);
+  bool reads_other_lanes(BufferId buffer, const std::vector<Expr>& index, const std::vector<Expr>& values);
+  Expr hoisted(const Expr& scalar, std::string_view hint);  // a name for it, if it is worth one
+  std::string narrow_argument(const Expr& e);
+  std::string gathered(const std::vector<Expr>& values);  // as one vec<T, n>
+  std::vector<Expr> temporary(DType t, const std::string& init, std::string_view hint);
+  std::vector<Expr> named_lanes(DType t, const std::string& name);
+
+  // c_like.cpp: statements and kernels.
+  void line(std::string_view text);
+  void body(const Stmt& s);  // indented, a scope of its own
+  void stmt(const Stmt& s);
+  void print_store(const Store& n);
+  void print_let(const Let& n);
+  void print_for(const For& n);
+  void print_if(const If& n, std::string_view lead);
+  void print_group(const Group& n);
+  void print_alloc(const Alloc& n);
+  void declare(const Expr& v, const std::string& init);
+  std::string name_index(const Expr& v, bool fits_int);  // its C type and name
+};
+
+// How many bytes one access of a vector takes, where it can be one access; else 0.
+int chunk_bytes(DType t, int vector_bytes);
+bool has_load(const Expr& e);
+
+}  // namespace c
+}  // namespace tl

@@ -1,0 +1,23 @@
+// Function@machine -> Program: one printer per language.
+#pragma once
+#include <set>
+
+#include "codegen/program.h"
+#include "target/target.h"
+
+namespace tl {
+
+Program print_cuda(const Function& f, const Target& target);
+Program print_llvm(const Function& f, const Target& target);
+
+// The part of a Program that does not depend on the language: parameters, integers, workspaces, entries with
+// their grids, argument lists and symbols.  The text is left out.  Arguments: all parameters, then all
+// workspaces, then, as i64, the integers that are extents or strides (a scalar is passed once, as it is).
+Program signature_of(const Function& f, const Target& target);
+
+// The variables that stand for Program::integers, in the same order.
+std::vector<Expr> integer_vars(const Function& f);
+// The buffers that a body may write, by a Store or through a handle.
+std::set<BufferId> written_buffers(const Stmt& body);
+
+}  // namespace tl

@@ -1,0 +1,100 @@
+// CUDA C++ for NVRTC, without one header: the shared printer, our prelude, and a small function around each
+// instruction that a kernel uses, made from the instruction's row.
+#include <algorithm>
+
+#include "codegen/c_like.h"
+
+namespace tl {
+namespace {
+
+constexpr std::string_view prelude =
+#include "codegen/prelude/cuda.inc"
+    ;
+
+// How an operand of a matrix instruction sits in registers: as whole floats and doubles, else packed in 32
+// bits.
+struct Registers {
+  int count;
+  std::string_view type;  // of the C++ array that they are read from
+  char constraint;
+};
+
+Registers registers_of(DType element, int elements, bool is_accumulator) {
+  if (element == f64) return {elements, "double", 'd'};
+  if (element == f32 && is_accumulator) return {elements, "float", 'f'};
+  if (element == i32 && is_accumulator) return {elements, "int", 'r'};
+  internal_check(elements * element.bits % 32 == 0, "an operand that does not fill its registers");
+  return {elements * element.bits / 32, "u32", 'r'};
+}
+
+// "{%4, %5}": the holes first, first + 1, … of an asm statement.
+std::string holes(int first, int count) {
+  std::vector<std::string> list;
+  for (int i = 0; i < count; i++) list.push_back(fmt::format("%{}", first + i));
+  return fmt::format("{{{}}}", fmt::join(list, ", "));
+}
+
+// "+f"(d[0]), "+f"(d[1]), …
+std::string operands(const Registers& r, std::string_view mode, char array) {
+  std::vector<std::string> list;
+  for (int i = 0; i < r.count; i++)
+    list.push_back(fmt::format("\"{}{}\"({}[{}])", mode, r.constraint, array, i));
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+std::string matrix_function(const MatrixInstr& row) {
+  Registers d = registers_of(row.c_type, row.c.registers, true);
+  Registers a = registers_of(row.a_type, row.a.registers, false);
+  Registers b = registers_of(row.b_type, row.b.registers, false);
+  std::string d_holes = holes(0, d.count);
+  return fmt::format(
+      "\n// d += a · b over a warp, {}×{}×{}.\n"
+      "TL_DEVICE void tl_{}(void* d_, const void* a_, const void* b_) {{\n"
+      "  {}* d = ({}*)d_;\n"
+      "  const {}* a = (const {}*)a_;\n"
+      "  const {}* b = (const {}*)b_;\n"
+      "  asm volatile(\"{} {}, {}, {}, {};\"\n"
+      "               : {}\n"
+      "               : {},\n"
+      "                 {});\n"
+      "}}\n",
+      row.m, row.n, row.k, row.callee.name, d.type, d.type, a.type, a.type, b.type, b.type, row.ptx, d_holes,
+      holes(d.count, a.count), holes(d.count + a.count, b.count), d_holes, operands(d, "+", 'd'),
+      operands(a, "", 'a'), operands(b, "", 'b'));
+}
+
+std::string copy_function(const CopyInstr& row) {
+  Registers r{row.matrices, "u32", 'r'};
+  bool loads = row.callee.access.starts_with('w');  // to the registers, or from them
+  internal_check(loads || row.callee.access.starts_with('r'),
+                 "the direction of " + std::string(row.callee.name));
+  std::string regs = holes(loads ? 0 : 1, r.count), address = fmt::format("[%{}]", loads ? r.count : 0);
+  return fmt::format(
+      "\n// {} 8×8 blocks of 16 bits between shared memory and a warp's registers; p is this lane's row.\n"
+      "TL_DEVICE void tl_{}({}void* r_, {}void* p) {{\n"
+      "  {}u32* r = ({}u32*)r_;\n"
+      "  asm volatile(\"{} {}, {};\"\n"
+      "               : {}\n"
+      "               : \"r\"(u32(__cvta_generic_to_shared(p))){}\n"
+      "               : \"memory\");\n"
+      "}}\n",
+      row.matrices, row.callee.name, loads ? "" : "const ", loads ? "const " : "", loads ? "" : "const ",
+      loads ? "" : "const ", row.ptx, loads ? regs : address, loads ? address : regs,
+      loads ? operands(r, "=", 'r') : "", loads ? "" : ", " + operands(r, "", 'r'));
+}
+
+std::string instruction(const Callee& callee, const Target& target) {
+  for (auto* row : target.matrix)
+    if (row->callee.name == callee.name) return matrix_function(*row);
+  for (auto* row : target.copies)
+    if (row->callee.name == callee.name) return copy_function(*row);
+  internal_error(fmt::format("{} has no instruction {}", target.name, callee.name));
+}
+
+}  // namespace
+
+Program print_cuda(const Function& f, const Target& target) {
+  return print_c_like(f, target, {.prelude = prelude, .instruction = instruction});
+}
+
+}  // namespace tl

@@ -1,0 +1,260 @@
+// Expressions in LLVM IR.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "codegen/llvm_kernel.h"
+#include "ir/rewrite.h"
+
+namespace tl::llvm {
+namespace {
+
+std::optional<int64_t> power_of_two(const Expr& e) {
+  auto v = as_int(e);
+  return v && *v > 0 && std::has_single_bit(uint64_t(*v)) ? v : std::nullopt;
+}
+
+std::string_view integer_opcode(BinaryOp op, DType t) {
+  bool s = t.is_signed(), exact = t.scalar() == i64;
+  switch (op) {
+    case BinaryOp::add:
+      return exact ? "add nsw" : "add";
+    case BinaryOp::sub:
+      return exact ? "sub nsw" : "sub";
+    case BinaryOp::mul:
+      return exact ? "mul nsw" : "mul";
+    case BinaryOp::truncdiv:
+      return s ? "sdiv" : "udiv";
+    case BinaryOp::truncmod:
+      return s ? "srem" : "urem";
+    case BinaryOp::bit_and:
+    case BinaryOp::logical_and:
+      return "and";
+    case BinaryOp::bit_or:
+    case BinaryOp::logical_or:
+      return "or";
+    case BinaryOp::bit_xor:
+      return "xor";
+    case BinaryOp::shl:
+      return "shl";
+    case BinaryOp::shr:
+      return s ? "ashr" : "lshr";
+    case BinaryOp::eq:
+      return "icmp eq";
+    case BinaryOp::ne:
+      return "icmp ne";
+    case BinaryOp::lt:
+      return s ? "icmp slt" : "icmp ult";
+    case BinaryOp::le:
+      return s ? "icmp sle" : "icmp ule";
+    case BinaryOp::gt:
+      return s ? "icmp sgt" : "icmp ugt";
+    case BinaryOp::ge:
+      return s ? "icmp sge" : "icmp uge";
+    default:
+      internal_error("an LLVM opcode for " + std::string(name(op)));
+  }
+}
+
+std::string_view float_opcode(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::add:
+      return "fadd contract";
+    case BinaryOp::sub:
+      return "fsub contract";
+    case BinaryOp::mul:
+      return "fmul contract";
+    case BinaryOp::div:
+      return "fdiv";
+    case BinaryOp::eq:
+      return "fcmp oeq";
+    case BinaryOp::ne:
+      return "fcmp une";
+    case BinaryOp::lt:
+      return "fcmp olt";
+    case BinaryOp::le:
+      return "fcmp ole";
+    case BinaryOp::gt:
+      return "fcmp ogt";
+    case BinaryOp::ge:
+      return "fcmp oge";
+    default:
+      internal_error("an LLVM opcode for floats: " + std::string(name(op)));
+  }
+}
+
+// Division that rounds towards minus infinity, of signed operands about which nothing is known.
+Value floor_division(Writer& w, bool quotient, DType t, const Value& a, const Value& b) {
+  DType flag = boolean.with_lanes(t.lanes);
+  Value zero = int_constant(0, t), r = w.op("srem", t, a, b);
+  Value differs = w.compare("icmp slt", t, w.op("xor", t, r, b), zero);
+  Value wrong = w.op("and", flag, differs, w.compare("icmp ne", t, r, zero));
+  if (quotient) return w.op("sub", t, w.op("sdiv", t, a, b), w.convert("zext", flag, wrong, t));
+  return w.op("add", t, r, w.select(t, t.lanes, wrong, b, zero));
+}
+
+}  // namespace
+
+bool KernelWriter::is_nonnegative(const Expr& e) const {
+  if (e->dtype.is_unsigned()) return true;
+  if (e->dtype.lanes == 1) return interval_of(e, facts).min >= 0;
+  if (auto* b = e.as<Broadcast>()) return is_nonnegative(b->value);
+  auto* r = e.as<Ramp>();
+  return r && is_nonnegative(r->base) && is_nonnegative(r->stride);
+}
+
+Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b, const Binary* node) {
+  bool floor = op == BinaryOp::floordiv || op == BinaryOp::floormod, quotient = op == BinaryOp::floordiv;
+  if (op == BinaryOp::min || op == BinaryOp::max) {
+    bool is_min = op == BinaryOp::min;
+    if (t.is_float()) return w.intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
+    if (t.is_bool()) return w.op(is_min ? "and" : "or", t, a, b);
+    return w.intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
+                       {a, b});
+  }
+  if (t.is_float()) return w.op(float_opcode(op), t, a, b);
+  if (!floor) return w.op(integer_opcode(op, t), t, a, b);
+  if (auto p = power_of_two(node->b)) {
+    if (!quotient) return w.op("and", t, a, int_constant(*p - 1, t));
+    return w.op(is_nonnegative(node->a) ? "lshr" : "ashr", t, a,
+                int_constant(std::countr_zero(uint64_t(*p)), t));
+  }
+  if (is_nonnegative(node->a) && is_nonnegative(node->b)) return w.op(quotient ? "udiv" : "urem", t, a, b);
+  return floor_division(w, quotient, t, a, b);
+}
+
+bool KernelWriter::may_run_untaken(const Expr& e) const {
+  bool safe = true;
+  visit(
+      e, [&](const Load& n) { safe = safe && is_inside(n); },
+      [&](const Binary& n) {
+        bool divides = n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod ||
+                       n.op == BinaryOp::truncdiv || n.op == BinaryOp::truncmod;
+        if (divides && !as_int(n.b)) safe = false;
+      });
+  return safe;
+}
+
+Value KernelWriter::phi_of(DType t, const Value& a, const std::string& from_a, const Value& b,
+                           const std::string& from_b) {
+  return w.fresh(fmt::format("phi {} [ {}, %{} ], [ {}, %{} ]", type_text(t), a, from_a, b, from_b));
+}
+
+// Only the loads of the arm that is taken may run: a branch where one condition decides for all lanes, else the
+// arms are written with their loads masked.
+Value KernelWriter::select(const Select& n) {
+  DType t = n.dtype;
+  Value cond = expr(n.cond);
+  int lanes = n.cond->dtype.lanes;
+  bool both = may_run_untaken(n.a) && may_run_untaken(n.b);
+  if (both) {
+    Value a = expr(n.a), b = expr(n.b);
+    return w.select(t, lanes, cond, a, b);
+  }
+  if (lanes == 1) {
+    std::string yes = w.new_label("then"), no = w.new_label("else"), join = w.new_label("join");
+    w.branch(cond, yes, no);
+    auto arm = [&](const std::string& label, const Expr& e) {
+      w.label(label);
+      w.open_scope();
+      Value v = expr(e);
+      w.close_scope();
+      std::string end = w.block;
+      w.jump(join);
+      return std::pair(v, end);
+    };
+    auto [a, from_a] = arm(yes, n.a);
+    auto [b, from_b] = arm(no, n.b);
+    w.label(join);
+    return phi_of(t, a, from_a, b, from_b);
+  }
+  Value outer = predicate;
+  int outer_lanes = predicate_lanes;
+  DType flag = boolean.with_lanes(lanes);
+  auto arm = [&](const Value& taken, const Expr& e) {
+    predicate = outer.empty() ? taken : w.op("and", flag, outer, taken);
+    predicate_lanes = lanes;
+    return expr(e);
+  };
+  Value a = arm(cond, n.a), b = arm(w.op("xor", flag, cond, int_constant(1, flag)), n.b);
+  predicate = outer;
+  predicate_lanes = outer_lanes;
+  return w.select(t, lanes, cond, a, b);
+}
+
+namespace {
+
+Value binary_expr(KernelWriter& k, const Binary& n) {
+  Value a = k.expr(n.a), b = k.expr(n.b);
+  DType t = n.a->dtype;
+  if (!is_half(t)) return k.binary(n.op, t, a, b, &n);
+  DType wide = f32.with_lanes(t.lanes);
+  Value x = convert(k.w, t, a, wide, k.has_half), y = convert(k.w, t, b, wide, k.has_half);
+  Value r = k.binary(n.op, wide, x, y, &n);
+  return n.dtype.is_bool() ? r : convert(k.w, wide, r, t, k.has_half);
+}
+
+Value unary_expr(KernelWriter& k, const Unary& n) {
+  DType t = n.dtype;
+  Value a = k.expr(n.a);
+  if (n.op == UnaryOp::logical_not) return k.w.op("xor", t, a, int_constant(1, t));
+  if (n.op == UnaryOp::bit_not) return k.w.op("xor", t, a, int_constant(-1, t));
+  if (is_half(t)) return k.w.op("xor", t, a, splat_constant("-32768", "i16", t.lanes));
+  if (t.is_float()) return k.w.pure(fmt::format("fneg {} {}", type_text(t), a));
+  return k.w.op("sub", t, int_constant(0, t), a);
+}
+
+Value ramp_expr(KernelWriter& k, const Ramp& n) {
+  DType t = n.dtype, lane = n.base->dtype;
+  auto stride = as_int(n.stride);
+  std::string steps = "<";
+  for (int i = 0; i < t.lanes; i++)
+    steps += fmt::format("{}{} {}", i ? ", " : "", type_text(lane), i * stride.value_or(1));
+  Value offsets = steps + ">";
+  std::string_view times = integer_opcode(BinaryOp::mul, t), plus = integer_opcode(BinaryOp::add, t);
+  if (!stride) offsets = k.w.op(times, t, k.w.splat(lane, k.expr(n.stride), t.lanes), offsets);
+  if (is_int(n.base, 0)) return offsets;
+  return k.w.op(plus, t, k.w.splat(lane, k.expr(n.base), t.lanes), offsets);
+}
+
+Value call_expr(KernelWriter& k, const Call& n) {
+  const Callee& callee = *n.callee;
+  if (&callee == &address_of) {
+    auto* element = n.args[0].as<Load>();
+    internal_check(element && element->index.size() == 1, "address_of takes an element");
+    return k.address(element->buffer, element->index[0]);
+  }
+  if (callee.effect != Callee::Effect::pure)
+    fail(n.span,
+         "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
+         "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
+         callee.name);
+  std::vector<Value> args;
+  for (auto& a : n.args) args.push_back(k.expr(a));
+  return call_function(k.w, callee.name, n.args[0]->dtype, args, k.has_half);
+}
+
+}  // namespace
+
+Value KernelWriter::expr(const Expr& e) {
+  return dispatch(
+      e, overloads{
+             [&](const IntImm& n) { return int_constant(n.value, n.dtype); },
+             [&](const FloatImm& n) { return float_constant(n.value, n.dtype); },
+             [&](const Var& n) {
+               auto it = vars.find(&n);
+               internal_check(it != vars.end(), "a variable without a value: " + n.hint);
+               return it->second;
+             },
+             [&](const Unary& n) { return unary_expr(*this, n); },
+             [&](const Binary& n) { return binary_expr(*this, n); },
+             [&](const Cast& n) { return convert(w, n.a->dtype, expr(n.a), n.dtype, has_half); },
+             [&](const Select& n) { return select(n); },
+             [&](const Load& n) { return load(n); },
+             [&](const Ramp& n) { return ramp_expr(*this, n); },
+             [&](const Broadcast& n) { return w.splat(n.value->dtype, expr(n.value), n.dtype.lanes); },
+             [&](const Call& n) { return call_expr(*this, n); },
+         });
+}
+
+}  // namespace tl::llvm

@@ -1,0 +1,240 @@
+// Conversions and scalar functions in LLVM IR.  exp, exp2, tanh and sigmoid of floats are written out as
+// polynomials, so that they stay in vector registers; the rest is an LLVM intrinsic or a call to libm per lane.
+// The coefficients are those of Moshier's Cephes library (single precision).
+#include <fmt/format.h>
+
+#include <cmath>
+#include <span>
+
+#include "codegen/llvm_writer.h"
+
+namespace tl::llvm {
+namespace {
+
+// Arithmetic on values of one float type and on integers of the same width.
+struct Math {
+  Writer& w;
+  DType t;  // f32 or f64, with lanes
+  DType bits() const { return {DType::Kind::signed_int, t.bits, t.lanes}; }
+  Value c(double x) const { return float_constant(x, t); }
+  Value i(int64_t x) const { return int_constant(x, bits()); }
+  Value add(const Value& a, const Value& b) const { return w.op("fadd contract", t, a, b); }
+  Value sub(const Value& a, const Value& b) const { return w.op("fsub contract", t, a, b); }
+  Value mul(const Value& a, const Value& b) const { return w.op("fmul contract", t, a, b); }
+  Value div(const Value& a, const Value& b) const { return w.op("fdiv", t, a, b); }
+  Value mad(const Value& a, const Value& b, const Value& d) const { return add(mul(a, b), d); }
+  Value compare(std::string_view op, const Value& a, const Value& b) const { return w.compare(op, t, a, b); }
+  Value select(const Value& cond, const Value& a, const Value& b) const {
+    return w.select(t, t.lanes, cond, a, b);
+  }
+  Value to_bits(const Value& a) const { return w.convert("bitcast", t, a, bits()); }
+  Value from_bits(const Value& a) const { return w.convert("bitcast", bits(), a, t); }
+  Value abs(const Value& a) const { return w.intrinsic("llvm.fabs", t, {a}); }
+  // c[0] x^n + c[1] x^(n-1) + …
+  Value polynomial(const Value& x, std::span<const double> coefficients) const {
+    Value y = c(coefficients[0]);
+    for (double d : coefficients.subspan(1)) y = mad(y, x, c(d));
+    return y;
+  }
+};
+
+// y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of the
+// range (denormal results, infinity) come out right.
+Value scale(const Math& m, const Value& y, const Value& magic_sum) {
+  Value n = m.w.op("sub", m.bits(), m.to_bits(magic_sum), m.i(0x4B400000));
+  Value half = m.w.op("ashr", m.bits(), n, m.i(1));
+  auto power = [&](const Value& k) {
+    Value biased = m.w.op("add", m.bits(), k, m.i(127));
+    return m.from_bits(m.w.op("shl", m.bits(), biased, m.i(23)));
+  };
+  return m.mul(m.mul(y, power(half)), power(m.w.op("sub", m.bits(), n, half)));
+}
+
+constexpr double magic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+
+// Comparisons with NaN are false, so NaN passes.
+Value clamp(const Math& m, const Value& x, double low, double high) {
+  Value below = m.select(m.compare("fcmp ogt", x, m.c(high)), m.c(high), x);
+  return m.select(m.compare("fcmp olt", below, m.c(low)), m.c(low), below);
+}
+
+Value exp2_f32(const Math& m, const Value& arg) {
+  static constexpr double p[] = {1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3,
+                                 5.550332471162809e-2, 2.402264791363012e-1, 6.931472028550421e-1};
+  Value x = clamp(m, arg, -151, 129);
+  Value sum = m.add(x, m.c(magic));
+  Value r = m.sub(x, m.sub(sum, m.c(magic)));
+  return scale(m, m.mad(m.polynomial(r, p), r, m.c(1)), sum);
+}
+
+Value exp_f32(const Math& m, const Value& arg) {
+  static constexpr double p[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+                                 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
+  Value x = clamp(m, arg, -104.5, 89);
+  Value sum = m.mad(x, m.c(1.44269504088896341), m.c(magic));
+  Value n = m.sub(sum, m.c(magic));
+  Value r = m.mad(n, m.c(2.12194440e-4), m.mad(n, m.c(-0.693359375), x));  // x - n ln 2, ln 2 in two parts
+  return scale(m, m.add(m.mad(m.polynomial(r, p), m.mul(r, r), r), m.c(1)), sum);
+}
+
+Value tanh_f32(const Math& m, const Value& x) {
+  static constexpr double p[] = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
+                                 -3.33332819422e-1};
+  Value a = m.abs(x), z = m.mul(x, x);
+  Value small = m.mad(m.mul(m.polynomial(z, p), z), x, x);
+  Value e = exp_f32(m, m.add(a, a));
+  Value large = m.sub(m.c(1), m.div(m.c(2), m.add(e, m.c(1))));
+  DType b = m.bits();
+  Value sign = m.w.op("and", b, m.to_bits(x), m.i(INT32_MIN));
+  Value signed_large = m.from_bits(m.w.op("or", b, m.to_bits(large), sign));
+  return m.select(m.compare("fcmp olt", a, m.c(0.625)), small, signed_large);
+}
+
+Value exponential(const Math& m, const Value& x) {
+  return m.t.bits == 32 ? exp_f32(m, x) : m.w.libm("exp", m.t, {x});
+}
+
+// ── 16-bit floats ─────────────────────────────────────────────────────────────────────────────────────
+std::string half_text(int lanes) { return lanes == 1 ? "half" : fmt::format("<{} x half>", lanes); }
+
+Value extend_half(const Math& m, DType from, const Value& a, bool has_half) {
+  Writer& w = m.w;
+  if (from.kind == DType::Kind::bfloat)
+    return m.from_bits(w.op("shl", m.bits(), w.convert("zext", from, a, m.bits()), m.i(16)));
+  if (has_half) {
+    std::string half = half_text(from.lanes);
+    Value h = w.pure(fmt::format("bitcast {} {} to {}", type_text(from), a, half));
+    return w.pure(fmt::format("fpext {} {} to {}", half, h, type_text(m.t)));
+  }
+  // The exponent is rebased by a multiplication, which also normalises the denormals.
+  DType b = m.bits();
+  Value wide = w.convert("zext", from, a, b);
+  Value magnitude = w.op("shl", b, w.op("and", b, wide, m.i(0x7FFF)), m.i(13));
+  Value value = m.to_bits(m.mul(m.from_bits(magnitude), m.c(0x1p112)));
+  Value special = w.compare("icmp uge", b, magnitude, m.i(0x0F800000));
+  Value finite = w.select(b, b.lanes, special, w.op("or", b, magnitude, m.i(0x7F800000)), value);
+  Value sign = w.op("shl", b, w.op("and", b, wide, m.i(0x8000)), m.i(16));
+  return m.from_bits(w.op("or", b, finite, sign));
+}
+
+Value round_bfloat(const Math& m, const Value& a) {
+  Writer& w = m.w;
+  DType b = m.bits();
+  Value x = m.to_bits(a);
+  Value odd = w.op("and", b, w.op("lshr", b, x, m.i(16)), m.i(1));
+  Value rounded = w.op("add", b, w.op("add", b, x, m.i(0x7FFF)), odd);
+  Value quiet = w.op("or", b, x, m.i(0x400000));
+  Value chosen = w.select(b, b.lanes, m.compare("fcmp uno", a, a), quiet, rounded);
+  return w.op("lshr", b, chosen, m.i(16));
+}
+
+Value round_half(const Math& m, const Value& a) {
+  Writer& w = m.w;
+  DType b = m.bits();
+  Value x = m.to_bits(a);
+  Value sign = w.op("and", b, x, m.i(INT32_MIN)), u = w.op("xor", b, x, sign);
+  Value odd = w.op("and", b, w.op("lshr", b, u, m.i(13)), m.i(1));
+  Value rebased = w.op("add", b, w.op("add", b, u, m.i(int32_t(0xC8000FFF))), odd);
+  Value normal = w.op("lshr", b, rebased, m.i(13));
+  // Adding 0.5 rounds a denormal at the right bit.
+  Value shifted = m.add(m.from_bits(u), m.c(0.5));
+  Value denormal = w.op("sub", b, m.to_bits(shifted), m.i(0x3F000000));
+  Value small = w.compare("icmp ult", b, u, m.i(0x38800000));
+  Value finite = w.select(b, b.lanes, small, denormal, normal);
+  Value nan = w.compare("icmp ugt", b, u, m.i(0x7F800000));
+  Value special = w.select(b, b.lanes, nan, m.i(0x7E00), m.i(0x7C00));
+  Value large = w.compare("icmp uge", b, u, m.i(0x47800000));
+  Value magnitude = w.select(b, b.lanes, large, special, finite);
+  return w.op("or", b, magnitude, w.op("lshr", b, sign, m.i(16)));
+}
+
+Value truncate_half(const Math& m, const Value& a, DType to, bool has_half) {
+  if (to.kind == DType::Kind::floating && has_half) {
+    std::string half = half_text(to.lanes);
+    Value h = m.w.pure(fmt::format("fptrunc {} {} to {}", type_text(m.t), a, half));
+    return m.w.pure(fmt::format("bitcast {} {} to {}", half, h, type_text(to)));
+  }
+  Value wide = to.kind == DType::Kind::bfloat ? round_bfloat(m, a) : round_half(m, a);
+  return m.w.convert("trunc", m.bits(), wide, to);
+}
+
+// double to float, rounded to odd: a second rounding to fewer bits is then as if it were the only one.
+Value round_to_odd(Writer& w, DType from, const Value& a) {
+  Math m{w, f32.with_lanes(from.lanes)}, d{w, from};
+  Value nearest = w.convert("fptrunc", from, a, m.t);
+  Value back = w.convert("fpext", m.t, nearest, from);
+  Value inexact = d.compare("fcmp one", back, a);
+  Value too_large = d.compare("fcmp ogt", d.abs(back), d.abs(a));
+  DType b = m.bits(), flag = boolean.with_lanes(from.lanes);
+  Value down = w.op("sub", b, m.to_bits(nearest), w.convert("zext", flag, too_large, b));
+  return m.from_bits(w.op("or", b, down, w.convert("zext", flag, inexact, b)));
+}
+
+Value convert_int(Writer& w, DType from, const Value& a, DType to) {
+  if (to.bits == from.bits && !from.is_bool()) return a;
+  if (to.bits < from.bits) return w.convert("trunc", from, a, to);
+  return w.convert(from.is_signed() ? "sext" : "zext", from, a, to);
+}
+
+}  // namespace
+
+Value convert(Writer& w, DType from, const Value& a, DType to, bool has_half) {
+  if (from == to) return a;
+  DType single = f32.with_lanes(from.lanes), wide = f64.with_lanes(from.lanes);
+  if (is_half(from)) return convert(w, single, extend_half({w, single}, from, a, has_half), to, has_half);
+  if (is_half(to)) {
+    if (from == single) return truncate_half({w, single}, a, to, has_half);
+    if (from == wide) return convert(w, single, round_to_odd(w, wide, a), to, has_half);
+    bool exact = from.is_bool() || from.bits <= 16;
+    DType middle = exact ? single : wide;
+    return convert(w, middle, convert(w, from, a, middle, has_half), to, has_half);
+  }
+  if (to.is_bool()) {
+    Value none = from.is_float() ? float_constant(0, from) : int_constant(0, from);
+    return w.compare(from.is_float() ? "fcmp une" : "icmp ne", from, a, none);
+  }
+  if (from.is_float() && to.is_float())
+    return w.convert(to.bits > from.bits ? "fpext" : "fptrunc", from, a, to);
+  if (from.is_float()) return w.convert(to.is_signed() ? "fptosi" : "fptoui", from, a, to);
+  if (to.is_float()) return w.convert(from.is_signed() ? "sitofp" : "uitofp", from, a, to);
+  return convert_int(w, from, a, to);
+}
+
+Value call_function(Writer& w, std::string_view name, DType t, const std::vector<Value>& args,
+                    bool has_half) {
+  if (t.is_int()) {
+    internal_check(name == "abs", "a function of integers: " + std::string(name));
+    if (t.is_unsigned()) return args[0];
+    Value zero = int_constant(0, t);
+    return w.select(t, t.lanes, w.compare("icmp slt", t, args[0], zero), w.op("sub", t, zero, args[0]),
+                    args[0]);
+  }
+  bool predicate = name == "isnan" || name == "isinf" || name == "isfinite";
+  if (is_half(t)) {
+    DType single = f32.with_lanes(t.lanes);
+    std::vector<Value> wide;
+    for (auto& a : args) wide.push_back(convert(w, t, a, single, has_half));
+    Value y = call_function(w, name, single, wide, has_half);
+    return predicate ? y : convert(w, single, y, t, has_half);
+  }
+  Math m{w, t};
+  const Value& x = args[0];
+  static constexpr std::string_view intrinsics[][2] = {
+      {"abs", "llvm.fabs"},  {"floor", "llvm.floor"},     {"ceil", "llvm.ceil"}, {"trunc", "llvm.trunc"},
+      {"sqrt", "llvm.sqrt"}, {"round", "llvm.nearbyint"}, {"fma", "llvm.fma"}};
+  for (auto& [ours, theirs] : intrinsics)
+    if (name == ours) return w.intrinsic(theirs, t, args);
+  Value infinity = float_constant(HUGE_VAL, t);
+  if (name == "isnan") return m.compare("fcmp uno", x, x);
+  if (name == "isinf") return m.compare("fcmp oeq", m.abs(x), infinity);
+  if (name == "isfinite") return m.compare("fcmp olt", m.abs(x), infinity);
+  if (name == "rsqrt") return m.div(m.c(1), w.intrinsic("llvm.sqrt", t, {x}));
+  if (name == "sigmoid")
+    return m.div(m.c(1), m.add(m.c(1), exponential(m, w.pure(fmt::format("fneg {} {}", type_text(t), x)))));
+  if (name == "exp") return exponential(m, x);
+  if (t.bits == 32 && name == "exp2") return exp2_f32(m, x);
+  if (t.bits == 32 && name == "tanh") return tanh_f32(m, x);
+  return w.libm(name, t, args);
+}
+
+}  // namespace tl::llvm

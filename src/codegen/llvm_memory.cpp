@@ -1,0 +1,353 @@
+// Loads and stores in LLVM IR.  A vector index that counts up by one is a vector access, any other a gather or
+// scatter.  A mask is taken apart into conditions of all lanes (a branch), bounds `base + lane < limit` (all lanes
+// hold almost always: a branch to the plain access, else the masked one) and the rest (a masked access).
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "codegen/llvm_kernel.h"
+#include "ir/rewrite.h"
+
+namespace tl::llvm {
+namespace {
+
+// base, base + stride, …
+struct Steps {
+  Expr base;
+  int64_t stride;
+};
+
+std::optional<Steps> read_steps(const Expr& e) {
+  if (auto* r = e.as<Ramp>()) {
+    auto stride = as_int(r->stride);
+    return stride ? std::optional(Steps{r->base, *stride}) : std::nullopt;
+  }
+  if (auto* b = e.as<Broadcast>()) return Steps{b->value, 0};
+  auto* n = e.as<Binary>();
+  if (!n || (n->op != BinaryOp::add && n->op != BinaryOp::sub && n->op != BinaryOp::mul)) return std::nullopt;
+  auto a = read_steps(n->a), b = read_steps(n->b);
+  if (!a || !b) return std::nullopt;
+  if (n->op == BinaryOp::add) return Steps{a->base + b->base, a->stride + b->stride};
+  if (n->op == BinaryOp::sub) return Steps{a->base - b->base, a->stride - b->stride};
+  auto x = as_int(a->base), y = as_int(b->base);
+  if (y && b->stride == 0) return Steps{a->base * *y, a->stride * *y};
+  if (x && a->stride == 0) return Steps{b->base * *x, b->stride * *x};
+  return std::nullopt;
+}
+
+// e == variable + constant; the variable part is null where there is none.
+struct Offset {
+  Expr variable;
+  int64_t constant = 0;
+};
+
+Offset split_offset(const Expr& e) {
+  if (auto c = as_int(e)) return {{}, *c};
+  if (auto* n = e.as<Binary>(); n && (n->op == BinaryOp::add || n->op == BinaryOp::sub)) {
+    Offset a = split_offset(n->a), b = split_offset(n->b);
+    bool minus = n->op == BinaryOp::sub;
+    int64_t constant = minus ? a.constant - b.constant : a.constant + b.constant;
+    if (!b.variable) return {a.variable, constant};
+    if (!a.variable && !minus) return {b.variable, constant};
+    if (!a.variable) return {e, 0};
+    return {binary(n->op, a.variable, b.variable), constant};
+  }
+  return {e, 0};
+}
+
+struct Bound {
+  Expr base, limit;  // base + lane < limit
+};
+
+struct Mask {
+  std::vector<Expr> scalars, vectors;
+  std::vector<Bound> bounds;
+  Value extra;  // of the arm of a select; empty: none
+  bool none() const { return scalars.empty() && vectors.empty() && bounds.empty() && extra.empty(); }
+};
+
+void read_mask(const Expr& e, Mask& out) {
+  if (!e || is_int(e, 1)) return;
+  if (auto* b = e.as<Broadcast>()) return read_mask(b->value, out);
+  auto* n = e.as<Binary>();
+  if (n && n->op == BinaryOp::logical_and) {
+    read_mask(n->a, out);
+    read_mask(n->b, out);
+    return;
+  }
+  if (e->dtype.lanes == 1) return out.scalars.push_back(e);
+  if (n &&
+      (n->op == BinaryOp::lt || n->op == BinaryOp::le || n->op == BinaryOp::gt || n->op == BinaryOp::ge)) {
+    bool flipped = n->op == BinaryOp::gt || n->op == BinaryOp::ge;
+    auto low = read_steps(flipped ? n->b : n->a), high = read_steps(flipped ? n->a : n->b);
+    bool or_equal = n->op == BinaryOp::le || n->op == BinaryOp::ge;
+    if (low && high && low->stride == 1 && high->stride == 0 && low->base->dtype.is_signed()) {
+      out.bounds.push_back({low->base, or_equal ? high->base + 1 : high->base});
+      return;
+    }
+  }
+  out.vectors.push_back(e);
+}
+
+// One access, scalar or vector, with everything needed to write it with or without a mask.
+struct Place {
+  KernelWriter& k;
+  BufferId buffer;
+  DType type;         // of the value, with lanes
+  bool contiguous;    // else a gather or scatter
+  Value pointer;      // to the first element, or one per lane
+  int64_t alignment;  // of the first element, in bytes
+  Mask mask = {};
+
+  DType lanes_of(DType t) const { return t.with_lanes(type.lanes); }
+  DType flags() const { return lanes_of(boolean); }
+  DType memory() const { return type.is_bool() ? lanes_of(u8) : type; }
+};
+
+// What is known of the lowest bits of the address.  A caller's tensor may begin anywhere.
+int64_t alignment_of(const KernelWriter& k, BufferId buffer, const Expr& index) {
+  const BufferInfo& info = k.f[buffer];
+  if (info.scope == Scope::global) return 1;
+  Modular m = modular_of(index, k.facts);
+  int64_t bytes = std::gcd(int64_t{64}, std::gcd(m.modulus, m.remainder) * info.dtype.bytes());
+  return info.scope == Scope::local ? bytes : std::gcd(bytes, info.address);
+}
+
+Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index, DType type,
+               const Expr& mask) {
+  internal_check(index.size() <= 1, "one index per access at level machine");
+  Expr i = index.empty() ? imm(0) : index[0];
+  Place p{.k = k, .buffer = buffer, .type = type, .contiguous = true, .pointer = {}, .alignment = 1};
+  read_mask(mask, p.mask);
+  if (i->dtype.lanes > 1) {
+    auto steps = read_steps(i);
+    p.contiguous = steps && steps->stride == 1;
+    if (p.contiguous) i = steps->base;
+  }
+  if (!k.predicate.empty()) {
+    if (type.lanes == k.predicate_lanes)
+      p.mask.extra = k.predicate;
+    else {
+      internal_check(type.lanes == 1, "a select and a load under it with different lanes");
+      std::string bits = fmt::format("i{}", k.predicate_lanes);
+      std::string flags = type_text(boolean.with_lanes(k.predicate_lanes));
+      Value packed = k.w.pure(fmt::format("bitcast {} {} to {}", flags, k.predicate, bits));
+      p.mask.extra = k.w.pure(fmt::format("icmp ne {} {}, 0", bits, packed));
+    }
+  }
+  p.alignment = alignment_of(k, buffer, p.contiguous ? i : imm(1));
+  p.pointer = k.address(buffer, i);
+  return p;
+}
+
+// The conditions of all lanes and, of the bounds: nothing, that some lane is within them, or that every lane is.
+// Empty: nothing to ask.
+enum class Within { unasked, some, every };
+Value all_lanes(Place& p, Within within) {
+  Writer& w = p.k.w;
+  Value all;
+  auto add = [&](const Value& v) { all = all.empty() ? v : w.op("and", boolean, all, v); };
+  for (auto& e : p.mask.scalars) add(p.k.expr(e));
+  if (p.type.lanes == 1 && !p.mask.extra.empty()) add(p.mask.extra);
+  if (within == Within::unasked) return all;
+  int64_t last = within == Within::every ? p.type.lanes - 1 : 0;
+  for (auto& b : p.mask.bounds)
+    add(w.compare("icmp slt", b.base->dtype, p.k.expr(b.base + last), p.k.expr(b.limit)));
+  return all;
+}
+
+// The lanes that take part, as <n x i1>.
+Value lane_mask(Place& p) {
+  Writer& w = p.k.w;
+  DType flags = p.flags(), narrow = p.lanes_of(i32);
+  Value all;
+  auto add = [&](const Value& v) { all = all.empty() ? v : w.op("and", flags, all, v); };
+  std::string steps = "<";
+  for (int l = 0; l < p.type.lanes; l++) steps += fmt::format("{}i32 {}", l ? ", " : "", l);
+  for (auto& b : p.mask.bounds) {
+    DType t = b.base->dtype;
+    Value room = p.k.expr(b.limit - b.base);
+    Value few = w.intrinsic("llvm.smin", t, {room, int_constant(p.type.lanes, t)});
+    Value some = w.intrinsic("llvm.smax", t, {few, int_constant(0, t)});
+    Value limit = w.splat(i32, convert(w, t, some, i32, false), p.type.lanes);
+    add(w.compare("icmp slt", narrow, steps + ">", limit));
+  }
+  for (auto& e : p.mask.vectors) add(p.k.expr(e));
+  if (!p.mask.extra.empty()) add(p.mask.extra);
+  if (Value scalars = all_lanes(p, Within::unasked); !scalars.empty())
+    add(w.splat(boolean, scalars, p.type.lanes));
+  return all.empty() ? int_constant(1, flags) : all;
+}
+
+// Intrinsics for a masked or scattered access; their names carry the type and that of the pointer.
+Value call_masked(Place& p, bool store, const Value& value, const Value& mask) {
+  Writer& w = p.k.w;
+  std::string type = type_text(p.memory()), flags = type_text(p.flags());
+  std::string pointers = p.contiguous ? "ptr" : fmt::format("<{} x ptr>", p.type.lanes);
+  std::string_view kind = p.contiguous ? (store ? "store" : "load") : (store ? "scatter" : "gather");
+  std::string suffix = mangled(p.memory()),
+              pointer_suffix = p.contiguous ? "p0" : fmt::format("v{}p0", p.type.lanes);
+  std::string name = fmt::format("@llvm.masked.{}.{}.{}", kind, suffix, pointer_suffix);
+  if (store) {
+    w.declarations.insert(
+        fmt::format("declare void {}({}, {}, i32 immarg, {})", name, type, pointers, flags));
+    w.line(fmt::format("call void {}({} {}, {} {}, i32 {}, {} {})", name, type, value, pointers, p.pointer,
+                       p.alignment, flags, mask));
+    return "";
+  }
+  w.declarations.insert(
+      fmt::format("declare {} {}({}, i32 immarg, {}, {})", type, name, pointers, flags, type));
+  return w.fresh(fmt::format("call {} {}({} {}, i32 {}, {} {}, {} zeroinitializer)", type, name, pointers,
+                             p.pointer, p.alignment, flags, mask, type));
+}
+
+Value plain_load(Place& p) {
+  if (!p.contiguous) return call_masked(p, false, "", int_constant(1, p.flags()));
+  return p.k.w.fresh(fmt::format("load {}, ptr {}, align {}", type_text(p.memory()), p.pointer, p.alignment));
+}
+
+void plain_store(Place& p, const Value& value) {
+  if (!p.contiguous)
+    call_masked(p, true, value, int_constant(1, p.flags()));
+  else
+    p.k.w.line(
+        fmt::format("store {} {}, ptr {}, align {}", type_text(p.memory()), value, p.pointer, p.alignment));
+}
+
+// A scalar access, or one whose lanes share their conditions, is a branch around the plain access; where only
+// bounds differ per lane, the branch is to the masked access instead.
+enum class Form { plain, skip, split, masked };
+Form form_of(const Place& p) {
+  if (p.mask.none()) return Form::plain;
+  if (p.type.lanes == 1) return Form::skip;
+  if (!p.mask.vectors.empty() || !p.mask.extra.empty()) return Form::masked;
+  if (p.mask.bounds.empty()) return Form::skip;
+  bool constant = p.mask.scalars.empty();
+  for (auto& b : p.mask.bounds) constant = constant && as_int(b.base) && as_int(b.limit);
+  return constant ? Form::masked : Form::split;
+}
+
+// Writes an access under its mask; `access` writes the plain or the masked one and gives what it loads.  Returns
+// the values with which the code that follows is reached, and from where; an empty value: nothing was accessed.
+struct Arrival {
+  Value value;
+  std::string from;
+};
+template <class F>
+std::vector<Arrival> guarded(Place& p, Form form, F access) {
+  Writer& w = p.k.w;
+  std::string whole = w.new_label("whole"), part = w.new_label("part"), some = w.new_label("some");
+  std::string join = w.new_label("join"), before = w.block;
+  std::vector<Arrival> out;
+  auto arm = [&](const std::string& label, bool masked) {
+    w.label(label);
+    w.open_scope();
+    Value v = access(masked);
+    w.close_scope();
+    out.push_back({v, w.block});
+    w.jump(join);
+  };
+  w.branch(all_lanes(p, Within::every), whole, form == Form::split ? part : join);
+  arm(whole, false);
+  if (form == Form::split) {
+    w.label(part);
+    w.open_scope();
+    w.branch(all_lanes(p, Within::some), some, join);
+    w.close_scope();
+    before = part;
+    arm(some, true);
+  }
+  out.push_back({"", before});
+  w.label(join);
+  return out;
+}
+
+Value load_place(Place& p) {
+  Form form = form_of(p);
+  if (form == Form::plain) return plain_load(p);
+  if (form == Form::masked) return call_masked(p, false, "", lane_mask(p));
+  DType t = p.memory();
+  Value nothing = t.is_float() ? float_constant(0, t) : int_constant(0, t);
+  auto from = guarded(
+      p, form, [&](bool masked) { return masked ? call_masked(p, false, "", lane_mask(p)) : plain_load(p); });
+  std::string all;
+  for (auto& [value, block] : from)
+    all += fmt::format("{}[ {}, %{} ]", all.empty() ? "" : ", ", value.empty() ? nothing : value, block);
+  return p.k.w.fresh(fmt::format("phi {} {}", type_text(t), all));
+}
+
+void store_place(Place& p, const Value& value) {
+  Form form = form_of(p);
+  if (form == Form::plain) return plain_store(p, value);
+  if (form == Form::masked) {
+    call_masked(p, true, value, lane_mask(p));
+    return;
+  }
+  guarded(p, form, [&](bool masked) {
+    if (masked)
+      call_masked(p, true, value, lane_mask(p));
+    else
+      plain_store(p, value);
+    return Value();
+  });
+}
+
+}  // namespace
+
+Value KernelWriter::address(BufferId buffer, const Expr& index) {
+  const BufferInfo& info = f[buffer];
+  bool in_arena = info.scope == Scope::shared || info.scope == Scope::fragment;
+  internal_check(!in_arena || info.address >= 0, "no address for buffer " + info.name);
+  auto it = pointers.find(buffer);
+  internal_check(in_arena || it != pointers.end(), "no pointer for buffer " + info.name);
+  Value base = in_arena ? "%arena" : it->second;
+  int64_t size = info.dtype.bytes(), constant = in_arena ? info.address : 0;
+  std::string element = memory_text(info.dtype);
+  Expr variable = index;
+  if (index->dtype.lanes == 1) {
+    Offset offset = split_offset(index);
+    variable = offset.variable;
+    constant += offset.constant * size;
+  }
+  if (index->dtype.lanes > 1 && constant)
+    base = w.pure(fmt::format("getelementptr i8, ptr {}, i64 {}", base, constant));
+  if (variable) {
+    Value i = expr(variable);
+    base =
+        w.pure(fmt::format("getelementptr {}, ptr {}, {} {}", element, base, type_text(variable->dtype), i));
+  }
+  if (index->dtype.lanes > 1 || constant == 0) return base;
+  return w.pure(fmt::format("getelementptr i8, ptr {}, i64 {}", base, constant));
+}
+
+bool KernelWriter::is_inside(const Load& n) const {
+  const BufferInfo& info = f[n.buffer];
+  if (n.index.empty()) return true;
+  if (info.elements < 0) return false;
+  Expr last = n.index[0], first = last;
+  if (auto steps = last->dtype.lanes > 1 ? read_steps(last) : std::nullopt; steps && steps->stride >= 0) {
+    first = steps->base;
+    last = steps->base + steps->stride * (n.dtype.lanes - 1);
+  }
+  if (last->dtype.lanes > 1) return false;
+  return interval_of(first, facts).min >= 0 && interval_of(last, facts).max < info.elements;
+}
+
+Value KernelWriter::load(const Load& n) {
+  Value outer = predicate;
+  if (is_inside(n)) predicate.clear();
+  Place p = place_of(*this, n.buffer, n.index, n.dtype, n.mask);
+  predicate = outer;
+  Value v = load_place(p);
+  return n.dtype.is_bool() ? w.compare("icmp ne", p.memory(), v, int_constant(0, p.memory())) : v;
+}
+
+void KernelWriter::store(const Store& n) {
+  DType t = n.value->dtype;
+  Value v = expr(n.value);
+  Place p = place_of(*this, n.buffer, n.index, t, n.mask);
+  if (t.is_bool()) v = convert(w, t, v, p.memory(), false);
+  store_place(p, v);
+}
+
+}  // namespace tl::llvm

@@ -1,0 +1,87 @@
+// What the runtime may know of a compiled function: text to build, entries to launch, arguments to check.
+// Nothing here refers to the IR; this file is the whole border between the compiler and the runtime.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tl {
+
+// An integer formula over the integer arguments of a call, as a postfix program.  A constant has one step.
+struct Formula {
+  enum class Op : uint8_t { constant, integer, add, sub, mul, floordiv, floormod, min, max };
+  struct Step {
+    Op op = Op::constant;
+    int64_t value = 0;  // constant: the number; integer: an index into Program::integers
+    bool operator==(const Step&) const = default;
+  };
+  std::vector<Step> steps;
+  static Formula constant(int64_t value) { return {{{Op::constant, value}}}; }
+  bool operator==(const Formula&) const = default;
+};
+// Throws std::range_error on division by zero and where the result does not fit.
+int64_t evaluate(const Formula& formula, std::span<const int64_t> integers);
+
+// One argument of a call, in the order of the function's signature.
+struct ParamSpec {
+  std::string name;
+  bool is_tensor = true;
+  std::string dtype;             // "f32", "bf16", "i8", …; of the element, or of the scalar
+  int bits = 0;                  // of one element
+  std::vector<Formula> shape;    // tensor: one per dimension
+  std::vector<Formula> strides;  // tensor: in elements, row-major where the user gave none
+  bool is_written = false;       // some kernel stores to it
+};
+
+// Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor.
+struct IntegerSource {
+  std::string name;
+  int param = 0;
+  enum class From : uint8_t { value, extent, stride } from = From::value;
+  int dim = 0;
+};
+
+// A buffer that the runtime allocates for the time of the call.
+struct Workspace {
+  std::string name;
+  Formula bytes;
+};
+
+// One kernel of the function.  A launch passes 8-byte slots: `args` name them, in order.
+struct EntrySpec {
+  std::string name;           // the symbol in the text
+  std::vector<Formula> grid;  // 1 to 3 block counts, x first
+  int threads[3] = {1, 1, 1};
+  int64_t shared_bytes = 0;  // GPU: dynamic shared memory of a block
+  int64_t arena_bytes = 0;   // CPU: private memory of a block, 64-byte aligned
+  struct Arg {
+    enum class From : uint8_t { param, workspace, integer } from = From::param;
+    int index = 0;  // tensor: its address; scalar: its bits; integer: an i64
+  };
+  std::vector<Arg> args;
+};
+
+// A compiled function.  CPU entries have the C signature
+//   void entry(const uint64_t* slots, int64_t bx, int64_t by, int64_t bz, void* arena)
+// and GPU entries take the slots as kernel parameters.
+struct Program {
+  std::string name;
+  std::string language;            // "cuda" or "llvm"
+  std::string chip;                // "sm_80" …; for llvm the CPU name that LLVM knows ("haswell")
+  std::string text;                // the source, complete
+  std::vector<std::string> flags;  // for the device compiler
+  std::vector<ParamSpec> params;
+  std::vector<IntegerSource> integers;
+  std::vector<Workspace> workspaces;
+  std::vector<EntrySpec> entries;
+  int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses)
+};
+
+// As bytes for the disk cache, and back; nothing if the bytes are not exactly one Program.
+std::string serialize(const Program& program);
+std::optional<Program> deserialize_program(std::string_view bytes);
+
+}  // namespace tl

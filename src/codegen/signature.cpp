@@ -1,0 +1,258 @@
+// The part of a Program that no language changes: what the arguments are, where each integer comes from, what
+// a launch of each kernel takes.  Extents become Formulas over the integers that the arguments carry.
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "codegen/codegen.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+bool is_integer_var(const Expr& e) { return e.as<Var>() && e->dtype.is_int(); }
+
+// The integers of a call, in the order in which the parameters show them.
+struct Integers {
+  std::vector<IntegerSource> sources;
+  std::vector<Expr> vars;
+
+  int find(const ExprNode* v) const {
+    auto it = std::find_if(vars.begin(), vars.end(), [&](const Expr& x) { return x.get() == v; });
+    return it == vars.end() ? -1 : int(it - vars.begin());
+  }
+  void add(const Expr& v, IntegerSource source) {
+    if (!is_integer_var(v) || find(v.get()) >= 0) return;
+    source.name = v.as<Var>()->hint;
+    sources.push_back(std::move(source));
+    vars.push_back(v);
+  }
+};
+
+Integers integers_of(const Function& f) {
+  using From = IntegerSource::From;
+  Integers result;
+  for (size_t i = 0; i < f.params.size(); i++)  // a scalar's value comes before an extent that repeats it
+    if (f.params[i].var) result.add(f.params[i].var, {.name = {}, .param = int(i), .from = From::value});
+  for (size_t i = 0; i < f.params.size(); i++) {
+    if (!f.params[i].buffer) continue;
+    const BufferInfo& b = f[f.params[i].buffer];
+    for (size_t d = 0; d < b.shape.size(); d++)
+      result.add(b.shape[d], {.name = {}, .param = int(i), .from = From::extent, .dim = int(d)});
+    for (size_t d = 0; d < b.strides.size(); d++)
+      result.add(b.strides[d], {.name = {}, .param = int(i), .from = From::stride, .dim = int(d)});
+  }
+  return result;
+}
+
+// ── formulas ──────────────────────────────────────────────────────────────────────────────────────────
+Formula::Op formula_op(BinaryOp op, const Span& span) {
+  switch (op) {
+    case BinaryOp::add:
+      return Formula::Op::add;
+    case BinaryOp::sub:
+      return Formula::Op::sub;
+    case BinaryOp::mul:
+      return Formula::Op::mul;
+    case BinaryOp::floordiv:
+      return Formula::Op::floordiv;
+    case BinaryOp::floormod:
+      return Formula::Op::floormod;
+    case BinaryOp::min:
+      return Formula::Op::min;
+    case BinaryOp::max:
+      return Formula::Op::max;
+    default:
+      fail(span,
+           "`{}` in an extent or a grid: these are computed before the launch, from + - * // % min max only",
+           symbol(op));
+  }
+}
+
+struct FormulaMaker {
+  const Integers& integers;
+  Span span;         // of what the formula is for
+  std::string what;  // "the grid of matmul"
+
+  void push(Formula& out, const Expr& e) const {
+    Span at = e->span ? e->span : span;
+    if (auto* n = e.as<IntImm>()) return out.steps.push_back({Formula::Op::constant, n->value});
+    if (auto* n = e.as<Cast>(); n && e->dtype.is_int() && n->a->dtype.is_int()) return push(out, n->a);
+    if (auto* n = e.as<Binary>()) {
+      Formula::Op op = formula_op(n->op, at);
+      push(out, n->a);
+      push(out, n->b);
+      return out.steps.push_back({op, 0});
+    }
+    if (auto* n = e.as<Unary>(); n && n->op == UnaryOp::neg) {
+      out.steps.push_back({Formula::Op::constant, 0});
+      push(out, n->a);
+      return out.steps.push_back({Formula::Op::sub, 0});
+    }
+    auto* v = e.as<Var>();
+    if (!v)
+      fail(at, "{} must be integer arithmetic over scalar parameters and the extents and strides of tensors",
+           what);
+    int index = integers.find(v);
+    if (index < 0)
+      fail(at,
+           "{} uses `{}`, whose value no argument tells: make it a scalar parameter, or a whole extent of a "
+           "tensor parameter",
+           what, v->hint);
+    out.steps.push_back({Formula::Op::integer, index});
+  }
+  Formula operator()(const Expr& e) const {
+    Formula out;
+    push(out, e);
+    return out;
+  }
+};
+
+bool is_constant(const Formula& a) { return a.steps.size() == 1 && a.steps[0].op == Formula::Op::constant; }
+
+Formula times(const Formula& a, const Formula& b) {
+  if (is_constant(a) && is_constant(b)) return Formula::constant(a.steps[0].value * b.steps[0].value);
+  if (is_constant(a) && a.steps[0].value == 1) return b;
+  if (is_constant(b) && b.steps[0].value == 1) return a;
+  Formula out = a;
+  out.steps.insert(out.steps.end(), b.steps.begin(), b.steps.end());
+  out.steps.push_back({Formula::Op::mul, 0});
+  return out;
+}
+
+std::vector<Formula> row_major_strides(const std::vector<Formula>& shape) {
+  std::vector<Formula> strides(shape.size());
+  Formula stride = Formula::constant(1);
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride = times(stride, shape[d]);
+  }
+  return strides;
+}
+
+ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
+  const BufferInfo& b = f[p.buffer];
+  FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
+  ParamSpec spec{.name = p.name,
+                 .is_tensor = true,
+                 .dtype = to_string(b.dtype),
+                 .bits = b.dtype.bits,
+                 .shape = {},
+                 .strides = {},
+                 .is_written = is_written};
+  for (auto& e : b.shape) spec.shape.push_back(formula(e));
+  for (auto& e : b.strides) spec.strides.push_back(formula(e));
+  if (b.strides.empty()) spec.strides = row_major_strides(spec.shape);
+  return spec;
+}
+
+// ── kernels ───────────────────────────────────────────────────────────────────────────────────────────
+// One past the last byte that the kernel's buffers take of the block's memory.
+int64_t block_bytes(const Function& f, const Kernel& k) {
+  int64_t bytes = 0;
+  auto use = [&](BufferId id) {
+    const BufferInfo& b = f[id];
+    if (b.scope == Scope::global || b.address < 0) return;
+    internal_check(b.elements >= 0, "a placed buffer without a size: " + b.name);
+    bytes = std::max(bytes, b.address + b.elements * b.dtype.bytes());
+  };
+  visit(
+      k.body, [&](const Alloc& n) { use(n.buffer); }, [&](const Load& n) { use(n.buffer); },
+      [&](const Store& n) { use(n.buffer); });
+  return bytes;
+}
+
+EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, const Integers& integers) {
+  EntrySpec entry;
+  FormulaMaker formula{.integers = integers, .span = k.span, .what = "the grid of " + f.name};
+  for (auto& e : k.grid) entry.grid.push_back(formula(e));
+  if (entry.grid.empty()) entry.grid.push_back(Formula::constant(1));
+  if (target.has_threads()) {
+    if (k.threads.empty()) entry.threads[0] = target.default_threads;
+    for (size_t d = 0; d < k.threads.size() && d < 3; d++) entry.threads[d] = int(k.threads[d]);
+  }
+  (target.has_threads() ? entry.shared_bytes : entry.arena_bytes) = block_bytes(f, k);
+
+  using Arg = EntrySpec::Arg;
+  for (size_t i = 0; i < f.params.size(); i++) entry.args.push_back({Arg::From::param, int(i)});
+  for (size_t i = 0; i < f.workspaces.size(); i++) entry.args.push_back({Arg::From::workspace, int(i)});
+  for (size_t i = 0; i < integers.sources.size(); i++)
+    if (integers.sources[i].from != IntegerSource::From::value)
+      entry.args.push_back({Arg::From::integer, int(i)});
+  return entry;
+}
+
+// A symbol that no language reserves and no C library has: the ending keeps `main`, `exp` and `int` out.
+std::string symbol_name(const Function& f, size_t index, std::set<std::string>& taken) {
+  const Kernel& k = f.kernels[index];
+  std::string base;
+  for (unsigned char ch : f.kernels.size() == 1 || k.name.empty() ? f.name : k.name)
+    if (ch < 0x80 || ch >= 0xc0) base += ch < 0x80 && std::isalnum(ch) ? char(ch) : '_';
+  while (base.starts_with('_')) base.erase(0, 1);
+  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base = "k" + base;
+  if (!base.ends_with("_kernel")) base += "_kernel";
+  std::string name = base;
+  for (int n = 1; !taken.insert(name).second; n++) name = fmt::format("{}_{}", base, n);
+  return name;
+}
+
+}  // namespace
+
+std::vector<Expr> integer_vars(const Function& f) { return integers_of(f).vars; }
+
+std::set<BufferId> written_buffers(const Stmt& body) {
+  std::set<BufferId> written;
+  auto through = [&](const Expr& handle_arg, char access) {  // what is not plainly read may be written
+    if (access == 'r' || access == '-') return;
+    visit(handle_arg, [&](const Load& n) { written.insert(n.buffer); });
+  };
+  visit(
+      body, [&](const Store& n) { written.insert(n.buffer); },
+      [&](const Call& n) {
+        if (n.callee->effect != Callee::Effect::memory) return;
+        for (size_t i = 0; i < n.args.size(); i++)
+          through(n.args[i], i < n.callee->access.size() ? n.callee->access[i] : 'x');
+      },
+      [&](const Let& n) {
+        if (n.var->dtype.is_handle()) through(n.value, 'x');
+      });
+  return written;
+}
+
+Program signature_of(const Function& f, const Target& target) {
+  Integers integers = integers_of(f);
+  std::set<BufferId> written;
+  for (auto& k : f.kernels) written.merge(written_buffers(k.body));
+
+  Program program;
+  program.name = f.name;
+  program.language = target.language;
+  program.chip = target.name;
+  program.integers = integers.sources;
+  program.alignment = int(target.vector_alignment ? target.vector_alignment : target.vector_bytes);
+  for (auto& p : f.params) {
+    if (p.buffer)
+      program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));
+    else
+      program.params.push_back({.name = p.name,
+                                .is_tensor = false,
+                                .dtype = to_string(p.var->dtype),
+                                .bits = p.var->dtype.bits,
+                                .shape = {},
+                                .strides = {}});
+  }
+  for (BufferId id : f.workspaces) {
+    FormulaMaker formula{.integers = integers, .span = f[id].span, .what = "the shape of " + f[id].name};
+    Formula bytes = Formula::constant(f[id].dtype.bytes());
+    for (auto& e : f[id].shape) bytes = times(bytes, formula(e));
+    program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes)});
+  }
+  std::set<std::string> taken;
+  for (size_t i = 0; i < f.kernels.size(); i++) {
+    program.entries.push_back(entry_of(f, f.kernels[i], target, integers));
+    program.entries.back().name = symbol_name(f, i, taken);
+  }
+  return program;
+}
+
+}  // namespace tl

@@ -1,0 +1,386 @@
+// Checking in the order in which a mistake explains the others: count, None, type and rank, device; then the
+// integers are read off, and shapes, strides, alignment and aliasing are compared with what they say.
+#include "runtime/args.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <numeric>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/half.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t unknown = INT64_MIN;  // an integer whose tensor was not looked at yet
+
+std::string described(const Program& program, size_t param) {
+  return fmt::format("{}: argument {} '{}'", program.name, param, program.params[param].name);
+}
+
+std::string tensor_text(const TensorView& t) {
+  return fmt::format("{}[{}]", dtype_name(t.code, t.bits, t.lanes),
+                     fmt::join(t.shape, t.shape + t.ndim, ", "));
+}
+
+// "128", "M=64", "M" while M is not known, the number of a compound formula, else "?".
+std::string extent_text(const Program& program, const Formula& formula, std::span<const int64_t> integers) {
+  if (formula.steps.size() == 1 && formula.steps[0].op == Formula::Op::integer) {
+    auto i = size_t(formula.steps[0].value);
+    const std::string& name = program.integers[i].name;
+    return integers[i] == unknown ? name : fmt::format("{}={}", name, integers[i]);
+  }
+  for (const Formula::Step& step : formula.steps)
+    if (step.op == Formula::Op::integer && integers[size_t(step.value)] == unknown) return "?";
+  return fmt::format("{}", evaluate(formula, integers));
+}
+
+std::string expected_text(const Program& program, const ParamSpec& spec, std::span<const int64_t> integers) {
+  std::vector<std::string> extents;
+  for (const Formula& f : spec.shape) extents.push_back(extent_text(program, f, integers));
+  return fmt::format("{}[{}]", spec.dtype, fmt::join(extents, ", "));
+}
+
+std::string device_text(int type, int id) {
+  switch (type) {
+    case 1:
+      return "on the CPU";
+    case 2:
+      return fmt::format("on cuda:{}", id);
+    case 10:
+      return fmt::format("on rocm:{}", id);
+    default:
+      return fmt::format("on a device of DLPack type {}", type);
+  }
+}
+
+int device_type_of(const TensorView& t) {
+  if (t.device_type == 3 || t.device_type == 11) return device_cpu;  // pinned host memory
+  return t.device_type == 13 ? int(device_cuda) : t.device_type;     // managed memory
+}
+
+bool is_empty(const TensorView& t) { return std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim; }
+
+// ── scalars ────────────────────────────────────────────────────────────────────────────────────────────────
+
+std::string scalar_text(const Argument& argument) {
+  if (auto t = std::get_if<TensorView>(&argument)) return tensor_text(*t);
+  if (auto i = std::get_if<int64_t>(&argument)) return fmt::format("the number {}", *i);
+  if (auto f = std::get_if<double>(&argument)) return fmt::format("the number {}", *f);
+  return "None";
+}
+
+uint64_t pack_scalar(const Program& program, size_t param, const Argument& argument) {
+  DlType type = dl_type(program.params[param].dtype);
+  auto integer = std::get_if<int64_t>(&argument);
+  auto real = std::get_if<double>(&argument);
+  bool wants_real = type.code == 2 || type.code == 4;
+  if (!integer && !(real && wants_real))
+    throw ArgumentError(fmt::format("{} is {} but a number of type {} was expected",
+                                    described(program, param), scalar_text(argument),
+                                    program.params[param].dtype));
+  if (wants_real) {
+    double value = integer ? double(*integer) : *real;
+    if (type.code == 4) return bfloat_from_double(value);
+    if (type.bits == 16) return half_from_double(value);
+    return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
+  }
+  if (type.code == 6) return *integer != 0;
+  bool fits = type.bits == 64  ? type.code == 0 || *integer >= 0
+              : type.code == 1 ? *integer >= 0 && *integer >> type.bits == 0
+                               : *integer >> (type.bits - 1) == (*integer < 0 ? -1 : 0);
+  if (!fits)
+    throw ArgumentError(fmt::format("{} is {}, which {} cannot hold", described(program, param), *integer,
+                                    program.params[param].dtype));
+  return uint64_t(*integer);
+}
+
+// ── tensors ────────────────────────────────────────────────────────────────────────────────────────────────
+
+struct Checker {
+  const Program& program;
+  std::span<const Argument> arguments;
+  int device_type;
+  Packed& out;
+
+  const TensorView& tensor(size_t param) const { return std::get<TensorView>(arguments[param]); }
+  const ParamSpec& spec(size_t param) const { return program.params[param]; }
+
+  [[noreturn]] void mismatch(size_t param, const std::string& why = "") const {
+    throw ArgumentError(fmt::format("{} is {} but {} was expected{}", described(program, param),
+                                    scalar_text(arguments[param]),
+                                    expected_text(program, spec(param), out.integers), why));
+  }
+
+  void check_count() const {
+    if (arguments.size() == program.params.size()) return;
+    std::vector<std::string> names;
+    for (const ParamSpec& p : program.params) names.push_back(p.name);
+    throw ArgumentError(fmt::format("{}: {} argument{} expected ({}) but {} {} given", program.name,
+                                    names.size(), names.size() == 1 ? " was" : "s were",
+                                    fmt::join(names, ", "), arguments.size(),
+                                    arguments.size() == 1 ? "was" : "were"));
+  }
+
+  void check_type(size_t param) const {
+    auto t = std::get_if<TensorView>(&arguments[param]);
+    if (!t) mismatch(param);
+    DlType type = dl_type(spec(param).dtype);
+    if (t->code != type.code || t->bits != type.bits || t->lanes != 1 ||
+        t->ndim != int(spec(param).shape.size()))
+      mismatch(param);
+  }
+
+  void check_device(size_t param) {
+    const TensorView& t = tensor(param);
+    int type = device_type_of(t);
+    if (type != device_type) {
+      const char* cure = type == device_cpu    ? "move it there, or compile with target=\"cpu\""
+                         : type == device_cuda ? "move it to the CPU, or compile with target=\"cuda\""
+                                               : "move it there";
+      throw ArgumentError(fmt::format("{} is {} but the function was compiled for {}; {}",
+                                      described(program, param), device_text(type, t.device_id),
+                                      device_type == device_cpu ? "the CPU" : "CUDA", cure));
+    }
+    if (type == device_cpu || out.device_id == t.device_id) return;
+    if (out.device_id < 0) {
+      out.device_id = t.device_id;
+      return;
+    }
+    size_t other = 0;
+    while (!std::holds_alternative<TensorView>(arguments[other])) other++;
+    throw ArgumentError(fmt::format("{} is {} but argument {} '{}' is {}; all must be on one GPU",
+                                    described(program, param), device_text(type, t.device_id), other,
+                                    spec(other).name, device_text(type, out.device_id)));
+  }
+
+  void check_shape(size_t param) const {
+    const TensorView& t = tensor(param);
+    const ParamSpec& s = spec(param);
+    for (int d = 0; d < t.ndim; d++) {
+      const Formula& wanted = s.shape[size_t(d)];
+      if (t.shape[d] == evaluate(wanted, out.integers)) continue;
+      std::string why;
+      if (wanted.steps.size() == 1 && wanted.steps[0].op == Formula::Op::integer) {
+        const IntegerSource& from = program.integers[size_t(wanted.steps[0].value)];
+        if (from.from == IntegerSource::From::extent && size_t(from.param) != param)
+          why = fmt::format(" ({} is extent {} of argument {} '{}')", from.name, from.dim, from.param,
+                            spec(size_t(from.param)).name);
+      }
+      mismatch(param, why);
+    }
+  }
+
+  void check_strides(size_t param) const {
+    const TensorView& t = tensor(param);
+    const ParamSpec& s = spec(param);
+    int64_t row_major = 1;
+    bool same = true;
+    for (int d = t.ndim - 1; d >= 0; d--) {
+      int64_t actual = t.strides ? t.strides[d] : row_major;
+      same = same && (t.shape[d] == 1 || actual == evaluate(s.strides[size_t(d)], out.integers));
+      row_major *= t.shape[d];
+    }
+    if (same) return;
+    std::vector<int64_t> actual(s.strides.size(), 1), wanted;
+    for (size_t d = actual.size(); d-- > 0;)
+      actual[d] = t.strides ? t.strides[d] : d + 1 < actual.size() ? actual[d + 1] * t.shape[d + 1] : 1;
+    for (const Formula& f : s.strides) wanted.push_back(evaluate(f, out.integers));
+    throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; pass a contiguous copy",
+                                    described(program, param), fmt::join(actual, ", "),
+                                    fmt::join(wanted, ", ")));
+  }
+
+  void check_memory(size_t param) const {
+    const TensorView& t = tensor(param);
+    auto address = reinterpret_cast<uintptr_t>(t.data);
+    if (!address)
+      throw ArgumentError(fmt::format("{} has no memory (a null address)", described(program, param)));
+    if (spec(param).is_written && t.readonly)
+      throw ArgumentError(
+          fmt::format("{} is read-only, but the function writes to it", described(program, param)));
+    if (address % uintptr_t(program.alignment) != 0)
+      throw ArgumentError(fmt::format("{} is at {:#x}, but an address divisible by {} was expected",
+                                      described(program, param), address, program.alignment));
+  }
+};
+
+// ── aliasing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+struct Extent {  // a tensor's memory: from its lowest to past its highest byte
+  uintptr_t begin = 0, end = 0;
+};
+
+int64_t stride_of(const TensorView& t, int d) {
+  if (t.strides) return t.strides[d];
+  int64_t stride = 1;
+  for (int k = d + 1; k < t.ndim; k++) stride *= t.shape[k];
+  return stride;
+}
+
+Extent extent_of(const TensorView& t) {
+  int64_t low = 0, high = 0, row_major = 1, bytes = t.bits / 8 * t.lanes;
+  for (int d = t.ndim - 1; d >= 0; d--) {
+    int64_t reach = (t.shape[d] - 1) * (t.strides ? t.strides[d] : row_major);
+    (reach < 0 ? low : high) += reach;
+    row_major *= t.shape[d];
+  }
+  auto base = reinterpret_cast<uintptr_t>(t.data);
+  return {base + uintptr_t(low * bytes), base + uintptr_t((high + 1) * bytes)};
+}
+
+// Is there a pair of indices, one in each of two equally strided tensors, whose addresses differ by
+// `distance` elements?  Dimension by dimension, largest stride first; what the later ones can make up limits
+// the choice. Yes also where the strides are so odd that the search is long.
+bool meets(const TensorView& a, const TensorView& b, std::span<const int> dims, int64_t distance,
+           int& budget) {
+  if (dims.empty()) return distance == 0;
+  int64_t rest = 0;
+  for (int d : dims.subspan(1)) rest += std::max(a.shape[d], b.shape[d]) * std::abs(stride_of(a, d));
+  int d = dims[0];
+  int64_t stride = stride_of(a, d);
+  if (stride == 0) return meets(a, b, dims.subspan(1), distance, budget);
+  int64_t near = distance / stride, reach = rest / std::abs(stride) + 1;
+  int64_t first = std::max(near - reach, 1 - b.shape[d]), last = std::min(near + reach, a.shape[d] - 1);
+  for (int64_t step = first; step <= last; step++)
+    if (--budget < 0 || meets(a, b, dims.subspan(1), distance - step * stride, budget)) return true;
+  return false;
+}
+
+bool share_memory(const TensorView& a, const TensorView& b) {
+  Extent x = extent_of(a), y = extent_of(b);
+  if (x.end <= y.begin || y.end <= x.begin) return false;
+  bool same_form = a.ndim == b.ndim && a.bits == b.bits && a.ndim <= 8;
+  for (int d = 0; same_form && d < a.ndim; d++) same_form = stride_of(a, d) == stride_of(b, d);
+  int64_t bytes = int64_t(reinterpret_cast<uintptr_t>(b.data) - reinterpret_cast<uintptr_t>(a.data));
+  if (!same_form || bytes % (a.bits / 8) != 0) return true;  // as far as can be told
+  int budget = 10000;
+  std::vector<int> dims(size_t(a.ndim), 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  std::sort(dims.begin(), dims.end(),
+            [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
+  return meets(a, b, dims, bytes / (a.bits / 8), budget);
+}
+
+void check_aliasing(const Program& program, std::span<const Argument> arguments) {
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (!program.params[i].is_tensor || !program.params[i].is_written) continue;
+    const TensorView& written = std::get<TensorView>(arguments[i]);
+    if (is_empty(written)) continue;
+    for (size_t k = 0; k < arguments.size(); k++) {
+      auto other = std::get_if<TensorView>(&arguments[k]);
+      if (k == i || !other || is_empty(*other) || !share_memory(written, *other)) continue;
+      throw ArgumentError(
+          fmt::format("{} is written, but shares memory with argument {} '{}'; pass separate tensors",
+                      described(program, i), k, program.params[k].name));
+    }
+  }
+}
+
+// An integer's value from the argument that it comes from; unknown if that is not given.
+int64_t read_integer(const IntegerSource& source, const Argument& argument) {
+  if (source.from == IntegerSource::From::value) {
+    auto value = std::get_if<int64_t>(&argument);
+    return value ? *value : unknown;
+  }
+  auto t = std::get_if<TensorView>(&argument);
+  if (!t || source.dim >= t->ndim) return unknown;
+  return source.from == IntegerSource::From::extent ? t->shape[source.dim] : stride_of(*t, source.dim);
+}
+
+}  // namespace
+
+void check_and_pack(const Program& program, std::span<const Argument> arguments, int device_type,
+                    Packed& out) {
+  Checker checker{program, arguments, device_type, out};
+  checker.check_count();
+  out.device_id = device_type == device_cpu ? 0 : -1;
+  out.slots.clear();
+  out.integers.assign(program.integers.size(), unknown);
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (!program.params[i].is_tensor) {
+      out.slots.push_back(pack_scalar(program, i, arguments[i]));
+      continue;
+    }
+    checker.check_type(i);
+    checker.check_device(i);
+    out.slots.push_back(reinterpret_cast<uintptr_t>(checker.tensor(i).data));
+  }
+  for (size_t i = 0; i < program.integers.size(); i++)
+    out.integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (!program.params[i].is_tensor) continue;
+    checker.check_shape(i);
+    if (is_empty(checker.tensor(i))) continue;
+    checker.check_strides(i);
+    checker.check_memory(i);
+  }
+  check_aliasing(program, arguments);
+}
+
+int common_alignment(std::span<const Argument> arguments) {
+  uintptr_t all = 256;
+  for (const Argument& argument : arguments)
+    if (auto t = std::get_if<TensorView>(&argument); t && !is_empty(*t))
+      all |= reinterpret_cast<uintptr_t>(t->data);
+  return int(all & -all);
+}
+
+std::vector<int64_t> infer_shape(const Program& program, std::span<const Argument> arguments, size_t param) {
+  std::vector<int64_t> integers(program.integers.size(), unknown);
+  for (size_t i = 0; i < integers.size(); i++)
+    integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
+  // A source that is not given may have a twin: another tensor with the same symbol in its shape.
+  for (size_t i = 0; i < arguments.size(); i++)
+    if (auto t = std::get_if<TensorView>(&arguments[i]);
+        t && size_t(t->ndim) == program.params[i].shape.size())
+      for (int d = 0; d < t->ndim; d++) {
+        const auto& steps = program.params[i].shape[size_t(d)].steps;
+        if (steps.size() != 1 || steps[0].op != Formula::Op::integer) continue;
+        int64_t& value = integers[size_t(steps[0].value)];
+        if (value == unknown) value = t->shape[d];
+      }
+  std::vector<int64_t> shape;
+  for (const Formula& extent : program.params[param].shape) {
+    for (const Formula::Step& step : extent.steps)
+      if (step.op == Formula::Op::integer && integers[size_t(step.value)] == unknown)
+        throw ArgumentError(fmt::format("{}: no argument that was given tells {}", described(program, param),
+                                        program.integers[size_t(step.value)].name));
+    shape.push_back(evaluate(extent, integers));
+  }
+  return shape;
+}
+
+std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes) {
+  static const char* const prefixes[] = {"i", "u", "f", "handle", "bf", "complex", "bool"};
+  std::string name = code < 7 ? prefixes[code] : fmt::format("dlpack{}_", code);
+  if (code != 6) name += std::to_string(bits);
+  if (lanes != 1) name += fmt::format("x{}", lanes);
+  return name;
+}
+
+DlType dl_type(std::string_view name) {
+  if (name == "bool") return {6, 8};
+  DlType type;
+  size_t digits = name.starts_with("bf") ? 2 : 1;
+  if (name.size() <= digits || name.size() > digits + 2) return type;
+  int bits = 0;
+  for (char c : name.substr(digits)) {
+    if (c < '0' || c > '9') return type;
+    bits = bits * 10 + (c - '0');
+  }
+  if (digits == 2)
+    type.code = 4;
+  else if (name[0] == 'i')
+    type.code = 0;
+  else if (name[0] == 'u')
+    type.code = 1;
+  else if (name[0] == 'f')
+    type.code = 2;
+  type.bits = uint8_t(bits);
+  return type;
+}
+
+}  // namespace tl

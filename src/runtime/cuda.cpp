@@ -1,0 +1,270 @@
+// An NVIDIA GPU as a device, through the driver's API alone.  Each GPU's primary context is shared with
+// PyTorch and everybody else; every call here makes it current for its own time and puts the caller's back.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/error.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+
+namespace tl {
+namespace {
+
+using Driver = CudaDriver;
+
+enum : int {  // CUdevice_attribute, CUfunction_attribute, CUpointer_attribute
+  compute_major = 75,
+  compute_minor = 76,
+  shared_optin = 97,
+  pools_supported = 115,
+  max_dynamic_shared = 8,
+  memory_type = 2,
+  device_ordinal = 9,
+  default_shared = 48 << 10,  // more dynamic shared memory than this must be asked for
+};
+
+Driver::StreamHandle handle(Stream stream) { return reinterpret_cast<Driver::StreamHandle>(stream); }
+Driver::Address address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+// A GPU reports a fault at some later call.  These are the kernels that may have caused it.
+struct RecentLaunches {
+  static constexpr unsigned size = 4;
+  std::atomic<const char*> names[size] = {};
+  std::atomic<unsigned> count{0};
+
+  void add(const char* name) { names[count.fetch_add(1) % size].store(name, std::memory_order_relaxed); }
+  void forget() { count.store(0); }
+  std::string list() const {
+    std::set<std::string> found;
+    for (unsigned i = 0; i < std::min(count.load(), size); i++)
+      if (const char* name = names[i].load()) found.insert(name);
+    return fmt::format("{}", fmt::join(found, ", "));
+  }
+};
+
+const char* intern(const std::string& name) {
+  static std::mutex lock;
+  static auto* names = new std::set<std::string>;
+  std::lock_guard guard(lock);
+  return names->insert(name).first->c_str();
+}
+
+struct Current {  // makes a context current, and puts the former one back
+  bool pushed = false;
+  explicit Current(Driver::Context wanted) {
+    Driver::Context now = nullptr;
+    const Driver& d = cuda_driver();
+    if (d.context_get(&now) == 0 && now == wanted) return;
+    if (int status = d.context_push(wanted); status != 0)
+      throw RuntimeError("the GPU's context is not usable: " + d.describe(status));
+    pushed = true;
+  }
+  Current(const Current&) = delete;
+  ~Current() {
+    Driver::Context popped;
+    if (pushed) cuda_driver().context_pop(&popped);
+  }
+};
+
+class Cuda final : public Device {
+ public:
+  explicit Cuda(int number) {
+    type = device_cuda;
+    ordinal = number;
+    char text[256] = {};
+    d.device_name(text, sizeof text - 1, number);
+    name = text;
+    chip = chip_name(attribute(compute_major), attribute(compute_minor));
+    most_shared = attribute(shared_optin);
+    has_pools = attribute(pools_supported) != 0;
+  }
+
+  Module load(const Program& program, const DeviceBinary& binary) override {
+    check_chip(program);
+    for (const EntrySpec& entry : program.entries)
+      if (entry.shared_bytes > most_shared)
+        throw RuntimeError(
+            fmt::format("{}: kernel '{}' needs {} bytes of shared memory a block, but {} has {}",
+                        program.name, entry.name, entry.shared_bytes, name, most_shared));
+    Current current(context());
+    Driver::Image image = nullptr;
+    check(d.module_load(&image, binary.bytes.data()), fmt::format("{}: loading the cubin", program.name));
+    Module module;
+    module.image = std::shared_ptr<void>(image, [owner = context()](void* loaded) {
+      Driver::Context
+          popped;  // at the end of the process the driver may be gone already: then nothing happens
+      if (cuda_driver().context_push(owner) != 0) return;
+      cuda_driver().module_unload(static_cast<Driver::Image>(loaded));
+      cuda_driver().context_pop(&popped);
+    });
+    for (const EntrySpec& entry : program.entries)
+      module.entries.push_back(find_entry(image, program, entry));
+    return module;
+  }
+
+  void launch(const Module& module, size_t index, std::span<const uint64_t> slots,
+              const std::array<int64_t, 3>& grid, Stream stream) override {
+    const LoadedEntry& entry = module.entries[index];
+    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)
+      throw RuntimeError(
+          fmt::format("kernel '{}': a grid of {} x {} x {} blocks; CUDA allows 2147483647 x 65535 x 65535",
+                      entry.name, grid[0], grid[1], grid[2]));
+    constexpr size_t most = 128;
+    void* small[most];
+    std::vector<void*> large(slots.size() > most ? slots.size() : 0);
+    void** parameters = slots.size() > most ? large.data() : small;
+    for (size_t i = 0; i < slots.size(); i++) parameters[i] = const_cast<uint64_t*>(&slots[i]);
+    Current current(context());
+    int status = d.launch(static_cast<Driver::Function>(entry.code), unsigned(grid[0]), unsigned(grid[1]),
+                          unsigned(grid[2]), entry.threads[0], entry.threads[1], entry.threads[2],
+                          unsigned(entry.shared_bytes), handle(stream), parameters, nullptr);
+    if (status != 0)
+      check(status,
+            fmt::format("launching kernel '{}' (grid {} x {} x {}, {} x {} x {} threads, {} bytes of shared "
+                        "memory)",
+                        entry.name, grid[0], grid[1], grid[2], entry.threads[0], entry.threads[1],
+                        entry.threads[2], entry.shared_bytes));
+    recent.add(entry.name);
+  }
+
+  void* allocate(size_t bytes, Stream stream) override {
+    Current current(context());
+    Driver::Address memory = 0;
+    int status = has_pools ? d.allocate_async(&memory, bytes, handle(stream)) : d.allocate(&memory, bytes);
+    if (status != 0) check(status, fmt::format("allocating {} bytes", bytes));
+    return reinterpret_cast<void*>(memory);
+  }
+  void release(void* memory, Stream stream) override {
+    Current current(context());
+    if (has_pools)
+      d.release_async(address(memory), handle(stream));
+    else
+      d.release(address(memory));  // waits for the kernels that use it
+  }
+  void copy_in(void* to, const void* from, size_t bytes, Stream stream) override {
+    Current current(context());
+    check(d.copy_in(address(to), from, bytes, handle(stream)), "copying to the GPU");
+  }
+  void copy_out(void* to, const void* from, size_t bytes, Stream stream) override {
+    Current current(context());
+    check(d.copy_out(to, address(from), bytes, handle(stream)), "copying from the GPU");
+    check(d.stream_wait(handle(stream)), "copying from the GPU");
+  }
+  void synchronize(Stream stream) override {
+    Current current(context());
+    check(d.stream_wait(handle(stream)), "waiting for the GPU");
+    recent.forget();
+  }
+  uint64_t record(Stream stream) override {
+    Current current(context());
+    Driver::Event event = nullptr;
+    check(d.event_create(&event, 0), "creating an event");
+    check(d.event_record(event, handle(stream)), "recording an event");
+    return reinterpret_cast<uintptr_t>(event);
+  }
+  double elapsed_ms(uint64_t from, uint64_t to) override {
+    Current current(context());
+    auto first = reinterpret_cast<Driver::Event>(from), last = reinterpret_cast<Driver::Event>(to);
+    float ms = 0;
+    check(d.event_wait(last), "waiting for the GPU");
+    check(d.event_elapsed(&ms, first, last), "timing");
+    d.event_destroy(first);
+    d.event_destroy(last);
+    return ms;
+  }
+
+ private:
+  const Driver& d = cuda_driver();
+  int most_shared = 0;
+  bool has_pools = false;
+  std::once_flag retained;
+  Driver::Context primary = nullptr;
+  RecentLaunches recent;
+
+  int attribute(int which) const {
+    int value = 0;
+    d.device_attribute(&value, which, ordinal);
+    return value;
+  }
+
+  Driver::Context context() {  // made at the first use: asking for the chip's name must not cost 0.3 s
+    std::call_once(retained, [&] { check(d.context_retain(&primary, ordinal), "starting the GPU"); });
+    return primary;
+  }
+
+  void check(int status, const std::string& what) const {
+    if (status == 0) return;
+    std::string text = fmt::format("{} on {} (cuda:{}) failed: {}", what, name, ordinal, d.describe(status));
+    if (std::string kernels = recent.list(); !kernels.empty())
+      text += fmt::format("; a fault may come from a kernel that was launched before: {}", kernels);
+    throw RuntimeError(text);
+  }
+
+  // A cubin runs on its own major version, from its own minor version on; with a letter, only there.
+  void check_chip(const Program& program) const {
+    CudaChip made = parse_chip(program.chip);
+    int here = attribute(compute_major) * 10 + attribute(compute_minor);
+    bool same_major = made.number / 10 == here / 10;
+    if (made.letter ? made.number != here : !same_major || made.number > here)
+      throw RuntimeError(
+          fmt::format("{}: was compiled for {}, but cuda:{} ({}) is {}; compile for "
+                      "target=\"cuda -arch={}\"",
+                      program.name, program.chip, ordinal, name, chip, chip));
+  }
+
+  LoadedEntry find_entry(Driver::Image image, const Program& program, const EntrySpec& entry) const {
+    Driver::Function function = nullptr;
+    std::string where = fmt::format("{}: kernel '{}'", program.name, entry.name);
+    check(d.module_function(&function, image, entry.name.c_str()), where);
+    if (entry.shared_bytes > default_shared)
+      check(d.function_set(function, max_dynamic_shared, int(entry.shared_bytes)),
+            where + ": asking for shared memory");
+    return {.name = intern(entry.name),
+            .code = function,
+            .threads = {unsigned(entry.threads[0]), unsigned(entry.threads[1]), unsigned(entry.threads[2])},
+            .shared_bytes = entry.shared_bytes,
+            .arena_bytes = 0};
+  }
+};
+
+}  // namespace
+
+Device* cuda_device(int ordinal, std::string* reason) {
+  const Driver& d = cuda_driver();
+  if (ordinal < 0 || ordinal >= d.devices) {
+    if (reason)
+      *reason = d.missing.empty() ? fmt::format("there is no cuda:{}, only {} GPUs", ordinal, d.devices)
+                                  : d.missing;
+    return nullptr;
+  }
+  static std::mutex lock;
+  static auto* opened = new std::map<int, std::unique_ptr<Cuda>>;  // they outlive every module
+  std::lock_guard guard(lock);
+  std::unique_ptr<Cuda>& device = (*opened)[ordinal];
+  if (!device) device = std::make_unique<Cuda>(ordinal);
+  return device.get();
+}
+
+int cuda_current_ordinal() {
+  const Driver& d = cuda_driver();
+  int ordinal = 0;
+  Driver::Context now = nullptr;
+  if (d.devices == 0 || d.context_get(&now) != 0 || !now || d.context_device(&ordinal) != 0) return 0;
+  return ordinal;
+}
+
+std::optional<int> cuda_pointer_device(const void* pointer) {
+  const Driver& d = cuda_driver();
+  enum { device_memory = 2 };
+  const int wanted[] = {memory_type, device_ordinal};
+  unsigned kind = 0;
+  int ordinal = 0;
+  void* values[] = {&kind, &ordinal};  // stay 0 for memory that the driver does not know
+  if (d.devices == 0 || d.pointer_attributes(2, wanted, values, address(pointer)) != 0) return std::nullopt;
+  return kind == device_memory ? std::optional(ordinal) : std::nullopt;
+}
+
+}  // namespace tl

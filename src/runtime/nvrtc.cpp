@@ -1,0 +1,181 @@
+// CUDA text to a cubin, by NVRTC, which is opened from the toolkit or from the pip package nvidia-cuda-nvrtc.
+// Our text includes nothing, so no CUDA header is needed; registers and spills are read from ptxas's own
+// words.
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "runtime/driver.h"
+#include "runtime/find.h"
+
+namespace tl {
+namespace {
+
+struct Nvrtc {
+  using Handle = struct NvrtcProgram*;
+  Library library;
+  int major = 0, minor = 0;
+  const char* (*error_string)(int);
+  int (*version)(int*, int*);
+  int (*create)(Handle*, const char* text, const char* name, int, const char* const*, const char* const*);
+  int (*compile)(Handle, int count, const char* const* options);
+  int (*log_size)(Handle, size_t*);
+  int (*log)(Handle, char*);
+  int (*cubin_size)(Handle, size_t*);
+  int (*cubin)(Handle, char*);
+  int (*destroy)(Handle*);
+  int (*arch_count)(int*);
+  int (*archs)(int*);
+};
+
+constexpr const char* how_to_install =
+    "install NVRTC by `pip install nvidia-cuda-nvrtc` (or the CUDA toolkit, and set CUDA_HOME)";
+
+bool bind_all(Nvrtc& n) {
+  const Library& lib = n.library;
+  return lib.bind(n.error_string, "nvrtcGetErrorString") && lib.bind(n.version, "nvrtcVersion") &&
+         lib.bind(n.create, "nvrtcCreateProgram") && lib.bind(n.compile, "nvrtcCompileProgram") &&
+         lib.bind(n.log_size, "nvrtcGetProgramLogSize") && lib.bind(n.log, "nvrtcGetProgramLog") &&
+         lib.bind(n.cubin_size, "nvrtcGetCUBINSize") && lib.bind(n.cubin, "nvrtcGetCUBIN") &&
+         lib.bind(n.destroy, "nvrtcDestroyProgram") && lib.bind(n.arch_count, "nvrtcGetNumSupportedArchs") &&
+         lib.bind(n.archs, "nvrtcGetSupportedArchs");
+}
+
+Nvrtc load_nvrtc() {
+  std::optional<std::string> path = find_nvrtc();
+  std::string error;
+  Nvrtc n;
+  n.library = open_library(path.value_or("libnvrtc.so.13"), &error);
+  if (!n.library && !path) n.library = open_library("libnvrtc.so.12", &error);
+  if (!n.library)
+    throw RuntimeError(fmt::format("libnvrtc.so.13 or .12 was not found ({}): {}", error, how_to_install));
+  if (!bind_all(n) || n.version(&n.major, &n.minor) != 0)
+    throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, how_to_install));
+  return n;
+}
+
+const Nvrtc& nvrtc() {  // a failure is tried again: a folder may have been added since
+  static std::mutex lock;
+  static Nvrtc* opened = nullptr;
+  std::lock_guard guard(lock);
+  if (!opened) opened = new Nvrtc(load_nvrtc());
+  return *opened;
+}
+
+void check_arch(const Nvrtc& n, const Program& program) {
+  int count = 0;
+  if (n.arch_count(&count) != 0 || count <= 0) return;
+  std::vector<int> known(static_cast<size_t>(count));
+  if (n.archs(known.data()) != 0) return;
+  int wanted = parse_chip(program.chip).number;
+  if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, program.chip));
+  if (std::find(known.begin(), known.end(), wanted) == known.end())
+    throw RuntimeError(fmt::format("{}: NVRTC {}.{} ({}) does not know {}; {}", program.name, n.major,
+                                   n.minor, n.library.path, program.chip, how_to_install));
+}
+
+// The number that stands before `what` in the line; -1 if it does not.
+int64_t number_before(std::string_view line, std::string_view what) {
+  size_t end = line.find(what);
+  if (end == std::string_view::npos || end == 0) return -1;
+  size_t begin = end;
+  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') begin--;
+  int64_t value = 0;
+  for (size_t i = begin; i < end; i++) value = value * 10 + (line[i] - '0');
+  return begin == end ? -1 : value;
+}
+
+// ptxas -v: "Compiling entry function 'f' for 'sm_90'", then stack and spills, then "Used 32 registers, …".
+std::vector<Resources> parse_resources(std::string_view log, const Program& program) {
+  std::vector<Resources> all;
+  for (const EntrySpec& entry : program.entries) all.push_back({.entry = entry.name});
+  Resources* now = nullptr;
+  while (!log.empty()) {
+    size_t end = std::min(log.find('\n'), log.size());
+    std::string_view line = log.substr(0, end);
+    log.remove_prefix(std::min(end + 1, log.size()));
+    if (size_t at = line.find("entry function '"); at != std::string_view::npos) {
+      std::string_view name = line.substr(at + 16);
+      name = name.substr(0, name.find('\''));
+      auto it = std::find_if(all.begin(), all.end(), [&](const Resources& r) { return r.entry == name; });
+      now = it == all.end() ? nullptr : &*it;
+    }
+    if (!now) continue;
+    if (int64_t n = number_before(line, " bytes stack frame"); n >= 0) now->stack_bytes = n;
+    if (int64_t n = number_before(line, " bytes spill stores"); n >= 0) now->spill_stores = n;
+    if (int64_t n = number_before(line, " bytes spill loads"); n >= 0) now->spill_loads = n;
+    if (int64_t n = number_before(line, " registers"); n >= 0) {
+      now->registers = int(n);
+      now->static_shared = std::max<int64_t>(0, number_before(line, " bytes smem"));
+    }
+  }
+  return all;
+}
+
+struct Session {  // one NVRTC program, destroyed at the end
+  const Nvrtc& n;
+  Nvrtc::Handle handle = nullptr;
+  ~Session() {
+    if (handle) n.destroy(&handle);
+  }
+  std::string log() const {
+    size_t size = 0;
+    if (n.log_size(handle, &size) != 0 || size <= 1) return "";
+    std::string text(size, '\0');
+    n.log(handle, text.data());
+    text.resize(text.find_last_not_of(std::string_view("\0\n ", 3)) + 1);
+    return text;
+  }
+};
+
+}  // namespace
+
+std::optional<std::string> find_nvrtc() {
+  std::vector<std::string> hints;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (std::string home = environment(variable); !home.empty()) {
+      hints.push_back(home + "/lib64");
+      hints.push_back(home + "/lib");
+    }
+  for (const char* dir :
+       {"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/usr/local/cuda*/targets/*/lib"})
+    hints.push_back(dir);
+  const char* const newer[] = {"libnvrtc.so.13"};
+  const char* const older[] = {"libnvrtc.so.12"};
+  std::optional<std::string> found = find_library(newer, hints), fallback = find_library(older, hints);
+  if (!found || !fallback) return found ? found : fallback;
+  int driver = cuda_driver_version();  // asked only where it decides: starting the driver takes long
+  return driver && driver < 13000 ? fallback : found;  // a driver loads no cubin newer than itself
+}
+
+void open_nvrtc() { nvrtc(); }
+
+DeviceBinary build_cuda(const Program& program) {
+  DeviceBinary binary;
+  Stopwatch watch{binary.phases};
+  const Nvrtc& n = nvrtc();
+  watch.lap("open NVRTC");
+  check_arch(n, program);
+  Session session{n};
+  std::string file = program.name + ".cu", arch = "-arch=" + program.chip;
+  std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal",
+                                      "--ptxas-options=-v"};
+  for (const std::string& flag : program.flags) options.push_back(flag.c_str());
+  int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
+  if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
+  binary.log = session.handle ? session.log() : "";
+  size_t size = 0;
+  if (status == 0) status = n.cubin_size(session.handle, &size);
+  binary.bytes.resize(size);
+  if (status == 0) status = n.cubin(session.handle, binary.bytes.data());
+  if (status != 0)
+    internal_error(fmt::format("{}: NVRTC {}.{} refused the text made for {}: {}\n{}\n", program.name,
+                               n.major, n.minor, program.chip, n.error_string(status), binary.log));
+  watch.lap("NVRTC");
+  binary.toolchain = fmt::format("NVRTC {}.{}", n.major, n.minor);
+  binary.resources = parse_resources(binary.log, program);
+  return binary;
+}
+
+}  // namespace tl

@@ -1,0 +1,293 @@
+// Each node's closure.
+#include "sim/evaluate.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+// ── elements ──────────────────────────────────────────────────────────────────────────────────────────
+template <class T>
+T bits_at(const std::byte* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+template <class T>
+constexpr ElementAccess integers = {[](const std::byte* at) { return scalar(int64_t(bits_at<T>(at))); },
+                                    [](std::byte* at, Scalar v) {
+                                      T x = T(v.i);
+                                      std::memcpy(at, &x, sizeof x);
+                                    }};
+template <class T>
+constexpr ElementAccess floats = {[](const std::byte* at) { return scalar(double(bits_at<T>(at))); },
+                                  [](std::byte* at, Scalar v) {
+                                    T x = T(v.d);
+                                    std::memcpy(at, &x, sizeof x);
+                                  }};
+constexpr ElementAccess bools = {[](const std::byte* at) { return scalar(int64_t(*at != std::byte(0))); },
+                                 [](std::byte* at, Scalar v) { *at = std::byte(v.i != 0); }};
+
+// The 65,536 values of a 16-bit float.
+const std::vector<double>& half_table(double (*value)(uint16_t)) {
+  auto make = [](double (*of)(uint16_t)) {
+    std::vector<double> t(65536);
+    for (size_t i = 0; i < t.size(); i++) t[i] = of(uint16_t(i));
+    return t;
+  };
+  static const std::vector<double> f16_table = make(f16_value), bf16_table = make(bf16_value);
+  return value == f16_value ? f16_table : bf16_table;
+}
+template <double (*value)(uint16_t), uint16_t (*bits)(double)>
+constexpr ElementAccess halves = {[](const std::byte* at) {
+                                    static const double* table = half_table(value).data();
+                                    return scalar(table[bits_at<uint16_t>(at)]);
+                                  },
+                                  [](std::byte* at, Scalar v) {
+                                    uint16_t x = bits(v.d);
+                                    std::memcpy(at, &x, sizeof x);
+                                  }};
+
+// ── operators ─────────────────────────────────────────────────────────────────────────────────────────
+// `f` computes in double; its result is rounded to the type.
+template <class F>
+Code rounded(DType type, F f) {
+  if (type == f32) return [f](Frame& x) { return scalar(double(float(f(x)))); };
+  if (type == f64) return [f](Frame& x) { return scalar(f(x)); };
+  return [f, type](Frame& x) { return scalar(round_float(f(x), type)); };
+}
+
+Code float_arithmetic(BinaryOp op, DType type, Code a, Code b) {
+  switch (op) {
+    case BinaryOp::add:
+      return rounded(type, [a, b](Frame& x) { return a(x).d + b(x).d; });
+    case BinaryOp::sub:
+      return rounded(type, [a, b](Frame& x) { return a(x).d - b(x).d; });
+    case BinaryOp::mul:
+      return rounded(type, [a, b](Frame& x) { return a(x).d * b(x).d; });
+    case BinaryOp::div:
+      return rounded(type, [a, b](Frame& x) { return a(x).d / b(x).d; });
+    case BinaryOp::min:
+      return [a, b](Frame& x) { return scalar(std::fmin(a(x).d, b(x).d)); };
+    case BinaryOp::max:
+      return [a, b](Frame& x) { return scalar(std::fmax(a(x).d, b(x).d)); };
+    default:
+      internal_error("not a float operation");
+  }
+}
+
+template <class T>
+bool compare(BinaryOp op, T a, T b) {
+  switch (op) {
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return a < b;
+    case BinaryOp::le:
+      return a <= b;
+    case BinaryOp::gt:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
+Code index_arithmetic(BinaryOp op, Code a, Code b) {
+  switch (op) {
+    case BinaryOp::add:
+      return [a, b](Frame& x) { return scalar(int64_t(uint64_t(a(x).i) + uint64_t(b(x).i))); };
+    case BinaryOp::sub:
+      return [a, b](Frame& x) { return scalar(int64_t(uint64_t(a(x).i) - uint64_t(b(x).i))); };
+    case BinaryOp::mul:
+      return [a, b](Frame& x) { return scalar(int64_t(uint64_t(a(x).i) * uint64_t(b(x).i))); };
+    case BinaryOp::lt:
+      return [a, b](Frame& x) { return scalar(int64_t(a(x).i < b(x).i)); };
+    default:
+      return {};
+  }
+}
+
+bool divides(BinaryOp op) {
+  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
+         op == BinaryOp::truncmod;
+}
+
+Code binary_code(const Binary& n, Code a, Code b, Span span) {
+  DType type = n.a->dtype;
+  BinaryOp op = n.op;
+  if (op == BinaryOp::logical_and) return [a, b](Frame& x) { return a(x).i ? b(x) : scalar(int64_t(0)); };
+  if (op == BinaryOp::logical_or) return [a, b](Frame& x) { return a(x).i ? scalar(int64_t(1)) : b(x); };
+  if (type.is_float() && is_comparison(op))
+    return [op, a, b](Frame& x) { return scalar(int64_t(compare(op, a(x).d, b(x).d))); };
+  if (type.is_float()) return float_arithmetic(op, type, std::move(a), std::move(b));
+  if (type == i64)
+    if (Code fast = index_arithmetic(op, a, b)) return fast;
+  if (divides(op))
+    return [op, type, a, b, span](Frame& x) {
+      int64_t p = a(x).i, q = b(x).i;
+      if (q == 0) fail(span, "division by zero: {} {} 0 in {}", p, symbol(op), x.where);
+      return scalar(fold_int(op, p, q, type));
+    };
+  if (op == BinaryOp::shl || op == BinaryOp::shr)
+    return [op, type, a, b, span](Frame& x) {
+      int64_t p = a(x).i, q = b(x).i;
+      if (q < 0 || q >= type.bits)
+        fail(span, "a shift of {} by {} in {}; the amount must lie in [0, {})", to_string(type), q, x.where,
+             type.bits);
+      return scalar(fold_int(op, p, q, type));
+    };
+  return [op, type, a, b](Frame& x) { return scalar(fold_int(op, a(x).i, b(x).i, type)); };
+}
+
+int64_t truncated(double v, DType type) {
+  if (type == u64 && v >= 9.2e18) return v < 1.8e19 ? int64_t(uint64_t(v)) : -1;
+  return std::fabs(v) < 9.2e18 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
+}
+
+Code cast_code(DType from, DType to, Code a) {
+  if (to.is_bool() && from.is_float()) return [a](Frame& x) { return scalar(int64_t(a(x).d != 0)); };
+  if (from.is_float() && to.is_float()) return rounded(to, [a](Frame& x) { return a(x).d; });
+  if (from.is_float()) return [a, to](Frame& x) { return scalar(truncated(a(x).d, to)); };
+  if (!to.is_float()) return [a, to](Frame& x) { return scalar(wrap_int(a(x).i, to)); };
+  if (from == u64) return rounded(to, [a](Frame& x) { return double(uint64_t(a(x).i)); });
+  return rounded(to, [a](Frame& x) { return double(a(x).i); });
+}
+
+Code unary_code(const Unary& n, Code a) {
+  DType type = n.dtype;
+  if (n.op == UnaryOp::logical_not) return [a](Frame& x) { return scalar(int64_t(!a(x).i)); };
+  if (n.op == UnaryOp::bit_not) return [a, type](Frame& x) { return scalar(wrap_int(~a(x).i, type)); };
+  if (type.is_float()) return [a](Frame& x) { return scalar(-a(x).d); };
+  return [a, type](Frame& x) { return scalar(wrap_int(int64_t(0 - uint64_t(a(x).i)), type)); };
+}
+
+Code call_code(const Call& n, std::vector<Code> args, Span span) {
+  if (n.callee->effect != Callee::Effect::pure || !n.callee->eval) refuse_thread_level(span, n.callee->name);
+  constexpr size_t most = 8;
+  internal_check(args.size() <= most, "a scalar function of many arguments");
+  bool from_float = !n.args.empty() && n.args[0]->dtype.is_float();
+  auto eval = n.callee->eval;
+  auto compute = [args, from_float, eval](Frame& x) {
+    double values[most];
+    for (size_t i = 0; i < args.size(); i++) {
+      Scalar v = args[i](x);
+      values[i] = from_float ? v.d : double(v.i);
+    }
+    return eval(values);
+  };
+  if (n.dtype.is_float()) return rounded(n.dtype, compute);
+  DType type = n.dtype;
+  return [compute, type](Frame& x) { return scalar(truncated(compute(x), type)); };
+}
+
+[[noreturn]] void out_of_bounds(const Function& f, BufferId id, const Frame& x,
+                                const std::vector<int64_t>& index, Span span) {
+  const Memory& m = x.buffers[size_t(id.value)];
+  std::string all;
+  size_t wrong = 0;
+  for (size_t d = index.size(); d-- > 0;)
+    if (index[d] < 0 || index[d] >= m.shape[d]) wrong = d;
+  for (auto i : index) all += fmt::format("{}{}", all.empty() ? "" : ", ", i);
+  const std::string& name = f[id].name;
+  fail(span, "{}[{}]: index {} of dimension {} is outside [0, {}), in {}; guard the access with an if", name,
+       all, index[wrong], wrong, m.shape[wrong], x.where);
+}
+
+}  // namespace
+
+const ElementAccess& element_access(DType type) {
+  if (type.is_bool()) return bools;
+  if (type.kind == DType::Kind::bfloat) return halves<bf16_value, bf16_bits>;
+  if (type.is_float())
+    return type.bits == 16 ? halves<f16_value, f16_bits> : type.bits == 32 ? floats<float> : floats<double>;
+  internal_check(type.is_int(), "an element of type " + to_string(type));
+  switch (type.bits) {
+    case 8:
+      return type.is_signed() ? integers<int8_t> : integers<uint8_t>;
+    case 16:
+      return type.is_signed() ? integers<int16_t> : integers<uint16_t>;
+    case 32:
+      return type.is_signed() ? integers<int32_t> : integers<uint32_t>;
+    default:
+      return integers<int64_t>;
+  }
+}
+
+void refuse_thread_level(Span span, std::string_view what) {
+  fail(span, "{} is thread-level code, which the reference does not run: run it with target='sim:…'", what);
+}
+
+size_t ExprCompiler::slot_of(const Expr& v) { return slots.emplace(v.get(), slots.size()).first->second; }
+
+std::function<int64_t(Frame&)> ExprCompiler::offset(BufferId id, const std::vector<Expr>& index, Span span) {
+  std::vector<Code> codes;
+  for (auto& i : index) codes.push_back((*this)(i));
+  const Function* function = &f;
+  bool tensor = f[id].scope == Scope::global;
+  return [codes, id, span, function, tensor](Frame& x) {
+    int64_t at = 0;
+    for (size_t d = 0; d < codes.size(); d++) {
+      int64_t i = codes[d](x).i;
+      const Memory& m = x.buffers[size_t(id.value)];
+      if (uint64_t(i) >= uint64_t(m.shape[d])) {
+        if (tensor) return int64_t(-1);
+        std::vector<int64_t> all;
+        for (auto& c : codes) all.push_back(c(x).i);
+        out_of_bounds(*function, id, x, all, span);
+      }
+      at += i * m.strides[d];
+    }
+    return at;
+  };
+}
+
+Code ExprCompiler::operator()(const Expr& e) {
+  internal_check(e->dtype.lanes == 1, "vectors do not exist at level tile");
+  auto& self = *this;
+  Span span = e->span ? e->span : statement;
+  return dispatch(
+      e, overloads{[&](const IntImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
+                   [&](const FloatImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
+                   [&](const Var& n) -> Code {
+                     auto it = slots.find(&n);
+                     if (it == slots.end())
+                       refuse_thread_level(statement, fmt::format("the thread index {}", n.hint));
+                     return [slot = it->second](Frame& x) { return x.vars[slot]; };
+                   },
+                   [&](const Unary& n) -> Code { return unary_code(n, self(n.a)); },
+                   [&](const Binary& n) -> Code { return binary_code(n, self(n.a), self(n.b), span); },
+                   [&](const Cast& n) -> Code { return cast_code(n.a->dtype, n.dtype, self(n.a)); },
+                   [&](const Select& n) -> Code {
+                     return [c = self(n.cond), a = self(n.a), b = self(n.b)](Frame& x) {
+                       return c(x).i ? a(x) : b(x);
+                     };
+                   },
+                   [&](const Load& n) -> Code {
+                     auto get = element_access(n.dtype).get;
+                     auto at = offset(n.buffer, n.index, span);
+                     size_t id = size_t(n.buffer.value);
+                     int64_t bytes = n.dtype.bytes();
+                     Code load = [get, at, id, bytes](Frame& x) {
+                       int64_t offset = at(x);
+                       return offset < 0 ? Scalar() : get(x.buffers[id].data + offset * bytes);
+                     };
+                     if (!n.mask) return load;
+                     return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };
+                   },
+                   [&](const Call& n) -> Code {
+                     std::vector<Code> args;
+                     for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
+                     return call_code(n, std::move(args), span);
+                   },
+                   [&](const Ramp&) -> Code { internal_error("a vector at level tile"); },
+                   [&](const Broadcast&) -> Code { internal_error("a vector at level tile"); }});
+}
+
+}  // namespace tl

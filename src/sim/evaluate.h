@@ -1,0 +1,55 @@
+// Expressions as closures: a tree is walked once, into calls that no longer ask what each node is.  Integers
+// and bools are computed as int64 and wrapped, floats as double and rounded to their type at each operation.
+#pragma once
+#include <functional>
+#include <unordered_map>
+
+#include "ir/kernel.h"
+
+namespace tl {
+
+union Scalar {
+  int64_t i = 0;
+  double d;
+};
+inline Scalar scalar(int64_t i) { return {.i = i}; }
+inline Scalar scalar(double d) { return {.d = d}; }
+
+// How one element stands in memory.
+struct ElementAccess {
+  Scalar (*get)(const std::byte* at);
+  void (*put)(std::byte* at, Scalar value);
+};
+const ElementAccess& element_access(DType type);
+
+// A buffer while it exists.
+struct Memory {
+  std::byte* data = nullptr;
+  std::vector<int64_t> shape, strides;  // in elements
+  std::vector<std::byte> owned = {};    // of tiles and workspaces
+};
+
+// What running code sees.
+struct Frame {
+  std::vector<Scalar> vars;     // by slot
+  std::vector<Memory> buffers;  // by id
+  std::string where;            // "block (1, 0) of main", for messages
+};
+
+using Code = std::function<Scalar(Frame&)>;
+
+struct ExprCompiler {
+  const Function& f;
+  std::unordered_map<const ExprNode*, size_t> slots = {};
+  Span statement = {};  // for an expression that has no place of its own
+
+  size_t slot_of(const Expr& var);  // the same for the same variable
+  Code operator()(const Expr& e);
+  // The offset in elements.  Outside a tensor it is -1 (a load gives 0, a store is dropped); outside a tile
+  // it is the user's error, at `span`.
+  std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
+};
+
+[[noreturn]] void refuse_thread_level(Span span, std::string_view what);
+
+}  // namespace tl

@@ -1,0 +1,348 @@
+// Statements as closures, regions as dense arrays, blocks in order.  Memory of tiles is poisoned where it is
+// allocated: NaN, or bytes 0xAA, so that what was never written shows in the result.
+#include "sim/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "ir/text.h"
+#include "ops/op.h"
+#include "sim/evaluate.h"
+
+namespace tl {
+namespace {
+
+using Step = std::function<void(Frame&)>;
+
+void poison(Memory& m, DType type) {
+  std::fill(m.owned.begin(), m.owned.end(), std::byte(0xAA));
+  if (!type.is_float()) return;
+  auto put = element_access(type).put;
+  for (size_t at = 0; at < m.owned.size(); at += size_t(type.bytes()))
+    put(&m.owned[at], scalar(std::nan("")));
+}
+
+std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+// A region's place at run time, points dropped from its shape.
+struct Box {
+  std::vector<int64_t> min, extent, shape;
+};
+
+// Calls f(buffer offset or -1 where outside, position in the dense array) for each run of one row: elements
+// along the last dimension follow each other by `stride`, `first` to `last` of them lie inside.
+struct Row {
+  int64_t offset, position, count, first, last, stride;
+};
+template <class F>
+void for_each_row(const Memory& m, const Box& box, F f) {
+  size_t rank = box.min.size();
+  int64_t count = rank ? box.extent.back() : 1, rows = 1;
+  for (size_t d = 0; d + 1 < rank; d++) rows *= box.extent[d];
+  int64_t first = 0, last = 1, stride = 0;
+  if (rank) {
+    first = std::clamp<int64_t>(-box.min.back(), 0, count);
+    last = std::clamp<int64_t>(m.shape.back() - box.min.back(), first, count);
+    stride = m.strides.back();
+  }
+  std::vector<int64_t> at(rank, 0);
+  for (int64_t row = 0; row < rows; row++) {
+    int64_t offset = rank ? box.min.back() * stride : 0;
+    bool inside = true;
+    for (size_t d = 0; d + 1 < rank; d++) {
+      int64_t i = box.min[d] + at[d];
+      inside &= i >= 0 && i < m.shape[d];
+      offset += i * m.strides[d];
+    }
+    f(Row{offset, row * count, count, first, inside ? last : first, stride});
+    for (size_t d = rank - 1; rank > 1 && d-- > 0;) {
+      if (++at[d] < box.extent[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+struct Machine {
+  const Function& f;
+  ExprCompiler compile;
+  Frame frame = {};
+  std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of the operands of tile operators
+  EvalContext context = {};
+
+  explicit Machine(const Function& f) : f(f), compile{.f = f} {
+    frame.buffers.resize(f.buffers.size());
+    context = {.read = [this](const Region& r) { return read(r); },
+               .write = [this](const Region& r, const Array& a) { write(r, a); },
+               .value = [this](const Expr& e) { return number(e); }};
+  }
+  Machine(const Machine&) = delete;
+
+  // ── expressions at run time ─────────────────────────────────────────────────────────────────────────
+  Scalar run(const Expr& e) {
+    auto it = cache.find(e.get());
+    if (it == cache.end()) {
+      frame.vars.resize(std::max(frame.vars.size(), compile.slots.size()));
+      it = cache.emplace(e.get(), std::pair(e, compile(e))).first;
+    }
+    return it->second.second(frame);
+  }
+  int64_t integer(const Expr& e) {
+    if (auto v = as_int(e)) return *v;
+    return run(e).i;
+  }
+  double number(const Expr& e) {
+    Scalar v = run(e);
+    return e->dtype.is_float() ? v.d : e->dtype == u64 ? double(uint64_t(v.i)) : double(v.i);
+  }
+
+  // ── regions ─────────────────────────────────────────────────────────────────────────────────────────
+  Box box_of(const Region& r) {
+    Box b;
+    for (auto& range : r.ranges) {
+      b.min.push_back(integer(range.min));
+      b.extent.push_back(integer(range.extent));
+      if (!range.point) b.shape.push_back(b.extent.back());
+    }
+    return b;
+  }
+  Array read(const Region& r) {
+    DType type = f[r.buffer].dtype;
+    const Memory& m = frame.buffers[size_t(r.buffer.value)];
+    Box box = box_of(r);
+    Array a = make_array(type, box.shape);
+    auto get = element_access(type).get;
+    int64_t bytes = type.bytes();
+    bool is_float = type.is_float();
+    for_each_row(m, box, [&](const Row& row) {
+      const std::byte* from = m.data + row.offset * bytes;
+      for (int64_t i = row.first; i < row.last; i++) {
+        Scalar v = get(from + i * row.stride * bytes);
+        if (is_float)
+          a.floats[size_t(row.position + i)] = v.d;
+        else
+          a.ints[size_t(row.position + i)] = v.i;
+      }
+    });
+    return a;
+  }
+  void write(const Region& r, const Array& a) {
+    DType type = f[r.buffer].dtype;
+    Memory& m = frame.buffers[size_t(r.buffer.value)];
+    Box box = box_of(r);
+    int64_t size = std::accumulate(box.extent.begin(), box.extent.end(), int64_t(1), std::multiplies<>());
+    internal_check(a.dtype.is_float() == type.is_float() && a.size() == size,
+                   "an array of the region's shape and kind");
+    auto put = element_access(type).put;
+    int64_t bytes = type.bytes();
+    bool is_float = type.is_float();
+    for_each_row(m, box, [&](const Row& row) {
+      std::byte* to = m.data + row.offset * bytes;
+      for (int64_t i = row.first; i < row.last; i++) {
+        size_t at = size_t(row.position + i);
+        put(to + i * row.stride * bytes, is_float ? scalar(a.floats[at]) : scalar(a.ints[at]));
+      }
+    });
+  }
+
+  // ── statements ──────────────────────────────────────────────────────────────────────────────────────
+  Step step(const Stmt& s) {
+    if (s->span) compile.statement = s->span;
+    return dispatch(s, [&](const auto& n) { return step(n); });
+  }
+  Step step(const Store& n) {
+    auto put = element_access(f[n.buffer].dtype).put;
+    auto at = compile.offset(n.buffer, n.index, compile.statement);
+    Code value = compile(n.value);
+    size_t id = size_t(n.buffer.value);
+    int64_t bytes = f[n.buffer].dtype.bytes();
+    Step store = [=](Frame& x) {
+      Scalar v = value(x);
+      int64_t offset = at(x);
+      if (offset >= 0) put(x.buffers[id].data + offset * bytes, v);
+    };
+    if (!n.mask) return store;
+    return [store, mask = compile(n.mask)](Frame& x) {
+      if (mask(x).i) store(x);
+    };
+  }
+  Step step(const Let& n) {
+    Code value = compile(n.value);
+    return [value, slot = compile.slot_of(n.var)](Frame& x) { x.vars[slot] = value(x); };
+  }
+  Step step(const For& n) {
+    Code min = compile(n.min), extent = compile(n.extent);
+    size_t slot = compile.slot_of(n.var);
+    Step body = step(n.body);
+    return [=](Frame& x) {
+      int64_t begin = min(x).i, end = begin + extent(x).i;
+      for (int64_t i = begin; i < end; i++) {
+        x.vars[slot] = scalar(i);
+        body(x);
+      }
+    };
+  }
+  Step step(const If& n) {
+    Code cond = compile(n.cond);
+    Step then_body = step(n.then_body);
+    Step else_body = n.else_body ? step(n.else_body) : [](Frame&) {};
+    return [=](Frame& x) { cond(x).i ? then_body(x) : else_body(x); };
+  }
+  Step step(const While& n) {
+    Code cond = compile(n.cond);
+    Step body = step(n.body);
+    return [=](Frame& x) {
+      while (cond(x).i) body(x);
+    };
+  }
+  Step step(const Block& n) {
+    std::vector<Step> steps;
+    for (auto& s : n.stmts) steps.push_back(step(s));
+    return [steps](Frame& x) {
+      for (auto& s : steps) s(x);
+    };
+  }
+  Step step(const Group& n) { return step(n.body); }
+  Step step(const Alloc& n) {
+    return [this, id = n.buffer](Frame& x) { begin(x.buffers[size_t(id.value)], id); };
+  }
+  Step step(const Tile& n) {
+    const TileOp& row = row_of(n);
+    return [this, &row, tile = Stmt(&n)](Frame&) { row.eval(*tile.as<Tile>(), f, context); };
+  }
+  Step step(const Eval& n) {
+    return [value = compile(n.value)](Frame& x) { value(x); };
+  }
+
+  // A buffer of our own comes into being.
+  void begin(Memory& m, BufferId id) {
+    const BufferInfo& b = f[id];
+    if (m.owned.empty()) {
+      shape_of(m, b);
+      int64_t elements = 1;
+      for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
+      bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+      m.owned.resize(size_t(empty ? 1 : elements) * size_t(b.dtype.bytes()));
+      m.data = m.owned.data();
+    }
+    poison(m, b.dtype);
+  }
+  void shape_of(Memory& m, const BufferInfo& b) {
+    m.shape.clear();
+    m.strides.clear();
+    for (auto& e : b.shape) m.shape.push_back(integer(e));
+    for (auto& e : b.strides) m.strides.push_back(integer(e));
+    if (b.strides.empty()) m.strides = row_major_strides(m.shape);
+  }
+
+  // ── a call ──────────────────────────────────────────────────────────────────────────────────────────
+  void set(const Expr& v, Scalar value) {
+    size_t slot = compile.slot_of(v);
+    frame.vars.resize(compile.slots.size());
+    frame.vars[slot] = value;
+  }
+  // Variables that stand alone in a shape or in strides take their value from the argument.
+  void bind_extents(const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {
+    for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
+      if (exprs[d].as<Var>() && !compile.slots.contains(exprs[d].get())) set(exprs[d], scalar(values[d]));
+  }
+  void bind(std::span<const ReferenceArg> args) {
+    internal_check(args.size() == f.params.size(), "one argument per parameter");
+    for (size_t i = 0; i < args.size(); i++)
+      if (f.params[i].var) {
+        auto get = element_access(f.params[i].var->dtype).get;
+        set(f.params[i].var, get(static_cast<const std::byte*>(args[i].data)));
+      }
+    for (size_t i = 0; i < args.size(); i++)
+      if (BufferId id = f.params[i].buffer) {
+        bind_extents(f[id].shape, args[i].shape);
+        bind_extents(f[id].strides, args[i].strides);
+      }
+    for (auto& p : f.params)
+      if (p.buffer)
+        for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
+          for (auto& e : *list)
+            internal_check(!e.as<Var>() || compile.slots.contains(e.get()),
+                           "an extent that no argument gives");
+    for (size_t i = 0; i < args.size(); i++)
+      if (BufferId id = f.params[i].buffer) {
+        Memory& m = frame.buffers[size_t(id.value)];
+        shape_of(m, f[id]);
+        m.data = static_cast<std::byte*>(args[i].data);
+        agree(f.params[i].name, "shape", m, m.shape, args[i].shape);
+        agree(f.params[i].name, "strides", m, m.strides, args[i].strides);
+      }
+    for (auto& fact : f.facts)
+      if (!integer(fact))
+        fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
+  }
+  void agree(const std::string& name, std::string_view what, const Memory& m,
+             const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) {
+    if (given.empty() && !wanted.empty()) return;
+    bool same = given.size() == wanted.size();
+    for (size_t d = 0; same && d < given.size(); d++)  // the stride of a single element says nothing
+      same = given[d] == wanted[d] || (what == "strides" && m.shape[d] <= 1);
+    if (same) return;
+    auto list = [](const std::vector<int64_t>& v) {
+      std::string s;
+      for (auto i : v) s += fmt::format("{}{}", s.empty() ? "" : ", ", i);
+      return s;
+    };
+    fail(f.span, "{}: the {} of {} must be ({}), not ({})", f.name, what, name, list(wanted), list(given));
+  }
+
+  void launch(const Kernel& k, const ReferenceOptions& options) {
+    int64_t extents[3] = {1, 1, 1}, blocks = 1;
+    for (size_t d = 0; d < k.grid.size(); d++) blocks *= extents[d] = integer(k.grid[d]);
+    std::vector<size_t> slots;
+    for (auto& v : k.grid_vars) slots.push_back(compile.slot_of(v));
+    compile.statement = k.span;
+    Step body = step(k.body);
+    frame.vars.resize(compile.slots.size());
+    for (int64_t n = 0; n < blocks; n++) {
+      int64_t block = options.reverse_blocks ? blocks - 1 - n : n;
+      frame.where = "block (";
+      for (size_t d = 0; d < slots.size(); d++) {
+        int64_t i = block % extents[d];
+        block /= extents[d];
+        frame.vars[slots[d]] = scalar(i);
+        frame.where += fmt::format("{}{}", d ? ", " : "", i);
+      }
+      frame.where += ") of " + k.name;
+      body(frame);
+    }
+  }
+};
+
+void refuse_thread_level_code(const Function& f) {
+  for (auto& k : f.kernels) {
+    Span statement = k.span;
+    visit_nodes(k.body, [&](const Node& n) {
+      if (n.kind >= Kind::Store && n.span) statement = n.span;
+      if (n.kind != Kind::Call) return;
+      auto& c = static_cast<const Call&>(n);
+      if (c.callee->effect != Callee::Effect::pure)
+        refuse_thread_level(c.span ? c.span : statement, c.callee->name);
+    });
+  }
+}
+
+}  // namespace
+
+void run_reference(const Function& f, std::span<const ReferenceArg> args, const ReferenceOptions& options) {
+  refuse_thread_level_code(f);
+  Machine machine(f);
+  machine.bind(args);
+  for (BufferId id : f.workspaces) machine.begin(machine.frame.buffers[size_t(id.value)], id);
+  for (auto& k : f.kernels) machine.launch(k, options);
+}
+
+}  // namespace tl
