@@ -1,0 +1,256 @@
+// DType, Expr, Buffer, Region, Builder.
+#include <nanobind/stl/optional.h>
+
+#include "api/kernel.h"
+#include "base/error.h"
+#include "convert.h"
+
+using namespace tl;
+
+namespace {
+
+DType dtype_named(const std::string& name) {
+  if (auto type = parse_dtype(name)) return *type;
+  fail({}, "there is no dtype `{}`{}", name,
+       did_you_mean(name, {"f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+                           "bool"}));
+}
+
+nb::object value_object(const Expr& e) {
+  if (auto* n = e.as<FloatImm>()) return nb::float_(n->value);
+  auto* n = e.as<IntImm>();
+  if (!n) throw nb::type_error(("the value of " + print(e) + " is known only when the kernel runs").c_str());
+  if (e->dtype.is_bool()) return nb::bool_(n->value != 0);
+  if (e->dtype == u64) return nb::int_(uint64_t(n->value));
+  return nb::int_(n->value);
+}
+
+const char* scope_name(const BufferInfo& info) {
+  switch (info.scope) {
+    case Scope::global:
+      return "global";
+    case Scope::shared:
+      return "shared";
+    case Scope::fragment:
+      return "fragment";
+    case Scope::local:
+      break;
+  }
+  return info.shape.empty() ? "var" : "local";
+}
+
+nb::tuple shape_tuple(const Buffer& b) {
+  std::vector<nb::object> extents;
+  for (auto& e : b.info().shape) extents.push_back(extent_object(e));
+  return tuple_of(extents);
+}
+
+BufferRegion region_from(const Buffer& buffer, nb::handle starts, nb::handle extents, nb::handle points) {
+  std::vector<std::optional<Value>> lengths;
+  for (auto& e : items_of(extents)) {
+    if (e.is_none())
+      lengths.push_back(std::nullopt);
+    else
+      lengths.push_back(value_of(e));
+  }
+  std::vector<bool> marks;
+  for (auto& p : items_of(points)) marks.push_back(nb::cast<bool>(p));
+  return make_region(buffer, values_of(starts), lengths, marks);
+}
+
+std::vector<int64_t> threads_of(nb::handle threads) {
+  std::vector<int64_t> counts;
+  if (threads.is_none()) return counts;
+  for (auto& n : items_of(threads)) counts.push_back(nb::cast<int64_t>(n));
+  return counts;
+}
+
+std::vector<std::string> words_of(nb::handle sequence) {
+  std::vector<std::string> words;
+  for (auto& word : items_of(sequence)) words.push_back(nb::cast<std::string>(word));
+  return words;
+}
+
+std::vector<TileOperand> operands_of(nb::handle sequence) {
+  std::vector<TileOperand> operands;
+  for (auto& item : items_of(sequence)) {
+    if (nb::isinstance<Buffer>(item))
+      operands.push_back(nb::cast<Buffer>(item));
+    else if (nb::isinstance<BufferRegion>(item))
+      operands.push_back(nb::cast<BufferRegion>(item));
+    else
+      operands.push_back(value_of(item));
+  }
+  return operands;
+}
+
+Expr constant(nb::handle value, DType type, const Span& here) {
+  if (type == u64 && PyLong_Check(value.ptr())) {
+    unsigned long long n = PyLong_AsUnsignedLongLong(value.ptr());
+    if (!PyErr_Occurred()) return imm(int64_t(n), u64, here);
+    PyErr_Clear();
+  }
+  return to_type(value_of(value), type, "the constant", here);
+}
+
+void bind_signature(nb::class_<Builder>& c) {
+  c.def(
+       "tensor",
+       [](Builder& b, const std::string& name, nb::object shape, DType dtype, nb::object strides) {
+         std::optional<std::vector<Value>> steps;
+         if (!strides.is_none()) steps = values_of(strides);
+         return b.tensor(name, values_of(shape), dtype, steps);
+       },
+       nb::arg("name"), nb::arg("shape"), nb::arg("dtype"), nb::arg("strides").none() = nb::none())
+      .def("scalar", &Builder::scalar, nb::arg("name"), nb::arg("dtype"))
+      .def("dynamic", &Builder::dynamic, nb::arg("name"));
+}
+
+void bind_structure(nb::class_<Builder>& c) {
+  c.def(
+       "begin_kernel",
+       [](Builder& b, nb::object grid, nb::object threads, nb::dict attrs, nb::object names) {
+         return b.begin_kernel(values_of(grid), threads_of(threads), attrs_of(attrs), words_of(names));
+       },
+       nb::arg("grid"), nb::arg("threads").none(), nb::arg("attrs"), nb::arg("names") = nb::tuple())
+      .def("end_kernel", &Builder::end_kernel)
+      .def(
+          "begin_for",
+          [](Builder& b, const std::string& kind, nb::object names, nb::object starts, nb::object stops,
+             nb::object steps, nb::dict attrs) {
+            return b.begin_for(kind, words_of(names), values_of(starts), values_of(stops), values_of(steps),
+                               attrs_of(attrs));
+          },
+          nb::arg("kind"), nb::arg("names"), nb::arg("starts"), nb::arg("stops"), nb::arg("steps"),
+          nb::arg("attrs"))
+      .def("end_for", &Builder::end_for)
+      .def(
+          "begin_if", [](Builder& b, nb::object condition) { b.begin_if(value_of(condition)); },
+          nb::arg("condition"))
+      .def("begin_else", &Builder::begin_else)
+      .def("end_if", &Builder::end_if);
+}
+
+void bind_memory(nb::class_<Builder>& c) {
+  c.def(
+       "alloc",
+       [](Builder& b, const std::string& name, const std::string& scope, nb::object shape, DType dtype,
+          nb::dict attrs) { return b.alloc(name, scope, values_of(shape), dtype, attrs_of(attrs)); },
+       nb::arg("name"), nb::arg("scope"), nb::arg("shape"), nb::arg("dtype"), nb::arg("attrs"))
+      .def(
+          "load",
+          [](Builder& b, const Buffer& buffer, nb::object index) { return b.load(buffer, values_of(index)); },
+          nb::arg("buffer"), nb::arg("index"))
+      .def(
+          "store",
+          [](Builder& b, const Buffer& buffer, nb::object index, nb::object value) {
+            b.store(buffer, values_of(index), value_of(value));
+          },
+          nb::arg("buffer"), nb::arg("index"), nb::arg("value"))
+      .def(
+          "let",
+          [](Builder& b, const std::string& name, nb::object value) { return b.let(name, value_of(value)); },
+          nb::arg("name"), nb::arg("value"));
+}
+
+void bind_arithmetic(nb::class_<Builder>& c) {
+  c.def(
+       "const", [](Builder& b, nb::object value, DType dtype) { return constant(value, dtype, b.here()); },
+       nb::arg("value"), nb::arg("dtype"))
+      .def(
+          "unary",
+          [](Builder& b, const std::string& op, nb::object a) {
+            return apply_unary(op, value_of(a), b.here());
+          },
+          nb::arg("op"), nb::arg("a"))
+      .def(
+          "binary",
+          [](Builder& b, const std::string& op, nb::object x, nb::object y) {
+            return apply_binary(op, value_of(x), value_of(y), b.here());
+          },
+          nb::arg("op"), nb::arg("a"), nb::arg("b"))
+      .def(
+          "cast",
+          [](Builder& b, DType dtype, nb::object a) {
+            return to_type(value_of(a), dtype, "the constant", b.here());
+          },
+          nb::arg("dtype"), nb::arg("a"))
+      .def(
+          "select",
+          [](Builder& b, nb::object condition, nb::object x, nb::object y) {
+            return apply_select(value_of(condition), value_of(x), value_of(y), b.here());
+          },
+          nb::arg("condition"), nb::arg("a"), nb::arg("b"))
+      .def(
+          "call",
+          [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {
+            return b.call(name, values_of(args), dtype);
+          },
+          nb::arg("name"), nb::arg("args"), nb::arg("dtype").none() = nb::none());
+}
+
+}  // namespace
+
+void bind_values(nb::module_& m) {
+  nb::class_<DType>(m, "DType")
+      .def(
+          "__init__", [](DType* self, const std::string& name) { new (self) DType(dtype_named(name)); },
+          nb::arg("name"))
+      .def_prop_ro("name", [](const DType& t) { return to_string(t); })
+      .def_prop_ro("bits", [](const DType& t) { return int(t.bits); })
+      .def_prop_ro("bytes", [](const DType& t) { return t.bytes(); })
+      .def_prop_ro("is_float", [](const DType& t) { return t.is_float(); })
+      .def_prop_ro("is_int", [](const DType& t) { return t.is_int(); })
+      .def(
+          "__eq__",
+          [](const DType& t, nb::object other) {
+            return nb::isinstance<DType>(other) && nb::cast<DType>(other) == t;
+          },
+          nb::arg("other").none())
+      .def("__hash__", [](const DType& t) { return int64_t(t.kind) << 32 | t.bits << 16 | t.lanes; })
+      .def("__repr__", [](const DType& t) { return to_string(t); });
+  nb::class_<Expr>(m, "Expr")
+      .def_prop_ro("dtype", [](const Expr& e) { return e->dtype; })
+      .def_prop_ro("is_const", [](const Expr& e) { return is_const(e); })
+      .def_prop_ro("value", &value_object)
+      .def("__str__", [](const Expr& e) { return print(e); });
+  nb::class_<Buffer>(m, "Buffer")
+      .def_prop_ro("id", [](const Buffer& b) { return b.id.value; })
+      .def_prop_ro("name", [](const Buffer& b) { return b.info().name; })
+      .def_prop_ro("dtype", [](const Buffer& b) { return b.info().dtype; })
+      .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
+  nb::class_<BufferRegion>(m, "Region")
+      .def(
+          "__init__",
+          [](BufferRegion* self, const Buffer& buffer, nb::object starts, nb::object extents,
+             nb::object points) { new (self) BufferRegion(region_from(buffer, starts, extents, points)); },
+          nb::arg("buffer"), nb::arg("starts"), nb::arg("extents"), nb::arg("points"))
+      .def_prop_ro("buffer", [](const BufferRegion& r) { return r.buffer; });
+}
+
+void bind_builder(nb::module_& m) {
+  nb::class_<Builder> c(m, "Builder");
+  c.def(nb::init<std::string>(), nb::arg("name"))
+      .def(
+          "at",
+          [](Builder& b, const std::string& file, int line, int column, int end_line, int end_column) {
+            b.at({intern_file(file), line, column, end_line, end_column});
+          },
+          nb::arg("file"), nb::arg("line"), nb::arg("column"), nb::arg("end_line"), nb::arg("end_column"));
+  bind_signature(c);
+  bind_structure(c);
+  bind_memory(c);
+  bind_arithmetic(c);
+  c.def(
+       "tile",
+       [](Builder& b, const std::string& op, nb::object operands, nb::dict attrs) {
+         b.tile(op, operands_of(operands), attrs_of(attrs));
+       },
+       nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
+      .def(
+          "annotate",
+          [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },
+          nb::arg("key"), nb::arg("value"))
+      .def("finish", &Builder::finish);
+}

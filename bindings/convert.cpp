@@ -1,0 +1,98 @@
+// Numbers, sequences and options from Python.  What does not fit is a TypeError that names what came.
+#include "convert.h"
+
+#include "base/error.h"
+
+using namespace tl;
+
+namespace {
+
+std::string kind_of(nb::handle object) {
+  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+}
+
+[[noreturn]] void wrong_type(const std::string& what, nb::handle object) {
+  throw nb::type_error((what + ", not " + kind_of(object)).c_str());
+}
+
+int64_t integer_of(nb::handle object) {
+  int overflow = 0;
+  long long n = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+  if (!overflow && n == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (overflow) {
+    std::string text = nb::cast<std::string>(nb::str(object));
+    throw nb::type_error(("the number " + text + " does not fit in 64 bits").c_str());
+  }
+  return n;
+}
+
+}  // namespace
+
+Value value_of(nb::handle object) {
+  PyObject* o = object.ptr();
+  if (nb::isinstance<Expr>(object)) return nb::cast<Expr>(object);
+  if (PyBool_Check(o)) return o == Py_True;
+  if (PyLong_Check(o)) return integer_of(object);
+  if (PyFloat_Check(o)) return PyFloat_AsDouble(o);
+  if (PyIndex_Check(o)) return integer_of(nb::steal<nb::object>(PyNumber_Index(o)));
+  if (nb::hasattr(object, "__float__") && !PyUnicode_Check(o)) {
+    double d = PyFloat_AsDouble(o);
+    if (d == -1 && PyErr_Occurred()) throw nb::python_error();
+    return d;
+  }
+  wrong_type("expected a number or a value of the kernel", object);
+}
+
+std::vector<nb::object> items_of(nb::handle sequence) {
+  if (PyUnicode_Check(sequence.ptr())) wrong_type("expected a sequence", sequence);
+  nb::object fast = nb::steal<nb::object>(PySequence_Tuple(sequence.ptr()));
+  if (!fast) throw nb::python_error();
+  std::vector<nb::object> items;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(fast.ptr()); i++)
+    items.push_back(nb::borrow<nb::object>(PyTuple_GetItem(fast.ptr(), i)));
+  return items;
+}
+
+std::vector<Value> values_of(nb::handle sequence) {
+  std::vector<Value> values;
+  for (auto& item : items_of(sequence)) values.push_back(value_of(item));
+  return values;
+}
+
+AttrValue attr_of(const std::string& key, nb::handle object) {
+  PyObject* o = object.ptr();
+  if (PyUnicode_Check(o)) return nb::cast<std::string>(object);
+  if (PyBool_Check(o)) return int64_t(o == Py_True);
+  if (PyLong_Check(o)) return integer_of(object);
+  if (PyFloat_Check(o)) return PyFloat_AsDouble(o);
+  if (nb::isinstance<Expr>(object)) return nb::cast<Expr>(object);
+  if (PyList_Check(o) || PyTuple_Check(o)) {
+    std::vector<int64_t> numbers;
+    for (auto& item : items_of(object)) {
+      if (!PyLong_Check(item.ptr())) wrong_type(key + " must be a list of integers", item);
+      numbers.push_back(integer_of(item));
+    }
+    return numbers;
+  }
+  wrong_type(key + " must be a number, a word or a list of integers", object);
+}
+
+Attrs attrs_of(const nb::dict& dict) {
+  Attrs attrs;
+  for (auto [key, value] : dict) {
+    std::string name = nb::cast<std::string>(key);
+    attrs.entries[name] = attr_of(name, value);
+  }
+  return attrs;
+}
+
+nb::object extent_object(const Expr& e) {
+  if (auto n = as_int(e)) return nb::int_(*n);
+  return nb::cast(e);
+}
+
+nb::tuple tuple_of(const std::vector<nb::object>& items) {
+  nb::list list;
+  for (auto& item : items) list.append(item);
+  return nb::tuple(list);
+}

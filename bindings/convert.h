@@ -1,0 +1,21 @@
+// Python objects as the compiler's values, and back.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "api/builder.h"
+
+namespace nb = nanobind;
+
+tl::Value value_of(nb::handle object);
+std::vector<tl::Value> values_of(nb::handle sequence);
+tl::AttrValue attr_of(const std::string& key, nb::handle object);
+tl::Attrs attrs_of(const nb::dict& dict);
+std::vector<nb::object> items_of(nb::handle sequence);
+nb::object extent_object(const tl::Expr& e);  // an int if it is a constant
+nb::tuple tuple_of(const std::vector<nb::object>& items);
+
+void bind_values(nb::module_& m);
+void bind_builder(nb::module_& m);
+void bind_kernel(nb::module_& m);

@@ -1,0 +1,228 @@
+// Function, Report, Kernel, and the functions that make them.
+#include <nanobind/stl/shared_ptr.h>
+#include <filesystem>
+
+#include "api/kernel.h"
+#include "arguments.h"
+#include "base/dylib.h"
+#include "base/error.h"
+#include "convert.h"
+
+using namespace tl;
+
+namespace {
+
+// NVRTC may come from pip: site-packages/nvidia/*/lib.
+void add_package_libraries() {
+  static bool done = false;
+  if (std::exchange(done, true)) return;
+  for (nb::handle entry : nb::list(nb::module_::import_("sys").attr("path"))) {
+    std::error_code none;
+    std::vector<std::string> found;
+    for (auto& package : std::filesystem::directory_iterator(nb::cast<std::string>(entry) + "/nvidia", none))
+      if (auto lib = package.path() / "lib"; std::filesystem::is_directory(lib, none)) found.push_back(lib);
+    std::sort(found.begin(), found.end());
+    for (auto& folder : found) add_library_dir(folder);
+  }
+}
+
+nb::object extent_of(const Expr& e, const Function& f) {
+  if (auto n = as_int(e)) return nb::int_(*n);
+  return nb::cast(print(e, &f));
+}
+
+nb::list params_of(const Function& f) {
+  nb::list rows;
+  for (auto& p : f.params) {
+    nb::dict row;
+    std::vector<nb::object> shape;
+    if (p.buffer)
+      for (auto& e : f[p.buffer].shape) shape.push_back(extent_of(e, f));
+    row["name"] = p.name;
+    row["is_tensor"] = bool(p.buffer);
+    row["dtype"] = p.buffer ? f[p.buffer].dtype : p.var->dtype;
+    row["shape"] = tuple_of(shape);
+    rows.append(row);
+  }
+  return rows;
+}
+
+std::vector<std::string> words(nb::handle sequence) {
+  std::vector<std::string> out;
+  for (auto& item : items_of(sequence)) out.push_back(nb::cast<std::string>(item));
+  return out;
+}
+
+Settings settings_of(const nb::dict& options) {
+  Settings s;
+  bool cached = true;
+  std::string folder;
+  for (auto [key, value] : options) {
+    std::string name = nb::cast<std::string>(key);
+    if (name == "cache")
+      cached = nb::cast<bool>(value);
+    else if (name == "cache_dir")
+      folder = nb::cast<std::string>(value);
+    else if (name == "dump_dir")
+      s.dump_dir = nb::cast<std::string>(value);
+    else if (name == "flags")
+      s.options.flags = words(value);
+    else if (name == "skip")
+      s.options.skip = words(value);
+    else if (name == "stop_after")
+      s.options.stop_after = nb::cast<std::string>(value);
+    else if (name == "fast_math")
+      s.options.fast_math = nb::cast<bool>(value);
+    else
+      fail(
+          {}, "compile has no option `{}`{}", name,
+          did_you_mean(name, {"cache", "cache_dir", "dump_dir", "flags", "skip", "stop_after", "fast_math"}));
+  }
+  if (!cached)
+    s.cache = Cache{};
+  else if (!folder.empty())
+    s.cache = Cache{.folder = folder};
+  return s;
+}
+
+std::shared_ptr<CompiledKernel> compile_function(const Function& f, const std::string& target,
+                                                 const nb::dict& options) {
+  add_package_libraries();
+  Settings settings = settings_of(options);
+  nb::gil_scoped_release released;
+  return compile_kernel(f, target, std::move(settings));
+}
+
+void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
+  Arguments arguments(args, k.program);
+  if (k.device_type() == device_cuda) return k.launch(arguments.list, stream);
+  nb::gil_scoped_release released;
+  k.launch(arguments.list, stream);
+}
+
+nb::list output_shapes(CompiledKernel& k, nb::handle args, nb::handle outputs) {
+  // The outputs are not among the arguments: put nothing in their places.
+  std::vector<size_t> places;
+  for (auto& i : items_of(outputs)) places.push_back(nb::cast<size_t>(i));
+  std::vector<nb::object> given = items_of(args);
+  nb::list full;
+  size_t next = 0;
+  for (size_t i = 0; i < k.program.params.size(); i++) {
+    bool is_output = std::find(places.begin(), places.end(), i) != places.end();
+    if (is_output || next >= given.size())
+      full.append(nb::none());
+    else
+      full.append(given[next++]);
+  }
+  Arguments arguments(full, k.program);
+  nb::list shapes;
+  for (size_t p : places) {
+    if (p >= k.program.params.size()) throw nb::index_error("output_shapes: there is no such parameter");
+    std::vector<nb::object> extents;
+    for (int64_t n : k.shape_of(arguments.list, p)) extents.push_back(nb::int_(n));
+    shapes.append(tuple_of(extents));
+  }
+  return shapes;
+}
+
+nb::dict phases_of(const CompiledKernel& k) {
+  nb::dict out;
+  for (auto& p : k.report.phases) {
+    double before = out.contains(p.name.c_str()) ? nb::cast<double>(out[p.name.c_str()]) : 0;
+    out[p.name.c_str()] = before + p.ms;
+  }
+  return out;
+}
+
+nb::list items_of_report(const Report& r) {
+  nb::list rows;
+  for (auto& i : r.items) {
+    nb::dict row;
+    row["subject"] = i.subject;
+    row["text"] = i.text;
+    row["pass"] = i.pass;
+    row["place"] = i.place;
+    rows.append(row);
+  }
+  return rows;
+}
+
+const char* access_name(Access access) {
+  switch (access) {
+    case Access::value:
+      return "value";
+    case Access::read:
+      return "read";
+    case Access::write:
+      return "write";
+    case Access::update:
+      return "update";
+  }
+  return "";
+}
+
+const char* attr_name(OpInfo::Attr::Type type) {
+  switch (type) {
+    case OpInfo::Attr::Type::flag:
+      return "flag";
+    case OpInfo::Attr::Type::integer:
+      return "integer";
+    case OpInfo::Attr::Type::number:
+      return "number";
+    case OpInfo::Attr::Type::choice:
+      return "choice";
+    case OpInfo::Attr::Type::map:
+      return "map";
+  }
+  return "";
+}
+
+nb::list tile_ops() {
+  nb::list rows;
+  for (auto* op : all_ops()) {
+    nb::list operands, attrs;
+    for (auto& o : op->info.operands)
+      operands.append(nb::make_tuple(std::string(o.name), access_name(o.access)));
+    for (auto& a : op->info.attrs) attrs.append(nb::make_tuple(std::string(a.name), attr_name(a.type)));
+    nb::dict row;
+    row["name"] = std::string(op->info.name);
+    row["doc"] = std::string(op->info.doc);
+    row["operands"] = operands;
+    row["attrs"] = attrs;
+    rows.append(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_kernel(nb::module_& m) {
+  nb::class_<Function>(m, "Function")
+      .def_ro("name", &Function::name)
+      .def("text", [](const Function& f) { return print(f); })
+      .def_prop_ro("params", &params_of);
+  nb::class_<Report>(m, "Report").def("text", &Report::text).def("items", &items_of_report);
+  nb::class_<CompiledKernel>(m, "Kernel")
+      .def_prop_ro("target", [](const CompiledKernel& k) { return k.report.target; })
+      .def_prop_ro("device_type",
+                   [](const CompiledKernel& k) { return k.device_type() == device_cuda ? "cuda" : "cpu"; })
+      .def_ro("source", &CompiledKernel::source)
+      .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
+      .def_prop_ro("phases", &phases_of)
+      .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
+      .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
+      .def("output_shapes", &output_shapes, nb::arg("args"), nb::arg("outputs"))
+      .def("launch", &launch, nb::arg("args"), nb::arg("stream"));
+  m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
+  m.def(
+      "resolve_target",
+      [](const std::string& target) {
+        add_package_libraries();
+        return resolve_target(target).text();
+      },
+      nb::arg("target"));
+  m.def("tile_ops", &tile_ops);
+  m.def(
+      "parse", [](const std::string& text, const std::string& file) { return parse_text(text, file); },
+      nb::arg("text"), nb::arg("file") = "<text>");
+}

@@ -1,0 +1,51 @@
+// The module tilelang._core: values and their methods, no logic.  Every name is listed in _core.pyi.
+#include "api/kernel.h"
+#include "base/error.h"
+#include "convert.h"
+
+namespace {
+
+PyObject* compile_error = nullptr;
+PyObject* argument_error = nullptr;
+
+void raise_compile_error(const tl::CompileError& e) {
+  nb::object error = nb::steal<nb::object>(PyObject_CallFunction(compile_error, "s", e.what()));
+  if (!error.is_valid()) return;
+  error.attr("text") = e.text;
+  error.attr("file") = e.span.file ? *e.span.file : std::string();
+  error.attr("line") = e.span.line;
+  error.attr("column") = e.span.column;
+  PyErr_SetObject(compile_error, error.ptr());
+}
+
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const tl::CompileError& e) {
+    raise_compile_error(e);
+  } catch (const tl::ArgumentError& e) {
+    PyErr_SetString(argument_error, e.what());
+  }
+}
+
+PyObject* new_exception(nb::module_& m, const char* name, nb::handle base, const char* doc) {
+  std::string full = nb::cast<std::string>(m.attr("__name__")) + "." + name;
+  PyObject* type = PyErr_NewExceptionWithDoc(full.c_str(), doc, base.ptr(), nullptr);
+  if (!type) throw nb::python_error();
+  m.attr(name) = nb::handle(type);
+  return type;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);  // module-level values of Python outlive the module at interpreter exit
+  compile_error =
+      new_exception(m, "CompileError", PyExc_Exception, "The user's error, at a place in the program.");
+  nb::object bases = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_ValueError));
+  argument_error = new_exception(m, "ArgumentError", bases, "A call whose arguments do not fit the kernel.");
+  nb::register_exception_translator(&translate);
+  bind_values(m);
+  bind_builder(m);
+  bind_kernel(m);
+}

@@ -1,0 +1,139 @@
+"""The binding: every name that Python may use of the compiler.  Values only; Python never sees a node."""
+
+from collections.abc import Sequence
+from typing import Any
+
+ExprLike = "Expr | int | float | bool"
+
+class CompileError(Exception):
+    """The user's error; str() is `file:line:column: error: text`, the source line and a caret."""
+    text: str
+    file: str
+    line: int
+    column: int
+
+class ArgumentError(TypeError, ValueError):
+    """A call whose arguments do not fit the kernel; names the parameter, what was expected and what came."""
+
+class DType:
+    """A scalar type.  Spelled as in text IR: f64 f32 f16 bf16 i8…i64 u8…u64 bool."""
+    def __init__(self, name: str) -> None: ...
+    name: str
+    bits: int
+    bytes: int
+    is_float: bool
+    is_int: bool      # signed or unsigned, not bool
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Expr:
+    """An immutable typed value of the program being built.  Constants fold when they meet."""
+    dtype: DType
+    is_const: bool
+    value: int | float | bool          # of a constant; TypeError otherwise
+    def __str__(self) -> str: ...      # as text IR prints it
+
+class Buffer:
+    """A tensor, tile or local array of the program being built."""
+    id: int
+    name: str
+    dtype: DType
+    shape: tuple[int | Expr, ...]
+    scope: str                         # global shared fragment local var
+
+class Region:
+    """A rectangular part of a buffer: per dimension a start and an extent, or one point.
+
+    `extents[d] is None` means "a single element base": the operator takes the extent from its other operand.
+    """
+    def __init__(self, buffer: Buffer, starts: Sequence[ExprLike], extents: Sequence[ExprLike | None],
+                 points: Sequence[bool]) -> None: ...
+    buffer: Buffer
+
+
+class Builder:
+    """Makes one Function.  All checks live here; every call takes the place set by `at` as its own."""
+    def __init__(self, name: str) -> None: ...
+    def at(self, file: str, line: int, column: int, end_line: int, end_column: int) -> None:
+        """Everything built from here on was written there (lines and columns count from 1)."""
+    # signature
+    def tensor(self, name: str, shape: Sequence[ExprLike], dtype: DType,
+               strides: Sequence[ExprLike] | None = None) -> Buffer: ...
+    def scalar(self, name: str, dtype: DType) -> Expr: ...
+    def dynamic(self, name: str) -> Expr:
+        """An extent known when the kernel is called; it must be an extent or a stride of some tensor."""
+    # structure: each begin has an end; the values returned are the variables bound
+    def begin_kernel(self, grid: Sequence[ExprLike], threads: Sequence[int] | None, attrs: dict[str, Any],
+                     names: Sequence[str] = ()) -> list[Expr]:
+        """names: of the block indices, as the user wrote them after `as`; else bx, by, bz."""
+    def end_kernel(self) -> None: ...
+    def begin_for(self, kind: str, names: Sequence[str], starts: Sequence[ExprLike], stops: Sequence[ExprLike],
+                  steps: Sequence[ExprLike], attrs: dict[str, Any]) -> list[Expr]:
+        """kind: serial parallel pipelined unrolled vectorized.  Several names make a nest (parallel, grid)."""
+    def end_for(self) -> None: ...
+    def begin_if(self, condition: Expr) -> None: ...
+    def begin_else(self) -> None: ...
+    def end_if(self) -> None: ...
+    # memory
+    def alloc(self, name: str, scope: str, shape: Sequence[int], dtype: DType, attrs: dict[str, Any]) -> Buffer:
+        """scope: shared fragment local var (var: shape ())."""
+    def load(self, buffer: Buffer, index: Sequence[ExprLike]) -> Expr: ...
+    def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
+    def let(self, name: str, value: Expr) -> Expr:
+        """Bind a value to a name; returns the variable (or the constant itself)."""
+    # values
+    def const(self, value: int | float | bool, dtype: DType) -> Expr: ...
+    def unary(self, op: str, a: ExprLike) -> Expr:
+        """op: neg not invert"""
+    def binary(self, op: str, a: ExprLike, b: ExprLike) -> Expr:
+        """op: add sub mul div floordiv floormod truncdiv truncmod min max and or xor shl shr eq ne lt le gt ge
+        logical_and logical_or.  A Python number takes the other's dtype; mixed dtypes promote as C does among
+        integers and to the float; two Python numbers are int64 / f32."""
+    def cast(self, dtype: DType, a: ExprLike) -> Expr: ...
+    def select(self, condition: ExprLike, a: ExprLike, b: ExprLike) -> Expr: ...
+    def call(self, name: str, args: Sequence[ExprLike], dtype: DType | None = None) -> Expr:
+        """A scalar function by name: exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil
+        round trunc pow fma isnan isinf …; thread-level rows: thread_index(dim), sync_threads …"""
+    # tile operators: by table name; operands are Region, Buffer (whole), or values; attrs int/float/bool/str
+    def tile(self, op: str, operands: Sequence[Any], attrs: dict[str, Any]) -> None: ...
+    def annotate(self, key: str, value: Any) -> None:
+        """An attribute of the enclosing kernel."""
+    def finish(self) -> "Function": ...
+
+class Function:
+    """A finished program at level tile."""
+    name: str
+    def text(self) -> str:
+        """Text IR."""
+    params: list[dict[str, Any]]       # name, is_tensor, dtype: DType, shape: tuple[int | str, ...]
+
+class Report:
+    """Why everything is as it is: what explain() prints."""
+    def text(self) -> str: ...
+    def items(self) -> list[dict[str, str]]: ...
+
+class Kernel:
+    """A compiled function, ready to be called."""
+    target: str                        # as resolved: "cuda -arch=sm_90", "cpu -mcpu=haswell", "reference"
+    device_type: str                   # "cuda" or "cpu": where its tensors must live
+    source: str                        # CUDA C++ / LLVM IR; of the reference: its text IR
+    report: Report
+    phases: dict[str, float]           # name -> milliseconds
+    params: list[dict[str, Any]]
+    from_cache: bool
+    def output_shapes(self, args: Sequence[Any], outputs: Sequence[int]) -> list[tuple[int, ...]]:
+        """Shapes of the parameters `outputs` (indices), given the other arguments."""
+    def launch(self, args: Sequence[Any], stream: int) -> None:
+        """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
+        Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""
+
+def compile(function: Function, target: str, options: dict[str, Any]) -> Kernel:
+    """options: cache (bool), cache_dir (str), dump_dir (str), flags (list[str]), fast_math (bool) …"""
+
+def resolve_target(target: str) -> str:
+    """"auto" and bare "cuda" become what the machine has; an unknown one raises CompileError listing the known."""
+
+def tile_ops() -> list[dict[str, Any]]:
+    """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
+
+def parse(text: str, file: str = "<text>") -> Function: ...

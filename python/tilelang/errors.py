@@ -1,0 +1,77 @@
+"""Errors that the Python front finds, in the form of those that the compiler finds.
+
+A `CompileError` is the user's: `file:line:column: error: text`, the source line and a caret.  A place is the
+tuple (file, line, column, end_line, end_column), lines and columns counted from 1, columns in bytes as `ast`
+has them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ._core import CompileError
+
+Place = tuple  # (file, line, column, end_line, end_column)
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class UnknownName(CompileError, AttributeError):
+    """A name that `tilelang.language` does not have, or not yet; also an AttributeError, so that hasattr
+    works.
+    """
+
+
+class TilelangWarning(UserWarning):
+    """Something that is probably not meant, at a line of the user's kernel."""
+
+
+def compile_error(text: str, place: Place | None, kind: type = CompileError) -> CompileError:
+    """The error `text` at `place`, rendered as the compiler renders its own; the caller raises it."""
+    if place is None:
+        error = kind(f"error: {text}")
+        file, line, column = "", 0, 0
+    else:
+        file, line, column = place[:3]
+        error = kind(f"{file}:{line}:{column}: error: {text}{_render(place)}")
+    error.text, error.file, error.line, error.column = text, file, line, column
+    return error
+
+
+def _render(place: Place) -> str:
+    file, line, column, end_line, end_column = place
+    from .source import lines_of
+
+    lines = lines_of(file)
+    if not lines or not 0 < line <= len(lines):
+        return ""
+    text = lines[line - 1].rstrip("\n")
+    raw = text.encode()
+    first = len(raw[: column - 1].decode(errors="replace"))
+    last = len(text) if end_line > line else len(raw[: end_column - 1].decode(errors="replace"))
+    lead = "".join("\t" if c == "\t" else " " for c in text[:first])
+    return f"\n  {text}\n  {lead}^{'~' * (last - first - 1)}"
+
+
+def caller_place() -> Place | None:
+    """The innermost place outside this package that is being executed: where the user called us."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    code, line = frame.f_code, frame.f_lineno
+    if hasattr(code, "co_positions"):  # Python 3.11 and later know the column
+        import itertools
+
+        found = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+        if found and None not in found:
+            first, last, column, end_column = found
+            return (code.co_filename, first, column + 1, last, end_column + 1)
+    from .source import lines_of
+
+    lines = lines_of(code.co_filename)
+    text = lines[line - 1] if lines and line <= len(lines) else ""
+    column = len(text) - len(text.lstrip()) + 1
+    return (code.co_filename, line, column, line, len(text.rstrip()) + 1)

@@ -1,0 +1,61 @@
+"""Arrays of other libraries: NumPy and PyTorch, never imported here unless the user already has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ._core import DType
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether an argument is an array, not a number."""
+    return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+
+
+def first_tensor(args: Sequence[Any]) -> Any:
+    """The first array among the arguments, or None."""
+    for arg in args:
+        if is_tensor(arg):
+            return arg
+    return None
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a PyTorch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DType) -> Any:
+    """A new array of the library and device of `model`; without one, of NumPy for the CPU, of PyTorch for
+    CUDA.
+    """
+    if is_torch(model):
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=dtype.as_torch(), device=model.device)
+    if device_type == "cpu":
+        if model is None or hasattr(model, "__array_interface__"):
+            import numpy
+
+            return numpy.empty(shape, dtype.as_numpy())
+        raise TypeError("outputs cannot be allocated like a "
+                        f"{type(model).__module__}.{type(model).__name__}: compile without out_idx and pass "
+                        "them, or use NumPy or PyTorch")
+    torch = sys.modules.get("torch")
+    if model is None and torch is not None:
+        return torch.empty(shape, dtype=dtype.as_torch(), device="cuda")
+    raise TypeError("outputs of a CUDA kernel are PyTorch tensors: pass the inputs as tensors on the GPU (or "
+                    "compile with target=\"cpu\" for NumPy arrays)")
+
+
+def current_stream(args: Sequence[Any]) -> int:
+    """PyTorch's current stream on the device of the first GPU tensor; without PyTorch 0, the default."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return 0
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and arg.is_cuda:
+            return torch._C._cuda_getCurrentRawStream(arg.device.index)
+    return 0

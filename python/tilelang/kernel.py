@@ -1,0 +1,266 @@
+"""`JITKernel`: a compiled kernel that is called like a function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import _core, config, env, interop
+from .errors import CompileError, caller_place, compile_error
+from .function import PrimFunc
+
+
+class KernelParam:
+    """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
+    constant).
+    """
+
+    __slots__ = ("name", "is_tensor", "dtype", "shape")
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.name, self.is_tensor = row["name"], row["is_tensor"]
+        self.dtype, self.shape = row["dtype"], tuple(row["shape"])
+
+    def __repr__(self) -> str:
+        shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
+        return f"{self.name}: {self.dtype}{shape}"
+
+
+class JITKernel:
+    """A compiled kernel.  Calling it runs it: tensors and numbers in the order of its parameters, without
+    those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
+    as a list).
+    """
+
+    def __init__(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
+        self._kernel = compiled
+        self._func = func
+        self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
+        self._outputs = _output_indices(out_idx, self.params, func.name)
+        self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]
+        self._on_gpu = compiled.device_type == "cuda"
+        shapes = [self.params[i].shape for i in self._outputs]
+        self._constant_shapes = shapes if all(isinstance(n, int) for s in shapes for n in s) else None
+
+    # ── what it is ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def out_idx(self) -> list[int]:
+        """The parameters that are returned, as indices from 0."""
+        return list(self._outputs)
+
+    @property
+    def target(self) -> str:
+        """The target as resolved, "cuda -arch=sm_90"."""
+        return self._kernel.target
+
+    @property
+    def device_type(self) -> str:
+        """Where its tensors live: "cuda" or "cpu"."""
+        return self._kernel.device_type
+
+    @property
+    def kernel_source(self) -> str:
+        """The generated text: CUDA C++ or LLVM IR; for the reference its text IR."""
+        return self._kernel.source
+
+    @property
+    def prim_func(self) -> str:
+        """The program before compilation, as text IR."""
+        return self._func.text
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether it came from the disk cache."""
+        return self._kernel.from_cache
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """How long each phase of the compilation took, in milliseconds."""
+        return self._kernel.phases
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """The generated text.  There is no host text in this version, so kernel_only changes nothing."""
+        return self._kernel.source
+
+    def show_source(self, which: str = "kernel") -> None:
+        """Print the generated text; which: "kernel" (the host part is not text)."""
+        if which not in ("kernel", "both"):
+            raise ValueError(f"show_source: which must be 'kernel' or 'both', not '{which}': the host side "
+                             "is not text")
+        print(self._kernel.source)
+
+    def explain(self) -> str:
+        """Why everything is as it is: target, instructions, layouts, memory, time by phase, refusals.
+        Printed and returned.
+        """
+        text = self._kernel.report.text()
+        print(text)
+        return text
+
+    def get_profiler(self, tensor_supply_type: Any = None) -> Any:
+        """A Profiler, which measures the kernel on inputs of its own."""
+        from .profiler import Profiler
+
+        return Profiler(self, tensor_supply_type)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self._func.name}({', '.join(map(repr, self.params))}) for {self.target}>"
+
+    # ── the call ──────────────────────────────────────────────────────────────────────────────────────
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != len(self._inputs):
+            args = self._bind(args, kwargs)
+        if not self._outputs:
+            self.launch(args)
+            return None
+        outputs = self.allocate_outputs(args)
+        full = self.merge(args, outputs)
+        self.launch(full)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def launch(self, args: Sequence[Any]) -> None:
+        """Run on all the parameters, outputs included, on PyTorch's current stream."""
+        self._kernel.launch(args, interop.current_stream(args) if self._on_gpu else 0)
+
+    def merge(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        """Inputs and outputs in the order of the parameters."""
+        full = list(inputs)
+        for index, output in sorted(zip(self._outputs, outputs, strict=True), key=lambda pair: pair[0]):
+            full.insert(index, output)
+        return full
+
+    def allocate_outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """New arrays for the parameters that out_idx names, like the first array among the inputs."""
+        shapes = self._constant_shapes
+        if shapes is None:
+            shapes = self._kernel.output_shapes(inputs, self._outputs)
+        model = interop.first_tensor(inputs)
+        kind = self._kernel.device_type
+        return [interop.empty_like(model, kind, tuple(shape), self.params[i].dtype)
+                for i, shape in zip(self._outputs, shapes, strict=True)]
+
+    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """Arguments by position and name, with the defaults of the definition, in order."""
+        wanted = [self.params[i] for i in self._inputs]
+        given = dict(zip([p.name for p in wanted], args, strict=False))
+        unknown = [name for name in kwargs if name in given or name not in [p.name for p in wanted]]
+        missing = [p for p in wanted if p.name not in given and p.name not in kwargs
+                   and p.name not in self._func.defaults]
+        if len(args) > len(wanted) or unknown or missing:
+            returned = ", ".join(self.params[i].name for i in self._outputs)
+            what = f"'{unknown[0]}' is unexpected" if unknown else f"got {len(args) + len(kwargs)}"
+            if missing and not unknown:
+                what += f" ({', '.join(p.name for p in missing)} missing)"
+            raise TypeError(
+                f"{self._func.name} takes {len(wanted)} argument{'s' * (len(wanted) != 1)} "
+                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}"
+            )
+        return tuple(given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
+                     for p in wanted)
+
+
+def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[int]:
+    if out_idx is None:
+        return []
+    items = list(out_idx) if isinstance(out_idx, (list, tuple)) else [out_idx]
+    result = []
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, int) or not -len(params) <= item < len(params):
+            raise _mistake(f"out_idx: {item!r} is not an index of the {len(params)} parameters of {name}")
+        index = item % len(params)
+        if index in result:
+            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is named twice")
+        if not params[index].is_tensor:
+            raise _mistake(f"out_idx: parameter {index} ({params[index]!r}) is not a tensor and cannot be "
+                           "returned")
+        result.append(index)
+    return result
+
+
+def _mistake(text: str) -> Exception:
+    return compile_error(text, caller_place())
+
+
+def compile(
+    func: Any,
+    out_idx: Any = None,
+    execution_backend: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: dict[Any, Any] | None = None,
+    compile_flags: Any = None,
+    debug_root_path: Any = None,
+) -> JITKernel:
+    """Compile a prim_func.
+
+    out_idx: the parameters (an index or several, negative from the end) to allocate and return instead of
+    taking them. target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=sm_80",
+    "cpu", "cpu -mcpu=haswell", "reference", or a dict with "kind".  verbose: print the report.  pass_configs:
+    see PassConfigKey.  compile_flags: for the device compiler.  debug_root_path: a folder for the text of
+    every level. execution_backend and target_host are accepted and change nothing.
+    """
+    if not isinstance(func, PrimFunc):
+        what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__
+        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
+                       + ("; call the factory first" if callable(func) else ""))
+    config.check_backend(execution_backend)
+    options = config.options_of(pass_configs, compile_flags, debug_root_path)
+    try:
+        compiled = _core.compile(func.function, config.target_text(target), options)
+    except CompileError as error:
+        raise error.with_traceback(None) from None
+    kernel = JITKernel(func, compiled, out_idx)
+    if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
+        spent = sum(kernel.phases.values())
+        source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
+        print(f"tilelang: {func.name} for {kernel.target}: {source}", file=sys.stderr)
+    if verbose or (verbose is None and env.flag("VERBOSE")):
+        print(compiled.report.text(), file=sys.stderr)
+    return kernel
+
+
+def resolve_target(target: Any = None) -> str:
+    """What a target means on this machine: "auto" becomes "cuda -arch=sm_90" or "cpu -mcpu=…"."""
+    return _core.resolve_target(config.target_text(target))
+
+
+def par_compile(
+    funcs: Sequence[Any],
+    out_idx: Any = None,
+    execution_backend: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: dict[Any, Any] | None = None,
+    compile_flags: Any = None,
+    num_workers: int | None = None,
+    ignore_error: bool = False,
+) -> list[JITKernel | None]:
+    """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None."""
+
+    def one(func: Any) -> JITKernel:
+        return compile(
+            func, out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags
+        )
+
+    return run_all(one, funcs, num_workers, ignore_error)
+
+
+def run_all(work: Any, items: Sequence[Any], num_workers: int | None, ignore_error: bool) -> list[Any]:
+    """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    results: list[Any] = []
+    with ThreadPoolExecutor(num_workers) as pool:
+        for future in [pool.submit(work, item) for item in items]:
+            try:
+                results.append(future.result())
+            except Exception:
+                if not ignore_error:
+                    raise
+                results.append(None)
+    return results

@@ -1,0 +1,145 @@
+"""Which names a loop or a branch of a kernel changes in a way that running it once at trace time would get
+wrong.
+
+A name is *carried* by a loop if the loop assigns it and a later iteration reads it before it is assigned
+again; it *escapes* a loop or an `if` if it is assigned inside and read afterwards.  Both are harmless where
+Python runs the loop or takes the branch, and wrong where the device does; which of the two it is turns out
+only when the kernel is traced.
+"""
+
+from __future__ import annotations
+
+import ast
+
+_NONE: frozenset = frozenset()
+
+
+def annotate(body: list[ast.stmt]) -> None:
+    """Give every For and If in `body` its `escaping`, and every For its `carried`: lists of (name, assigning
+    node).
+    """
+    _live(body, _NONE)
+
+
+def _live(body: list[ast.stmt], after: frozenset) -> frozenset:
+    """The names read from here on, before they are assigned, when `after` are those read after `body`."""
+    for stmt in reversed(body):
+        rule = _RULES.get(type(stmt))
+        after = rule(stmt, after) if rule else after | reads(stmt)
+    return after
+
+
+def _assign(stmt: ast.Assign, after: frozenset) -> frozenset:
+    for target in stmt.targets:
+        after = after - targets(target).keys()
+    for target in stmt.targets:
+        after |= reads(target)
+    return after | reads(stmt.value)
+
+
+def _ann_assign(stmt: ast.AnnAssign, after: frozenset) -> frozenset:
+    kept = after - targets(stmt.target).keys() if stmt.value else after
+    return kept | reads(stmt)
+
+
+def _aug_assign(stmt: ast.AugAssign, after: frozenset) -> frozenset:
+    return after | targets(stmt.target).keys() | reads(stmt)
+
+
+def _for(stmt: ast.For, after: frozenset) -> frozenset:
+    own = targets(stmt.target)
+    inside = assigned(stmt.body)
+    carried = (_live(stmt.body, _NONE) - own.keys()) & inside.keys()
+    head = (
+        _live(stmt.body, after | carried) - own.keys()
+    )  # what an iteration leaves for the next is read after it
+    stmt.carried = sorted((name, inside[name]) for name in carried)
+    stmt.escaping = sorted((name, node) for name, node in {**inside, **own}.items() if name in after)
+    return after | head | reads(stmt.iter) | reads(stmt.target)
+
+
+def _if(stmt: ast.If, after: frozenset) -> frozenset:
+    inside = assigned(stmt.body + stmt.orelse)
+    stmt.escaping = sorted((name, node) for name, node in inside.items() if name in after)
+    return _live(stmt.body, after) | _live(stmt.orelse, after) | reads(stmt.test)
+
+
+def _with(stmt: ast.With, after: frozenset) -> frozenset:
+    live = _live(stmt.body, after)
+    for item in reversed(stmt.items):
+        if item.optional_vars is not None:
+            live = live - targets(item.optional_vars).keys()
+        live |= reads(item.context_expr)
+    return live
+
+
+def _return(stmt: ast.Return, after: frozenset) -> frozenset:
+    return reads(stmt.value) if stmt.value else _NONE
+
+
+def _def(stmt: ast.FunctionDef, after: frozenset) -> frozenset:
+    return (after - {stmt.name}) | reads(stmt)
+
+
+_RULES = {
+    ast.Assign: _assign,
+    ast.AnnAssign: _ann_assign,
+    ast.AugAssign: _aug_assign,
+    ast.For: _for,
+    ast.If: _if,
+    ast.With: _with,
+    ast.Return: _return,
+    ast.FunctionDef: _def,
+}
+
+
+def targets(node: ast.AST) -> dict[str, ast.AST]:
+    """The names that an assignment to `node` binds."""
+    if isinstance(node, ast.Name):
+        return {node.id: node}
+    found: dict[str, ast.AST] = {}
+    if isinstance(node, (ast.Tuple, ast.List)):
+        for item in node.elts:
+            found.update(targets(item))
+    elif isinstance(node, ast.Starred):
+        found.update(targets(node.value))
+    return found
+
+
+def assigned(body: list[ast.stmt]) -> dict[str, ast.AST]:
+    """The names that statements bind, at any depth, each with the first node that does."""
+    found: dict[str, ast.AST] = {}
+    for stmt in body:
+        nodes: list[ast.AST] = []
+        if isinstance(stmt, ast.Assign):
+            nodes = stmt.targets
+        elif (
+            isinstance(stmt, ast.AugAssign)
+            or (isinstance(stmt, ast.AnnAssign) and stmt.value)
+            or isinstance(stmt, ast.For)
+        ):
+            nodes = [stmt.target]
+        elif isinstance(stmt, ast.With):
+            nodes = [item.optional_vars for item in stmt.items if item.optional_vars is not None]
+        for node in nodes:
+            found = {**targets(node), **found}
+        if isinstance(stmt, (ast.For, ast.If, ast.With)):
+            found = {**assigned(stmt.body + getattr(stmt, "orelse", [])), **found}
+    return found
+
+
+def reads(node: ast.AST) -> frozenset:
+    """The names that an expression (or a nested function) reads from the scope around it."""
+    if isinstance(node, ast.Name):
+        return frozenset((node.id,)) if isinstance(node.ctx, ast.Load) else _NONE
+    found: frozenset = _NONE
+    for child in ast.iter_child_nodes(node):
+        found |= reads(child)
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        own = set().union(*(targets(g.target).keys() for g in node.generators))
+        return (found - own) | reads(node.generators[0].iter)
+    if isinstance(node, (ast.Lambda, ast.FunctionDef)):
+        a = node.args
+        own = {arg.arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg] if arg}
+        return found - own
+    return found

@@ -1,0 +1,314 @@
+"""Kernels on tiles: the launch, memory, tile operators, loops and threads of `tilelang.language`."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from typing import Any
+
+from . import dtypes
+from ._core import Buffer, Expr
+from .trace import Loop, active, fail, in_kernel
+from .trace import serial as _serial
+from .values import as_operand, as_value
+
+# ── the launch ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Kernel:
+    """`with T.Kernel(gx, gy, gz, threads=128) as (bx, by, bz):`, a grid of blocks that run the body.
+
+    blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
+    threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
+    CPU).
+    """
+
+    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None) -> None:
+        if prelude is not None:
+            raise fail("T.Kernel: prelude is not in this version yet")
+        if not 1 <= len(blocks) <= 3:
+            raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
+        self.grid = [as_value(b) for b in blocks]
+        self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
+        self.names: tuple = ()
+        self.trace = active("T.Kernel")
+
+    def __enter__(self) -> Any:
+        trace = self.trace
+        if trace.kernel is not None:
+            raise fail("a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after "
+                       "another")
+        n = len(self.grid)
+        if self.names and len(self.names) != n:
+            raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
+                       "names")
+        names = [
+            name or default
+            for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
+        ]
+        indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
+        trace.kernel = self
+        return indices[0] if n == 1 else tuple(indices)
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            self.trace.builder.end_kernel()
+        self.trace.kernel = None
+
+
+def _ints(value: Any, what: str) -> list[int]:
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    result = []
+    for item in items:
+        item = item.value if item.__class__ is Expr and item.is_const else item
+        if item.__class__ is Expr or not hasattr(item, "__index__") or operator.index(item) < 1:
+            raise fail(f"{what} must be positive integers known while the kernel is built, not {item}")
+        result.append(operator.index(item))
+    return result
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
+    what = f"T.alloc_{name}"
+    trace = in_kernel(what)
+    if dtype is None:
+        raise fail(f"{what}(shape, dtype): the dtype is missing (finding it from the first use is not in "
+                   "this version yet)")
+    if isinstance(dtype, int):
+        raise fail(f"{what}({shape}, {dtype}): a shape of several dimensions is a tuple, {what}(({shape}, "
+                   f"{dtype}), dtype); two integers without a dtype are not in this version yet")
+    shape = _ints(shape, f"{what}: the shape")
+    return trace.builder.alloc(trace.take_hint(name), scope, shape, dtypes.as_dtype(dtype), {})
+
+
+def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Buffer:
+    """A tile that the threads of a block share.
+
+    shape: extents, constant; scope: "shared" or "shared.dyn", which are the same here.
+    """
+    if scope not in ("shared", "shared.dyn"):
+        raise fail(f"T.alloc_shared: scope must be 'shared' or 'shared.dyn', not '{scope}'")
+    return _alloc("shared", "shared", shape, dtype)
+
+
+def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
+    """A tile of a block held in registers, spread over its threads as layout inference decides."""
+    if scope != "local.fragment":
+        raise fail(f"T.alloc_fragment: scope must be 'local.fragment', not '{scope}'")
+    return _alloc("fragment", "fragment", shape, dtype)
+
+
+def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
+    """An array that every thread has for itself."""
+    if scope != "local":
+        raise fail(f"T.alloc_local: scope must be 'local', not '{scope}'")
+    return _alloc("local", "local", shape, dtype)
+
+
+def alloc_var(dtype: Any, init: Any = None) -> Buffer:
+    """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
+
+    init: its first value, of that dtype; without it the variable must be assigned before it is read.
+    """
+    trace = in_kernel("T.alloc_var")
+    variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
+    if init is not None:
+        trace.builder.store(variable, (), as_value(init))
+    return variable
+
+
+# ── tile operators ────────────────────────────────────────────────────────────────────────────────────
+
+
+class GemmWarpPolicy(enum.Enum):
+    """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns."""
+
+    Square = "square"
+    FullRow = "full_row"
+    FullCol = "full_col"
+
+
+def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
+    if annotations:
+        raise fail(f"T.{op}: annotations are not in this version yet")
+    trace = in_kernel(f"T.{op}")
+    trace.builder.tile(op, operands, attrs)
+    for operand in written:
+        trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
+
+
+def _later(op: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise fail(f"T.{op}: {name} is not in this version yet")
+
+
+def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
+         eviction_policy: str | None = None, prefer_instruction: str | None = None, annotations: Any = None,
+         loop_layout: Any = None) -> None:
+    """Copy a tile between any two of: tensor, shared tile, fragment; the dtype is converted on the way.
+
+    src, dst: buffer, slice, or element where the tile begins (then the other side gives the extents).  The
+    shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
+    outside it are dropped.  disable_tma: accepted; this version has no TMA.
+    """
+    _later(
+        "copy",
+        eviction_policy=eviction_policy,
+        prefer_instruction=prefer_instruction,
+        loop_layout=loop_layout,
+    )
+    attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
+    if coalesced_width is not None:
+        attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
+    source, target = as_operand(src, "T.copy: src"), as_operand(dst, "T.copy: dst")
+    _tile("copy", (source, target), attrs, annotations, target)
+
+
+def gemm(
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: bool = False,
+    k_pack: int = 1,
+    mbar: Any = None,
+    annotations: Any = None,
+) -> None:
+    """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
+
+    A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead.  policy: how
+    the warps share C.  k_pack: accepted, it tunes other chips.
+    """
+    _later("gemm", mbar=mbar)
+    if not isinstance(policy, GemmWarpPolicy):
+        raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}")
+    operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
+    attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": policy.value,
+             "clear_accum": bool(clear_accum)}
+    if k_pack != 1:
+        attrs["k_pack"] = _ints(k_pack, "T.gemm: k_pack")[0]
+    _tile("gemm", operands, attrs, annotations, operands[2])
+
+
+def clear(buffer: Any, annotations: Any = None) -> None:
+    """Set every element of a tile (or a slice of one) to zero."""
+    target = as_operand(buffer, "T.clear: the buffer")
+    _tile("clear", (target,), {}, annotations, target)
+
+
+def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
+    """Set every element of a tile (or a slice of one) to one value, converted to its dtype."""
+    target = as_operand(buffer, "T.fill: the buffer")
+    _tile("fill", (target, as_value(value)), {}, annotations, target)
+
+
+# ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None,
+             prefer_async: bool | None = None, annotations: Any = None) -> Loop:
+    """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
+
+    extents: one per index, each counting from 0.
+    """
+    _later("Parallel", coalesced_width=coalesced_width, loop_layout=loop_layout, prefer_async=prefer_async,
+           annotations=annotations or None)
+    return _nest("parallel", extents, "T.Parallel")
+
+
+def grid(*extents: Any) -> Loop:
+    """`for i, j in T.grid(m, n):`, nested serial loops."""
+    return _nest("serial", extents, "T.grid")
+
+
+def _nest(kind: str, extents: tuple, what: str) -> Loop:
+    if not extents:
+        raise fail(f"{what} needs at least one extent")
+    n = len(extents)
+    return Loop(kind, [0] * n, [as_value(e) for e in extents], [1] * n, {})
+
+
+def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
+    if stop is None:
+        start, stop = 0, start
+    return (start, stop) if step is None else (start, stop, step)
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
+    """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
+    _later("serial", annotations=annotations or None)
+    return _serial(*_bounds(start, stop, step))
+
+
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: Any = None,
+) -> Loop:
+    """A serial loop whose body is written out once per iteration; explicit changes nothing here."""
+    _later("unroll", unroll_factor=unroll_factor, annotations=annotations or None)
+    return _serial(*_bounds(start, stop, step), kind="unrolled")
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
+    """A loop whose iterations are the lanes of vector instructions."""
+    _later("vectorized", annotations=annotations or None)
+    return _serial(*_bounds(start, stop), kind="vectorized")
+
+
+def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
+    """A loop of independent iterations over [start, stop)."""
+    _later("parallel", annotations=annotations or None)
+    return _serial(*_bounds(start, stop), kind="parallel")
+
+
+def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None,
+              sync: Any = None, group: Any = None, annotations: Any = None) -> Loop:
+    """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
+
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.
+    """
+    _later("Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
+        raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
+    return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})
+
+
+# ── threads ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _dimension(dim: int, what: str) -> int:
+    if dim not in (0, 1, 2):
+        raise fail(f"{what}: dim must be 0, 1 or 2 (x, y, z), not {dim}")
+    return int(dim)
+
+
+def get_thread_binding(dim: int = 0) -> Expr:
+    """The index of the thread in its block along x, y or z; thread-level code, for GPUs."""
+    return in_kernel("T.get_thread_binding").builder.call(
+        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
+    )
+
+
+def get_thread_extent(dim: int = 0) -> int:
+    """The threads of a block along x, y or z, as given to T.Kernel."""
+    threads = in_kernel("T.get_thread_extent").kernel.threads
+    if threads is None:
+        raise fail("T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give "
+                   "threads=")
+    return [*threads, 1, 1][_dimension(dim, "T.get_thread_extent")]
+
+
+def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
+    """Wait until every thread of the block is here; thread-level code, for GPUs."""
+    _later("sync_threads", barrier_id=barrier_id, arrive_count=arrive_count)
+    in_kernel("T.sync_threads").builder.call("sync_threads", ())

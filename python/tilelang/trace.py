@@ -1,0 +1,140 @@
+"""What is being built: the one Builder of the prim_func that this thread is tracing, and where in it we are.
+
+A thread may trace one prim_func at a time (or one inside another); everything in this package that builds
+asks `current()` for the Trace, and everything that fails asks `place()` where the user is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ._core import Buffer, Builder, Expr
+from .errors import Place, caller_place, compile_error
+
+_local = threading.local()
+
+
+class Trace:
+    """One prim_func being built."""
+
+    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics")
+
+    def __init__(self, name: str) -> None:
+        self.builder = Builder(name)
+        self.hint: str | None = None       # the name that the value of the next call is assigned to
+        self.kernel: Any = None            # the open T.Kernel
+        self.file, self.site = "", (0, 0, 0, 0)
+        self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
+        self.owned: set[int] = set()       # alloc_var buffers that already have a name
+        self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+
+    def __enter__(self) -> Trace:
+        _stack().append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack().pop()
+
+    def at(self, file: str, site: tuple) -> None:
+        """Everything built from here on was written there."""
+        self.file, self.site = file, site
+        self.builder.at(file, *site)
+
+    def wrote(self, buffer: Buffer) -> None:
+        """A statement that writes to `buffer` was built."""
+        key = buffer.id
+        self.writes[key] = self.writes.get(key, 0) + 1
+
+    def take_hint(self, otherwise: str) -> str:
+        """The name to give to what is being made."""
+        hint, self.hint = self.hint, None
+        return hint or otherwise
+
+
+def _stack() -> list[Trace]:
+    try:
+        return _local.stack
+    except AttributeError:
+        _local.stack = []
+        return _local.stack
+
+
+def current() -> Trace | None:
+    """The trace of this thread, or None outside every prim_func."""
+    stack = _stack()
+    return stack[-1] if stack else None
+
+
+def place() -> Place | None:
+    """Where the user is: the operation being built, else the line that called into this package."""
+    trace = current()
+    if trace is not None and trace.file:
+        return (trace.file, *trace.site)
+    return caller_place()
+
+
+def fail(text: str) -> Exception:
+    """The CompileError `text` at the user's place; for `raise fail(…)`."""
+    return compile_error(text, place())
+
+
+def active(what: str) -> Trace:
+    """The trace, for something that only makes sense inside a prim_func."""
+    trace = current()
+    if trace is None:
+        raise fail(f"{what} outside a @T.prim_func; the eager dialect (annotations in the body of a "
+                   "@tilelang.jit function) is not in this version yet")
+    return trace
+
+
+def in_kernel(what: str) -> Trace:
+    """The trace, for something that only makes sense inside a T.Kernel."""
+    trace = active(what)
+    if trace.kernel is None:
+        raise fail(f"{what} outside a T.Kernel: put it under `with T.Kernel(...)`")
+    return trace
+
+
+_scratch: Builder | None = None
+
+
+def builder() -> Builder:
+    """The Builder in use; outside a prim_func one that only serves to make constants."""
+    trace = current()
+    if trace is not None:
+        return trace.builder
+    global _scratch
+    if _scratch is None:
+        _scratch = Builder("constants")
+    where = caller_place()
+    if where is not None:
+        _scratch.at(*where)
+    return _scratch
+
+
+class Loop:
+    """What T.serial, T.Parallel, … return: the bounds of a device loop, opened by the `for` that runs over
+    it.
+    """
+
+    __slots__ = ("kind", "starts", "stops", "steps", "attrs")
+
+    def __init__(self, kind: str, starts: list, stops: list, steps: list, attrs: dict[str, Any]) -> None:
+        self.kind, self.starts, self.stops, self.steps, self.attrs = kind, starts, stops, steps, attrs
+
+    def __iter__(self) -> Iterator:
+        raise fail("a device loop in an ordinary Python function or comprehension: make the function a "
+                   "@T.macro, or the loop a `for` statement of the kernel")
+
+
+def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = None) -> Loop:
+    """A loop over range(*bounds)."""
+    from .values import as_value
+
+    known = [as_value(bound) for bound in bounds]
+    start, stop, step = (0, known[0], 1) if len(known) == 1 else (*known, 1)[:3]
+    if isinstance(step, int) and step == 0:
+        raise fail("the step of a loop must not be 0")
+    return Loop(kind, [start], [stop], [step], attrs or {})

@@ -1,0 +1,345 @@
+"""Values of a kernel as Python objects: the operators of Expr and Buffer, elements, slices.
+
+The compiler's `Expr` and `Buffer` get their Python operators here, so that plain helper functions compute
+with them as with numbers.  `A[i, j]` is an `Element`: not yet a value, because a tile operator takes it as
+the place where a tile begins; everything else loads it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ._core import Buffer, DType, Expr, Region
+from .trace import active, builder, current, fail, in_kernel
+
+_BINARY = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "floordiv": "floordiv", "floormod": "mod",
+    "pow": "pow", "matmul": "matmul", "shl": "lshift", "shr": "rshift",
+    "and": "and_", "or": "or_", "xor": "xor",
+}  # fmt: skip
+INPLACE: dict[str, Callable] = {op: getattr(operator, "i" + name.rstrip("_")) for op, name in _BINARY.items()}
+PYTHON: dict[str, Callable] = {op: getattr(operator, name) for op, name in _BINARY.items()}
+for _op in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
+    PYTHON[_op] = getattr(operator, _op)
+PYTHON.update({"not": operator.not_, "is": operator.is_, "is_not": operator.is_not,
+               "in": lambda a, b: a in b, "not_in": lambda a, b: a not in b})  # fmt: skip
+_IDENTITY = ("is", "is_not", "in", "not_in")
+
+
+class Element:
+    """`A[i, j]`: one element as a value; as an operand of a tile operator, the place where a tile begins."""
+
+    __slots__ = ("buffer", "index", "writes")
+
+    def __init__(self, buffer: Buffer, index: tuple) -> None:
+        self.buffer, self.index = buffer, index
+        trace = current()
+        self.writes = trace.writes.get(buffer.id, 0) if trace is not None else 0
+
+    def load(self) -> Expr:
+        """The value that the element has where it was written down."""
+        trace = in_kernel(f"reading an element of {self.buffer.name}")
+        if trace.writes.get(self.buffer.id, 0) != self.writes:
+            raise fail(f"this element of {self.buffer.name} was written down before, and is used after, a "
+                       f"statement that changes {self.buffer.name}: give its value a name first (x = "
+                       f"{self.buffer.name}[...])")
+        return trace.builder.load(self.buffer, self.index)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the element."""
+        return self.buffer.dtype
+
+    def region(self) -> Region:
+        """The place as the base of a region whose extents the other operand gives."""
+        n = len(self.index)
+        return Region(self.buffer, self.index, (None,) * n, (False,) * n)
+
+
+class Dynamic:
+    """An extent that only the call knows: T.dynamic("m").  In a kernel it is a variable of that name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def load(self) -> Expr:
+        """The variable of the prim_func being traced."""
+        trace = active(f"the run-time extent {self.name}")
+        found = trace.dynamics.get(self.name)
+        if found is None:
+            found = trace.dynamics[self.name] = trace.builder.dynamic(self.name)
+        return found
+
+    @property
+    def dtype(self) -> DType:
+        """int64, the type of indices."""
+        return self.load().dtype
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def dynamic(name: str, dtype: Any = "int32") -> Any:
+    """One or several extents that only the call knows, "m" or "m, n": for shapes of tensors and what follows.
+
+    Each must be an extent or a stride of a tensor parameter, which gives its value.  dtype is accepted;
+    indices are computed exactly, in 64 bits.
+    """
+    names = [word.strip() for word in name.split(",")]
+    if not all(word.isidentifier() for word in names):
+        raise fail(f"T.dynamic: '{name}' is not a name, or several with commas between")
+    made = tuple([Dynamic(word) for word in names])
+    return made[0] if len(made) == 1 else made
+
+
+DEVICE = (Expr, Element, Buffer, Region, Dynamic)
+
+
+def as_value(x: Any) -> Any:
+    """A value as the Builder takes it: an Expr or a Python number; elements and variables are loaded."""
+    kind = x.__class__
+    if kind is Expr or kind is int or kind is float or kind is bool:
+        return x
+    if kind is Element or kind is Dynamic:
+        return x.load()
+    if kind is Buffer:
+        if x.scope == "var":
+            return in_kernel(f"reading {x.name}").builder.load(x, ())
+        raise fail(f"{x.name} is a {x.scope} buffer of shape {_shape(x)}, not a value: index it, "
+                   f"{x.name}[...]")
+    if kind is Region:
+        raise fail(f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in "
+                   "T.Parallel")
+    if hasattr(x, "__index__"):
+        return operator.index(x)
+    if hasattr(x, "__float__") and not isinstance(x, str):
+        return float(x)
+    raise fail(f"expected a number or a value of the kernel, got {type(x).__name__}")
+
+
+def as_operand(x: Any, what: str) -> Any:
+    """An operand of a tile operator: a buffer, or a region of one."""
+    kind = x.__class__
+    if kind is Element:
+        return x.region()
+    if kind is Region or (kind is Buffer and x.scope != "var"):
+        return x
+    raise fail(f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
+               f"{'a variable' if kind is Buffer else type(x).__name__}")
+
+
+def as_condition(x: Any) -> Any:
+    """An Expr of type bool if only the device can tell, else whatever Python has."""
+    if not isinstance(x, DEVICE):
+        return x
+    if x.__class__ is Region or (x.__class__ is Buffer and x.scope != "var"):
+        return True
+    x = as_value(x)
+    if x.__class__ is not Expr:
+        return x
+    if x.is_const:
+        return bool(x.value)
+    return x if x.dtype == "bool" else builder().binary("ne", x, 0)
+
+
+def binary(op: str, a: Any, b: Any) -> Any:
+    """`a op b` where at least one side is the device's."""
+    if op == "pow":
+        return builder().call("pow", (as_value(a), as_value(b)))
+    if op == "matmul":
+        raise fail("'@' is not an operator of kernels: use T.gemm")
+    if op in _IDENTITY:
+        return PYTHON[op](a, b)
+    if op in ("eq", "ne") and not (_is_value(a) and _is_value(b)):
+        return (a is b) == (op == "eq")
+    return builder().binary(op, as_value(a), as_value(b))
+
+
+def _is_value(x: Any) -> bool:
+    if x.__class__ is Buffer:
+        return x.scope == "var"
+    return (
+        x.__class__ is not Region
+        and (isinstance(x, DEVICE) or hasattr(x, "__float__"))
+        and not isinstance(x, str)
+    )
+
+
+def unary(op: str, a: Any) -> Any:
+    """`-a`, `+a`, `~a` or `not a` of the device's."""
+    if op == "pos":
+        return as_value(a)
+    if op == "not":
+        a = as_condition(a)
+        return builder().unary("not", a) if a.__class__ is Expr else not a
+    return builder().unary(op, as_value(a))
+
+
+# ── indexing ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def subscript(buffer: Buffer, index: Any) -> Element | Region:
+    """`buffer[index]`: an element, or a region if there are slices or fewer indices than dimensions."""
+    index = _full_index(buffer, index)
+    rank = len(buffer.shape)
+    if len(index) == rank and not any(i.__class__ is slice for i in index):
+        return Element(buffer, tuple([_point(buffer, i) for i in index]))
+    starts, extents, points = [], [], []
+    for d in range(rank):
+        i = index[d] if d < len(index) else slice(None)
+        if i.__class__ is slice:
+            start, extent = _range(buffer, d, i)
+        else:
+            start, extent = _point(buffer, i), 1
+        starts.append(start)
+        extents.append(extent)
+        points.append(i.__class__ is not slice)
+    return Region(buffer, starts, extents, points)
+
+
+def store(buffer: Buffer, index: Any, value: Any) -> None:
+    """`buffer[index] = value`."""
+    trace = in_kernel(f"a store to {buffer.name}")
+    index = _full_index(buffer, index)
+    if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
+        raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "
+                   "T.fill for a slice, or a T.Parallel loop over its elements")
+    place = tuple([_point(buffer, i) for i in index])
+    trace.builder.store(buffer, place, as_value(value))
+    trace.wrote(buffer)
+
+
+def _full_index(buffer: Buffer, index: Any) -> tuple:
+    index = index if index.__class__ is tuple else (index,)
+    rank = len(buffer.shape)
+    if Ellipsis in [i for i in index if i.__class__ is type(Ellipsis)]:
+        at = next(n for n, i in enumerate(index) if i is Ellipsis)
+        index = index[:at] + (slice(None),) * (rank - len(index) + 1) + index[at + 1 :]
+    if len(index) > rank:
+        raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {_shape(buffer)}) but is "
+                   f"given {len(index)} indices")
+    return index
+
+
+def _point(buffer: Buffer, i: Any) -> Any:
+    i = as_value(i)
+    if i.__class__ is float or i.__class__ is bool or (i.__class__ is Expr and i.dtype.is_float):
+        raise fail(f"an index of {buffer.name} must be an integer, not {i}")
+    _not_negative(buffer, i)
+    return i
+
+
+def _not_negative(buffer: Buffer, i: Any) -> None:
+    value = i.value if i.__class__ is Expr and i.is_const else i
+    if value.__class__ is int and value < 0:
+        raise fail(f"index {value} of {buffer.name} is negative: indices count from the start (the last "
+                   "element of dimension d is A.shape[d] - 1)")
+
+
+def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
+    if s.step is not None and not (s.step.__class__ is int and s.step == 1):
+        raise fail(f"a slice of {buffer.name} has a step; tiles are contiguous: copy without a step, or "
+                   "index the elements in a T.Parallel loop")
+    start = 0 if s.start is None else _point(buffer, s.start)
+    stop = buffer.shape[d] if s.stop is None else _point(buffer, s.stop)
+    if start.__class__ is int and start == 0:
+        extent = stop
+    elif start.__class__ is int and stop.__class__ is int:
+        extent = stop - start
+    else:
+        extent = builder().binary("sub", stop, start)
+    if extent.__class__ is Expr and extent.is_const:
+        extent = extent.value
+    if extent.__class__ is int and extent <= 0:
+        raise fail(f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at "
+                   f"{start}")
+    return start, extent
+
+
+def _shape(buffer: Buffer) -> str:
+    return f"({', '.join(str(n) for n in buffer.shape)}{',' * (len(buffer.shape) == 1)})"
+
+
+# ── Python's operators ────────────────────────────────────────────────────────────────────────────────
+
+
+def _forward(op: str) -> Callable:
+    def method(self: Any, other: Any) -> Any:
+        return binary(op, self, other)
+
+    return method
+
+
+def _reflected(op: str) -> Callable:
+    def method(self: Any, other: Any) -> Any:
+        return binary(op, other, self)
+
+    return method
+
+
+def _unary(op: str) -> Callable:
+    def method(self: Any) -> Any:
+        return unary(op, self)
+
+    return method
+
+
+def _constant(x: Any, what: str) -> Any:
+    value = as_value(x)
+    if value.__class__ is not Expr:
+        return value
+    if value.is_const:
+        return value.value
+    raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; in a "
+               "plain Python function use T.if_then_else, or make the function a @T.macro")
+
+
+def _bool(self: Any) -> bool:
+    if self.__class__ is Buffer and self.scope != "var":
+        return True
+    return bool(_constant(self, "a truth value"))
+
+
+def _astype(self: Any, dtype: Any) -> Any:
+    """The value converted to `dtype`."""
+    from .scalar import cast
+
+    return cast(self, dtype)
+
+
+def _refuse_iteration(self: Any) -> Any:
+    raise fail("cannot iterate over or unpack a value of the kernel; use range, T.serial or T.Parallel")
+
+
+def _abs(self: Any) -> Any:
+    return builder().call("abs", (as_value(self),))
+
+
+def _attach() -> None:
+    methods: dict[str, Any] = {}
+    for name in ("add", "sub", "mul", "floordiv", "pow", "and", "or", "xor", "matmul"):
+        methods[f"__{name}__"], methods[f"__r{name}__"] = _forward(name), _reflected(name)
+    for dunder, name in (("truediv", "div"), ("mod", "floormod"), ("lshift", "shl"), ("rshift", "shr")):
+        methods[f"__{dunder}__"], methods[f"__r{dunder}__"] = _forward(name), _reflected(name)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        methods[f"__{name}__"] = _forward(name)
+    for name in ("neg", "pos", "invert"):
+        methods[f"__{name}__"] = _unary(name)
+    methods.update(__abs__=_abs, __bool__=_bool, astype=_astype, __iter__=_refuse_iteration,
+                   __index__=lambda self: operator.index(_constant(self, "an integer")),
+                   __int__=lambda self: int(_constant(self, "an integer")),
+                   __float__=lambda self: float(_constant(self, "a number")))
+    for kind in (Expr, Buffer, Element, Dynamic):
+        identity = kind.__hash__ or object.__hash__
+        for name, method in methods.items():
+            setattr(kind, name, method)
+        kind.__hash__ = identity
+    Buffer.__getitem__ = subscript
+    Buffer.__setitem__ = store
+
+
+_attach()

@@ -1,0 +1,118 @@
+// The one throat of the fronts: every kernel that Python or C++ describes is made and checked here, so
+// that the same mistake gets the same words.  Frames (kernel, loop, branch) are opened and closed by pairs
+// of calls; a statement lands in the innermost one.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "api/values.h"
+#include "ops/op.h"
+
+namespace tl {
+
+// What a Builder and its buffers share.
+struct Draft {
+  Function function;
+  Span here;  // where what is being built was written
+};
+
+struct Buffer {
+  std::shared_ptr<Draft> draft;
+  BufferId id;
+  const BufferInfo& info() const { return draft->function[id]; }
+};
+
+// A part of a buffer.  `extent` null in a range: a base element, whose extents the other operand gives.
+struct BufferRegion {
+  Buffer buffer;
+  std::vector<Range> ranges;
+};
+// One start per dimension; an extent that is absent, or a point (extent 1, the dimension is dropped).
+BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
+                         const std::vector<std::optional<Value>>& extents, const std::vector<bool>& points);
+
+using TileOperand = std::variant<Buffer, BufferRegion, Value>;
+
+class Builder {
+ public:
+  explicit Builder(std::string name);
+
+  // Everything built from here on was written there.
+  void at(const Span& span) { draft->here = span; }
+  const Span& here() const { return draft->here; }
+
+  // ── signature ───────────────────────────────────────────────────────────────────────────────────────
+  Buffer tensor(const std::string& name, const std::vector<Value>& shape, DType type,
+                const std::optional<std::vector<Value>>& strides = {});
+  Expr scalar(const std::string& name, DType type);
+  // An extent known when the kernel is called: the tensors in whose shapes it stands give its value.
+  Expr dynamic(const std::string& name);
+
+  // ── structure ───────────────────────────────────────────────────────────────────────────────────────
+  std::vector<Expr> begin_kernel(const std::vector<Value>& grid, const std::vector<int64_t>& threads,
+                                 Attrs attrs, const std::vector<std::string>& names = {});
+  void end_kernel();
+  // serial parallel pipelined unrolled vectorized; several names make a nest.  The user's variables.
+  std::vector<Expr> begin_for(std::string_view kind, const std::vector<std::string>& names,
+                              const std::vector<Value>& starts, const std::vector<Value>& stops,
+                              const std::vector<Value>& steps, Attrs attrs);
+  void end_for();
+  void begin_if(const Value& cond);
+  void begin_else();
+  void end_if();
+
+  // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
+  // shared fragment local, or var: a single value.
+  Buffer alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape, DType type,
+               Attrs attrs);
+  Expr load(const Buffer& buffer, const std::vector<Value>& index);
+  void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
+  // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
+  Expr let(const std::string& name, const Value& value);
+
+  // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
+  // A call that gives no value is a statement.
+  Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
+  void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
+  // An attribute of the enclosing kernel.
+  void annotate(const std::string& key, AttrValue value);
+
+  Function finish();
+
+ private:
+  struct LoopHead {
+    Expr var, min, extent;
+  };
+  struct Frame {
+    enum class Kind { kernel, loop, then_branch, else_branch } kind;
+    Span span;
+    Loop loop = Loop::serial;
+    std::vector<LoopHead> heads = {};
+    Attrs attrs = {};
+    Expr cond = {};
+    Stmt then_body = {};
+    std::vector<Stmt> stmts = {};
+  };
+  std::shared_ptr<Draft> draft;
+  std::vector<Frame> frames;
+  std::vector<Expr> dynamics;
+  bool finished = false;
+
+  void require_kernel(std::string_view what) const;
+  void check_param_name(const std::string& name) const;
+  void check_owner(const Buffer& buffer) const;
+  Frame close(Frame::Kind kind, std::string_view call);
+  void emit(Stmt stmt) { frames.back().stmts.push_back(std::move(stmt)); }
+  LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,
+                     const Value& step, Expr& user_var) const;
+  std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,
+                             std::string_view verb) const;
+  Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, DType element);
+  void check_attrs(const OpInfo& op, Attrs& attrs) const;
+  void check_dynamics() const;
+};
+
+// "A: f32[128, 32]"
+std::string describe(const Buffer& buffer);
+
+}  // namespace tl

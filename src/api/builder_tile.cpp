@@ -1,0 +1,178 @@
+// Tile operators, scalar calls and regions: operands and attributes are brought into the form of the
+// operator's row.
+#include <algorithm>
+#include <cmath>
+
+#include "api/builder.h"
+#include "arith/simplify.h"
+#include "base/error.h"
+
+namespace tl {
+namespace {
+
+std::vector<std::string_view> op_names() {
+  std::vector<std::string_view> names;
+  for (auto* op : all_ops()) names.push_back(op->info.name);
+  return names;
+}
+
+std::string listed(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
+  return text;
+}
+
+std::string_view type_name(OpInfo::Attr::Type type) {
+  switch (type) {
+    case OpInfo::Attr::Type::flag:
+      return "true or false";
+    case OpInfo::Attr::Type::integer:
+      return "an integer";
+    case OpInfo::Attr::Type::number:
+      return "a number";
+    case OpInfo::Attr::Type::choice:
+      return "a word";
+    case OpInfo::Attr::Type::map:
+      return "a layout";
+  }
+  return "?";
+}
+
+bool is_zero(const TileOperand& operand) {
+  auto* v = std::get_if<Value>(&operand);
+  if (!v) return false;
+  if (auto* d = std::get_if<double>(v)) return *d == 0 && !std::signbit(*d);
+  if (auto* n = std::get_if<int64_t>(v)) return *n == 0;
+  auto* e = std::get_if<Expr>(v);
+  return e && is_int(*e, 0);
+}
+
+bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
+  auto* n = std::get_if<int64_t>(&value);
+  switch (type) {
+    case OpInfo::Attr::Type::flag:
+      return n && (*n == 0 || *n == 1);
+    case OpInfo::Attr::Type::integer:
+      return n;
+    case OpInfo::Attr::Type::number:
+      if (n) value = double(*n);
+      return std::holds_alternative<double>(value);
+    case OpInfo::Attr::Type::choice:
+      return std::holds_alternative<std::string>(value);
+    case OpInfo::Attr::Type::map:
+      return std::holds_alternative<IndexMap>(value);
+  }
+  return false;
+}
+
+}  // namespace
+
+BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
+                         const std::vector<std::optional<Value>>& extents, const std::vector<bool>& points) {
+  const Span& here = buffer.draft->here;
+  auto& info = buffer.info();
+  if (starts.size() != extents.size() || starts.size() != points.size())
+    fail(here, "a region of {} has {} starts, {} extents and {} point marks", info.name, starts.size(),
+         extents.size(), points.size());
+  if (starts.size() > info.shape.size())
+    fail(here, "{} has {} dimension{}, but {} indices were given", describe(buffer), info.shape.size(),
+         info.shape.size() == 1 ? "" : "s", starts.size());
+  BufferRegion region{.buffer = buffer, .ranges = {}};
+  for (size_t d = 0; d < starts.size(); d++) {
+    Range range{
+        .min = to_index(starts[d], "an index of " + info.name, here), .extent = {}, .point = points[d]};
+    if (points[d])
+      range.extent = imm(1);
+    else if (extents[d])  // (i + 1) * n - i * n is n
+      range.extent = simplify(to_index(*extents[d], "the extent of a slice of " + info.name, here));
+    region.ranges.push_back(std::move(range));
+  }
+  return region;
+}
+
+Expr Builder::call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type) {
+  Expr e = apply_call(name, args, type, here());
+  auto* c = e.as<Call>();
+  if (!c || c->callee->effect == Callee::Effect::pure) return e;
+  require_kernel(fmt::format("{}()", name));
+  if (e->dtype == none_type) emit(eval(e, here()));
+  return e;
+}
+
+Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, DType element) {
+  bool wants_value = op.operands[i].access == Access::value;
+  std::string_view name = op.operands[i].name;
+  if (auto* value = std::get_if<Value>(&operand)) {
+    if (!wants_value) {
+      DType type = strong(*value, here())->dtype;
+      fail(here(), "{}: {} must be a buffer or a part of one, not a value of type {}", op.name, name,
+           to_string(type));
+    }
+    return to_type(*value, element, fmt::format("{}: {}", op.name, name), here());
+  }
+  auto* part = std::get_if<BufferRegion>(&operand);
+  const Buffer& buffer = part ? part->buffer : std::get<Buffer>(operand);
+  check_owner(buffer);
+  if (wants_value) {
+    if (!part && buffer.info().shape.empty()) return cast(element, load(buffer, {}), here());
+    fail(here(), "{}: {} must be a value, not the buffer {}", op.name, name, describe(buffer));
+  }
+  return Region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
+}
+
+void Builder::check_attrs(const OpInfo& op, Attrs& attrs) const {
+  std::vector<std::string_view> known;
+  for (auto& a : op.attrs) known.push_back(a.name);
+  for (auto& [key, value] : attrs.entries) {
+    auto row = std::find_if(op.attrs.begin(), op.attrs.end(), [&](auto& a) { return a.name == key; });
+    if (row == op.attrs.end())
+      fail(here(), "{} has no option `{}`{}", op.name, key,
+           known.empty()                      ? "; it has none"
+           : did_you_mean(key, known).empty() ? "; it has " + listed(known)
+                                              : did_you_mean(key, known));
+    if (!has_type(value, row->type)) fail(here(), "{}: {} must be {}", op.name, key, type_name(row->type));
+    if (row->type != OpInfo::Attr::Type::choice || row->choices.empty()) continue;
+    auto& word = std::get<std::string>(value);
+    if (std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end())
+      fail(here(), "{}: {} cannot be `{}`; it is one of {}", op.name, key, word, listed(row->choices));
+  }
+  // What a front left out and what it said in so many words are one program.
+  for (auto& a : op.attrs) {
+    auto it = attrs.entries.find(a.name);
+    if (it == attrs.entries.end()) continue;
+    bool off = a.type == OpInfo::Attr::Type::flag && std::get<int64_t>(it->second) == 0;
+    bool first = a.type == OpInfo::Attr::Type::choice && !a.choices.empty() &&
+                 std::get<std::string>(it->second) == a.choices[0];
+    if (off || first) attrs.entries.erase(it);
+  }
+}
+
+void Builder::tile(std::string_view name, const std::vector<TileOperand>& operands, Attrs attrs) {
+  if (name == "fill" && operands.size() == 2 && is_zero(operands[1]))
+    return tile("clear", {operands[0]}, std::move(attrs));
+  const TileOp* op = find_op(name);
+  if (!op) fail(here(), "there is no tile operator `{}`{}", name, did_you_mean(name, op_names()));
+  require_kernel(name);
+  if (operands.size() != op->info.operands.size()) {
+    std::vector<std::string_view> names;
+    for (auto& o : op->info.operands) names.push_back(o.name);
+    fail(here(), "{} takes {} operands ({}), not {}", name, names.size(), listed(names), operands.size());
+  }
+  check_attrs(op->info, attrs);
+  DType element = f32;  // values take the type of the first buffer
+  for (size_t i = operands.size(); i-- > 0;) {
+    if (auto* b = std::get_if<Buffer>(&operands[i])) element = b->info().dtype;
+    if (auto* r = std::get_if<BufferRegion>(&operands[i])) element = r->buffer.info().dtype;
+  }
+  std::vector<Operand> made;
+  for (size_t i = 0; i < operands.size(); i++)
+    made.push_back(tile_operand(op->info, i, operands[i], element));
+  emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
+}
+
+void Builder::annotate(const std::string& key, AttrValue value) {
+  require_kernel("annotate");
+  draft->function.kernels.back().attrs.entries[key] = std::move(value);
+}
+
+}  // namespace tl

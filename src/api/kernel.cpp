@@ -1,0 +1,275 @@
+// From a function to something that can be called: the cache, the straight line, the variants of a call.
+#include "api/kernel.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/build_id.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "ir/rewrite.h"
+#include "ir/text.h"
+#include "sim/reference.h"
+
+namespace tl {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// What the checks of a call need of a machine that has no chip.
+const Target reference_machine{
+    .name = "reference", .language = "reference", .warp = 1, .default_threads = 1, .vector_bytes = 1};
+
+// At level tile a tensor is written by tile operators, too.
+Program reference_signature(const Function& f) {
+  Program program = signature_of(f, reference_machine);
+  for (auto& k : f.kernels)
+    visit(k.body, [&](const Tile& t) {
+      for (size_t i = 0; i < t.operands.size(); i++) {
+        auto* region = std::get_if<Region>(&t.operands[i]);
+        Access access = t.op->operands[i].access;
+        if (!region || (access != Access::write && access != Access::update)) continue;
+        for (size_t p = 0; p < f.params.size(); p++)
+          if (f.params[p].buffer == region->buffer) program.params[p].is_written = true;
+      }
+    });
+  return program;
+}
+
+// Better now than at the first call.
+void refuse_thread_code(const Function& f) {
+  for (auto& k : f.kernels)
+    visit(k.body, [&](const Call& n) {
+      if (n.callee->effect == Callee::Effect::thread || n.callee->effect == Callee::Effect::barrier)
+        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
+             n.callee->name);
+    });
+}
+
+std::string folder_name(const std::string& name) {
+  std::string out;
+  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ? c : '_';
+  return out.empty() ? "kernel" : out;
+}
+
+void dump_text(const std::string& folder, const std::string& name, const std::string& text) {
+  std::string path = folder + "/" + name;
+  if (!make_folders(folder) || !write_file_atomic(path, text)) throw RuntimeError("cannot write " + path);
+}
+
+// The extents and strides of a call that no constant tells.
+struct Found {
+  int64_t value = 0;
+  bool known = false;
+};
+Found dimension_of(const IntegerSource& source, std::span<const Argument> arguments) {
+  if (size_t(source.param) >= arguments.size()) return {};
+  auto* t = std::get_if<TensorView>(&arguments[size_t(source.param)]);
+  if (!t || source.dim >= t->ndim) return {};
+  if (source.from == IntegerSource::From::extent) return {t->shape[source.dim], true};
+  if (t->strides) return {t->strides[source.dim], true};
+  int64_t stride = 1;
+  for (int d = source.dim + 1; d < t->ndim; d++) stride *= t->shape[d];
+  return {stride, true};
+}
+
+// How many elements make 16 bytes in every tensor whose extents or strides are this variable.
+int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
+  int64_t elements = 1;
+  for (auto& p : f.params) {
+    if (!p.buffer) continue;
+    const BufferInfo& b = f[p.buffer];
+    for (auto* list : {&b.shape, &b.strides})
+      for (auto& e : *list)
+        if (uses_var(e, v)) elements = std::max<int64_t>(elements, 16 / b.dtype.bytes());
+  }
+  return elements;
+}
+
+}  // namespace
+
+Function parse_text(std::string_view text, std::string_view file) {
+  return complete_tiles(parse(text, file, text_vocabulary()));
+}
+
+std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
+                                               Settings settings) {
+  if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
+  return std::make_shared<CompiledKernel>(f, resolve_target(target), std::move(settings));
+}
+
+CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
+    : function(std::move(f)),
+      target(t),
+      settings(std::move(s)) {
+  report.function = function.name;
+  report.target = target.text();
+  if (!target.chip) {
+    refuse_thread_code(function);
+    program = reference_signature(function);
+    source = print(function);
+    report.items.push_back({"reference", "the program at tile level, executed as it is written", "", ""});
+    return;
+  }
+  usual = usual_assumptions();
+  Made made = make(usual);
+  program = made.executable->program;
+  source = program.text;
+  report.items = std::move(made.items);
+  report.phases = std::move(made.phases);
+  report.from_cache = made.from_cache;
+  first = std::move(made.executable);
+}
+
+// ── variants ──────────────────────────────────────────────────────────────────────────────────────────
+CompiledKernel::Assumptions CompiledKernel::usual_assumptions() {
+  Assumptions a{.alignment = target.chip->vector_bytes, .divisible = {}};
+  if (target.chip->vector_alignment == 1) return {.alignment = 1, .divisible = {}};
+  std::vector<Expr> vars = integer_vars(function);
+  Program signature = signature_of(function, *target.chip);
+  for (size_t i = 0; i < vars.size(); i++) {
+    if (signature.integers[i].from == IntegerSource::From::value) continue;
+    int64_t elements = elements_of_16_bytes(function, vars[i]);
+    if (elements == 1) continue;
+    dimensions.push_back({vars[i], signature.integers[i], elements});
+  }
+  a.divisible.assign(dimensions.size(), true);
+  return a;
+}
+
+CompiledKernel::Assumptions CompiledKernel::assumptions_of(std::span<const Argument> arguments) const {
+  Assumptions a = usual;
+  if (usual.alignment == 1) return a;
+  int least = 1;  // an element is always aligned to itself, or the call is refused
+  for (auto& p : program.params)
+    if (p.is_tensor) least = std::max(least, p.bits / 8);
+  a.alignment = std::max(least, std::min(a.alignment, common_alignment(arguments)));
+  for (size_t i = 0; i < dimensions.size(); i++) {
+    Found d = dimension_of(dimensions[i].source, arguments);
+    a.divisible[i] = !d.known || d.value % dimensions[i].divisor == 0;
+  }
+  return a;
+}
+
+std::string CompiledKernel::describe(const Assumptions& a) const {
+  std::vector<std::string> broken;
+  if (a.alignment < usual.alignment)
+    broken.push_back(
+        fmt::format("addresses are divisible by {} bytes only, not {}", a.alignment, usual.alignment));
+  for (size_t i = 0; i < dimensions.size(); i++)
+    if (!a.divisible[i])
+      broken.push_back(
+          fmt::format("{} is not divisible by {}", dimensions[i].source.name, dimensions[i].divisor));
+  return fmt::format("{}", fmt::join(broken, ", "));
+}
+
+std::string CompiledKernel::key_of(const Function& f, const Assumptions& a) const {
+  std::vector<std::string> parts{print(f),
+                                 report.target,
+                                 build_id,
+                                 fingerprint(settings.options),
+                                 toolchain_id(std::string(target.chip->language)),
+                                 std::to_string(a.alignment)};
+  std::string text;
+  for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
+  return sha256_hex(text);
+}
+
+CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
+  auto start = std::chrono::steady_clock::now();
+  Function f = function;
+  for (size_t i = 0; i < dimensions.size(); i++)
+    if (a.divisible[i])
+      f.facts.push_back(
+          eq(floormod(dimensions[i].var, dimensions[i].divisor), zero(dimensions[i].var->dtype)));
+  Target chip = *target.chip;
+  if (usual.alignment > 1) chip.vector_bytes = a.alignment;
+  Cache cache = settings.cache ? *settings.cache : disk_cache();
+  bool dumps = !settings.dump_dir.empty();
+  std::string key = cache.folder.empty() ? "" : key_of(f, a);
+  if (!key.empty() && !dumps)
+    if (auto entry = cache.load(key)) {
+      Made made{
+          .executable = nullptr, .items = deserialize_items(entry->report), .phases = {}, .from_cache = true};
+      made.executable = std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
+      made.phases.push_back({"read from the cache", ms_since(start)});
+      return made;
+    }
+  std::string folder = settings.dump_dir + "/" + folder_name(f.name);
+  Dump dump;
+  if (dumps) {
+    dump_text(folder, "00.tile.ir", print(f));
+    dump = [&](int number, std::string_view pass, const Function& g) {
+      dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
+    };
+  }
+  Compiled compiled = compile(f, chip, settings.options, dump);
+  if (!settings.options.stop_after.empty() && compiled.program.text.empty())
+    fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
+  if (dumps)
+    dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
+  DeviceBinary binary = build(compiled.program);
+  Made made{.executable = nullptr,
+            .items = report_items(compiled.function, compiled.program, binary),
+            .phases = {}};
+  for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
+  made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
+  if (!key.empty())
+    cache.store(key, {.program = compiled.program, .binary = binary, .report = serialize(made.items)});
+  made.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
+  return made;
+}
+
+Executable& CompiledKernel::variant_for(std::span<const Argument> arguments) {
+  Assumptions a = assumptions_of(arguments);
+  if (a == usual) return *first;
+  std::lock_guard guard(lock);
+  auto it = variants.find(a);
+  if (it == variants.end()) {
+    Program lenient = program;  // a call that is wrong in other ways is not worth a compilation
+    lenient.alignment = 1;
+    Packed unused;
+    check_and_pack(lenient, arguments, device_type(), unused);
+    Made made = make(a);
+    report.items.push_back({"another variant", "for calls where " + describe(a), "", ""});
+    it = variants.emplace(a, std::move(made.executable)).first;
+  }
+  return *it->second;
+}
+
+// ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
+void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) {
+  if (!target.chip) return run_on_host(arguments);
+  variant_for(arguments).call(arguments, stream);
+}
+
+void CompiledKernel::run_on_host(std::span<const Argument> arguments) const {
+  Packed packed;
+  check_and_pack(program, arguments, device_cpu, packed);
+  std::vector<ReferenceArg> args;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    auto* t = std::get_if<TensorView>(&arguments[i]);
+    if (!t) {
+      args.push_back({.data = &packed.slots[i]});
+      continue;
+    }
+    ReferenceArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}};
+    if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
+    args.push_back(std::move(arg));
+  }
+  run_reference(function, args);
+}
+
+std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {
+  return infer_shape(program, arguments, param);
+}
+
+Report CompiledKernel::current_report() {
+  std::lock_guard guard(lock);
+  return report;
+}
+
+}  // namespace tl

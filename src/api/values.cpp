@@ -1,0 +1,261 @@
+// Promotion, weak numbers, and scalar functions by name.
+#include "api/values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tl {
+namespace {
+
+bool fits(int64_t v, DType t) {
+  if (t.is_float()) return true;
+  if (t.is_bool()) return v == 0 || v == 1;
+  return wrap_int(v, t) == v && (t.is_signed() || v >= 0);
+}
+
+// The type that a weak number takes beside an expression of type t.
+DType weak_type(const Value& number, DType t) {
+  if (std::holds_alternative<bool>(number)) return promote(boolean, t);
+  if (std::holds_alternative<double>(number)) return t.is_float() ? t : f32;
+  return t.is_bool() ? i32 : t;
+}
+
+struct Pair {
+  Expr a, b;
+};
+
+// Bit operations take the pattern: x & 0xFFFFFFFF is meant for an i32, too.
+Expr as_pattern(const Value& v, DType t, Span span) {
+  auto* n = std::get_if<int64_t>(&v);
+  if (n && t.is_int() && t.bits < 64 && *n >= 0 && *n < int64_t(1) << t.bits)
+    return imm(wrap_int(*n, t), t, span);
+  return to_type(v, t, "the number", span);
+}
+
+bool is_bitwise(BinaryOp op) {
+  return op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
+}
+
+Expr meet(BinaryOp op, const Value& v, DType t, Span span) {
+  return is_bitwise(op) ? as_pattern(v, t, span) : to_type(v, t, "the number", span);
+}
+
+Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {
+  auto *x = std::get_if<Expr>(&a), *y = std::get_if<Expr>(&b);
+  DType t;
+  if (x && y) {
+    t = promote((*x)->dtype, (*y)->dtype);
+  } else if (x) {
+    t = weak_type(b, (*x)->dtype);
+  } else if (y) {
+    t = weak_type(a, (*y)->dtype);
+  } else {
+    t = promote(strong(a, span)->dtype, strong(b, span)->dtype);
+    if (op == BinaryOp::div && t.is_int()) t = f32;  // 1 / 2 is 0.5 among numbers
+  }
+  bool arithmetic = op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul ||
+                    op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
+                    op == BinaryOp::truncmod;
+  if (arithmetic && t.is_bool()) t = i32;
+  return {meet(op, a, t, span), meet(op, b, t, span)};
+}
+
+std::vector<std::string_view> function_names() {
+  std::vector<std::string_view> names;
+  for (auto rows : {scalar_functions(), thread_functions()})
+    for (auto& row : rows) names.push_back(row.name);
+  return names;
+}
+
+const Callee& callee_named(std::string_view name, Span span) {
+  if (auto* row = find_callee(name)) return *row;
+  fail(span, "there is no function `{}`{}", name, did_you_mean(name, function_names()));
+}
+
+void check_count(const Callee& row, size_t count, Span span) {
+  if (row.arity >= 0 && size_t(row.arity) != count)
+    fail(span, "{} takes {} argument{}, not {}", row.name, row.arity, row.arity == 1 ? "" : "s", count);
+}
+
+// What a float function means of an integer, where that is plain.
+std::optional<Expr> call_on_int(std::string_view name, const Expr& x, Span span) {
+  if (name == "abs") {
+    if (x->dtype.is_unsigned()) return x;
+    return binary(BinaryOp::max, x, unary(UnaryOp::neg, x, span), span);
+  }
+  if (name == "floor" || name == "ceil" || name == "round" || name == "trunc") return x;
+  if (name == "isnan" || name == "isinf") return imm(0, boolean, span);
+  if (name == "isfinite") return imm(1, boolean, span);
+  return std::nullopt;
+}
+
+std::optional<Expr> fold_call(const Callee& row, const std::vector<Expr>& args, Span span) {
+  if (!row.eval || args.empty()) return std::nullopt;
+  std::vector<double> numbers;
+  for (auto& a : args) {
+    auto* n = a.as<FloatImm>();
+    if (!n) return std::nullopt;
+    numbers.push_back(n->value);
+  }
+  double value = row.eval(numbers.data());
+  if (row.result == Callee::Result::boolean) return imm(value != 0, boolean, span);
+  return fimm(value, args[0]->dtype, span);
+}
+
+Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  std::optional<DType> common;
+  for (auto& a : args)
+    if (auto* e = std::get_if<Expr>(&a)) common = common ? promote(*common, (*e)->dtype) : (*e)->dtype;
+  if (type && row.result == Callee::Result::same) common = type;
+  bool floats =
+      std::any_of(args.begin(), args.end(), [](auto& a) { return std::holds_alternative<double>(a); });
+  if (!common || (floats && !common->is_float())) common = f32;
+  if (!common->is_float()) {
+    Expr x = to_type(args[0], *common, "the argument", span);
+    if (args.size() == 1 && common->is_int())
+      if (auto known = call_on_int(row.name, x, span)) return *known;
+    fail(span, "{} takes a float, not {}: cast it to a float first", row.name, to_string(*common));
+  }
+  std::vector<Expr> exprs;
+  for (auto& a : args) exprs.push_back(to_type(a, *common, "the argument", span));
+  if (auto folded = fold_call(row, exprs, span)) return *folded;
+  return call(row, std::move(exprs), span);
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
+  for (size_t i = 1; i <= a.size(); i++) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); j++) {
+      size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Expr strong(const Value& value, Span span) {
+  if (auto* e = std::get_if<Expr>(&value)) return *e;
+  if (auto* n = std::get_if<int64_t>(&value)) return imm(*n, i64, span);
+  if (auto* d = std::get_if<double>(&value)) return fimm(*d, f32, span);
+  return imm(std::get<bool>(value), boolean, span);
+}
+
+Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
+  if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
+  if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
+  if (auto* n = std::get_if<int64_t>(&value)) {
+    if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
+    return imm(*n, type, span);
+  }
+  double d = std::get<double>(value);
+  if (type.is_float()) return fimm(d, type, span);
+  if (!std::isfinite(d) || d != std::trunc(d) || std::fabs(d) >= 9.2e18 || !fits(int64_t(d), type))
+    fail(span, "{} {} is not representable in {}: round it, or use a float type", what, d, to_string(type));
+  return imm(int64_t(d), type, span);
+}
+
+Expr to_index(const Value& value, std::string_view what, Span span) {
+  if (auto* n = std::get_if<int64_t>(&value)) return imm(*n, i64, span);
+  Expr e = strong(value, span);
+  if (!e->dtype.is_int()) fail(span, "{} is {}, not an integer", what, to_string(e->dtype));
+  return cast(i64, e, span);
+}
+
+Expr to_bool(const Value& value, Span span) {
+  Expr e = strong(value, span);
+  if (e->dtype.is_bool()) return e;
+  return binary(BinaryOp::ne, e, zero(e->dtype), span);
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (a.is_bool()) return b;
+  if (b.is_bool()) return a;
+  if (a.is_float() && b.is_float()) {
+    if (a.bits == b.bits) return f32;
+    return a.bits > b.bits ? a : b;
+  }
+  if (a.is_float() || b.is_float()) return a.is_float() ? a : b;
+  if (a.kind == b.kind) return a.bits > b.bits ? a : b;
+  DType u = a.is_unsigned() ? a : b, s = a.is_unsigned() ? b : a;
+  if (u.bits < 32 && s.bits < 32) return i32;
+  return s.bits > u.bits ? s : u;
+}
+
+Expr apply_unary(std::string_view op, const Value& a, Span span) {
+  Expr x = strong(a, span);
+  if (op == "not") return unary(UnaryOp::logical_not, to_bool(x, span), span);
+  if (op == "invert") return unary(x->dtype.is_bool() ? UnaryOp::logical_not : UnaryOp::bit_not, x, span);
+  if (op == "neg") return unary(UnaryOp::neg, x->dtype.is_bool() ? cast(i32, x, span) : x, span);
+  fail(span, "there is no unary operator `{}`{}", op, did_you_mean(op, {"neg", "not", "invert"}));
+}
+
+Expr apply_binary(std::string_view op, const Value& a, const Value& b, Span span) {
+  if (auto found = find_binary_op(op)) return apply_binary(*found, a, b, span);
+  std::vector<std::string_view> names;
+  for (int i = 0; i <= int(BinaryOp::logical_or); i++) names.push_back(name(BinaryOp(i)));
+  fail(span, "there is no operator `{}`{}", op, did_you_mean(op, names));
+}
+
+Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
+  if (is_logical(op)) return binary(op, to_bool(a, span), to_bool(b, span), span);
+  if (op == BinaryOp::shl || op == BinaryOp::shr) {  // the left operand alone gives the type
+    auto* amount = std::get_if<Expr>(&b);
+    Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
+                                                        : to_type(a, (*amount)->dtype, "the number", span);
+    if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
+      fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
+           x->dtype.bits);
+    return binary(op, x, to_type(b, x->dtype, "the shift amount", span), span);
+  }
+  auto [x, y] = same_type(op, a, b, span);
+  return binary(op, std::move(x), std::move(y), span);
+}
+
+Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {
+  Expr c = to_bool(cond, span);
+  auto [x, y] = same_type(BinaryOp::eq, a, b, span);
+  return select(std::move(c), std::move(x), std::move(y), span);
+}
+
+Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  const Callee& row = callee_named(name, span);
+  check_count(row, args.size(), span);
+  if (row.eval) return call_scalar(row, args, type, span);
+  std::vector<Expr> exprs;
+  for (auto& a : args) exprs.push_back(strong(a, span));
+  if (&row == &address_of && !exprs[0].as<Load>())
+    fail(span, "address_of takes an element of a buffer, as in address_of(A[i, j])");
+  if (&row == &thread_index) {
+    auto dim = as_int(exprs[0]);
+    if (!dim || *dim < 0 || *dim > 2) fail(span, "thread_index takes 0, 1 or 2: the dimension of the block");
+  }
+  return call(row, std::move(exprs), span);
+}
+
+std::optional<std::string_view> nearest_name(std::string_view name,
+                                             const std::vector<std::string_view>& candidates) {
+  std::optional<std::string_view> best;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (auto c : candidates)
+    if (size_t d = edit_distance(name, c); d < least) {
+      least = d;
+      best = c;
+    }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates) {
+  auto near = nearest_name(name, candidates);
+  return near ? fmt::format("; did you mean `{}`?", *near) : "";
+}
+
+}  // namespace tl
