@@ -1,0 +1,52 @@
+# One word each; each command first makes what is missing or out of date (tools/setup.sh).
+#   demo   the quickstart: a tiled GEMM in Python, compiled, run, checked, timed against NumPy
+#   build  the library, tl_opt and the Python binding
+#   test   all checks and tests; those that need a GPU are skipped without one
+#   bless  rewrite the expected halves of test/golden from what the compiler says now
+#   fuzz   the random tests, for longer: make fuzz SECONDS=600
+#   size   lines per room, and the numbers to watch
+#   fmt    clang-format and ruff, in place
+.PHONY: build demo test bless fuzz size fmt
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+PYTHON := .venv/bin/python
+SECONDS := 60
+# Formatting differs between versions: only 19 is asked.
+CLANG_FORMAT = $(firstword $(wildcard .venv/bin/clang-format) $(shell command -v clang-format-19))
+CPP_FILES = $(shell find src bindings tools test examples -name '*.cpp' -o -name '*.h')
+
+build:
+	@tools/setup.sh build
+
+demo:
+	@tools/setup.sh demo
+	@$(PYTHON) examples/quickstart.py
+
+test:
+	@tools/setup.sh test
+	@$(PYTHON) tools/check_includes.py
+	@$(PYTHON) -m ruff check --quiet . && echo "ruff: ok"
+	@$(if $(CLANG_FORMAT),$(CLANG_FORMAT) --dry-run -Werror $(CPP_FILES) && echo "clang-format: ok",\
+	   echo "clang-format 19 not found: formatting not checked")
+	@build/release/tl_unit
+	@build/release/tl_fuzz
+	@$(PYTHON) tools/bless.py
+	@$(PYTHON) -m pytest
+
+bless:
+	@tools/setup.sh test
+	@$(PYTHON) tools/bless.py --bless
+
+fuzz:
+	@tools/setup.sh test
+	@TL_FUZZ_SECONDS=$(SECONDS) build/release/tl_fuzz
+
+size:
+	@python3 tools/size.py
+
+fmt:
+	@tools/setup.sh test
+	@$(PYTHON) -m ruff check --fix .
+	@$(if $(CLANG_FORMAT),$(CLANG_FORMAT) -i $(CPP_FILES),\
+	   echo "clang-format 19 not found: $(PYTHON) -m pip install clang-format==19.1.7"; exit 1)

@@ -1,0 +1,147 @@
+"""Who may include whom: the table of ARCHITECTURE.md, enforced.
+
+Also: chips are named in target/ only, nothing is compiled for one target and left out for another, and Python
+reaches the compiler through the binding alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Room -> the rooms, or single headers, that it may include; itself and base always.
+LINE = ["ir", "arith", "layout", "target", "ops", "pass"]  # each may include those to its left
+ALLOWED: dict[str, set[str]] = {
+    "base": set(),
+    **{room: set(LINE[:i]) for i, room in enumerate(LINE)},
+    "codegen": {"ir", "arith", "layout", "target"},
+    "sim": {"ir", "arith", "layout", "target", "ops"},
+    "runtime": {"codegen/program.h"},
+    "compile": {*LINE, "codegen", "runtime/cache.h"},
+    "tune": {*LINE, "codegen", "sim", "runtime", "compile"},
+    "api": {*LINE, "codegen", "sim", "runtime", "compile", "tune"},
+    "bindings": {"api"},
+}
+PUBLIC_HEADER = "api/tilelang.h"  # the only one that is installed: it stands alone
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+CHIP = re.compile(r"\b(?:sm_|gfx)")
+CONDITION = re.compile(
+    r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*(?:CUDA|HIP|ROCM|NVRTC|NVIDIA|AMD|LLVM_|TARGET)", re.M | re.I
+)
+# A comment, or a literal that might hold something that looks like one.
+TOKEN = re.compile(
+    r"//[^\n]*|/\*.*?\*/"
+    r'|R"(?P<d>[^()\s\\]{0,16})\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])+'",
+    re.S,
+)
+
+# What Python files of the package may import beside the standard library; never at import time.
+ARRAYS = {"numpy", "torch", "ml_dtypes"}
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blanked; every line keeps its number."""
+
+    def blank(m: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", m[0]) if m[0].startswith("/") else m[0]
+
+    return TOKEN.sub(blank, text)
+
+
+def line_of(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def room_of(header: str) -> str:
+    """The room of a path below src/; the files that stand directly in it are the room `compile`."""
+    return header.split("/")[0] if "/" in header else "compile"
+
+
+def check_cpp(path: Path, name: str, room: str) -> list[str]:
+    text = without_comments(path.read_text(encoding="utf-8"))
+    faults = []
+
+    def fault(offset: int, what: str) -> None:
+        faults.append(f"{path.relative_to(ROOT)}:{line_of(text, offset)}: {what}")
+
+    if room not in ALLOWED:
+        return [f"{path.relative_to(ROOT)}:1: `{room}` is not a room; the rooms are: {' '.join(ALLOWED)}"]
+    allowed = ALLOWED[room]
+    for m in INCLUDE.finditer(text):
+        header = m[1]
+        if name == PUBLIC_HEADER:
+            fault(m.start(), f'{PUBLIC_HEADER} is installed alone: it may not include "{header}"')
+        elif (ROOT / "src" / header).exists():
+            other = room_of(header)
+            if other not in {room, "base", *allowed} and header not in allowed:
+                may = " ".join(sorted({"base", *allowed}))
+                fault(m.start(), f'{room} may not include "{header}" (it may include: {may})')
+        elif room != "bindings" or not (path.parent / header).exists():
+            fault(m.start(), f'no "{header}" in src/: write the path below src/, or <…> for what is not ours')
+    for m in CONDITION.finditer(text) if path.suffix != ".inc" else ():
+        fault(m.start(), "nothing is compiled for one target only: every target is in every build")
+    for m in CHIP.finditer(text) if room != "target" else ():
+        fault(m.start(), "a chip is named outside target/: ask the Target for a row or a number")
+    return faults
+
+
+def deferred(tree: ast.Module) -> set[ast.AST]:
+    """The nodes that do not run when the module is imported."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if checking or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            inside.update(ast.walk(node))
+    return inside
+
+
+def check_python(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    late = deferred(tree)
+    faults = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            top = name.split(".")[0]
+            if top in ARRAYS:
+                if node in late:
+                    continue
+                what = f"`import tilelang` must not import {top}: import it where it is used"
+            elif top in {"ctypes", "cffi"}:
+                what = f"Python reaches the compiler through tilelang._core alone, not through {top}"
+            elif top == "tilelang" or top in sys.stdlib_module_names:
+                continue
+            else:
+                what = f"{top} is not a dependency of tilelang"
+            faults.append(f"{path.relative_to(ROOT)}:{node.lineno}: {what}")
+    return faults
+
+
+def main() -> int:
+    faults, count = [], 0
+    for path in sorted([*(ROOT / "src").rglob("*"), *(ROOT / "bindings").glob("*")]):
+        if path.suffix in {".h", ".cpp", ".inc"}:
+            in_src = path.is_relative_to(ROOT / "src")
+            name = path.relative_to(ROOT / "src").as_posix() if in_src else path.name
+            faults += check_cpp(path, name, room_of(name) if in_src else "bindings")
+            count += 1
+    for path in sorted((ROOT / "python").rglob("*.py")):
+        faults += check_python(path)
+        count += 1
+    print("\n".join(faults + [f"includes: {count} files, {len(faults)} faults"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
