@@ -1,0 +1,58 @@
+"""What the tests of the Python front share: kernels from text, and comparison of programs."""
+
+import importlib.util
+import itertools
+import sys
+import textwrap
+
+import pytest
+import tilelang
+
+_count = itertools.count()
+
+
+def load(path):
+    """Import a file as a module of its own."""
+    name = f"kernels_{next(_count)}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_text(folder, text):
+    """Import a text as a module; it is written to a file, because the front reads sources."""
+    path = folder / f"kernels_{next(_count)}.py"
+    path.write_text(textwrap.dedent(text))
+    return load(path)
+
+
+SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32"
+HEAD = """\
+import tilelang.language as T
+@T.prim_func
+def main({signature}):
+    with T.Kernel(4, threads=32) as bx:
+"""
+FIRST_LINE = 5  # of the body, in the file
+INDENT = 8
+
+
+def kernel(folder, body, signature=SIGNATURE, before=""):
+    """The prim_func with this body; `before` goes before its definition."""
+    text = (
+        before
+        + HEAD.format(signature=signature)
+        + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * INDENT)
+    )
+    path = folder / f"kernels_{next(_count)}.py"
+    path.write_text(text + "\n")
+    return load(path).main
+
+
+def failure(folder, body, **kwargs):
+    """The CompileError that this body raises."""
+    with pytest.raises(tilelang.CompileError) as caught:
+        kernel(folder, body, **kwargs)
+    return caught.value

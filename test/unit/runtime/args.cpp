@@ -1,0 +1,241 @@
+// Every mistake in a call, and the words for it.
+#include "runtime/args.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <new>
+
+#include "runtime/half.h"
+
+using namespace tl;
+using Op = Formula::Op;
+
+namespace {
+
+alignas(64) float memory[3][64 * 128];
+
+// matmul(A: f32[M, K], B: f32[K, 128], C: f32[M, 128], alpha: f32, n: i8)
+Program matmul() {
+  Formula m{{{Op::integer, 0}}}, k{{{Op::integer, 1}}}, c128 = Formula::constant(128),
+                                                        one = Formula::constant(1);
+  Program p;
+  p.name = "matmul";
+  p.params = {{"A", true, "f32", 32, {m, k}, {k, one}, false},
+              {"B", true, "f32", 32, {k, c128}, {c128, one}, false},
+              {"C", true, "f32", 32, {m, c128}, {c128, one}, true},
+              {"alpha", false, "f32", 32, {}, {}, false},
+              {"n", false, "i8", 8, {}, {}, false}};
+  p.integers = {{"M", 0, IntegerSource::From::extent, 0}, {"K", 0, IntegerSource::From::extent, 1}};
+  return p;
+}
+
+struct Call {
+  int64_t a[2] = {16, 64}, b[2] = {64, 128}, c[2] = {16, 128};
+  TensorView A{.data = memory[0], .ndim = 2, .shape = a}, B{.data = memory[1], .ndim = 2, .shape = b},
+      C{.data = memory[2], .ndim = 2, .shape = c};
+  Argument alpha = 1.5, n = int64_t(3);
+  Packed packed;
+  Call() = default;
+  Call(const Call&) = delete;  // the views point into it
+  void reset() {
+    this->~Call();
+    new (this) Call;
+  }
+  void run(int device_type = 1) {
+    const Argument arguments[] = {A, B, C, alpha, n};
+    check_and_pack(matmul(), arguments, device_type, packed);
+  }
+  std::string error(int device_type = 1) {
+    try {
+      run(device_type);
+    } catch (const ArgumentError& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("arguments: a good call is packed") {
+  Call call;
+  call.run();
+  CHECK_EQ(call.packed.integers, std::vector<int64_t>{16, 64});
+  REQUIRE_EQ(call.packed.slots.size(), 5);
+  CHECK_EQ(call.packed.slots[1], reinterpret_cast<uintptr_t>(memory[1]));
+  CHECK_EQ(call.packed.slots[3], std::bit_cast<uint32_t>(1.5f));
+  CHECK_EQ(call.packed.slots[4], 3);
+  call.n = int64_t(-3);
+  call.run();
+  CHECK_EQ(int64_t(call.packed.slots[4]), -3);
+}
+
+TEST_CASE("arguments: count, None, type, rank") {
+  Program p = matmul();
+  Packed packed;
+  Call call;
+  const Argument two[] = {call.A, call.B};
+  CHECK_THROWS_WITH_AS(check_and_pack(p, two, 1, packed),
+                       "matmul: 5 arguments were expected (A, B, C, alpha, n) but 2 were given",
+                       ArgumentError);
+  const Argument none[] = {call.A, {}, call.C, 1.0, int64_t(1)};
+  CHECK_THROWS_WITH_AS(check_and_pack(p, none, 1, packed),
+                       "matmul: argument 1 'B' is None but f32[K, 128] was expected", ArgumentError);
+  const Argument number[] = {2.5, call.B, call.C, 1.0, int64_t(1)};
+  CHECK_THROWS_WITH_AS(check_and_pack(p, number, 1, packed),
+                       "matmul: argument 0 'A' is the number 2.5 but f32[M, K] was expected", ArgumentError);
+  call.B.bits = 16;
+  CHECK_EQ(call.error(), "matmul: argument 1 'B' is f16[64, 128] but f32[K, 128] was expected");
+  call.reset();
+  call.B.ndim = 1;
+  CHECK_EQ(call.error(), "matmul: argument 1 'B' is f32[64] but f32[K, 128] was expected");
+}
+
+TEST_CASE("arguments: shapes, and where a symbol got its value") {
+  Call call;
+  call.b[0] = 65;
+  CHECK_EQ(call.error(),
+           "matmul: argument 1 'B' is f32[65, 128] but f32[K=64, 128] was expected "
+           "(K is extent 1 of argument 0 'A')");
+  call.reset();
+  call.c[1] = 127;
+  CHECK_EQ(call.error(), "matmul: argument 2 'C' is f32[16, 127] but f32[M=16, 128] was expected");
+}
+
+TEST_CASE("arguments: strides are compared where they matter") {
+  Call call;
+  const int64_t column_major[] = {1, 16}, row_major[] = {64, 1};
+  call.A.strides = row_major;
+  CHECK_EQ(call.error(), "");
+  call.A.strides = column_major;
+  CHECK_EQ(call.error(),
+           "matmul: argument 0 'A' has strides (1, 16) but (64, 1) was expected; pass a contiguous copy");
+  call.a[0] = call.c[0] = 1;  // one row: its stride says nothing
+  const int64_t odd[] = {7, 1};
+  call.A.strides = odd;
+  CHECK_EQ(call.error(), "");
+  call.a[0] = call.c[0] = 0;  // nothing at all
+  call.A.strides = column_major;
+  call.A.data = call.C.data = nullptr;
+  CHECK_EQ(call.error(), "");
+}
+
+TEST_CASE("arguments: devices") {
+  Call call;
+  CHECK_EQ(call.error(2),
+           "matmul: argument 0 'A' is on the CPU but the function was compiled for CUDA; "
+           "move it there, or compile with target=\"cpu\"");
+  for (TensorView* t : {&call.A, &call.B, &call.C}) t->device_type = 2;
+  CHECK_EQ(call.error(1),
+           "matmul: argument 0 'A' is on cuda:0 but the function was compiled for the CPU; "
+           "move it to the CPU, or compile with target=\"cuda\"");
+  call.C.device_id = 1;
+  CHECK_EQ(call.error(2),
+           "matmul: argument 2 'C' is on cuda:1 but argument 0 'A' is on cuda:0; all must be on one GPU");
+  call.A.device_id = call.B.device_id = 1;
+  call.run(2);
+  CHECK_EQ(call.packed.device_id, 1);
+}
+
+TEST_CASE("arguments: memory") {
+  Call call;
+  call.A.data = memory[0] + 1;
+  CHECK(call.error().find("but an address divisible by 16 was expected") != std::string::npos);
+  const Argument arguments[] = {call.A, call.B, call.C};
+  CHECK_EQ(common_alignment(arguments), 4);
+  CHECK(common_alignment(std::span(arguments).subspan(1)) >= 64);
+  call.reset();
+  call.B.data = nullptr;
+  CHECK_EQ(call.error(), "matmul: argument 1 'B' has no memory (a null address)");
+  call.reset();
+  call.B.readonly = true;
+  CHECK_EQ(call.error(), "");
+  call.C.readonly = true;
+  CHECK_EQ(call.error(), "matmul: argument 2 'C' is read-only, but the function writes to it");
+}
+
+TEST_CASE("arguments: what is written must not share memory") {
+  Call call;
+  call.A.data = call.B.data;
+  CHECK_EQ(call.error(), "");  // two that are read may
+  call.reset();
+  call.C.data = memory[1] + 64;
+  CHECK_EQ(call.error(),
+           "matmul: argument 2 'C' is written, but shares memory with argument 1 'B'; "
+           "pass separate tensors");
+  call.C.data = memory[1] + 64 * 128;
+  CHECK_EQ(call.error(), "");
+
+  // The two halves of one matrix's columns touch nothing of each other.
+  Formula row = Formula::constant(128), one = Formula::constant(1);
+  Program p;
+  p.name = "halves";
+  p.params = {{"L", true, "f32", 32, {Formula::constant(8), Formula::constant(64)}, {row, one}, false},
+              {"R", true, "f32", 32, {Formula::constant(8), Formula::constant(64)}, {row, one}, true}};
+  const int64_t shape[] = {8, 64}, strides[] = {128, 1};
+  TensorView left{.data = memory[0], .ndim = 2, .shape = shape, .strides = strides}, right = left;
+  Packed packed;
+  right.data = memory[0] + 64;
+  check_and_pack(p, std::vector<Argument>{left, right}, 1, packed);
+  right.data = memory[0] + 60;
+  CHECK_THROWS_AS(check_and_pack(p, std::vector<Argument>{left, right}, 1, packed), ArgumentError);
+}
+
+TEST_CASE("arguments: scalars") {
+  Call call;
+  call.n = int64_t(128);
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is 128, which i8 cannot hold");
+  call.n = 1.0;
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is the number 1 but a number of type i8 was expected");
+  call.n = call.A;
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is f32[16, 64] but a number of type i8 was expected");
+  Program p;
+  p.name = "f";
+  p.params = {{"h", false, "f16", 16, {}, {}, false},
+              {"b", false, "bf16", 16, {}, {}, false},
+              {"d", false, "f64", 64, {}, {}, false},
+              {"t", false, "bool", 8, {}, {}, false},
+              {"u", false, "u32", 32, {}, {}, false}};
+  Packed packed;
+  check_and_pack(p, std::vector<Argument>{int64_t(1), 1.0, 0.5, int64_t(7), int64_t(4000000000)}, 1, packed);
+  CHECK_EQ(packed.slots, std::vector<uint64_t>{0x3c00, 0x3f80, std::bit_cast<uint64_t>(0.5), 1, 4000000000});
+}
+
+TEST_CASE("arguments: the shape of an output") {
+  Call call;
+  const Argument given[] = {call.A, call.B, {}, 1.0, int64_t(1)};
+  CHECK_EQ(infer_shape(matmul(), given, 2), std::vector<int64_t>{16, 128});
+  const Argument without_a[] = {{}, call.B, {}, 1.0, int64_t(1)};  // K is known from B, M from nobody
+  CHECK_THROWS_WITH_AS(infer_shape(matmul(), without_a, 0),
+                       "matmul: argument 0 'A': no argument that was given tells M", ArgumentError);
+}
+
+TEST_CASE("types by name and by number") {
+  for (const char* name : {"f16", "f32", "f64", "bf16", "i8", "i64", "u8", "bool"}) {
+    DlType type = dl_type(name);
+    CHECK_EQ(dtype_name(type.code, type.bits), name);
+  }
+  CHECK_EQ(dl_type("quark").code, 255);
+  CHECK_EQ(dl_type("f").code, 255);
+  CHECK_EQ(dtype_name(2, 16, 8), "f16x8");
+}
+
+TEST_CASE("16-bit floats: every half survives the round trip; ties go to even") {
+  for (uint32_t bits = 0; bits < 65536; bits++) {
+    double value = half_to_double(uint16_t(bits));
+    if (value == value)
+      CHECK_EQ(half_from_double(value), bits);
+    else
+      CHECK((half_from_double(value) & 0x7e00) == 0x7e00);
+  }
+  CHECK_EQ(half_from_double(65519.0), 0x7bff);
+  CHECK_EQ(half_from_double(65520.0), 0x7c00);
+  CHECK_EQ(half_from_double(0x1p-25), 0);
+  CHECK_EQ(half_from_double(0x1.8p-25), 1);
+  CHECK_EQ(half_from_double(1 + 0x1p-11), 0x3c00);
+  CHECK_EQ(half_from_double(1 + 0x3p-11), 0x3c02);
+  CHECK_EQ(bfloat_from_double(1 + 0x1p-8), 0x3f80);
+  CHECK_EQ(bfloat_from_double(1 + 0x1p-8 + 0x1p-40), 0x3f81);
+  CHECK_EQ(bfloat_from_double(-1e300), 0xff80);
+}

@@ -1,0 +1,83 @@
+// Formulas, and Programs as bytes.
+#include "codegen/program.h"
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+using namespace tl;
+using Op = Formula::Op;
+
+static int64_t binary(Op op, int64_t a, int64_t b) {
+  return evaluate({{{Op::constant, a}, {Op::constant, b}, {op, 0}}}, {});
+}
+
+TEST_CASE("formulas: floor division and modulo agree with Python's") {
+  CHECK_EQ(binary(Op::floordiv, 7, 2), 3);
+  CHECK_EQ(binary(Op::floordiv, -7, 2), -4);
+  CHECK_EQ(binary(Op::floordiv, 7, -2), -4);
+  CHECK_EQ(binary(Op::floordiv, -7, -2), 3);
+  CHECK_EQ(binary(Op::floormod, -7, 2), 1);
+  CHECK_EQ(binary(Op::floormod, 7, -2), -1);
+  CHECK_EQ(binary(Op::floormod, -7, -2), -1);
+  CHECK_EQ(binary(Op::floormod, INT64_MIN, -1), 0);
+  CHECK_EQ(binary(Op::min, -7, 2), -7);
+  CHECK_EQ(binary(Op::max, -7, 2), 2);
+  CHECK_THROWS_AS(binary(Op::floordiv, 1, 0), std::range_error);
+  CHECK_THROWS_AS(binary(Op::floordiv, INT64_MIN, -1), std::range_error);
+  CHECK_THROWS_AS(binary(Op::mul, INT64_MAX, 2), std::range_error);
+}
+
+TEST_CASE("formulas: over integers, nested, long") {
+  // (n + 127) // 128 * m
+  Formula blocks{{{Op::integer, 0},
+                  {Op::constant, 127},
+                  {Op::add, 0},
+                  {Op::constant, 128},
+                  {Op::floordiv, 0},
+                  {Op::integer, 1},
+                  {Op::mul, 0}}};
+  const int64_t integers[] = {1000, 3};
+  CHECK_EQ(evaluate(blocks, integers), 24);
+  CHECK_EQ(evaluate(Formula::constant(5), {}), 5);
+  Formula sum = Formula::constant(0);
+  for (int i = 1; i <= 100; i++) {
+    sum.steps.push_back({Op::constant, i});
+    sum.steps.push_back({Op::add, 0});
+  }
+  CHECK_EQ(evaluate(sum, {}), 5050);
+  CHECK_THROWS(evaluate(Formula{}, {}));
+  CHECK_THROWS(evaluate({{{Op::add, 0}}}, {}));
+  CHECK_THROWS(evaluate({{{Op::integer, 3}}}, {}));
+}
+
+TEST_CASE("programs: as bytes and back; a part of one is none") {
+  Program p;
+  p.name = "f";
+  p.language = "llvm";
+  p.chip = "haswell";
+  p.text = "; text\n";
+  p.flags = {"-mattr=+sse"};
+  p.params = {{"A", true, "f32", 32, {Formula::constant(4)}, {Formula::constant(1)}, true},
+              {"n", false, "i32", 32, {}, {}, false}};
+  p.integers = {{"n", 1, IntegerSource::From::value, 0}};
+  p.workspaces = {{"w", {{{Op::integer, 0}}}}};
+  EntrySpec entry{.name = "f",
+                  .grid = {Formula::constant(2)},
+                  .threads = {128, 1, 1},
+                  .shared_bytes = 3,
+                  .arena_bytes = 4,
+                  .args = {{EntrySpec::Arg::From::workspace, 0}}};
+  p.entries = {entry};
+  p.alignment = 64;
+  std::string bytes = serialize(p);
+  auto back = deserialize_program(bytes);
+  REQUIRE(back);
+  CHECK_EQ(serialize(*back), bytes);
+  CHECK_EQ(back->entries[0].threads[0], 128);
+  CHECK_EQ(back->params[0].shape[0].steps[0].value, 4);
+  CHECK_EQ(back->alignment, 64);
+  for (size_t size = 0; size < bytes.size(); size++)
+    CHECK(!deserialize_program(std::string_view(bytes).substr(0, size)));
+  CHECK(!deserialize_program(bytes + "x"));
+}

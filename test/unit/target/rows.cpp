@@ -1,0 +1,53 @@
+// Rows of instructions against formulas written independently of them.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "target/check.h"
+#include "target/nvidia.h"
+
+using namespace tl;
+
+TEST_CASE("every target's rows cover their tiles once") {
+  for (auto* t : all_targets()) {
+    CAPTURE(t->name);
+    CHECK_NOTHROW(check_target(*t));
+  }
+}
+
+TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
+  for (auto* row : {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32})
+    for (int lane = 0; lane < 32; lane++) {
+      int g = lane / 4, q = lane % 4;
+      for (int i = 0; i < 8; i++)
+        CHECK(element_of(row->a, lane, i) == std::pair(g + 8 * (i / 2 % 2), 2 * q + i % 2 + 8 * (i / 4)));
+      for (int i = 0; i < 4; i++) {
+        CHECK(element_of(row->b, lane, i) == std::pair(2 * q + i % 2 + 8 * (i / 2), g));
+        CHECK(element_of(row->c, lane, i) == std::pair(g + 8 * (i / 2), 2 * q + i % 2));
+      }
+    }
+}
+
+TEST_CASE("a row that covers an element twice is refused by name") {
+  MatrixInstr bad = mma_m16n8k16_f16_f32;
+  bad.c.digits.back().row = 4;
+  CHECK_THROWS_WITH_AS(check_row(bad, 32), doctest::Contains("held twice"), InternalError);
+}
+
+TEST_CASE("target strings") {
+  CHECK(parse_target("cuda -arch=sm_80").chip == "sm_80");
+  CHECK(parse_target("cuda").chip.empty());
+  CHECK(parse_target("llvm").kind == "cpu");
+  CHECK(parse_target("cpu -mcpu=haswell").chip == "haswell");
+  CHECK(parse_target("reference").kind == "reference");
+  CHECK_THROWS_WITH_AS(parse_target("opencl"), doctest::Contains("sm_90"), CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("cuda -arch=sm_70"), doctest::Contains("no chip 'sm_70'"), CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("cuda -march=sm_80"), doctest::Contains("-arch=CHIP"), CompileError);
+  CHECK_THROWS_AS(parse_target("cuda -arch=haswell"), CompileError);
+}
+
+TEST_CASE("block limits of the chips") {
+  CHECK(find_target("sm_80")->shared_bytes == 166912);
+  CHECK(find_target("sm_86")->shared_bytes == 101376);
+  CHECK(find_target("sm_89")->shared_bytes == 101376);
+  CHECK(find_target("sm_90")->shared_bytes == 232448);
+}
