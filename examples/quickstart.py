@@ -11,7 +11,7 @@ import tilelang
 import tilelang.language as T
 
 # All the tuning there is: rows and columns of the tile of C that a block computes, and the step through K.
-TILES = {"cpu": (256, 512, 256), "cuda": (128, 128, 16), "reference": (64, 64, 64)}
+TILES = {"cpu": (512, 512, 256), "cuda": (128, 128, 16), "reference": (64, 64, 64)}
 
 
 @tilelang.jit

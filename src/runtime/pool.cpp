@@ -37,7 +37,7 @@ struct Arena {
   void* at_least(int64_t bytes) {  // null if there is no memory for it
     if (size_t(bytes) <= size) return memory;
     constexpr size_t page = 4096, huge = 2u << 20;
-    size_t align = size_t(bytes) >= huge / 2 ? huge : page;
+    size_t align = size_t(bytes) >= huge / 32 ? huge : page;  // fewer TLB misses from 64 KB on
     size = (size_t(bytes) + align - 1) / align * align;
     std::free(memory);
     memory = std::aligned_alloc(align, size);
@@ -49,6 +49,8 @@ struct Arena {
 
 struct alignas(64) Worker {
   std::atomic<uint32_t> ticket{0};  // raised to call it to a job
+  pthread_t thread{};
+  int avoids = -1;  // the core it was kept off
   Arena arena;
 };
 
@@ -114,8 +116,20 @@ struct Pool {
   void add_worker() {
     Worker& worker = workers.emplace_back();
     std::thread thread([this, &worker] { work(worker); });
-    pthread_setname_np(thread.native_handle(), "tilelang");
+    worker.thread = thread.native_handle();
+    pthread_setname_np(worker.thread, "tilelang");
     thread.detach();
+  }
+
+  // A scheduler may wake a worker on its caller's core, expecting the caller to sleep, and leave it there for
+  // milliseconds.
+  void keep_off_caller(Worker& worker) const {
+    int core = sched_getcpu();
+    cpu_set_t allowed;
+    if (core < 0 || core == worker.avoids || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    worker.avoids = core;
+    CPU_CLR(size_t(core), &allowed);
+    if (CPU_COUNT(&allowed) > 0) pthread_setaffinity_np(worker.thread, sizeof allowed, &allowed);
   }
 
   void run(const GridJob& new_job, int64_t blocks, int threads) {
@@ -129,6 +143,7 @@ struct Pool {
     while (int(workers.size()) < threads - 1) add_worker();
     state.store(open_bit, std::memory_order_release);
     for (int i = 0; i < threads - 1; i++) {
+      keep_off_caller(workers[size_t(i)]);
       workers[size_t(i)].ticket.fetch_add(1, std::memory_order_release);
       workers[size_t(i)].ticket.notify_one();
     }
