@@ -5,8 +5,8 @@ OpenBLAS chooses its kernels once per process, and threads are counted once, so 
     python bench/gemm_cpu.py [--threads 1,2] [--sizes 1024,2048,4096,1000x1300x700] [--target cpu]
                              [--coretype SkylakeX|Haswell] [--tiles 128x256x256,…]
 
-Both sides take turns, each after a pause and an untimed call; the best of our tiles counts, each shown.  Report the
-median and (p90 - p10) / median.
+Both sides take turns, each after a pause and an untimed call; the best of our tiles counts, each shown.
+Report the median and (p90 - p10) / median.
 """
 
 from __future__ import annotations
