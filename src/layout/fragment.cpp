@@ -34,6 +34,12 @@ Expr thread_digit(const Term& t, const Expr& thread, int64_t threads) {
   return t.stride * t.digit.radix >= threads ? e : floormod(e, t.digit.radix);
 }
 
+// The threads between two digits: null if there are none, else that (thread // low) % (high / low) is 0.
+Expr gap(const Expr& thread, int64_t low, int64_t high) {
+  if (high <= low) return {};
+  return eq(floormod(floordiv(thread, low), high / low), imm(0));
+}
+
 }  // namespace
 
 Fragment make_fragment(std::vector<int64_t> shape, int64_t replicas, std::vector<Term> terms) {
@@ -71,13 +77,19 @@ FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads) {
     loops.indices[d] = loops.indices[d] + value * t.digit.divisor;
     reach[d] += t.digit.divisor * (t.digit.radix - 1);
   };
-  for (auto& t : thread_digits(*f.layout.terms)) add(t, thread_digit(t, thread, threads));
+  int64_t above = f.threads;  // threads that no digit reaches take no part
+  for (auto& t : thread_digits(*f.layout.terms)) {
+    add(t, thread_digit(t, thread, threads));
+    loops.guard = both(loops.guard, gap(thread, t.stride * t.digit.radix, above));
+    above = t.stride;
+  }
+  loops.guard = both(loops.guard, gap(thread, 1, above));
   for (auto& t : digits_of(*f.layout.terms, 1)) {
     FragmentLoops::Axis axis{.var = var("r" + std::to_string(loops.axes.size())), .extent = t.digit.radix, .stride = t.stride};
     add(t, axis.var);
     loops.axes.push_back(std::move(axis));
   }
-  if (f.threads < threads) loops.guard = lt(thread, imm(f.threads));
+  if (f.threads < threads) loops.guard = both(loops.guard, lt(thread, imm(f.threads)));
   for (size_t d = 0; d < dims; d++)
     if (reach[d] > f.layout.extents[d]) loops.guard = both(loops.guard, lt(loops.indices[d], imm(f.layout.extents[d])));
   if (!is_int(replica, 0)) loops.first_replica = eq(replica, imm(0));

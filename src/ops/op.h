@@ -2,6 +2,7 @@
 // what it becomes (paper, Fig. 4).  A nest of parallel loops is treated as one more row (parallel.cpp).
 #pragma once
 #include <functional>
+#include <set>
 
 #include "layout/fragment.h"
 #include "target/target.h"
@@ -33,12 +34,14 @@ enum class Strictness : uint8_t { strict, common, free };
 
 // What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping of
 // iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive registers it
-// would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
+// would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".  Fragments it
+// cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory beside it.
 struct LayoutMap {
   std::map<BufferId, Layout> shared;
   std::map<BufferId, Fragment> fragments;
   std::optional<Fragment> loop;
   int64_t lanes = 0;
+  std::set<BufferId> stage;           // fragments whose elements the statement needs on other threads
 };
 struct LayoutContext {
   const Function& function;

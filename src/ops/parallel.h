@@ -12,10 +12,11 @@ struct ParallelNest {
   Span span;
 };
 
-// The nest that begins at this loop: all directly nested parallel loops.  CompileError if an extent is not a
-// constant.
+// The nest that begins at this loop: all directly nested parallel loops.  Their extents are constants.
 ParallelNest read_nest(const For& loop);
 Stmt make_nest(const ParallelNest& nest);
+// The nest that begins at this loop with constant extents only; the loop itself if they are.
+Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads);
 
 // common: follow a fragment whose layout is known.  free: choose a mapping of iterations to threads and vector
 // lanes.  Either way lay out the nest's other fragments to match.

@@ -1,10 +1,12 @@
 // canonicalize: one form for what the fronts may write in several.  First, so that no later pass sees a loop that
-// does not count from 0 or a thread index that is not an expression of Kernel::thread.
+// does not count from 0, a parallel loop whose extent is known only at run time, or a thread index that is not an
+// expression of Kernel::thread.
 //
 //   for i in serial(2, 8):            for i in serial(0, 8):
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ops/parallel.h"
 #include "pass/passes.h"
 
 namespace tl {
@@ -47,7 +49,10 @@ Function canonicalize(Function f, const Target& target) {
     if (thread_count(k) > target.max_threads)
       fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
     if (!k.thread) k.thread = var("tx");
-    k.body = body_of(k, target);
+    k.body = rewrite(body_of(k, target), [&](const For& n, Rewriter& self) -> Stmt {
+      if (n.loop != Loop::parallel) return self.children(n);
+      return with_constant_extents(f, n, thread_count(k));
+    });
   }
   return f;
 }

@@ -3,63 +3,140 @@
 //
 // A fix point over three strengths: at each, every statement is asked what it wants given what is known, until
 // nothing new is learnt; then the next weaker strength.  As soon as a weaker strength decides something, the
-// stronger ones are asked again.  The pass knows no operator by name.
+// stronger ones are asked again.  A free choice is tried out for each statement that could make it, and the
+// cheapest outcome kept.  Statements that need a fragment's elements on other threads get copies through shared
+// memory (stage_tiles), and the fix point starts over.  The pass knows no operator by name.
 //
 //   Cl = fragment f32[64, 64]   ->   Cl = fragment f32[64, 64] layout((i, j, rep) -> (thread, register))
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
-#include "ops/parallel.h"
+#include "ops/mapping.h"
 #include "pass/passes.h"
+#include "pass/stage_tiles.h"
 
 namespace tl {
 namespace {
 
 constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 
-// A tile operator or parallel nest, and the mapping found for its iterations.
+// A tile operator, a parallel nest, or a statement that loads or stores single elements of fragments; and the
+// mapping found for its iterations.
 struct Item {
   Stmt stmt;
-  std::optional<Fragment> loop;
+  std::optional<ParallelNest> nest = {};       // of a parallel loop
+  std::set<BufferId> elements = {};            // fragments of the third kind
+  std::set<BufferId> touched = {};             // all fragments
+  std::optional<Fragment> loop = {};
   int64_t lanes = 0;
+  std::set<BufferId> stage = {};
+  bool settled = false;
 };
 
+// A fragment that every thread holds whole.
+Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads) {
+  std::vector<Term> terms;
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d])
+    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
+  terms.push_back({.output = 0, .stride = 1, .digit = {int(shape.size()), 1, threads}});
+  return make_fragment(shape, threads, std::move(terms));
+}
+
 struct Inference {
-  Function& f;
+  const Function& f;
   const Kernel& kernel;
   const Target& target;
-  std::vector<Item> items;
-  LayoutMap known;
+  std::vector<Item> items = {};
+  LayoutMap known = {};
+  std::vector<Note> notes = {};
 
-  void collect(const Stmt& root) {
-    rewrite(root,
-            [&](const Tile& n, Rewriter&) -> Stmt {
-              items.push_back({.stmt = Stmt(&n), .loop = {}});
-              return Stmt(&n);
-            },
-            [&](const For& n, Rewriter& self) -> Stmt {
-              if (n.loop != Loop::parallel) return self.children(n);
-              items.push_back({.stmt = Stmt(&n), .loop = {}});
-              return Stmt(&n);
-            });
+  LayoutContext context() const {
+    return {.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
+  }
+  bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
+
+  // ── what is to be laid out ────────────────────────────────────────────────────────────────────────────
+  template <class R>
+  void add_elements(Item& item, const R& r) const {
+    if (!r) return;
+    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) item.elements.insert(n.buffer); });
+  }
+
+  void collect_scalar(const Stmt& s) {
+    Item item{.stmt = s};
+    if (auto* l = s.as<Let>()) add_elements(item, l->value);
+    else if (auto* e = s.as<Eval>()) add_elements(item, e->value);
+    else if (auto* i = s.as<If>()) add_elements(item, i->cond);
+    else if (auto* w = s.as<While>()) add_elements(item, w->cond);
+    else if (auto* l = s.as<For>()) { add_elements(item, l->min); add_elements(item, l->extent); }
+    else if (auto* st = s.as<Store>()) {
+      add_elements(item, s);
+      if (is_fragment(st->buffer)) item.elements.insert(st->buffer);
+    }
+    item.touched = item.elements;
+    if (!item.elements.empty()) items.push_back(std::move(item));
+  }
+
+  void collect(const Stmt& s) {
+    if (!s) return;
+    if (auto* t = s.as<Tile>()) {
+      Item item{.stmt = s};
+      for (auto& o : t->operands)
+        if (auto* r = std::get_if<Region>(&o); r && is_fragment(r->buffer)) item.touched.insert(r->buffer);
+      items.push_back(std::move(item));
+      return;
+    }
+    auto* loop = s.as<For>();
+    if (loop && loop->loop == Loop::parallel) {
+      Item item{.stmt = s, .nest = read_nest(*loop)};
+      for (auto& a : accesses_of(*item.nest))
+        if (is_fragment(a.buffer)) item.touched.insert(a.buffer);
+      items.push_back(std::move(item));
+      return;
+    }
+    collect_scalar(s);
+    if (loop) collect(loop->body);
+    if (auto* w = s.as<While>()) collect(w->body);
+    if (auto* g = s.as<Group>()) collect(g->body);
+    if (auto* i = s.as<If>()) { collect(i->then_body); collect(i->else_body); }
+    if (auto* b = s.as<Block>())
+      for (auto& inner : b->stmts) collect(inner);
+  }
+
+  // ── asking and learning ───────────────────────────────────────────────────────────────────────────────
+  LayoutMap ask_elements(const Item& item, Strictness level) const {
+    LayoutMap out;
+    int64_t threads = thread_count(kernel);
+    for (BufferId b : item.elements) {
+      auto it = known.fragments.find(b);
+      Fragment whole = everywhere(tile_shape(f[b]), threads);
+      if (it != known.fragments.end() && target.has_threads() && !equal(it->second, whole)) out.stage.insert(b);
+      if (it == known.fragments.end() && level == Strictness::free) out.fragments.emplace(b, std::move(whole));
+    }
+    return out;
   }
 
   LayoutMap ask(const Item& item, Strictness level) {
+    if (!item.elements.empty()) return ask_elements(item, level);
     known.loop = item.loop;
-    LayoutContext ctx{.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
-    if (auto* t = item.stmt.as<Tile>()) return row_of(*t).infer_layout(*t, ctx, level);
-    return infer_parallel(read_nest(*item.stmt.as<For>()), ctx, level);
+    if (item.nest) return infer_parallel(*item.nest, context(), level);
+    auto* t = item.stmt.as<Tile>();
+    return row_of(*t).infer_layout(*t, context(), level);
   }
 
   std::string subject(const Stmt& s) const {
     if (auto* t = s.as<Tile>()) return std::string(t->op->name);
-    return "parallel loop " + s.as<For>()->var.as<Var>()->hint;
+    if (auto* l = s.as<For>(); l && l->loop == Loop::parallel) return "parallel loop " + l->var.as<Var>()->hint;
+    return "a single element";
   }
 
   void note(BufferId buffer, const Item& item, Strictness level, const std::string& layout) {
-    f.notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
-                       .text = fmt::format("{} (by {}, {})", layout, subject(item.stmt), strictness_names[size_t(level)]),
-                       .span = f[buffer].span});
+    notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
+                     .text = fmt::format("{} (by {}, {})", layout, subject(item.stmt), strictness_names[size_t(level)]),
+                     .span = f[buffer].span});
   }
 
   // Adds what an item wants; true if that was new.
@@ -70,9 +147,7 @@ struct Inference {
       if (fresh)
         note(buffer, item, level, to_string(fragment));
       else if (!equal(at->second, fragment))
-        fail(item.stmt->span, "{} wants {} laid out as {}, but another operator needs {}: use two fragments, with a "
-                              "copy through shared memory between them",
-             subject(item.stmt), f[buffer].name, to_string(fragment), to_string(at->second));
+        item.stage.insert(buffer);
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
@@ -85,49 +160,135 @@ struct Inference {
       item.lanes = wanted.lanes;
       news = true;
     }
+    item.stage.insert(wanted.stage.begin(), wanted.stage.end());
+    bool all_known = std::all_of(item.touched.begin(), item.touched.end(), [&](BufferId b) { return known.fragments.contains(b); });
+    bool answered = item.stmt.as<Tile>() && !(wanted.fragments.empty() && wanted.shared.empty());
+    item.settled |= item.loop.has_value() || (answered && all_known);   // the rest is known, or to be staged
     return news;
   }
 
-  // Asks everyone at one strength, once; true if anything was new.
   bool round(Strictness level) {
     bool news = false;
     for (Item& item : items)
-      if (learn(item, ask(item, level), level)) {
-        news = true;
-        if (level == Strictness::free) return true;   // one free choice, then the stronger ones again
-      }
+      if (!item.settled && learn(item, ask(item, level), level)) news = true;
     return news;
   }
 
-  void run() {
+  void settle() {
     while (round(Strictness::strict)) {}
-    do {
-      while (round(Strictness::common)) {}
-    } while (round(Strictness::free));
+    while (round(Strictness::common)) {}
+  }
+
+  // ── free choices ──────────────────────────────────────────────────────────────────────────────────────
+  // What a decided inference costs one thread: accesses to memory, a shared round trip for what is staged, and
+  // registers.
+  int64_t cost() const {
+    int64_t total = 0;
+    for (auto& item : items) {
+      total += int64_t(item.stage.size()) * 1000;
+      if (!item.loop || !item.nest) continue;
+      int64_t trips = item.loop->registers;
+      for (auto& a : accesses_of(*item.nest)) {
+        Scope scope = f[a.buffer].scope;
+        if (scope == Scope::global || scope == Scope::shared)
+          total += (scope == Scope::global ? 16 : 4) * trips / access_width(*item.nest, context(), *item.loop, a);
+      }
+    }
+    for (auto& [b, fragment] : known.fragments) total += fragment.registers * f[b].dtype.bits / 32;
+    return total;
+  }
+
+  // Undecided items that share undecided fragments with the first, itself included.
+  std::vector<size_t> component(size_t first) const {
+    std::set<BufferId> buffers;
+    std::set<size_t> members{first};
+    for (size_t before = 0; before != members.size() + buffers.size();) {
+      before = members.size() + buffers.size();
+      for (size_t i : members)
+        for (BufferId b : items[i].touched)
+          if (!known.fragments.contains(b)) buffers.insert(b);
+      for (size_t i = 0; i < items.size(); i++)
+        if (!items[i].settled && items[i].elements.empty() &&
+            std::any_of(items[i].touched.begin(), items[i].touched.end(), [&](BufferId b) { return buffers.contains(b); }))
+          members.insert(i);
+    }
+    return {members.begin(), members.end()};
+  }
+
+  bool choose(size_t i) { return learn(items[i], ask(items[i], Strictness::free), Strictness::free); }
+
+  // Lets the undecided item decide whose choice makes everything cheapest; the first of equals.
+  bool choose_best(size_t first) {
+    constexpr size_t most_trials = 8;
+    std::vector<size_t> members = component(first);
+    if (members.size() == 1 || !target.has_threads()) return choose(first);
+    size_t best = first;
+    int64_t least = INT64_MAX;
+    for (size_t n = 0; n < members.size() && n < most_trials; n++) {
+      Inference trial = *this;
+      if (!trial.choose(members[n])) continue;
+      trial.settle();
+      if (int64_t c = trial.cost(); c < least) {
+        least = c;
+        best = members[n];
+      }
+    }
+    return choose(best);
+  }
+
+  bool free_step() {
+    for (bool elements : {false, true})          // single elements take what is left
+      for (size_t i = 0; i < items.size(); i++)
+        if (!items[i].settled && items[i].elements.empty() != elements && choose_best(i)) return true;
+    return false;
+  }
+
+  void run() {
+    do settle();
+    while (free_step());
+    for (Item& item : items)                     // what was learnt after an item was last asked
+      if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
   }
 };
 
-std::vector<int64_t> constant_shape(const BufferInfo& info) {
-  std::vector<int64_t> shape;
-  for (auto& e : info.shape) shape.push_back(*as_int(e));
-  return shape;
-}
-
-// A fragment that no loop or operator maps lies whole in every thread.
-Fragment everywhere(const std::vector<int64_t>& shape) {
-  std::vector<Term> terms;
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d])
-    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
-  return make_fragment(shape, 1, std::move(terms));
-}
-
 // With one thread per block every fragment is an ordinary array.
-void preset_fragments(Inference& inference) {
-  if (inference.target.has_threads()) return;
-  for (size_t i = 0; i < inference.f.buffers.size(); i++)
-    if (inference.f.buffers[i].scope == Scope::fragment)
-      inference.known.fragments.emplace(BufferId{int(i)}, everywhere(constant_shape(inference.f.buffers[i])));
+void preset_layouts(Inference& inference) {
+  for (size_t i = 0; i < inference.f.buffers.size(); i++) {
+    const BufferInfo& info = inference.f.buffers[i];
+    BufferId b{int(i)};
+    if (info.scope == Scope::fragment && !inference.target.has_threads())
+      inference.known.fragments.emplace(b, everywhere(tile_shape(info), 1));
+    else if (info.scope == Scope::fragment && info.layout)
+      inference.known.fragments.emplace(b, fragment_from_map(*info.layout));
+    else if (info.scope == Scope::shared && info.layout)
+      inference.known.shared.emplace(b, from_map(*info.layout));
+  }
+}
+
+// The body with the staged items' copies put around them.
+Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
+  std::map<const StmtNode*, const Item*> of;
+  for (auto& item : inference.items)
+    if (!item.stage.empty()) of.emplace(item.stmt.get(), &item);
+  auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
+    auto it = of.find(original.get());
+    if (it == of.end()) return {walked};
+    return stage_tiles(f, kernel.thread, walked, it->second->stage, inference.subject(original));
+  };
+  struct Walk final : Rewriter {
+    decltype(with_copies)& expand;
+    explicit Walk(decltype(with_copies)& e) : expand(e) {}
+    using Rewriter::operator();
+    Stmt operator()(const Stmt& s) override {
+      auto* b = s.as<Block>();
+      if (!b) return block(expand(s, children(s)), s->span);
+      std::vector<Stmt> out;                     // spliced, so that a Let stays visible to what follows
+      for (auto& inner : b->stmts)
+        for (auto& x : inner.as<Block>() ? std::vector{(*this)(inner)} : expand(inner, children(inner))) out.push_back(x);
+      return block(std::move(out), b->span);
+    }
+  };
+  return Walk(with_copies)(kernel.body);
 }
 
 Stmt annotated(const Stmt& body, const std::vector<Item>& items) {
@@ -148,17 +309,17 @@ Stmt annotated(const Stmt& body, const std::vector<Item>& items) {
                  });
 }
 
-void write_back(Function& f, const LayoutMap& known, const Stmt& body) {
-  visit(body, [&](const Alloc& n) {
+void write_back(Function& f, const LayoutMap& known, const Kernel& kernel) {
+  visit(kernel.body, [&](const Alloc& n) {
     BufferInfo& info = f[n.buffer];
     if (info.scope == Scope::fragment) {
       auto it = known.fragments.find(n.buffer);
-      Fragment fragment = it == known.fragments.end() ? everywhere(constant_shape(info)) : it->second;
+      Fragment fragment = it == known.fragments.end() ? everywhere(tile_shape(info), thread_count(kernel)) : it->second;
       info.layout = fragment.layout.map();
       info.elements = fragment.registers;
     } else if (info.scope == Scope::shared || info.scope == Scope::local) {
       auto it = known.shared.find(n.buffer);
-      Layout layout = it == known.shared.end() ? row_major(constant_shape(info)) : it->second;
+      Layout layout = it == known.shared.end() ? row_major(tile_shape(info)) : it->second;
       info.layout = layout.map();
       info.elements = layout.ranges[0];
     }
@@ -169,12 +330,23 @@ void write_back(Function& f, const LayoutMap& known, const Stmt& body) {
 
 Function infer_layouts(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    Inference inference{.f = f, .kernel = k, .target = target, .items = {}, .known = {}};
-    preset_fragments(inference);
-    inference.collect(k.body);
-    inference.run();
-    write_back(f, inference.known, k.body);
-    k.body = annotated(k.body, inference.items);
+    for (;;) {
+      Inference inference{.f = f, .kernel = k, .target = target};
+      preset_layouts(inference);
+      inference.collect(k.body);
+      inference.run();
+      bool stage = std::any_of(inference.items.begin(), inference.items.end(), [](auto& i) { return !i.stage.empty(); });
+      if (stage) {
+        k.body = staged(f, k, inference);
+        continue;
+      }
+      LayoutMap known = std::move(inference.known);
+      std::vector<Item> items = std::move(inference.items);
+      f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
+      write_back(f, known, k);
+      k.body = annotated(k.body, items);
+      break;
+    }
   }
   return f;
 }

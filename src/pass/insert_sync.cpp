@@ -40,19 +40,58 @@ bool conflict(const Accesses& before, const Accesses& after) {
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  std::map<const StmtNode*, bool> barrier = {};   // before which statements
+  std::set<const StmtNode*> barrier = {};         // before which statements
+  std::set<const StmtNode*> barrier_after = {};
   std::set<const ExprNode*> varying = {};         // variables that differ among threads
+  std::set<BufferId> varying_buffers = {};        // registers whose content does
   Accesses pending = {};                          // since the last barrier
 
   bool shared(BufferId b) const { return f[b].scope == Scope::shared; }
 
+  // What every thread reads at one place of memory is the same for all; registers are as what was stored to them.
   bool varies(const Expr& e) const {
     bool found = false;
     visit_nodes(e, [&](const Node& n) {
-      found |= varying.contains(static_cast<const ExprNode*>(&n)) && n.kind == Kind::Var;
-      found |= n.kind == Kind::Load;              // data may differ; only its place is known here
+      found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
+      if (n.kind == Kind::Load) found |= varying_buffers.contains(static_cast<const Load&>(n).buffer);
     });
     return found;
+  }
+
+  bool in_registers(BufferId b) const { return f[b].scope == Scope::local || f[b].scope == Scope::fragment; }
+
+  void mark_written(const Call& c) {
+    if (c.callee->effect != Callee::Effect::memory) return;
+    for (size_t i = 0; i < c.args.size() && i < c.callee->access.size(); i++)
+      if (auto* a = c.args[i].as<Call>(); a && a->callee == &address_of && c.callee->access[i] != 'r')
+        if (BufferId b = a->args[0].as<Load>()->buffer; in_registers(b)) varying_buffers.insert(b);
+  }
+
+  // Finds the registers that differ among threads; once more until nothing is new.
+  void mark_varying(const Stmt& s, bool control) {
+    if (!s) return;
+    if (auto* l = s.as<Let>()) {
+      if (varies(l->value)) varying.insert(l->var.get());
+    } else if (auto* st = s.as<Store>(); st && in_registers(st->buffer)) {
+      bool same = !control && !varies(st->value) && !varies(st->index[0]) && !(st->mask && varies(st->mask));
+      if (!same) varying_buffers.insert(st->buffer);
+    } else if (auto* e = s.as<Eval>()) {
+      visit(e->value, [&](const Call& c) { mark_written(c); });
+    } else if (auto* b = s.as<Block>()) {
+      for (auto& inner : b->stmts) mark_varying(inner, control);
+    } else if (auto* loop = s.as<For>()) {
+      bool inside = varies(loop->extent);
+      if (inside) varying.insert(loop->var.get());
+      mark_varying(loop->body, control || inside);
+    } else if (auto* w = s.as<While>()) {
+      mark_varying(w->body, control || varies(w->cond));
+    } else if (auto* i = s.as<If>()) {
+      bool inside = control || varies(i->cond);
+      mark_varying(i->then_body, inside);
+      mark_varying(i->else_body, inside);
+    } else if (auto* g = s.as<Group>()) {
+      mark_varying(g->body, control);
+    }
   }
 
   void through_handles(const Call& c, Accesses& out) const {
@@ -85,7 +124,7 @@ struct Inserter {
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
     if (conflict(pending, a)) {
-      barrier[s.get()] = true;
+      barrier.insert(s.get());
       pending = {};
     }
     pending.add(a);
@@ -112,6 +151,14 @@ struct Inserter {
         walk(loop->body);
         walk(loop->body);
       }
+    } else if (auto* w = s.as<While>(); w && !varies(w->cond)) {
+      unit(s, accesses(w->cond));
+      for (int round = 0; round < 2; round++) {
+        walk(w->body);
+        if (!conflict(pending, accesses(w->cond))) continue;
+        barrier_after.insert(w->body.get());
+        pending = {};
+      }
     } else if (auto* i = s.as<If>()) {
       if (varies(i->cond)) return unit(s, accesses(s));
       unit(s, accesses(i->cond));
@@ -130,21 +177,28 @@ struct Inserter {
 
   Stmt run() {
     varying.insert(kernel.thread.get());
+    for (size_t before = 0, first = 1; first || before != varying.size() + varying_buffers.size(); first = 0) {
+      before = varying.size() + varying_buffers.size();
+      mark_varying(kernel.body, false);
+    }
     walk(kernel.body);
     return place(kernel.body);
   }
 
   Stmt place(const Stmt& s) {
     struct Placer final : Rewriter {
-      const std::map<const StmtNode*, bool>& barrier;
-      explicit Placer(const std::map<const StmtNode*, bool>& b) : barrier(b) {}
+      const Inserter& plan;
+      explicit Placer(const Inserter& p) : plan(p) {}
       using Rewriter::operator();
       Stmt operator()(const Stmt& s) override {
-        Stmt out = children(s);
-        return barrier.contains(s.get()) ? block({eval(call(sync_threads, {}), s->span), out}, s->span) : out;
+        std::vector<Stmt> out;
+        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        out.push_back(children(s));
+        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        return out.size() == 1 ? out[0] : block(std::move(out), s->span);
       }
     };
-    return Placer(barrier)(s);
+    return Placer(*this)(s);
   }
 };
 

@@ -1,0 +1,325 @@
+// Mappings of parallel nests: all questions are answered from digits.
+//
+// A fragment's digits never mix inputs, so the thread of an element is a sum of one number per index.  Whether two
+// maps agree is then a question about a few differences per loop, not about all points.
+#include "ops/mapping.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "arith/prove.h"
+#include "base/error.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+
+std::vector<NestAccess> accesses_of(const ParallelNest& nest) {
+  std::vector<NestAccess> out;
+  visit(nest.body,
+        [&](const Load& n) { out.push_back({n.buffer, n.index, false, n.span}); },
+        [&](const Store& n) { out.push_back({n.buffer, n.index, true, n.span}); });
+  return out;
+}
+
+std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index) {
+  for (size_t d = 0; d < nest.vars.size(); d++)
+    if (nest.vars[d].same(index)) return d;
+  return std::nullopt;
+}
+
+Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k) {
+  Facts facts = facts_of(f, k);
+  for (size_t d = 0; d < nest.vars.size(); d++) facts.bind(nest.vars[d], Interval{0, nest.extents[d] - 1});
+  return facts;
+}
+
+std::vector<int64_t> tile_shape(const BufferInfo& info) {
+  std::vector<int64_t> shape;
+  for (auto& e : info.shape) shape.push_back(*as_int(e));
+  return shape;
+}
+
+// ── vector width ──────────────────────────────────────────────────────────────────────────────────────
+namespace {
+
+// The element offset of a global access.
+Expr global_offset(const BufferInfo& info, const std::vector<Expr>& index) {
+  Expr offset = imm(0), stride = imm(1);
+  for (size_t d = index.size(); d-- > 0;) {
+    offset = index[d] * (info.strides.empty() ? stride : info.strides[d]) + offset;
+    stride = stride * info.shape[d];
+  }
+  return offset;
+}
+
+// How one access behaves along the last loop in blocks of v iterations.
+enum class Along : uint8_t { uniform, contiguous, scattered };
+
+Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const NestAccess& a, int64_t v, const Facts& facts) {
+  const BufferInfo& info = ctx.function[a.buffer];
+  Expr outer = var("o"), lane = var("v");
+  Facts inner = facts;
+  inner.bind(outer, Interval{0, nest.extents.back() / v});
+  inner.bind(lane, Interval{0, v - 1});
+  VarMap block{{nest.vars.back().get(), outer * v + lane}};
+  std::vector<Expr> index;
+  for (auto& i : a.index) index.push_back(substitute(i, block));
+  Expr offset = info.scope == Scope::global ? global_offset(info, index)
+                                            : physical_index(ctx.known, ctx.function, a.buffer, index, inner);
+  auto linear = linear_in(simplify(offset, inner), lane, inner);
+  if (!linear) return Along::scattered;
+  if (linear->stride == 0) return Along::uniform;
+  if (linear->stride != 1) return Along::scattered;
+  if (ctx.target.vector_alignment == 1) return Along::contiguous;
+  auto divisible = [&](const Expr& e) {
+    Modular m = modular_of(e, inner);
+    return floor_mod(m.remainder, v) == 0 && m.modulus % v == 0;
+  };
+  bool whole = info.scope != Scope::global || divisible(info.shape.back());
+  return divisible(linear->base) && whole ? Along::contiguous : Along::scattered;
+}
+
+int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& accesses) {
+  int64_t lanes = ctx.target.vector_bytes;
+  for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
+  while (lanes > 1 && lanes / 2 >= nest.extents.back()) lanes /= 2;
+  return lanes;
+}
+
+}  // namespace
+
+int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
+  std::vector<NestAccess> accesses = accesses_of(nest);
+  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
+  int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
+  for (Scope scope : {Scope::global, Scope::shared})     // global accesses decide; where there are none, shared
+    for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
+      bool masked = ctx.target.masked_vectors;
+      if (!masked && (nest.extents.back() % v || points / v < ctx.threads)) continue;
+      bool fits = true, any = false;
+      for (auto& a : accesses) {
+        if (ctx.function[a.buffer].scope != scope && !masked) continue;
+        Along how = along_last_loop(nest, ctx, a, v, facts);
+        any |= how == Along::contiguous;
+        fits &= how != Along::scattered || masked;
+      }
+      if (fits && any) return v;
+    }
+  return 1;
+}
+
+int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {
+  int last = int(nest.vars.size()) - 1;
+  for (auto& t : *mapping.layout.terms)
+    if (t.output == 1 && t.stride == 1 && t.digit.input == last && t.digit.divisor == 1) return t.digit.radix;
+  return 1;
+}
+
+int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping, const NestAccess& a) {
+  int64_t run = run_length(nest, mapping), v = ctx.target.lanes(ctx.function[a.buffer].dtype);
+  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
+  for (; v > 1; v /= 2)
+    if (run % v == 0 && along_last_loop(nest, ctx, a, v, facts) != Along::scattered) return v;
+  return 1;
+}
+
+// ── choosing a mapping ────────────────────────────────────────────────────────────────────────────────
+namespace {
+
+// How many of `rest` neighbouring blocks go to neighbouring threads, of `threads` left.
+int64_t thread_radix(int64_t rest, int64_t threads) {
+  if (rest >= threads) return threads;
+  int64_t common = std::gcd(rest, threads);
+  return common >= 16 ? common : rest;
+}
+
+}  // namespace
+
+Fragment plan_free(const ParallelNest& nest, const LayoutContext& ctx, int64_t v) {
+  int64_t threads = ctx.threads, thread_stride = 1, register_stride = 1;
+  std::vector<Term> terms;
+  auto add = [&](int output, int64_t& stride, size_t d, int64_t divisor, int64_t radix) {
+    if (radix > 1) terms.push_back({.output = output, .stride = stride, .digit = {int(d), divisor, radix}});
+    stride *= radix;
+  };
+  for (size_t d = nest.extents.size(); d-- > 0;) {
+    int64_t divisor = d + 1 == nest.extents.size() ? v : 1;
+    if (divisor > 1) add(1, register_stride, d, 1, v);
+    int64_t rest = (nest.extents[d] + divisor - 1) / divisor;
+    int64_t radix = thread_radix(rest, threads);
+    add(0, thread_stride, d, divisor, radix);
+    threads /= radix;
+    add(1, register_stride, d, divisor * radix, (rest + radix - 1) / radix);
+  }
+  return make_fragment(nest.extents, 1, std::move(terms));
+}
+
+namespace {
+
+// What each value of one input adds to the thread; digits only.
+std::vector<int64_t> thread_parts(const Fragment& f, size_t input) {
+  std::vector<int64_t> part(size_t(f.layout.extents[input]), 0);
+  for (auto& t : *f.layout.terms)
+    if (t.output == 0 && size_t(t.digit.input) == input)
+      for (size_t x = 0; x < part.size(); x++) part[x] += int64_t(x) / t.digit.divisor % t.digit.radix * t.stride;
+  return part;
+}
+
+// For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose elements
+// start at thread part 0.  Nothing if an index is anything else, or a loop runs over two dimensions.
+std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment) {
+  std::vector<int> loop_at(a.index.size(), -1);
+  std::set<size_t> named;
+  for (size_t d = 0; d < a.index.size(); d++) {
+    if (auto l = loop_of(nest, a.index[d])) {
+      if (!named.insert(*l).second || nest.extents[*l] > fragment.layout.extents[d]) return std::nullopt;
+      loop_at[d] = int(*l);
+    } else {
+      auto c = as_int(a.index[d]);
+      if (!c || *c < 0 || *c >= fragment.layout.extents[d] || thread_parts(fragment, d)[size_t(*c)]) return std::nullopt;
+    }
+  }
+  return loop_at;
+}
+
+}  // namespace
+
+std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment) {
+  if (!fragment.layout.terms) return std::nullopt;
+  auto loop_at = loops_over(nest, a, fragment);
+  if (!loop_at || std::count_if(loop_at->begin(), loop_at->end(), [](int l) { return l >= 0; }) != int(nest.vars.size()))
+    return std::nullopt;
+  std::vector<Term> terms;
+  for (Term t : *fragment.layout.terms) {
+    size_t input = size_t(t.digit.input);
+    if (input < a.index.size() && (*loop_at)[input] < 0) continue;
+    t.digit.input = input == a.index.size() ? int(nest.vars.size()) : (*loop_at)[input];
+    terms.push_back(t);
+  }
+  return make_fragment(nest.extents, fragment.replicas, std::move(terms));
+}
+
+std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment, int64_t lanes) {
+  if (!fragment.layout.terms) return std::nullopt;
+  auto loop_at = loops_over(nest, a, fragment);
+  if (!loop_at) return std::nullopt;
+  std::vector<Term> terms, replicas;
+  std::vector<bool> named(nest.vars.size(), false);
+  int64_t registers = lanes;
+  for (Term t : *fragment.layout.terms) {
+    size_t input = size_t(t.digit.input);
+    if (input == a.index.size()) {
+      replicas.push_back(t);
+    } else if ((*loop_at)[input] >= 0) {
+      t.digit.input = (*loop_at)[input];
+      named[size_t(t.digit.input)] = true;
+      if (t.output == 1) {
+        t.stride = registers;
+        registers *= t.digit.radix;
+      }
+      terms.push_back(t);
+    }
+  }
+  for (int l : *loop_at)
+    if (l >= 0) named[size_t(l)] = true;
+  std::sort(replicas.begin(), replicas.end(), [](auto& x, auto& y) { return x.stride < y.stride; });
+  size_t next = 0;
+  for (size_t l = nest.vars.size(); l-- > 0;) {
+    if (named[l]) continue;
+    int64_t done = 1;
+    if (l + 1 == nest.vars.size() && lanes > 1) {
+      terms.push_back({.output = 1, .stride = 1, .digit = {int(l), 1, lanes}});
+      done = lanes;
+    }
+    int64_t rest = (nest.extents[l] + done - 1) / done;
+    for (; rest > 1 && next < replicas.size(); next++) {
+      int64_t radix = std::min(rest, replicas[next].digit.radix);
+      terms.push_back({.output = 0, .stride = replicas[next].stride, .digit = {int(l), done, radix}});
+      done *= radix;
+      rest = (rest + radix - 1) / radix;
+    }
+    if (rest > 1) terms.push_back({.output = 1, .stride = registers, .digit = {int(l), done, rest}});
+    registers *= rest;
+  }
+  return make_fragment(nest.extents, 1, std::move(terms));
+}
+
+std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
+                                const std::vector<int64_t>& shape) {
+  size_t rank = shape.size(), loops = nest.vars.size();
+  std::vector<int> dim_of(loops + 1, -1);
+  std::vector<bool> covered(rank, false);
+  for (size_t d = 0; d < rank; d++)
+    if (auto l = loop_of(nest, a.index[d])) {
+      if (dim_of[*l] >= 0 || nest.extents[*l] != shape[d]) return std::nullopt;
+      dim_of[*l] = int(d);
+      covered[d] = true;
+    } else {
+      for (auto& v : nest.vars)
+        if (uses_var(a.index[d], v)) return std::nullopt;
+    }
+  std::vector<Term> terms, registers;
+  int64_t replicas = 1;
+  for (Term t : *loop.layout.terms) {
+    int dim = dim_of[size_t(t.digit.input)];
+    if (dim < 0 && t.output == 0) {
+      t.digit = {.input = int(rank), .divisor = replicas, .radix = t.digit.radix};
+      replicas *= t.digit.radix;
+      terms.push_back(t);
+    } else if (dim >= 0) {
+      t.digit.input = dim;
+      (t.output == 0 ? terms : registers).push_back(t);
+    }
+  }
+  std::sort(registers.begin(), registers.end(), [](auto& x, auto& y) { return x.stride < y.stride; });
+  int64_t stride = 1;
+  for (Term& t : registers) {
+    t.stride = stride;
+    stride *= t.digit.radix;
+    terms.push_back(t);
+  }
+  for (size_t d = rank; d-- > 0;)
+    if (!covered[d] && shape[d] > 1) {
+      terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
+      stride *= shape[d];
+    }
+  return make_fragment(shape, replicas, std::move(terms));
+}
+
+bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a, const Fragment& fragment) {
+  if (!loop.layout.terms || !fragment.layout.terms) return false;
+  // All values that (the iteration's thread) - (the first thread that holds its element) may take …
+  std::vector<std::vector<int64_t>> difference;
+  for (size_t l = 0; l <= nest.vars.size(); l++) difference.push_back(thread_parts(loop, l));
+  std::vector<bool> named(nest.vars.size() + 1, false);
+  int64_t constant = 0;
+  for (size_t d = 0; d < a.index.size(); d++) {
+    std::vector<int64_t> part = thread_parts(fragment, d);
+    if (auto l = loop_of(nest, a.index[d])) {
+      if (difference[*l].size() > part.size()) return false;
+      named[*l] = true;
+      for (size_t x = 0; x < difference[*l].size(); x++) difference[*l][x] -= part[x];
+    } else {
+      auto c = as_int(a.index[d]);
+      if (!c || *c < 0 || *c >= int64_t(part.size())) return false;
+      constant += part[size_t(*c)];
+    }
+  }
+  std::vector<int64_t> copies = thread_parts(fragment, a.index.size());
+  std::set<int64_t> held(copies.begin(), copies.end()), taken{-constant};
+  bool same_for_all = true;                          // elements
+  for (size_t l = 0; l < difference.size(); l++) {
+    std::set<int64_t> distinct(difference[l].begin(), difference[l].end()), sums;
+    same_for_all &= !named[l] || distinct.size() == 1;
+    for (int64_t x : taken)
+      for (int64_t y : distinct) sums.insert(x + y);
+    taken = std::move(sums);
+    if (taken.size() > 4096) return false;
+  }
+  // … must be among those that lead from the first copy to another; a store must reach every copy.
+  if (a.is_store) return same_for_all && taken == held;
+  return std::includes(held.begin(), held.end(), taken.begin(), taken.end());
+}
+
+}  // namespace tl

@@ -1,0 +1,180 @@
+// Copies through shared memory beside a statement.  What a statement only reads it reads from the shared tile
+// itself; what it writes as a whole operator, and can only write to a fragment, gets a fragment of its own.
+//
+//   for i, j in parallel(64, 64):      ->   T = shared f32[64, 64]
+//     B[i, j] = C[j, i]                     copy(C, T)
+//                                           for i, j in parallel(64, 64): B[i, j] = T[j, i]
+#include "pass/stage_tiles.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/rewrite.h"
+#include "ops/mapping.h"
+
+namespace tl {
+namespace {
+
+Region whole_region(const Function& f, BufferId b) {
+  Region r{.buffer = b, .ranges = {}};
+  for (auto& e : f[b].shape) r.ranges.push_back({.min = imm(0), .extent = e});
+  return r;
+}
+
+bool is_whole(const Function& f, const Region& r) {
+  for (size_t d = 0; d < r.ranges.size(); d++)
+    if (!is_int(r.ranges[d].min, 0) || as_int(r.ranges[d].extent) != as_int(f[r.buffer].shape[d])) return false;
+  return true;
+}
+
+struct Stager {
+  Function& f;
+  const std::string& subject;
+  Span span;
+  std::vector<Stmt> before = {}, after = {};
+
+  BufferId twin(BufferId fragment, Scope scope, const char* suffix) {
+    const BufferInfo& info = f[fragment];
+    BufferInfo made{.name = info.name + suffix, .dtype = info.dtype, .shape = info.shape, .strides = {}, .scope = scope,
+                    .span = info.span, .layout = {}};
+    BufferId b = f.add(std::move(made));
+    before.push_back(alloc(b, span));
+    return b;
+  }
+
+  void copy(std::vector<Stmt>& to, BufferId from, BufferId into) {
+    to.push_back(make_tile(f, *find_op("copy"), {whole_region(f, from), whole_region(f, into)}, {}, span));
+  }
+
+  void note(BufferId fragment, BufferId shared) {
+    int64_t bytes = f[shared].dtype.bytes();
+    for (auto& e : f[shared].shape) bytes *= *as_int(e);
+    f.notes.push_back({"infer_layouts", f[fragment].name,
+                       fmt::format("goes through shared memory ({} bytes): {} needs its elements on other threads",
+                                   bytes, subject), span});
+  }
+};
+
+// Does the nest store every element of the buffer, whatever the data?
+bool stores_all(const ParallelNest& nest, const Function& f, BufferId b) {
+  std::vector<const Stmt*> work{&nest.body};
+  while (!work.empty()) {
+    const Stmt& s = *work.back();
+    work.pop_back();
+    if (auto* block = s.as<Block>())
+      for (auto& inner : block->stmts) work.push_back(&inner);
+    auto* store = s.as<Store>();
+    if (!store || store->buffer != b || store->mask) continue;
+    std::set<size_t> loops;
+    bool all = true;
+    for (size_t d = 0; d < store->index.size(); d++) {
+      auto l = loop_of(nest, store->index[d]);
+      all &= (l && loops.insert(*l).second && nest.extents[*l] == *as_int(f[b].shape[d])) ||
+             (is_int(store->index[d], 0) && is_int(f[b].shape[d], 1));
+    }
+    if (all) return true;
+  }
+  return false;
+}
+
+Stmt replace_buffer(const Stmt& s, BufferId from, BufferId to) {
+  return rewrite(
+      s,
+      [&](const Load& n, Rewriter& self) -> Expr {
+        Expr e = self.children(n);
+        auto* l = e.as<Load>();
+        return l->buffer == from ? load(l->dtype, to, l->index, l->span, l->mask) : e;
+      },
+      [&](const Store& n, Rewriter& self) -> Stmt {
+        Stmt e = self.children(n);
+        auto* st = e.as<Store>();
+        return st->buffer == from ? store(to, st->index, st->value, st->span, st->mask) : e;
+      });
+}
+
+Stmt stage_nest(Stager& stager, const For& loop, BufferId fragment) {
+  ParallelNest nest = read_nest(loop);
+  bool loads = false, stores = false;
+  for (auto& a : accesses_of(nest))
+    if (a.buffer == fragment) (a.is_store ? stores : loads) = true;
+  BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
+  stager.note(fragment, shared);
+  if (loads || !stores_all(nest, stager.f, fragment)) stager.copy(stager.before, fragment, shared);
+  if (stores) stager.copy(stager.after, shared, fragment);
+  return replace_buffer(Stmt(&loop), fragment, shared);
+}
+
+Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
+  bool reads = false, writes = false;
+  for (size_t i = 0; i < t.operands.size(); i++) {
+    auto* r = std::get_if<Region>(&t.operands[i]);
+    if (!r || r->buffer != fragment) continue;
+    Access access = t.op->operands[i].access;
+    reads |= access != Access::write || !is_whole(stager.f, *r);
+    writes |= access != Access::read;
+  }
+  BufferId shared = stager.twin(fragment, Scope::shared, "_shared"), own = shared;
+  stager.note(fragment, shared);
+  if (reads) stager.copy(stager.before, fragment, shared);
+  if (writes) {
+    own = stager.twin(fragment, Scope::fragment, "_own");
+    if (reads) stager.copy(stager.before, shared, own);
+    stager.copy(stager.after, own, shared);
+    stager.copy(stager.after, shared, fragment);
+  }
+  std::vector<Operand> operands = t.operands;
+  for (auto& operand : operands)
+    if (auto* r = std::get_if<Region>(&operand); r && r->buffer == fragment) r->buffer = own;
+  return tile(*t.op, std::move(operands), t.attrs, t.span);
+}
+
+// A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for all.
+Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, BufferId fragment) {
+  BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
+  stager.note(fragment, shared);
+  stager.copy(stager.before, fragment, shared);
+  auto moved = [&](const Expr& e) {
+    return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {
+      Expr out = self.children(n);
+      auto* l = out.as<Load>();
+      return l->buffer == fragment ? load(l->dtype, shared, l->index, l->span, l->mask) : out;
+    });
+  };
+  if (auto* l = s.as<Let>()) return let(l->var, moved(l->value), l->span);
+  if (auto* e = s.as<Eval>()) return eval(moved(e->value), e->span);
+  if (auto* i = s.as<If>()) return if_then(moved(i->cond), i->then_body, i->else_body, i->span);
+  if (auto* l = s.as<For>()) return for_loop(l->var, moved(l->min), moved(l->extent), l->loop, l->body, l->span, l->attrs);
+  auto* st = s.as<Store>();
+  if (!st)
+    fail(s->span, "{} is a fragment whose elements lie on different threads, so a while loop cannot ask for one: copy it to "
+                  "a T.alloc_var first", stager.f[fragment].name);
+  if (st->buffer != fragment) return replace_buffer(s, fragment, shared);
+  stager.copy(stager.after, shared, fragment);
+  return if_then(eq(thread, imm(0)), replace_buffer(s, fragment, shared), {}, s->span);
+}
+
+}  // namespace
+
+std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Stmt& stmt, const std::set<BufferId>& fragments,
+                              const std::string& subject) {
+  Stager stager{.f = f, .subject = subject, .span = stmt->span};
+  Stmt s = stmt;
+  auto* target = stmt.as<Store>();
+  std::vector<BufferId> order(fragments.begin(), fragments.end());
+  std::stable_partition(order.begin(), order.end(), [&](BufferId b) { return !target || b != target->buffer; });
+  for (BufferId b : order) {
+    if (auto* t = s.as<Tile>()) {
+      s = stage_operand(stager, *t, b);
+    } else if (auto* loop = s.as<For>(); loop && loop->loop == Loop::parallel) {
+      s = stage_nest(stager, *loop, b);
+    } else {
+      s = stage_head(stager, s, thread, b);
+    }
+  }
+  std::vector<Stmt> all = std::move(stager.before);
+  all.push_back(std::move(s));
+  all.insert(all.end(), stager.after.begin(), stager.after.end());
+  return all;
+}
+
+}  // namespace tl
