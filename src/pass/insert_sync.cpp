@@ -26,15 +26,23 @@ struct Accesses {
   }
 };
 
-bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {
+// Do two buffers share memory?
+bool overlap(const Function& f, BufferId a, BufferId b) {
+  const BufferInfo &x = f[a], &y = f[b];
+  auto bytes = [](const BufferInfo& i) { return i.elements * i.versions * i.dtype.bytes(); };
+  return a == b || (x.address < y.address + bytes(y) && y.address < x.address + bytes(x));
+}
+
+bool meet(const Function& f, const std::set<BufferId>& a, const std::set<BufferId>& b) {
   for (BufferId x : a)
-    if (b.contains(x)) return true;
+    for (BufferId y : b)
+      if (overlap(f, x, y)) return true;
   return false;
 }
 
 // Must the later accesses wait for the earlier ones?
-bool conflict(const Accesses& before, const Accesses& after) {
-  return meet(before.writes, after.reads) || meet(before.reads, after.writes) || meet(before.writes, after.writes);
+bool conflict(const Function& f, const Accesses& before, const Accesses& after) {
+  return meet(f, before.writes, after.reads) || meet(f, before.reads, after.writes) || meet(f, before.writes, after.writes);
 }
 
 struct Inserter {
@@ -123,7 +131,7 @@ struct Inserter {
 
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    if (conflict(pending, a)) {
+    if (conflict(f, pending, a)) {
       barrier.insert(s.get());
       pending = {};
     }
@@ -155,7 +163,7 @@ struct Inserter {
       unit(s, accesses(w->cond));
       for (int round = 0; round < 2; round++) {
         walk(w->body);
-        if (!conflict(pending, accesses(w->cond))) continue;
+        if (!conflict(f, pending, accesses(w->cond))) continue;
         barrier_after.insert(w->body.get());
         pending = {};
       }

@@ -1,6 +1,10 @@
 // plan_memory: gives every shared buffer its place in the block's memory; on a target of one thread per block, all
 // tiles live there.  First at machine level: from here on addresses are numbers.
 //
+// Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A buffer
+// is alive from its first access to its last; where a loop accesses a buffer that exists outside it, for all of
+// the loop.
+//
 //   As = shared f16[128, 32]   ->   As = shared f16[128, 32] address(8192)
 #include <algorithm>
 
@@ -14,33 +18,117 @@ namespace {
 constexpr int64_t alignment = 128;         // of a buffer: a row of all shared-memory banks
 
 int64_t bytes_of(const BufferInfo& b) { return b.elements * b.versions * b.dtype.bytes(); }
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-[[noreturn]] void too_large(const Function& f, const std::vector<BufferId>& placed, int64_t needed, const Target& target) {
-  BufferId largest = *std::max_element(placed.begin(), placed.end(),
-                                       [&](BufferId a, BufferId b) { return bytes_of(f[a]) < bytes_of(f[b]); });
+struct Lifetime {
+  BufferId buffer;
+  int64_t first = -1, last = -1;           // statements, in the order of the text; -1: no access
+  int64_t bytes = 0;
+  bool meets(const Lifetime& o) const { return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last; }
+};
+
+struct Lifetimes {
+  const Function& f;
+  const Target& target;
+  std::vector<Lifetime> found = {};
+  std::map<BufferId, size_t> at = {};
+  int64_t clock = 0;
+
+  bool placed(BufferId b) const {
+    return f[b].scope == Scope::shared || (f[b].scope == Scope::fragment && !target.has_threads());
+  }
+
+  void touch(BufferId b, int64_t first, int64_t last) {
+    auto it = at.find(b);
+    if (it == at.end()) return;
+    Lifetime& l = found[it->second];
+    l.first = l.first < 0 ? first : std::min(l.first, first);
+    l.last = std::max(l.last, last);
+  }
+
+  void loop(const Stmt& s, const Stmt& body, int64_t begin) {
+    size_t outside = found.size();
+    walk(body);
+    visit(s,
+          [&](const Load& n) { if (auto it = at.find(n.buffer); it != at.end() && it->second < outside) touch(n.buffer, begin, clock); },
+          [&](const Store& n) { if (auto it = at.find(n.buffer); it != at.end() && it->second < outside) touch(n.buffer, begin, clock); });
+  }
+
+  void walk(const Stmt& s) {
+    if (!s) return;
+    int64_t begin = ++clock;
+    if (auto* a = s.as<Alloc>()) {
+      if (!placed(a->buffer)) return;
+      at[a->buffer] = found.size();
+      found.push_back({.buffer = a->buffer, .bytes = aligned(bytes_of(f[a->buffer]))});
+    } else if (auto* b = s.as<Block>()) {
+      for (auto& inner : b->stmts) walk(inner);
+    } else if (auto* i = s.as<If>()) {
+      accesses(i->cond, begin);
+      walk(i->then_body);
+      walk(i->else_body);
+    } else if (auto* g = s.as<Group>()) {
+      walk(g->body);
+    } else if (auto* l = s.as<For>()) {
+      loop(s, l->body, begin);
+    } else if (auto* w = s.as<While>()) {
+      loop(s, w->body, begin);
+    } else {
+      accesses(s, begin);
+    }
+  }
+
+  template <class R>
+  void accesses(const R& r, int64_t now) {
+    visit(r, [&](const Load& n) { touch(n.buffer, now, now); }, [&](const Store& n) { touch(n.buffer, now, now); });
+  }
+};
+
+// The lowest place for each, in this order, that no buffer alive at the same time has.  The bytes needed.
+int64_t place(Function& f, const std::vector<Lifetime>& order, bool share) {
+  int64_t end = 0;
+  std::vector<const Lifetime*> done;
+  for (const Lifetime& l : order) {
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (auto* o : done)
+      if (!share || o->meets(l)) taken.emplace_back(f[o->buffer].address, f[o->buffer].address + o->bytes);
+    std::sort(taken.begin(), taken.end());
+    int64_t address = 0;
+    for (auto& [from, to] : taken)
+      if (from < address + l.bytes) address = std::max(address, to);
+    f[l.buffer].address = address;
+    end = std::max(end, address + l.bytes);
+    done.push_back(&l);
+  }
+  return end;
+}
+
+[[noreturn]] void too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed, const Target& target) {
+  auto largest = std::max_element(placed.begin(), placed.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
   std::string each;
-  for (BufferId b : placed) each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[b].name, double(bytes_of(f[b])) / 1024);
-  fail(f[largest].span,
+  for (auto& l : placed)
+    each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name, double(bytes_of(f[l.buffer])) / 1024);
+  const BufferInfo& info = f[largest->buffer];
+  fail(info.span,
        "the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would have to shrink to {:.1f} KB",
-       double(needed) / 1024, each, target.name, target.shared_bytes / 1024, f[largest].name,
-       double(std::max<int64_t>(0, bytes_of(f[largest]) - (needed - target.shared_bytes))) / 1024);
+       double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
+       double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024);
 }
 
 }  // namespace
 
 Function plan_memory(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    int64_t next = 0;
-    std::vector<BufferId> placed;
-    visit(k.body, [&](const Alloc& n) {
-      BufferInfo& b = f[n.buffer];
-      bool here = b.scope == Scope::shared || (b.scope == Scope::fragment && !target.has_threads());
-      if (!here) return;
-      b.address = next;
-      next = (next + bytes_of(b) + alignment - 1) / alignment * alignment;
-      placed.push_back(n.buffer);
-    });
-    if (next > target.shared_bytes) too_large(f, placed, next, target);
+    Lifetimes lifetimes{.f = f, .target = target};
+    lifetimes.walk(k.body);
+    bool share = target.has_threads();
+    int64_t needed = place(f, lifetimes.found, share);
+    if (needed > target.shared_bytes) {    // largest first packs tighter
+      std::sort(lifetimes.found.begin(), lifetimes.found.end(),
+                [](auto& a, auto& b) { return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer); });
+      needed = place(f, lifetimes.found, share);
+    }
+    if (needed > target.shared_bytes) too_large(f, lifetimes.found, needed, target);
   }
   return f;
 }

@@ -161,7 +161,10 @@ std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Stmt& stmt,
   Stmt s = stmt;
   auto* target = stmt.as<Store>();
   std::vector<BufferId> order(fragments.begin(), fragments.end());
-  std::stable_partition(order.begin(), order.end(), [&](BufferId b) { return !target || b != target->buffer; });
+  if (target)
+    std::sort(order.begin(), order.end(), [&](BufferId a, BufferId b) {
+      return std::pair(a == target->buffer, a) < std::pair(b == target->buffer, b);
+    });
   for (BufferId b : order) {
     if (auto* t = s.as<Tile>()) {
       s = stage_operand(stager, *t, b);
