@@ -102,12 +102,6 @@ ParallelNest nest_of(const Tile& t, const Function& f) {
   return nest;
 }
 
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
-  return infer_parallel(nest_of(t, ctx.function), ctx, level);
-}
-
-Stmt lower(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_of(t, ctx.function), ctx); }
-
 }  // namespace
 
 extern const TileOp copy_op;
@@ -121,8 +115,7 @@ const TileOp copy_op = {
     .complete = complete,
     .check = check,
     .eval = eval,
-    .infer_layout = infer_layout,
-    .lower = lower,
+    .nest = nest_of,
 };
 
 }  // namespace tl

@@ -48,11 +48,6 @@ ParallelNest nest_of(const Tile& t, const Function& f) {
   return nest;
 }
 
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
-  return infer_parallel(nest_of(t, ctx.function), ctx, level);
-}
-Stmt lower(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_of(t, ctx.function), ctx); }
-
 }  // namespace
 
 extern const TileOp fill_op, clear_op;
@@ -64,16 +59,14 @@ const TileOp fill_op = {
     .complete = nullptr,
     .check = check,
     .eval = eval,
-    .infer_layout = infer_layout,
-    .lower = lower,
+    .nest = nest_of,
 };
 const TileOp clear_op = {
     .info = {.name = "clear", .doc = "Every element of dst becomes 0.", .operands = {{"dst", Access::write}}, .attrs = {}},
     .complete = nullptr,
     .check = check,
     .eval = eval,
-    .infer_layout = infer_layout,
-    .lower = lower,
+    .nest = nest_of,
 };
 
 }  // namespace tl

@@ -60,6 +60,8 @@ struct LowerContext {
   std::function<void(std::string subject, std::string text, Span)> note;
 };
 
+struct ParallelNest;
+
 struct TileOp {
   OpInfo info;                                              // first: Tile::op points to it
   // Fills in what the user may leave out (the extents of a base element).  May be null.
@@ -68,10 +70,12 @@ struct TileOp {
   void (*check)(const Tile& t, const Function& f);
   // What it means.
   void (*eval)(const Tile& t, const Function& f, const EvalContext& ctx);
-  LayoutMap (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level);
+  // Sugar for a parallel loop nest: then this says which, and the two below are null.
+  ParallelNest (*nest)(const Tile& t, const Function& f) = nullptr;
+  LayoutMap (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level) = nullptr;
   // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index, in
   // elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per dimension).
-  Stmt (*lower)(const Tile& t, LowerContext& ctx);
+  Stmt (*lower)(const Tile& t, LowerContext& ctx) = nullptr;
 };
 
 const TileOp& row_of(const Tile& t);

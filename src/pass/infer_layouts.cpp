@@ -26,7 +26,7 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 // mapping found for its iterations.
 struct Item {
   Stmt stmt;
-  std::optional<ParallelNest> nest = {};       // of a parallel loop
+  std::optional<ParallelNest> nest = {};       // of a parallel loop, or of an operator that is sugar for one
   std::set<BufferId> elements = {};            // fragments of the third kind
   std::set<BufferId> touched = {};             // all fragments
   std::optional<Fragment> loop = {};
@@ -84,6 +84,7 @@ struct Inference {
     if (!s) return;
     if (auto* t = s.as<Tile>()) {
       Item item{.stmt = s};
+      if (row_of(*t).nest) item.nest = row_of(*t).nest(*t, f);
       for (auto& o : t->operands)
         if (auto* r = std::get_if<Region>(&o); r && is_fragment(r->buffer)) item.touched.insert(r->buffer);
       items.push_back(std::move(item));

@@ -63,7 +63,10 @@ struct Lowerer {
     return rewrite(
         kernel.body,
         [&](const Tile& n, Rewriter&) -> Stmt {
-          return with_scratch(n.attrs, n.span, [&](LowerContext& ctx) { return row_of(n).lower(n, ctx); });
+          return with_scratch(n.attrs, n.span, [&](LowerContext& ctx) {
+            const TileOp& row = row_of(n);
+            return row.nest ? lower_parallel(row.nest(n, f), ctx) : row.lower(n, ctx);
+          });
         },
         [&](const For& n, Rewriter& self) -> Stmt {
           if (n.loop != Loop::parallel) return self.children(n);

@@ -1,5 +1,5 @@
-// Copies through shared memory beside a statement.  What a statement only reads it reads from the shared tile
-// itself; what it writes as a whole operator, and can only write to a fragment, gets a fragment of its own.
+// Copies through shared memory beside a statement.  The statement reads the shared tile itself, and a nest writes it;
+// an operator that can only write to a fragment gets one of its own.
 //
 //   for i, j in parallel(64, 64):      ->   T = shared f32[64, 64]
 //     B[i, j] = C[j, i]                     copy(C, T)
@@ -116,7 +116,9 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared"), own = shared;
   stager.note(fragment, shared);
   if (reads) stager.copy(stager.before, fragment, shared);
-  if (writes) {
+  if (writes && row_of(t).nest) {
+    stager.copy(stager.after, shared, fragment);
+  } else if (writes) {
     own = stager.twin(fragment, Scope::fragment, "_own");
     if (reads) stager.copy(stager.before, shared, own);
     stager.copy(stager.after, own, shared);
