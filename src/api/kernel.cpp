@@ -116,12 +116,12 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   }
   usual = usual_assumptions();
   Made made = make(usual);
-  program = made.executable->program;
+  program = made.variant.program;
   source = program.text;
   report.items = std::move(made.items);
   report.phases = std::move(made.phases);
   report.from_cache = made.from_cache;
-  first = std::move(made.executable);
+  first = std::move(made.variant);
 }
 
 // ── variants ──────────────────────────────────────────────────────────────────────────────────────────
@@ -189,12 +189,14 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
   if (usual.alignment > 1) chip.vector_bytes = a.alignment;
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
-  std::string key = cache.folder.empty() ? "" : key_of(f, a);
+  bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
+  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, a);
   if (!key.empty() && !dumps)
     if (auto entry = cache.load(key)) {
-      Made made{
-          .executable = nullptr, .items = deserialize_items(entry->report), .phases = {}, .from_cache = true};
-      made.executable = std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
+      Made made{.variant = {}, .items = deserialize_items(entry->report), .phases = {}, .from_cache = true};
+      made.variant.program = entry->program;
+      made.variant.executable =
+          std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
       made.phases.push_back({"read from the cache", ms_since(start)});
       return made;
     }
@@ -211,21 +213,24 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (dumps)
     dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
-  DeviceBinary binary = build(compiled.program);
-  Made made{.executable = nullptr,
-            .items = report_items(compiled.function, compiled.program, binary),
-            .phases = {}};
+  DeviceBinary binary;
+  if (!simulated) binary = build(compiled.program);
+  Made made{.variant = {}, .items = report_items(compiled.function, compiled.program, binary), .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
   if (!key.empty())
     cache.store(key, {.program = compiled.program, .binary = binary, .report = serialize(made.items)});
-  made.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
+  made.variant.program = compiled.program;
+  if (simulated)
+    made.variant.simulation = prepare_simulation(compiled.function, chip);
+  else
+    made.variant.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
   return made;
 }
 
-Executable& CompiledKernel::variant_for(std::span<const Argument> arguments) {
+const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argument> arguments) {
   Assumptions a = assumptions_of(arguments);
-  if (a == usual) return *first;
+  if (a == usual) return first;
   std::lock_guard guard(lock);
   auto it = variants.find(a);
   if (it == variants.end()) {
@@ -235,32 +240,40 @@ Executable& CompiledKernel::variant_for(std::span<const Argument> arguments) {
     check_and_pack(lenient, arguments, device_type(), unused);
     Made made = make(a);
     report.items.push_back({"another variant", "for calls where " + describe(a), "", ""});
-    it = variants.emplace(a, std::move(made.executable)).first;
+    it = variants.emplace(a, std::move(made.variant)).first;
   }
-  return *it->second;
+  return it->second;
 }
 
 // ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
-void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) {
-  if (!target.chip) return run_on_host(arguments);
-  variant_for(arguments).call(arguments, stream);
-}
+namespace {
 
-void CompiledKernel::run_on_host(std::span<const Argument> arguments) const {
-  Packed packed;
+// The arguments as the executors take them, checked; `packed` holds the scalars.
+std::vector<HostArg> host_arguments(const Program& program, std::span<const Argument> arguments,
+                                    Packed& packed) {
   check_and_pack(program, arguments, device_cpu, packed);
-  std::vector<ReferenceArg> args;
+  std::vector<HostArg> args;
   for (size_t i = 0; i < arguments.size(); i++) {
     auto* t = std::get_if<TensorView>(&arguments[i]);
     if (!t) {
       args.push_back({.data = &packed.slots[i]});
       continue;
     }
-    ReferenceArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}};
+    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}};
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
     args.push_back(std::move(arg));
   }
-  run_reference(function, args);
+  return args;
+}
+
+}  // namespace
+
+void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) {
+  Packed packed;
+  if (!target.chip) return run_reference(function, host_arguments(program, arguments, packed));
+  const Variant& variant = variant_for(arguments);
+  if (variant.executable) return variant.executable->call(arguments, stream);
+  run_simulation(*variant.simulation, host_arguments(variant.program, arguments, packed));
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {

@@ -10,6 +10,7 @@
 #include "ir/text.h"
 #include "runtime/cache.h"
 #include "runtime/executable.h"
+#include "sim/run.h"
 
 namespace tl {
 
@@ -21,9 +22,9 @@ struct Settings {
 
 // What a target string means on this machine: one kind, one chip.
 struct ResolvedTarget {
-  std::string kind;              // "cuda", "cpu", "reference"
+  std::string kind;              // "cuda", "sim", "cpu", "reference"
   const Target* chip = nullptr;  // null for the reference
-  std::string text() const;      // "cuda -arch=…", "cpu -mcpu=…", "reference"
+  std::string text() const;      // "cuda -arch=…", "sim:…", "cpu -mcpu=…", "reference"
 };
 // CompileError (no place) for what is not known, and for a bare "cuda" where no device answers.
 ResolvedTarget resolve_target(std::string_view text);
@@ -58,8 +59,14 @@ class CompiledKernel {
     std::vector<bool> divisible;  // per dimension
     auto operator<=>(const Assumptions&) const = default;
   };
-  struct Made {
+  // What runs: a binary on a device, or the simulator.
+  struct Variant {
     std::shared_ptr<Executable> executable;
+    std::shared_ptr<const Simulation> simulation;
+    Program program;
+  };
+  struct Made {
+    Variant variant;
     std::vector<Report::Item> items;
     std::vector<Phase> phases;
     bool from_cache = false;
@@ -69,15 +76,14 @@ class CompiledKernel {
   std::string describe(const Assumptions& a) const;
   std::string key_of(const Function& f, const Assumptions& a) const;
   Made make(const Assumptions& a) const;
-  Executable& variant_for(std::span<const Argument> arguments);
-  void run_on_host(std::span<const Argument> arguments) const;
+  const Variant& variant_for(std::span<const Argument> arguments);
 
   Settings settings;
   std::vector<Dimension> dimensions;
   Assumptions usual;
-  std::shared_ptr<Executable> first;  // assumes what is usual
-  std::mutex lock;                    // of the other variants, and of the report
-  std::map<Assumptions, std::shared_ptr<Executable>> variants;
+  Variant first;    // assumes what is usual
+  std::mutex lock;  // of the other variants, and of the report
+  std::map<Assumptions, Variant> variants;
 };
 
 // Text IR with the operators and instructions of this build.

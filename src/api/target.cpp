@@ -31,6 +31,7 @@ const Target& best_cpu() {
 
 std::string ResolvedTarget::text() const {
   if (!chip) return kind;
+  if (kind == "sim") return fmt::format("sim:{}", chip->name);
   return fmt::format("{} {}{}", kind, kind == "cuda" ? "-arch=" : "-mcpu=", chip->name);
 }
 

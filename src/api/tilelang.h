@@ -436,7 +436,7 @@ class Kernel {
   std::shared_ptr<detail::KernelImpl> impl;
 };
 
-// target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=CHIP", "cpu",
+// target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=CHIP", "sim:CHIP", "cpu",
 // "cpu -mcpu=CHIP", "reference".
 Kernel compile(const Function& function, std::string_view target = "auto",
                const CompileOptions& options = {});

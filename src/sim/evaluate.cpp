@@ -146,11 +146,6 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
   return [op, type, a, b](Frame& x) { return scalar(fold_int(op, a(x).i, b(x).i, type)); };
 }
 
-int64_t truncated(double v, DType type) {
-  if (type == u64 && v >= 9.2e18) return v < 1.8e19 ? int64_t(uint64_t(v)) : -1;
-  return std::fabs(v) < 9.2e18 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
-}
-
 Code cast_code(DType from, DType to, Code a) {
   if (to.is_bool() && from.is_float()) return [a](Frame& x) { return scalar(int64_t(a(x).d != 0)); };
   if (from.is_float() && to.is_float()) return rounded(to, [a](Frame& x) { return a(x).d; });
@@ -201,6 +196,11 @@ Code call_code(const Call& n, std::vector<Code> args, Span span) {
 }
 
 }  // namespace
+
+int64_t truncated(double v, DType type) {
+  if (type == u64 && v >= 9.2e18) return v < 1.8e19 ? int64_t(uint64_t(v)) : -1;
+  return std::fabs(v) < 9.2e18 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
+}
 
 const ElementAccess& element_access(DType type) {
   if (type.is_bool()) return bools;

@@ -22,6 +22,8 @@ struct ElementAccess {
 };
 const ElementAccess& element_access(DType type);
 
+int64_t truncated(double value, DType type);  // the cast of a float to an integer
+
 // A buffer while it exists.
 struct Memory {
   std::byte* data = nullptr;

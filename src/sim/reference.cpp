@@ -12,26 +12,11 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/op.h"
-#include "sim/evaluate.h"
 
 namespace tl {
 namespace {
 
 using Step = std::function<void(Frame&)>;
-
-void poison(Memory& m, DType type) {
-  std::fill(m.owned.begin(), m.owned.end(), std::byte(0xAA));
-  if (!type.is_float()) return;
-  auto put = element_access(type).put;
-  for (size_t at = 0; at < m.owned.size(); at += size_t(type.bytes()))
-    put(&m.owned[at], scalar(std::nan("")));
-}
-
-std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
 
 // A region's place at run time, points dropped from its shape.
 struct Box {
@@ -73,36 +58,18 @@ void for_each_row(const Memory& m, const Box& box, F f) {
 
 struct Machine {
   const Function& f;
-  ExprCompiler compile;
-  Frame frame = {};
-  std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of the operands of tile operators
+  Host host;
+  ExprCompiler& compile = host.compile;
+  Frame& frame = host.frame;
   EvalContext context = {};
 
-  explicit Machine(const Function& f) : f(f), compile{.f = f} {
-    frame.buffers.resize(f.buffers.size());
+  explicit Machine(const Function& f) : f(f), host(f) {
     context = {.read = [this](const Region& r) { return read(r); },
                .write = [this](const Region& r, const Array& a) { write(r, a); },
-               .value = [this](const Expr& e) { return number(e); }};
+               .value = [this](const Expr& e) { return host.number(e); }};
   }
   Machine(const Machine&) = delete;
-
-  // ── expressions at run time ─────────────────────────────────────────────────────────────────────────
-  Scalar run(const Expr& e) {
-    auto it = cache.find(e.get());
-    if (it == cache.end()) {
-      frame.vars.resize(std::max(frame.vars.size(), compile.slots.size()));
-      it = cache.emplace(e.get(), std::pair(e, compile(e))).first;
-    }
-    return it->second.second(frame);
-  }
-  int64_t integer(const Expr& e) {
-    if (auto v = as_int(e)) return *v;
-    return run(e).i;
-  }
-  double number(const Expr& e) {
-    Scalar v = run(e);
-    return e->dtype.is_float() ? v.d : e->dtype == u64 ? double(uint64_t(v.i)) : double(v.i);
-  }
+  int64_t integer(const Expr& e) { return host.integer(e); }
 
   // ── regions ─────────────────────────────────────────────────────────────────────────────────────────
   Box box_of(const Region& r) {
@@ -212,7 +179,7 @@ struct Machine {
   }
   Step step(const Group& n) { return step(n.body); }
   Step step(const Alloc& n) {
-    return [this, id = n.buffer](Frame& x) { begin(x.buffers[size_t(id.value)], id); };
+    return [this, id = n.buffer](Frame&) { host.begin(id); };
   }
   Step step(const Tile& n) {
     const TileOp& row = row_of(n);
@@ -220,83 +187,6 @@ struct Machine {
   }
   Step step(const Eval& n) {
     return [value = compile(n.value)](Frame& x) { value(x); };
-  }
-
-  // A buffer of our own comes into being.
-  void begin(Memory& m, BufferId id) {
-    const BufferInfo& b = f[id];
-    if (m.owned.empty()) {
-      shape_of(m, b);
-      int64_t elements = 1;
-      for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
-      bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
-      m.owned.resize(size_t(empty ? 1 : elements) * size_t(b.dtype.bytes()));
-      m.data = m.owned.data();
-    }
-    poison(m, b.dtype);
-  }
-  void shape_of(Memory& m, const BufferInfo& b) {
-    m.shape.clear();
-    m.strides.clear();
-    for (auto& e : b.shape) m.shape.push_back(integer(e));
-    for (auto& e : b.strides) m.strides.push_back(integer(e));
-    if (b.strides.empty()) m.strides = row_major_strides(m.shape);
-  }
-
-  // ── a call ──────────────────────────────────────────────────────────────────────────────────────────
-  void set(const Expr& v, Scalar value) {
-    size_t slot = compile.slot_of(v);
-    frame.vars.resize(compile.slots.size());
-    frame.vars[slot] = value;
-  }
-  // Variables that stand alone in a shape or in strides take their value from the argument.
-  void bind_extents(const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {
-    for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
-      if (exprs[d].as<Var>() && !compile.slots.contains(exprs[d].get())) set(exprs[d], scalar(values[d]));
-  }
-  void bind(std::span<const ReferenceArg> args) {
-    internal_check(args.size() == f.params.size(), "one argument per parameter");
-    for (size_t i = 0; i < args.size(); i++)
-      if (f.params[i].var) {
-        auto get = element_access(f.params[i].var->dtype).get;
-        set(f.params[i].var, get(static_cast<const std::byte*>(args[i].data)));
-      }
-    for (size_t i = 0; i < args.size(); i++)
-      if (BufferId id = f.params[i].buffer) {
-        bind_extents(f[id].shape, args[i].shape);
-        bind_extents(f[id].strides, args[i].strides);
-      }
-    for (auto& p : f.params)
-      if (p.buffer)
-        for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
-          for (auto& e : *list)
-            internal_check(!e.as<Var>() || compile.slots.contains(e.get()),
-                           "an extent that no argument gives");
-    for (size_t i = 0; i < args.size(); i++)
-      if (BufferId id = f.params[i].buffer) {
-        Memory& m = frame.buffers[size_t(id.value)];
-        shape_of(m, f[id]);
-        m.data = static_cast<std::byte*>(args[i].data);
-        agree(f.params[i].name, "shape", m, m.shape, args[i].shape);
-        agree(f.params[i].name, "strides", m, m.strides, args[i].strides);
-      }
-    for (auto& fact : f.facts)
-      if (!integer(fact))
-        fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
-  }
-  void agree(const std::string& name, std::string_view what, const Memory& m,
-             const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) {
-    if (given.empty() && !wanted.empty()) return;
-    bool same = given.size() == wanted.size();
-    for (size_t d = 0; same && d < given.size(); d++)  // the stride of a single element says nothing
-      same = given[d] == wanted[d] || (what == "strides" && m.shape[d] <= 1);
-    if (same) return;
-    auto list = [](const std::vector<int64_t>& v) {
-      std::string s;
-      for (auto i : v) s += fmt::format("{}{}", s.empty() ? "" : ", ", i);
-      return s;
-    };
-    fail(f.span, "{}: the {} of {} must be ({}), not ({})", f.name, what, name, list(wanted), list(given));
   }
 
   void launch(const Kernel& k, const ReferenceOptions& options) {
@@ -337,11 +227,11 @@ void refuse_thread_level_code(const Function& f) {
 
 }  // namespace
 
-void run_reference(const Function& f, std::span<const ReferenceArg> args, const ReferenceOptions& options) {
+void run_reference(const Function& f, std::span<const HostArg> args, const ReferenceOptions& options) {
   refuse_thread_level_code(f);
   Machine machine(f);
-  machine.bind(args);
-  for (BufferId id : f.workspaces) machine.begin(machine.frame.buffers[size_t(id.value)], id);
+  machine.host.bind(args);
+  for (BufferId id : f.workspaces) machine.host.begin(id);
   for (auto& k : f.kernels) machine.launch(k, options);
 }
 

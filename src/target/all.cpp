@@ -63,6 +63,20 @@ std::string chip_option(std::string_view text, std::string_view rest, std::strin
   return chip;
 }
 
+// "sim:CHIP", a GPU's program executed here.
+std::string simulated_chip(std::string_view text) {
+  size_t colon = text.find(':');
+  std::string chip(colon == text.npos ? "" : text.substr(colon + 1));
+  if (chip.empty())
+    fail({}, "target '{}': which chip is to be simulated? write sim:CHIP with CHIP one of {}", text,
+         chips_of("cuda"));
+  const Target* t = find_target(chip);
+  if (!t || t->language != "cuda")
+    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}", text, chip,
+         chips_of("cuda"));
+  return chip;
+}
+
 }  // namespace
 
 TargetSpec parse_target(std::string_view text) {
@@ -72,7 +86,10 @@ TargetSpec parse_target(std::string_view text) {
   if (kind == "reference" && rest.empty()) return {.kind = "reference", .chip = ""};
   if (kind == "cuda") return {.kind = "cuda", .chip = chip_option(text, rest, "-arch=", "cuda")};
   if (kind == "cpu" || kind == "llvm") return {.kind = "cpu", .chip = chip_option(text, rest, "-mcpu=", "llvm")};
-  fail({}, "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP ({}), cpu, cpu -mcpu=CHIP ({}), reference",
+  if (kind == "sim" || kind.starts_with("sim:")) return {.kind = "sim", .chip = simulated_chip(text)};
+  fail({},
+       "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP, sim:CHIP ({}), cpu, "
+       "cpu -mcpu=CHIP ({}), reference",
        text, chips_of("cuda"), chips_of("llvm"));
 }
 

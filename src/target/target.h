@@ -35,9 +35,9 @@ std::span<const Target* const> all_targets();
 const Target* find_target(std::string_view chip);         // null if there is none of that name
 const Callee* find_instr(std::string_view name);          // a row's callee, for the parser and the simulator
 
-// What a target string says: "cuda -arch=sm_80", "cpu", "cpu -mcpu=haswell", "reference", "auto", "llvm".
+// What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference", "auto", "llvm".
 struct TargetSpec {
-  std::string kind;                                        // "cuda", "cpu", "reference", "auto"
+  std::string kind;                                        // "cuda", "sim", "cpu", "reference", "auto"
   std::string chip;                                        // empty: take the machine's
 };
 // CompileError (no place) naming the known targets if it says nothing known.

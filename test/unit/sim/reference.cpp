@@ -21,7 +21,7 @@ Function function_of(std::string_view text) {
   return f;
 }
 
-std::string error_of(const Function& f, std::vector<ReferenceArg> args) {
+std::string error_of(const Function& f, std::vector<HostArg> args) {
   try {
     run_reference(f, args);
   } catch (const CompileError& e) {
@@ -50,7 +50,7 @@ func scale(A: f32[n, 4] strides(lead, 1), s: f32, C: f32[n, 4]):
 )");
   std::vector<float> a = counted<float>(5 * 7), c(5 * 4, -9);
   float s = 0.5f;
-  run_reference(f, std::vector<ReferenceArg>{{.data = a.data(), .shape = {5, 4}, .strides = {7, 1}},
+  run_reference(f, std::vector<HostArg>{{.data = a.data(), .shape = {5, 4}, .strides = {7, 1}},
                                              {.data = &s},
                                              {.data = c.data(), .shape = {5, 4}}});
   for (size_t i = 0; i < 5; i++)
@@ -83,7 +83,7 @@ func matmul(A: f16[m, k], B: f16[k, n], C: f32[m, n]):
   for (bool reverse : {false, true}) {
     std::fill(c.begin(), c.end(), -7.0f);
     run_reference(f,
-                  std::vector<ReferenceArg>{
+                  std::vector<HostArg>{
                       {a.data(), {m, k}, {k, 1}}, {b.data(), {k, n}, {n, 1}}, {c.data(), {m, n}, {n, 1}}},
                   {.reverse_blocks = reverse});
     for (int64_t i = 0; i < m; i++)
@@ -123,7 +123,7 @@ TEST_CASE("outside a tensor a load gives 0 and a store is dropped") {
     C[b*2 - 1] = -2.0
 )");
   std::vector<float> a(32, 1), c(9, 9);
-  run_reference(f, std::vector<ReferenceArg>{{.data = a.data()}, {.data = c.data()}});
+  run_reference(f, std::vector<HostArg>{{.data = a.data()}, {.data = c.data()}});
   CHECK(c == std::vector<float>{2, -2, 2, -2, 2, -2, 2, -2, 9});
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("masks and selects keep an access from happening") {
       A[i] mask(i < 4 and A[i] > 1.0) = 0.0
 )");
   std::vector<float> a{1, 2, 3, 4}, c(8), d(8);
-  run_reference(f, std::vector<ReferenceArg>{{.data = a.data()}, {.data = c.data()}, {.data = d.data()}});
+  run_reference(f, std::vector<HostArg>{{.data = a.data()}, {.data = c.data()}, {.data = d.data()}});
   CHECK(c == std::vector<float>{1, 2, 3, 4, -1, -1, -1, -1});
   CHECK(d == std::vector<float>{3, 4, 0, 0, 0, 0, 0, 0});
   CHECK(a == std::vector<float>{1, 0, 0, 0});
@@ -163,7 +163,7 @@ TEST_CASE("what was never written shows: NaN, or 0xAA") {
   std::vector<float> c(4);
   std::vector<int32_t> d(4);
   std::vector<uint16_t> e(4);
-  run_reference(f, std::vector<ReferenceArg>{{.data = c.data()}, {.data = d.data()}, {.data = e.data()}});
+  run_reference(f, std::vector<HostArg>{{.data = c.data()}, {.data = d.data()}, {.data = e.data()}});
   CHECK(std::isnan(c[0]));
   CHECK(std::isnan(c[3]));
   CHECK_EQ(c[2], 2.0f);
@@ -201,7 +201,7 @@ TEST_CASE("integers wrap, floats round at each operation, division rounds as its
   std::vector<uint16_t> h(3), yy(1);
   std::vector<uint8_t> u(2), t(2);
   std::vector<int64_t> l(3);
-  run_reference(f, std::vector<ReferenceArg>{{.data = &a},
+  run_reference(f, std::vector<HostArg>{{.data = &a},
                                              {.data = &b},
                                              {.data = &x},
                                              {.data = &y},
@@ -253,7 +253,7 @@ TEST_CASE("several kernels, a workspace between them, control flow") {
   std::vector<int32_t> a(16), c(16);
   for (int i = 0; i < 16; i++) a[size_t(i)] = i;
   int64_t n = 16;
-  run_reference(f, std::vector<ReferenceArg>{{.data = a.data()}, {.data = &n}, {.data = c.data()}});
+  run_reference(f, std::vector<HostArg>{{.data = a.data()}, {.data = &n}, {.data = c.data()}});
   for (int i = 0; i < 16; i++) {
     int w = i + 10 * (i / 4 % 2) + 100 * (i / 8);
     CHECK_EQ(c[size_t(i)], w % 2 == 0 ? w : w % 3 == 0 ? -w : 0);
@@ -267,9 +267,9 @@ TEST_CASE("blocks run in order, or in reverse") {
   Function f =
       function_of("func f(C: i64[2]):\n  kernel main grid(x: 3, y: 5):\n    C[0] = x\n    C[1] = y\n");
   std::vector<int64_t> c(2, -1);
-  run_reference(f, std::vector<ReferenceArg>{{.data = c.data()}});
+  run_reference(f, std::vector<HostArg>{{.data = c.data()}});
   CHECK(c == std::vector<int64_t>{2, 4});
-  run_reference(f, std::vector<ReferenceArg>{{.data = c.data()}}, {.reverse_blocks = true});
+  run_reference(f, std::vector<HostArg>{{.data = c.data()}}, {.reverse_blocks = true});
   CHECK(c == std::vector<int64_t>{0, 0});
 }
 

@@ -1,0 +1,88 @@
+// Where a warp goes next, and which of its threads take part.
+#include "sim/instr.h"
+#include "sim/steps.h"
+
+namespace tl::sim {
+namespace {
+
+void go(Warp& w, const Operation& o) { w.next = size_t(int64_t(w.next) - 1 + o.jump); }
+
+Mask where(Warp& w, const Operation& o) {
+  const Scalar* cond = w.slot(o.a);
+  if (o.count == 1) return cond->i ? ~Mask(0) : 0;
+  Mask mask = 0;
+  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(cond[lane].i != 0) << lane;
+  return mask;
+}
+
+void let_through(Warp& w, const Operation& o, Mask mask) {
+  w.masks.push_back({w.active, w.active & mask});
+  w.active &= mask;
+  if (!w.active) go(w, o);
+}
+
+Mask unfinished(Warp& w, const Operation& o) {
+  const Scalar *at = w.slot(o.to), *end = w.slot(o.c);
+  Mask mask = 0;
+  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(at[lane].i < end[lane].i) << lane;
+  return mask;
+}
+
+}  // namespace
+
+void for_begin(Warp& w, const Operation& o) {
+  int64_t from = w.slot(o.a)->i, count = w.slot(o.b)->i;
+  *w.slot(o.to) = scalar(from);
+  *w.slot(o.c) = scalar(from + count);
+  if (count <= 0) go(w, o);
+}
+void for_next(Warp& w, const Operation& o) {
+  if (++w.slot(o.to)->i < w.slot(o.c)->i) go(w, o);
+}
+
+void lanes_begin(Warp& w, const Operation& o) {
+  const Scalar *from = w.slot(o.a), *count = w.slot(o.b);
+  for (int lane = 0; lane < lane_count; lane++) {
+    w.slot(o.to)[lane] = from[lane];
+    w.slot(o.c)[lane] = scalar(from[lane].i + count[lane].i);
+  }
+  let_through(w, o, unfinished(w, o));
+}
+void lanes_next(Warp& w, const Operation& o) {
+  for (int lane = 0; lane < lane_count; lane++) w.slot(o.to)[lane].i++;
+  w.active &= unfinished(w, o);
+  if (w.active) go(w, o);
+}
+
+void narrow(Warp& w, const Operation& o) { let_through(w, o, where(w, o)); }
+void narrow_group(Warp& w, const Operation& o) {
+  Mask mask = 0;
+  for (int lane = 0; lane < lane_count; lane++) {
+    int64_t thread = w.first + lane - o.value.i;
+    mask |= Mask(thread >= 0 && thread < o.count) << lane;
+  }
+  let_through(w, o, mask);
+}
+void narrow_else(Warp& w, const Operation& o) {
+  Saved& saved = w.masks.back();
+  w.active = saved.before & ~saved.taken;
+  if (!w.active) go(w, o);
+}
+void widen(Warp& w, const Operation&) {
+  w.active = w.masks.back().before;
+  w.masks.pop_back();
+}
+void save(Warp& w, const Operation&) { w.masks.push_back({w.active, w.active}); }
+void narrow_on(Warp& w, const Operation& o) {
+  w.active &= where(w, o);
+  if (!w.active) go(w, o);
+}
+
+void jump(Warp& w, const Operation& o) { go(w, o); }
+void end(Warp& w, const Operation&) { w.state = Warp::State::ended; }
+void call(Warp& w, const Operation& o) {
+  const CallSite& site = w.code->calls[size_t(o.row)];
+  site.run({.warp = w, .site = site});
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,131 @@
+// Variables from arguments, tensors from shapes.
+#include "sim/host.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/build.h"
+#include "ir/text.h"
+
+namespace tl {
+namespace {
+
+void poison(Memory& m, DType type) {
+  std::fill(m.owned.begin(), m.owned.end(), std::byte(0xAA));
+  if (!type.is_float()) return;
+  auto put = element_access(type).put;
+  for (size_t at = 0; at < m.owned.size(); at += size_t(type.bytes()))
+    put(&m.owned[at], scalar(std::nan("")));
+}
+
+std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+}  // namespace
+
+Host::Host(const Function& f) : f(f), compile{.f = f} { frame.buffers.resize(f.buffers.size()); }
+
+Scalar Host::run(const Expr& e) {
+  auto it = cache.find(e.get());
+  if (it == cache.end()) {
+    frame.vars.resize(std::max(frame.vars.size(), compile.slots.size()));
+    it = cache.emplace(e.get(), std::pair(e, compile(e))).first;
+  }
+  return it->second.second(frame);
+}
+int64_t Host::integer(const Expr& e) {
+  if (auto v = as_int(e)) return *v;
+  return run(e).i;
+}
+double Host::number(const Expr& e) {
+  Scalar v = run(e);
+  return e->dtype.is_float() ? v.d : e->dtype == u64 ? double(uint64_t(v.i)) : double(v.i);
+}
+
+void Host::set(const Expr& v, Scalar value) {
+  size_t slot = compile.slot_of(v);
+  frame.vars.resize(compile.slots.size());
+  frame.vars[slot] = value;
+}
+
+// Scalars, and variables that stand alone in a shape or in strides, take their value from the arguments.
+void Host::bind_variables(std::span<const HostArg> args) {
+  for (size_t i = 0; i < args.size(); i++)
+    if (f.params[i].var) {
+      auto get = element_access(f.params[i].var->dtype).get;
+      set(f.params[i].var, get(static_cast<const std::byte*>(args[i].data)));
+    }
+  auto extents = [&](const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {
+    for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
+      if (exprs[d].as<Var>() && !compile.slots.contains(exprs[d].get())) set(exprs[d], scalar(values[d]));
+  };
+  for (size_t i = 0; i < args.size(); i++)
+    if (BufferId id = f.params[i].buffer) {
+      extents(f[id].shape, args[i].shape);
+      extents(f[id].strides, args[i].strides);
+    }
+  for (auto& p : f.params)
+    if (p.buffer)
+      for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
+        for (auto& e : *list)
+          internal_check(!e.as<Var>() || compile.slots.contains(e.get()), "an extent that no argument gives");
+}
+
+void Host::bind(std::span<const HostArg> args) {
+  internal_check(args.size() == f.params.size(), "one argument per parameter");
+  bind_variables(args);
+  for (size_t i = 0; i < args.size(); i++)
+    if (BufferId id = f.params[i].buffer) {
+      Memory& m = frame.buffers[size_t(id.value)];
+      shape_of(m, f[id]);
+      m.data = static_cast<std::byte*>(args[i].data);
+      agree(f.params[i].name, "shape", m, m.shape, args[i].shape);
+      agree(f.params[i].name, "strides", m, m.strides, args[i].strides);
+    }
+  for (auto& fact : f.facts)
+    if (!integer(fact))
+      fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
+}
+
+void Host::agree(const std::string& name, std::string_view what, const Memory& m,
+                 const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) const {
+  if (given.empty() && !wanted.empty()) return;
+  bool same = given.size() == wanted.size();
+  for (size_t d = 0; same && d < given.size(); d++)  // the stride of a single element says nothing
+    same = given[d] == wanted[d] || (what == "strides" && m.shape[d] <= 1);
+  if (same) return;
+  auto list = [](const std::vector<int64_t>& v) {
+    std::string s;
+    for (auto i : v) s += fmt::format("{}{}", s.empty() ? "" : ", ", i);
+    return s;
+  };
+  fail(f.span, "{}: the {} of {} must be ({}), not ({})", f.name, what, name, list(wanted), list(given));
+}
+
+void Host::shape_of(Memory& m, const BufferInfo& b) {
+  m.shape.clear();
+  m.strides.clear();
+  for (auto& e : b.shape) m.shape.push_back(integer(e));
+  for (auto& e : b.strides) m.strides.push_back(integer(e));
+  if (b.strides.empty()) m.strides = row_major_strides(m.shape);
+}
+
+void Host::begin(BufferId id) {
+  const BufferInfo& b = f[id];
+  Memory& m = frame.buffers[size_t(id.value)];
+  if (m.owned.empty()) {
+    shape_of(m, b);
+    int64_t elements = 1;
+    for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
+    bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+    m.owned.resize(size_t(empty ? 1 : elements) * size_t(b.dtype.bytes()));
+    m.data = m.owned.data();
+  }
+  poison(m, b.dtype);
+}
+
+}  // namespace tl

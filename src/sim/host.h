@@ -1,0 +1,41 @@
+// What a call brings, for both executors: tensors and scalars of the caller, the values of the variables that
+// they determine, the shapes and strides that follow.
+#pragma once
+#include <span>
+
+#include "sim/evaluate.h"
+
+namespace tl {
+
+struct HostArg {
+  void* data = nullptr;             // a tensor's first element, or a scalar's value in its own type
+  std::vector<int64_t> shape = {};  // of a tensor; may be left out where no extent is known only at run time
+  std::vector<int64_t> strides = {};  // in elements; the same where no stride is
+};
+
+struct Host {
+  const Function& f;
+  ExprCompiler compile;
+  Frame frame = {};
+  std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of expressions asked for again
+
+  explicit Host(const Function& f);
+  Host(const Host&) = delete;
+
+  Scalar run(const Expr& e);  // over variables that have a value
+  int64_t integer(const Expr& e);
+  double number(const Expr& e);
+  void set(const Expr& var, Scalar value);
+  // One argument per parameter; CompileError where they do not fit the function.
+  void bind(std::span<const HostArg> args);
+  void shape_of(Memory& m, const BufferInfo& b);
+  // A buffer of our own comes into being, poisoned: floats are NaN, all else bytes 0xAA.
+  void begin(BufferId id);
+
+ private:
+  void bind_variables(std::span<const HostArg> args);
+  void agree(const std::string& name, std::string_view what, const Memory& m,
+             const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) const;
+};
+
+}  // namespace tl

@@ -1,0 +1,199 @@
+// The semantics of the instructions.
+//
+// Matrix instructions: products are exact; sums are taken in the accumulator's type (f16: in f32, rounded
+// once at the end), one product after another in the order of k, beginning with C.  Tensor cores add
+// several products at once and truncate: their last bits differ, within the bounds of f32 summation.
+#include "sim/instr.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/callee.h"
+#include "target/check.h"
+
+namespace tl::sim {
+
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const {
+  return locate(warp, place(arg), lane, value(arg, lane).i, bytes, alignment, site.span);
+}
+
+void Execution::require_whole_warp() const {
+  if (lanes == ~Mask(0)) return;
+  int missing = __builtin_ctz(~lanes), here = lanes ? __builtin_ctz(lanes) : 0;
+  bool exists = warp.alive >> missing & 1;
+  fail(site.span, "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}",
+       site.callee->name, lane_count,
+       exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
+       exists ? "does not take part" : "does not exist", describe_thread(warp, here),
+       exists ? "move it out of the condition" : "make the number of threads a multiple of the warp");
+}
+
+namespace {
+
+// ── matrix instructions ───────────────────────────────────────────────────────────────────────────────
+// Reads or writes all of one operand: values[row * cols + col].
+template <class T, class F>
+void for_elements(const Execution& x, size_t arg, const OperandFragment& f, DType type, F&& f_element) {
+  int64_t bytes = f.registers * type.bytes(), alignment = std::max<int64_t>(4, type.bytes());
+  for (int lane = 0; lane < lane_count; lane++) {
+    std::byte* at = x.operand(arg, lane, bytes, alignment);
+    for (int reg = 0; reg < f.registers; reg++) {
+      auto [i, j] = element_of(f, lane, reg);
+      f_element(i * f.cols + j, at + reg * type.bytes());
+    }
+  }
+}
+
+// Tiles are at most 64 × 256; sums of type T.
+template <class T>
+void multiply(const Execution& x, const MatrixInstr& m) {
+  thread_local std::vector<T> a, b, c;
+  a.resize(size_t(m.m * m.k));
+  b.resize(size_t(m.k * m.n));
+  c.resize(size_t(m.m * m.n));
+  auto read = [&](size_t arg, const OperandFragment& f, DType type, std::vector<T>& to) {
+    auto get = element_access(type).get;
+    bool is_float = type.is_float();
+    for_elements<T>(x, arg, f, type, [&](int at, const std::byte* from) {
+      Scalar v = get(from);
+      to[size_t(at)] = is_float ? T(v.d) : T(v.i);
+    });
+  };
+  read(0, m.c, m.c_type, c);
+  read(1, m.a, m.a_type, a);
+  read(2, m.b, m.b_type, b);
+  for (int i = 0; i < m.m; i++)
+    for (int k = 0; k < m.k; k++) {
+      T factor = a[size_t(i * m.k + k)];
+      T *sum = &c[size_t(i * m.n)], *row = &b[size_t(k * m.n)];
+      for (int j = 0; j < m.n; j++) sum[j] += factor * row[j];
+    }
+  auto put = element_access(m.c_type).put;
+  bool is_float = m.c_type.is_float();
+  for_elements<T>(x, 0, m.c, m.c_type, [&](int at, std::byte* to) {
+    T v = c[size_t(at)];
+    put(to, is_float ? scalar(double(v)) : scalar(int64_t(v)));
+  });
+}
+
+void matrix(const Execution& x) {
+  x.require_whole_warp();
+  auto& row = x.row<MatrixInstr>();
+  if (row.c_type.is_int()) return multiply<uint32_t>(x, row);  // wraps
+  if (row.c_type.bits == 64) return multiply<double>(x, row);
+  multiply<float>(x, row);
+}
+
+// ── copies of 8×8 blocks ──────────────────────────────────────────────────────────────────────────────
+// Lane 8j+r gives the address of row r of block j.  Of each block lane l holds, in one 32-bit register, the
+// elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or their mirror images.
+struct Blocks {
+  static constexpr int row_bytes = 16;
+  const Execution& x;
+  const CopyInstr& row;
+  size_t registers, memory;  // which argument is which
+
+  void check_scope() const {
+    if (x.place(memory).scope == Scope::shared) return;
+    fail(x.site.span, "{} moves shared memory, but {} is not shared", row.callee.name, x.place(memory).name);
+  }
+  std::byte* row_at(int block, int r) const { return x.operand(memory, 8 * block + r, row_bytes, row_bytes); }
+  std::byte* registers_of(int lane) const { return x.operand(registers, lane, 4 * row.matrices, 4); }
+  // f(element in the block's rows, element in a lane's registers), both of 16 bits
+  template <class F>
+  void for_elements(F f) const {
+    for (int block = 0; block < row.matrices; block++) {
+      std::array<std::byte*, 8> rows;
+      for (int r = 0; r < 8; r++) rows[size_t(r)] = row_at(block, r);
+      for (int lane = 0; lane < lane_count; lane++) {
+        std::byte* to = registers_of(lane) + 4 * block;
+        for (int e = 0; e < 2; e++) {
+          int i = lane / 4, j = 2 * (lane % 4) + e;
+          if (row.transposed) std::swap(i, j);
+          f(rows[size_t(i)] + 2 * j, to + 2 * e);
+        }
+      }
+    }
+  }
+};
+
+void load_blocks(const Execution& x) {
+  x.require_whole_warp();
+  Blocks blocks{x, x.row<CopyInstr>(), 0, 1};
+  blocks.check_scope();
+  blocks.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
+}
+void store_blocks(const Execution& x) {
+  x.require_whole_warp();
+  Blocks blocks{x, x.row<CopyInstr>(), 0, 1};
+  blocks.check_scope();
+  blocks.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
+}
+
+// ── threads ───────────────────────────────────────────────────────────────────────────────────────────
+void thread_number(const Execution& x) {
+  const int64_t* extent = x.warp.code->threads;
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t thread = x.warp.first + lane, dim = x.value(0, lane).i;
+    x.give(lane, scalar(dim == 0   ? thread % extent[0]
+                        : dim == 1 ? thread / extent[0] % extent[1]
+                                   : thread / extent[0] / extent[1]));
+  });
+}
+
+void barrier(const Execution& x) {
+  Warp& w = x.warp;
+  if (Mask missing = w.alive & ~x.lanes)
+    fail(x.site.span,
+         "{} in divergent flow: {} waits here, but {} does not come; every thread of the block must reach "
+         "the barrier: "
+         "move it out of the condition",
+         x.site.callee->name, describe_thread(w, __builtin_ctz(x.lanes)),
+         describe_thread(w, __builtin_ctz(missing)));
+  w.state = Warp::State::waiting;
+}
+
+// A handle is its offset in bytes within its buffer; translate.cpp has computed it.
+void handle_value(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) { x.give(lane, x.value(0, lane)); });
+}
+
+// ── the table: thread-level rows by name ──────────────────────────────────────────────────────────────
+struct ThreadRow {
+  std::string_view name;
+  Semantics run;
+};
+constexpr ThreadRow thread_rows[] = {
+    {"thread_index", thread_number},
+    {"sync_threads", barrier},
+    {"address_of", handle_value},
+};
+
+bool computes(const MatrixInstr& row) {
+  auto known = [](DType t) {
+    return t.is_int() ? t.bits <= 32 : t == f16 || t == bf16 || t == f32 || t == f64;
+  };
+  return known(row.a_type) && known(row.b_type) && known(row.c_type) &&
+         row.c_type.is_int() == row.a_type.is_int();
+}
+
+}  // namespace
+
+InstrRow semantics_of(const Callee& callee) {
+  for (auto& row : thread_rows)
+    if (row.name == callee.name) return {row.run, nullptr};
+  for (const Target* t : all_targets()) {
+    for (auto* row : t->matrix)
+      if (row->callee.name == callee.name) return {computes(*row) ? matrix : nullptr, row};
+    for (auto* row : t->copies)
+      if (row->callee.name == callee.name)
+        return {row->callee.access == "wr"   ? load_blocks
+                : row->callee.access == "rr" ? nullptr
+                                             : store_blocks,
+                row};
+  }
+  return {};
+}
+
+}  // namespace tl::sim

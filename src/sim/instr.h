@@ -1,0 +1,36 @@
+// What instructions do: one row each, found by the row that the IR calls.  To add one: write a function of an
+// Execution in instr.cpp and name it in the table there.
+#pragma once
+#include "sim/machine.h"
+
+namespace tl::sim {
+
+// A warp executes a call.  `lanes` take part; arguments are numbered as in the IR.
+struct Execution {
+  Warp& warp;
+  const CallSite& site;
+  Mask lanes = warp.active;
+
+  template <class Row>
+  const Row& row() const {
+    return *static_cast<const Row*>(site.row);
+  }
+  Scalar value(size_t arg, int lane) const {
+    const CallSite::Arg& a = site.args[arg];
+    return warp.slot(a.slot)[a.uniform ? 0 : lane];
+  }
+  void give(int lane, Scalar v) const { warp.slot(site.to)[lane] = v; }
+  // What a handle points to, for one lane; within its buffer and aligned, or a CompileError.
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
+  const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
+  // CompileError unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
+  void require_whole_warp() const;
+};
+
+struct InstrRow {
+  Semantics run = nullptr;    // null: there is none
+  const void* row = nullptr;  // in target/
+};
+InstrRow semantics_of(const Callee& callee);
+
+}  // namespace tl::sim

@@ -1,0 +1,136 @@
+// The machine that executes Function@machine without a GPU.  A kernel is translated once (translate.cpp)
+// into flat code: operations on registers of 32 lanes, one per thread of a warp, and jumps.  A warp is a
+// place in that code, its registers and the mask of the threads that take part; so it can stop anywhere and
+// go on later, which is what a barrier needs, and what any other order of warps would need.
+#pragma once
+#include <memory>
+
+#include "ir/kernel.h"
+#include "sim/evaluate.h"
+#include "target/target.h"
+
+namespace tl::sim {
+
+inline constexpr int lane_count = 32;
+using Mask = uint32_t;
+
+struct Warp;
+struct Operation;
+using Run = void (*)(Warp&, const Operation&);
+
+// One step of a warp.  Registers are runs of slots: one slot where all threads agree (a block index, a loop
+// variable), else 32 for each element of a vector.  What the other members mean, `run` says.
+struct Operation {
+  Run run = nullptr;
+  int32_t to = -1, a = -1, b = -1, c = -1;  // first slots of the result and the operands; -1: none
+  int32_t count = 1;                        // slots of the result
+  int32_t jump = 0;                         // control: how far, from the operation itself
+  int32_t row = -1;                         // a buffer, or a call: an index into the kernel's tables
+  int32_t span = 0;                         // an index into Code::spans
+  DType type = {};
+  BinaryOp op = BinaryOp::add;
+  Scalar value = {};
+  bool operator==(const Operation& o) const {
+    return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
+           type == o.type && op == o.op && value.i == o.value.i;
+  }
+};
+
+// Where a buffer lies.
+struct Place {
+  std::string name;
+  Scope scope = Scope::global;
+  DType type;
+  int64_t elements = 0;  // shared, fragment, local: how many; an index lies in [0, elements)
+  int64_t address = 0;   // shared: in the block's memory; fragment and local: in a lane's registers
+  size_t id = 0;         // of the buffer in its function
+};
+
+// A call with an effect: an instruction, a barrier, a shuffle.  What it does is a row of instr.cpp.
+struct Execution;
+using Semantics = void (*)(const Execution&);
+struct CallSite {
+  struct Arg {
+    int32_t slot = -1;  // of the value; of a handle: its offset in bytes within `place`
+    bool uniform = false;
+    int place = -1;  // of a handle, the buffer
+  };
+  Semantics run = nullptr;
+  const void* row = nullptr;  // the instruction's row in target/, where it has one
+  const Callee* callee = nullptr;
+  std::vector<Arg> args;
+  int32_t to = -1;  // its result, 32 slots
+  Span span;
+};
+
+// A kernel, translated.
+struct Code {
+  const Kernel* kernel = nullptr;
+  std::vector<Operation> operations;
+  std::vector<Span> spans;
+  std::vector<Place> places;
+  std::vector<CallSite> calls;
+  std::vector<std::pair<Expr, int32_t>> inputs;  // parameters, extents, block indices: one slot each
+  int32_t thread = -1;                           // the slots of the thread's number in the block
+  int32_t slots = 0;
+  int64_t threads[3] = {1, 1, 1};
+  int64_t lane_bytes = 0, shared_bytes = 0;  // registers that one thread indexes; the block's memory
+  int vector_bytes = 16;                     // the widest access of one thread
+
+  int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
+};
+Code translate(const Function& f, const Kernel& k, const Target& target);
+
+// A tensor, as the caller gave it: reachable elements lie at offsets [low, high).
+struct Tensor {
+  std::byte* data = nullptr;
+  int64_t low = 0, high = 0;
+};
+
+struct Block {
+  const Code& code;
+  std::vector<Tensor> tensors = {};  // by buffer id
+  std::vector<std::byte> memory = {};
+  std::byte* shared = nullptr;  // the block's memory, within `memory`
+  std::string where = {};       // "block (1, 0) of main"
+};
+
+// What a `narrow` remembers: the threads before it, and those that it let through.
+struct Saved {
+  Mask before, taken;
+};
+
+struct Warp {
+  enum class State : uint8_t { running, waiting, ended };
+  Block* block = nullptr;
+  const Code* code = nullptr;
+  State state = State::running;
+  int64_t first = 0;           // its first thread
+  size_t next = 0;             // the operation to run
+  Mask alive = 0, active = 0;  // threads that exist; that take part now
+  std::vector<Saved> masks = {};
+  std::vector<Scalar> registers = {};
+  std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
+
+  Scalar* slot(int32_t i) { return registers.data() + i; }
+  std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }
+};
+
+template <class F>
+void for_lanes(Mask active, F f) {
+  if (active == ~Mask(0)) {
+    for (int lane = 0; lane < lane_count; lane++) f(lane);
+    return;
+  }
+  for (; active; active &= active - 1) f(__builtin_ctz(active));
+}
+
+// The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane: CompileError unless they lie
+// within it, at an address divisible by `alignment`.
+std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+                  Span span);
+std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
+// What was never written shows in the result: floats are NaN, all else bytes 0xCD.
+void poison(std::byte* data, int64_t bytes, DType type);
+
+}  // namespace tl::sim

@@ -1,0 +1,220 @@
+// Loads and stores: every address is computed and every access checked, lane by lane; what is inactive or
+// masked touches nothing, and a masked load gives 0.
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "sim/steps.h"
+
+namespace tl::sim {
+namespace {
+
+template <class T>
+T bits_at(const std::byte* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+template <class T>
+struct Integer {
+  static constexpr int bytes = sizeof(T);
+  static Scalar get(const std::byte* at) { return scalar(int64_t(bits_at<T>(at))); }
+  static void put(std::byte* at, Scalar v) {
+    T x = T(v.i);
+    std::memcpy(at, &x, sizeof x);
+  }
+};
+template <class T>
+struct Floating {
+  static constexpr int bytes = sizeof(T);
+  static Scalar get(const std::byte* at) { return scalar(double(bits_at<T>(at))); }
+  static void put(std::byte* at, Scalar v) {
+    T x = T(v.d);
+    std::memcpy(at, &x, sizeof x);
+  }
+};
+struct Bool {
+  static constexpr int bytes = 1;
+  static Scalar get(const std::byte* at) { return scalar(int64_t(*at != std::byte(0))); }
+  static void put(std::byte* at, Scalar v) { *at = std::byte(v.i != 0); }
+};
+struct F16 {
+  static constexpr int bytes = 2;
+  static Scalar get(const std::byte* at) { return element_access(f16).get(at); }
+  static void put(std::byte* at, Scalar v) { element_access(f16).put(at, v); }
+};
+struct Bf16 {
+  static constexpr int bytes = 2;
+  static Scalar get(const std::byte* at) {
+    uint32_t bits = uint32_t(bits_at<uint16_t>(at)) << 16;
+    float v;
+    std::memcpy(&v, &bits, sizeof v);
+    return scalar(double(v));
+  }
+  static void put(std::byte* at, Scalar v) { element_access(bf16).put(at, v); }
+};
+
+int64_t first_element(const Warp& w, const Place& p) {
+  return p.scope == Scope::global ? w.block->tensors[p.id].low : 0;
+}
+int64_t end_element(const Warp& w, const Place& p) {
+  return p.scope == Scope::global ? w.block->tensors[p.id].high : p.elements;
+}
+// Element 0; of a fragment or local buffer, that of lane 0.
+std::byte* base_of(Warp& w, const Place& p) {
+  if (p.scope == Scope::global) return w.block->tensors[p.id].data;
+  return (p.scope == Scope::shared ? w.block->shared : w.lanes.data()) + p.address;
+}
+
+[[noreturn]] void outside(const Warp& w, const Place& p, int lane, int64_t index, int64_t count, Span span) {
+  int64_t first = first_element(w, p), end = end_element(w, p);
+  int64_t wrong = index < first || index >= end ? index : end;
+  std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
+  fail(span, "{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
+       p.name, wrong, wrong, vector, first, end, describe_thread(w, lane), p.name);
+}
+
+[[noreturn]] void misaligned(const Warp& w, const Place& p, int lane, int64_t index, int64_t bytes,
+                             Span span) {
+  fail(span,
+       "{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer elements "
+       "at once, "
+       "or align where the row begins",
+       p.name, index, bytes, bytes, describe_thread(w, lane));
+}
+
+// What an access of all lanes needs to know of its buffer, found once.
+struct Accessor {
+  Warp& w;
+  const Operation& o;
+  const Place& place;
+  int64_t first, end, lane_stride, element;
+  int64_t chunk = 0;  // bytes that one access takes at once; 0: element by element
+  std::byte* base;
+
+  Accessor(Warp& w, const Operation& o, int64_t element)
+      : w(w),
+        o(o),
+        place(w.code->places[size_t(o.row)]),
+        first(first_element(w, place)),
+        end(end_element(w, place)),
+        lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
+        element(element),
+        base(base_of(w, place)) {
+    int64_t bytes = o.count / lane_count * element, widest = w.code->vector_bytes;
+    bool wide = lane_stride == 0 && bytes > element, power = (bytes & (bytes - 1)) == 0;
+    if (wide) chunk = bytes > widest ? (bytes % widest ? 0 : widest) : power ? bytes : 0;
+  }
+  Span span() const { return w.code->spans[size_t(o.span)]; }
+  std::byte* at(int lane, int64_t index) const {
+    int64_t count = o.count / lane_count;
+    if (index < first || index + count > end) outside(w, place, lane, index, count, span());
+    std::byte* address = base + index * element + lane * lane_stride;
+    if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk))
+      misaligned(w, place, lane, index, chunk, span());
+    return address;
+  }
+};
+
+Mask taking_part(Warp& w, const Operation& o) {
+  if (o.b < 0) return w.active;
+  const Scalar* mask = w.slot(o.b);
+  Mask all = 0;
+  for (int lane = 0; lane < lane_count; lane++) all |= Mask(mask[lane].i != 0) << lane;
+  return all & w.active;
+}
+
+template <class T, bool uniform>
+void load(Warp& w, const Operation& o) {
+  Accessor access(w, o, T::bytes);
+  const Scalar* index = w.slot(o.a);
+  Scalar* to = w.slot(o.to);
+  Mask active = taking_part(w, o);
+  if (active != w.active) std::fill(to, to + o.count, Scalar());
+  for_lanes(active, [&](int lane) {
+    const std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
+    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
+  });
+}
+
+template <class T, bool uniform>
+void store(Warp& w, const Operation& o) {
+  Accessor access(w, o, T::bytes);
+  const Scalar *index = w.slot(o.a), *value = w.slot(o.c);
+  for_lanes(taking_part(w, o), [&](int lane) {
+    std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
+    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) T::put(at, value[e + lane]);
+  });
+}
+
+struct Pair {
+  Run uniform, varying;
+};
+struct Runs {
+  Pair load, store;
+};
+template <class T>
+constexpr Runs runs_of = {{load<T, true>, load<T, false>}, {store<T, true>, store<T, false>}};
+
+const Runs& runs(DType type) {
+  if (type.is_bool()) return runs_of<Bool>;
+  if (type.is_float())
+    return type == bf16      ? runs_of<Bf16>
+           : type.bits == 16 ? runs_of<F16>
+           : type.bits == 32 ? runs_of<Floating<float>>
+                             : runs_of<Floating<double>>;
+  switch (type.bits) {
+    case 8:
+      return type.is_signed() ? runs_of<Integer<int8_t>> : runs_of<Integer<uint8_t>>;
+    case 16:
+      return type.is_signed() ? runs_of<Integer<int16_t>> : runs_of<Integer<uint16_t>>;
+    case 32:
+      return type.is_signed() ? runs_of<Integer<int32_t>> : runs_of<Integer<uint32_t>>;
+    default:
+      return runs_of<Integer<int64_t>>;
+  }
+}
+
+}  // namespace
+
+Run load_run(DType element, bool uniform_index) {
+  const Pair& p = runs(element).load;
+  return uniform_index ? p.uniform : p.varying;
+}
+Run store_run(DType element, bool uniform_index) {
+  const Pair& p = runs(element).store;
+  return uniform_index ? p.uniform : p.varying;
+}
+
+void address(Warp& w, const Operation& o) {
+  const Place& place = w.code->places[size_t(o.row)];
+  const Scalar* a = w.slot(o.a);
+  Scalar* to = w.slot(o.to);
+  for (int32_t i = 0; i < o.count; i++) to[i] = scalar(a[i].i * place.type.bytes());
+}
+
+void poison(std::byte* data, int64_t bytes, DType type) {
+  std::memset(data, type.is_float() ? 0xFF : 0xCD, size_t(bytes));
+}
+
+void begin_buffer(Warp& w, const Operation& o) {
+  const Place& place = w.code->places[size_t(o.row)];
+  if (place.scope == Scope::shared) return;  // the whole block's: done before its first warp begins
+  for_lanes(w.active, [&](int lane) {
+    poison(w.lane_memory(lane) + place.address, place.elements * place.type.bytes(), place.type);
+  });
+}
+
+std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+                  Span span) {
+  int64_t element = place.type.bytes(), first = first_element(w, place), end = end_element(w, place);
+  if (offset < first * element || offset + bytes > end * element)
+    outside(w, place, lane, offset / element, (bytes + element - 1) / element, span);
+  bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
+  std::byte* at = base_of(w, place) + offset + (registers ? lane * w.code->lane_bytes : 0);
+  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment))
+    misaligned(w, place, lane, offset / element, alignment, span);
+  return at;
+}
+
+}  // namespace tl::sim

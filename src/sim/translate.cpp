@@ -1,0 +1,191 @@
+// Statements and whole kernels.
+#include "sim/translate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "sim/steps.h"
+
+namespace tl::sim {
+
+void Translator::open() { scopes.push_back({}); }
+
+// The innermost scope's code, its head first.
+std::vector<Operation> Translator::close() {
+  CodeScope scope = std::move(scopes.back());
+  scopes.pop_back();
+  scope.head.insert(scope.head.end(), scope.code.begin(), scope.code.end());
+  return std::move(scope.head);
+}
+
+void Translator::close_into() {
+  std::vector<Operation> inner = close();
+  now().insert(now().end(), inner.begin(), inner.end());
+}
+
+// ── masks ─────────────────────────────────────────────────────────────────────────────────────────────
+size_t Translator::begin_narrow(int32_t slot, int32_t count) {
+  emit({.run = narrow, .a = slot, .count = count});
+  return now().size() - 1;
+}
+size_t Translator::begin_else(size_t narrowed) {
+  now()[narrowed].jump = int32_t(now().size() - narrowed);
+  emit({.run = narrow_else});
+  return now().size() - 1;
+}
+void Translator::end_narrow(size_t narrowed) {
+  now()[narrowed].jump = int32_t(now().size() - narrowed);
+  emit({.run = widen});
+}
+
+// ── statements ────────────────────────────────────────────────────────────────────────────────────────
+void Translator::stmt(const Stmt& s) {
+  if (s->span) span = s->span;
+  next_temporary = 0;
+  dispatch(s, overloads{
+                  [&](const Store& n) { store_statement(n); },
+                  [&](const Let& n) { let_statement(n); },
+                  [&](const For& n) { for_statement(n); },
+                  [&](const If& n) { if_statement(n); },
+                  [&](const While& n) { while_statement(n); },
+                  [&](const tl::Block& n) { block_statement(n); },
+                  [&](const Group& n) { group_statement(n); },
+                  [&](const Alloc& n) { emit({.run = begin_buffer, .row = place_of(n.buffer)}); },
+                  [&](const Tile& n) {
+                    internal_error("a tile operator at level machine: " + std::string(n.op->name));
+                  },
+                  [&](const Eval& n) { value(n.value); },
+              });
+}
+
+// A variable that holds what was loaded opens a scope, for the statements after it; it ends with the body.
+void Translator::body(const Stmt& s) {
+  size_t outside = scopes.size();
+  stmt(s);
+  while (scopes.size() > outside) close_into();
+}
+
+void Translator::block_statement(const tl::Block& n) {
+  size_t outside = scopes.size();
+  for (auto& s : n.stmts) stmt(s);
+  while (scopes.size() > outside) close_into();
+}
+
+void Translator::let_statement(const Let& n) {
+  Value v = value(n.value);
+  if (!v.pure) {
+    int32_t count = v.uniform ? 1 : lane_count * v.width, slot = lasting(count);
+    emit({.run = copy, .to = slot, .a = v.slot, .count = count});
+    open();
+    v.slot = slot;
+    v.depth = int(scopes.size()) - 1;
+    v.pure = true;
+  }
+  vars[n.var.get()] = v;
+}
+
+void Translator::for_statement(const For& n) {
+  Value min = value(n.min), extent = value(n.extent);
+  bool uniform = min.uniform && extent.uniform;
+  if (!uniform) min = spread(min), extent = spread(extent);
+  int32_t count = uniform ? 1 : lane_count;
+  Value v{.slot = lasting(count), .depth = int(scopes.size()), .uniform = uniform};
+  int32_t end = lasting(count);
+  emit({.run = uniform ? for_begin : lanes_begin, .to = v.slot, .a = min.slot, .b = extent.slot, .c = end});
+  size_t begin = now().size() - 1;
+  open();
+  vars[n.var.get()] = v;
+  body(n.body);
+  std::vector<Operation> trip = close();
+  now().insert(now().end(), trip.begin(), trip.end());
+  span = n.span ? n.span : span;
+  emit({.run = uniform ? for_next : lanes_next, .to = v.slot, .c = end, .jump = -int32_t(trip.size())});
+  now()[begin].jump = int32_t(now().size() - begin);
+  if (!uniform) emit({.run = widen});
+}
+
+void Translator::if_statement(const If& n) {
+  Value cond = value(n.cond);
+  size_t narrowed = begin_narrow(cond.slot, cond.uniform ? 1 : lane_count);
+  body(n.then_body);
+  if (n.else_body) {
+    narrowed = begin_else(narrowed);
+    body(n.else_body);
+  }
+  end_narrow(narrowed);
+}
+
+void Translator::while_statement(const While& n) {
+  emit({.run = save});
+  size_t begin = now().size();
+  next_temporary = 0;
+  Value cond = value(n.cond);
+  emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : lane_count});
+  size_t test = now().size() - 1;
+  body(n.body);
+  emit({.run = jump, .jump = int32_t(begin) - int32_t(now().size())});
+  end_narrow(test);
+}
+
+void Translator::group_statement(const Group& n) {
+  emit({.run = narrow_group, .count = int32_t(n.count), .value = scalar(n.first)});
+  size_t narrowed = now().size() - 1;
+  body(n.body);
+  end_narrow(narrowed);
+}
+
+// ── kernels ───────────────────────────────────────────────────────────────────────────────────────────
+namespace {
+
+// Temporaries come after the slots that last.
+void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>& calls, int32_t begin) {
+  auto place = [&](int32_t& slot) {
+    if (slot >= first_temporary) slot += begin - first_temporary;
+  };
+  for (auto& o : operations)
+    for (auto* slot : {&o.to, &o.a, &o.b, &o.c}) place(*slot);
+  for (auto& c : calls) {
+    place(c.to);
+    for (auto& a : c.args) place(a.slot);
+  }
+}
+
+}  // namespace
+
+Code translate(const Function& f, const Kernel& k, const Target& target) {
+  internal_check(target.warp == lane_count, "warps of 32 threads");
+  Translator t{.f = f};
+  Code& code = t.code;
+  code.kernel = &k;
+  code.vector_bytes = target.vector_bytes;
+  if (k.threads.empty()) code.threads[0] = target.default_threads;
+  for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];
+  t.span = k.span;
+  t.open();
+  auto input = [&](const Expr& v) {
+    if (t.vars.contains(v.get())) return;
+    t.vars[v.get()] = {.slot = t.lasting(1)};
+    code.inputs.emplace_back(v, t.vars[v.get()].slot);
+  };
+  for (auto& v : k.grid_vars) input(v);
+  for (auto& p : f.params)
+    if (p.var) input(p.var);
+  for (auto& p : f.params)
+    if (p.buffer)
+      for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
+        for (auto& e : *list)
+          if (e.as<Var>()) input(e);
+  code.thread = t.lasting(lane_count);
+  if (k.thread) t.vars[k.thread.get()] = {.slot = code.thread, .uniform = false};
+  t.body(k.body);
+  t.emit({.run = end});
+  code.operations = t.close();
+  place_temporaries(code.operations, code.calls, t.last_slot);
+  code.slots = t.last_slot + t.most_temporaries;
+  code.lane_bytes += 64;  // lanes do not fall into the same cache sets
+  return std::move(t.code);
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,82 @@
+// A kernel's statement tree becomes flat code.  What depends on variables alone is computed once, where the
+// innermost of them is set (a loop's head, or the kernel's), and only once for equal expressions; what
+// loads or may fault is computed in place, under the mask that holds there.
+#pragma once
+#include <map>
+
+#include "sim/machine.h"
+
+namespace tl::sim {
+
+// Where an expression's value stands once computed.
+struct Value {
+  int32_t slot = -1;
+  int depth = 0;        // of the scope in which it is known
+  bool uniform = true;  // one slot for all threads; else 32 for each element
+  int width = 1;        // elements of a vector
+  bool pure = true;     // made of variables alone: stands for its whole scope; else until the statement ends
+  int place = -1;       // of a handle: the buffer
+};
+
+// The extent of a variable: the kernel, a loop's body, the statements after a Let.
+struct CodeScope {
+  std::vector<Operation> head, code;  // head: what its variables determine
+  std::vector<std::pair<Operation, Value>> known = {};
+};
+
+struct Translator {
+  const Function& f;
+  Code code = {};
+  std::vector<CodeScope> scopes = {};
+  std::map<const ExprNode*, Value> vars = {};
+  std::map<BufferId, int> places = {};
+  std::vector<Expr> kept = {};
+  Span span = {};
+  int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
+
+  // translate_expr.cpp
+  Value value(const Expr& e);  // a scalar, or all of a vector
+  Value vector(const Expr& e);
+  Value by_elements(const Expr& e);
+  Expr element(const Expr& e, int k);
+  Value binary_value(const Binary& n);
+  Value select_value(const Select& n);
+  Value call_value(const Call& n);
+  Value effect(const Call& n);
+  Value load_value(const Load& n, DType as);
+  void store_statement(const Store& n);
+  void store_elements(const Store& n);
+  int place_of(BufferId id);
+
+  int32_t lasting(int32_t count);  // slots for good
+  int32_t temporary_slot(int32_t count);
+  int32_t here();
+  std::vector<Operation>& now() { return scopes.back().code; }
+  Operation& emit(Operation o);
+  // An operation on registers, placed where its operands are known.
+  Value compute(Operation o, Value result, std::initializer_list<const Value*> operands);
+  Value constant_of(Scalar v);
+  Value in_place(int width = 1) const;
+  Value spread(const Value& v);  // to 32 slots
+
+  // translate.cpp
+  void stmt(const Stmt& s);
+  void body(const Stmt& s);  // a scope of its own
+  void block_statement(const tl::Block& n);
+  void let_statement(const Let& n);
+  void for_statement(const For& n);
+  void if_statement(const If& n);
+  void while_statement(const While& n);
+  void group_statement(const Group& n);
+  size_t begin_narrow(int32_t slot, int32_t count);  // where it stands in now()
+  size_t begin_else(size_t narrowed);
+  void end_narrow(size_t narrowed);
+  void open();
+  std::vector<Operation> close();  // the innermost scope's code, its head first
+  void close_into();               // … moved to the end of the scope around it
+};
+
+constexpr int32_t first_temporary = 1 << 28;  // in a slot's number, until the lasting ones are counted
+bool is_safe(const Expr& e);
+
+}  // namespace tl::sim

@@ -1,0 +1,404 @@
+// Expressions become operations on registers.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "sim/instr.h"
+#include "sim/steps.h"
+#include "sim/translate.h"
+
+namespace tl::sim {
+namespace {
+
+Expr contiguous_base(const std::vector<Expr>& index) {
+  auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
+  return r && is_int(r->stride, 1) ? r->base : Expr();
+}
+// The scalar that all elements share; null if there is none.
+Expr shared_scalar(const Expr& e) {
+  if (!e || e->dtype.lanes == 1) return e;
+  auto* b = e.as<Broadcast>();
+  return b ? b->value : Expr();
+}
+bool is_wide(const Load& n) {  // one run of elements for each lane, all masked alike
+  return n.dtype.lanes > 1 && contiguous_base(n.index) && (!n.mask || shared_scalar(n.mask));
+}
+bool is_logical_unsafe(const Binary& n) { return is_logical(n.op) && !is_safe(n.b); }
+
+}  // namespace
+
+// May it be computed where its program does not compute it?  Then loads and faults play no part in it.
+bool is_safe(const Expr& e) {
+  bool safe = true;
+  visit_nodes(e, [&](const Node& n) {
+    safe &= n.kind != Kind::Load;
+    if (auto* b = n.kind == Kind::Binary ? static_cast<const Binary*>(&n) : nullptr)
+      safe &= b->dtype.is_float() || !needs_check(b->op, b->b);
+    if (n.kind == Kind::Call) safe &= static_cast<const Call&>(n).callee->effect == Callee::Effect::pure;
+  });
+  return safe;
+}
+
+// ── values ────────────────────────────────────────────────────────────────────────────────────────────
+int32_t Translator::lasting(int32_t count) {
+  int32_t slot = last_slot;
+  last_slot += count;
+  return slot;
+}
+int32_t Translator::temporary_slot(int32_t count) {
+  int32_t slot = first_temporary + next_temporary;
+  next_temporary += count;
+  most_temporaries = std::max(most_temporaries, next_temporary);
+  return slot;
+}
+
+int32_t Translator::here() {
+  if (code.spans.empty() || code.spans.back() != span) code.spans.push_back(span);
+  return int32_t(code.spans.size()) - 1;
+}
+
+Operation& Translator::emit(Operation o) {
+  o.span = here();
+  return now().push_back(o), now().back();
+}
+
+Value Translator::compute(Operation o, Value result, std::initializer_list<const Value*> operands) {
+  for (auto* v : operands) {
+    result.uniform &= v->uniform;
+    result.pure &= v->pure;
+    result.depth = std::max(result.depth, v->depth);
+  }
+  Value wide[3];
+  int32_t* fields[] = {&o.a, &o.b, &o.c};
+  size_t i = 0;
+  for (auto* v : operands) {
+    wide[i] = result.uniform ? *v : spread(*v);
+    *fields[i] = wide[i].slot;
+    i++;
+  }
+  o.count = result.uniform ? 1 : lane_count * result.width;
+  if (!result.pure) {
+    result.depth = int(scopes.size()) - 1;
+    result.slot = o.to = temporary_slot(o.count);
+    emit(o);
+    return result;
+  }
+  CodeScope& scope = scopes[size_t(result.depth)];
+  for (auto& [known, value] : scope.known)
+    if (known == o) return value;
+  result.slot = o.to = lasting(o.count);
+  o.span = here();
+  scope.head.push_back(o);
+  scope.known.emplace_back(o, result);
+  return result;
+}
+
+Value Translator::in_place(int width) const {
+  return {.depth = int(scopes.size()) - 1, .uniform = false, .width = width, .pure = false};
+}
+
+Value Translator::constant_of(Scalar v) { return compute({.run = constant, .value = v}, {}, {}); }
+
+Value Translator::spread(const Value& v) {
+  if (!v.uniform) return v;
+  Value result{.slot = -1, .depth = v.depth, .uniform = false, .pure = v.pure};
+  Operation o{.run = splat, .a = v.slot, .count = lane_count};
+  if (!v.pure) {
+    result.slot = o.to = temporary_slot(lane_count);
+    emit(o);
+    return result;
+  }
+  CodeScope& scope = scopes[size_t(v.depth)];
+  for (auto& [known, value] : scope.known)
+    if (known == o) return value;
+  result.slot = o.to = lasting(lane_count);
+  scope.head.push_back(o);
+  scope.known.emplace_back(o, result);
+  return result;
+}
+
+// ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
+Value Translator::value(const Expr& e) {
+  if (e->span) span = e->span;
+  if (e->dtype.lanes > 1) return vector(e);
+  return dispatch(e, overloads{
+                         [&](const IntImm& n) { return constant_of(scalar(n.value)); },
+                         [&](const FloatImm& n) { return constant_of(scalar(n.value)); },
+                         [&](const Var& n) { return vars.at(&n); },
+                         [&](const Unary& n) {
+                           Value a = value(n.a);
+                           return compute({.run = unary_run(n.op, n.dtype), .type = n.dtype}, {}, {&a});
+                         },
+                         [&](const Binary& n) { return binary_value(n); },
+                         [&](const Cast& n) {
+                           Value a = value(n.a);
+                           Run run = cast_run(n.a->dtype, n.dtype);
+                           return run == copy ? a : compute({.run = run, .type = n.dtype}, {}, {&a});
+                         },
+                         [&](const Select& n) { return select_value(n); },
+                         [&](const Load& n) { return load_value(n, n.dtype); },
+                         [&](const Ramp&) -> Value { internal_error("a ramp of one lane"); },
+                         [&](const Broadcast& n) { return value(n.value); },
+                         [&](const Call& n) { return call_value(n); },
+                     });
+}
+
+Value Translator::binary_value(const Binary& n) {
+  DType type = n.a->dtype.scalar();
+  if (is_logical_unsafe(n)) {  // the right side only where the left one does not decide
+    Expr decided = imm(n.op == BinaryOp::logical_or, boolean);
+    return select_value(
+        *(n.op == BinaryOp::logical_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b))
+             .as<Select>());
+  }
+  Value a = value(n.a);
+  auto divisor = as_int(n.b);
+  bool by_power =
+      n.dtype.lanes == 1 && divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0 && type != u64;
+  if (by_power && (n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod)) {
+    bool quotient = n.op == BinaryOp::floordiv;
+    BinaryOp op = quotient ? BinaryOp::shr : BinaryOp::bit_and;
+    Value b = constant_of(scalar(quotient ? int64_t(__builtin_ctzll(uint64_t(*divisor))) : *divisor - 1));
+    return compute({.run = binary_run(op, type), .type = type, .op = op}, {.width = n.dtype.lanes}, {&a, &b});
+  }
+  Value b = value(n.b);
+  bool checked = !type.is_float() && needs_check(n.op, n.b);
+  Run run = checked ? checked_binary : binary_run(n.op, type);
+  return compute({.run = run, .type = type, .op = n.op}, {.width = n.dtype.lanes, .pure = !checked},
+                 {&a, &b});
+}
+
+Value Translator::select_value(const Select& n) {
+  Value cond = value(n.cond);
+  if (is_safe(n.a) && is_safe(n.b)) {
+    Value a = value(n.a), b = value(n.b);
+    return compute({.run = select}, {}, {&cond, &a, &b});
+  }
+  Value result = in_place();
+  result.slot = temporary_slot(lane_count);
+  int32_t condition = spread(cond).slot;
+  auto arm = [&](const Expr& e) { return spread(value(e)).slot; };
+  // Both arms under their masks, then one choice among all lanes.
+  size_t first = begin_narrow(condition, lane_count);
+  int32_t a = arm(n.a);
+  size_t second = begin_else(first);
+  int32_t b = arm(n.b);
+  end_narrow(second);
+  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count});
+  return result;
+}
+
+Value Translator::call_value(const Call& n) {
+  if (n.callee == &address_of) {
+    auto* at = n.args[0].as<Load>();
+    Value index = at->index.empty() ? constant_of(scalar(int64_t(0))) : value(at->index[0]);
+    int place = place_of(at->buffer);
+    Value result = compute({.run = address, .row = place}, {}, {&index});
+    result.place = place;
+    return result;
+  }
+  if (!n.callee->eval) return effect(n);
+  std::vector<Value> args;
+  bool from_float = n.args.at(0)->dtype.is_float();
+  Value result = in_place();
+  CallSite site{.callee = n.callee, .args = {}, .span = span};
+  for (auto& a : n.args) args.push_back(value(a));
+  if (Run run = n.callee == &fma_function ? fma_run(n.dtype) : nullptr)
+    return compute({.run = run}, {}, {&args[0], &args[1], &args[2]});
+  for (auto& a : args) site.args.push_back({.slot = spread(a).slot});
+  internal_check(args.size() <= 8, "a scalar function of many arguments");
+  result.slot = site.to = temporary_slot(lane_count);
+  code.calls.push_back(std::move(site));
+  emit({.run = scalar_call,
+        .to = result.slot,
+        .count = lane_count,
+        .row = int32_t(code.calls.size()) - 1,
+        .type = n.dtype,
+        .value = scalar(int64_t(from_float))});
+  return result;
+}
+
+// A call that does more than compute.
+Value Translator::effect(const Call& n) {
+  InstrRow row = semantics_of(*n.callee);
+  if (!row.run)
+    fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
+         n.callee->name);
+  CallSite site{.run = row.run, .row = row.row, .callee = n.callee, .args = {}, .span = span};
+  for (auto& a : n.args) {
+    Value v = value(a);
+    internal_check(!a->dtype.is_handle() || v.place >= 0, "a handle to a known buffer");
+    site.args.push_back({.slot = v.slot, .uniform = v.uniform, .place = v.place});
+  }
+  Value result = in_place();
+  result.slot = site.to = temporary_slot(lane_count);
+  code.calls.push_back(std::move(site));
+  emit({.run = call, .row = int32_t(code.calls.size()) - 1});
+  return result;
+}
+
+// ── memory ────────────────────────────────────────────────────────────────────────────────────────────
+int Translator::place_of(BufferId id) {
+  auto it = places.find(id);
+  if (it != places.end()) return it->second;
+  const BufferInfo& b = f[id];
+  Place p{
+      .name = b.name, .scope = b.scope, .type = b.dtype, .elements = 0, .address = 0, .id = size_t(id.value)};
+  if (b.scope != Scope::global) {
+    p.elements = 1;
+    for (auto& e : b.shape) p.elements *= *as_int(e);
+    if (b.elements >= 0) p.elements = b.elements;
+    p.elements *= b.versions;
+    int64_t bytes = p.elements * b.dtype.bytes();
+    if (b.scope == tl::Scope::shared) {
+      p.address = b.address;
+      code.shared_bytes = std::max(code.shared_bytes, p.address + bytes);
+    } else {
+      p.address = code.lane_bytes;
+      code.lane_bytes = (code.lane_bytes + bytes + 15) / 16 * 16;
+    }
+  }
+  code.places.push_back(std::move(p));
+  return places[id] = int(code.places.size()) - 1;
+}
+
+// A scalar, or a run of elements; in memory of type `as`.
+Value Translator::load_value(const Load& n, DType as) {
+  Value result = in_place(n.dtype.lanes);
+  Operation o{.count = lane_count * result.width, .row = place_of(n.buffer)};
+  Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.index) : n.index[0];
+  Expr mask = shared_scalar(n.mask);
+  if (mask) o.b = spread(value(mask)).slot;
+  bool apart = mask && !is_safe(index);
+  size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
+  Value at = value(index);
+  if (apart) end_narrow(narrowed);
+  o.a = at.slot;
+  o.run = load_run(as, at.uniform);
+  result.slot = o.to = temporary_slot(o.count);
+  emit(o);
+  return result;
+}
+
+void Translator::store_statement(const Store& n) {
+  int lanes = n.value->dtype.lanes;
+  Expr base = contiguous_base(n.index), mask = shared_scalar(n.mask);
+  if (lanes > 1 && (!base || (n.mask && !mask))) return store_elements(n);
+  Expr index = n.index.empty() ? imm(0) : base ? base : n.index[0];
+  Operation o{.count = lane_count * lanes, .row = place_of(n.buffer)};
+  bool apart = mask && !(is_safe(n.value) && is_safe(index));
+  size_t narrowed = 0;
+  if (mask) {
+    o.b = spread(value(mask)).slot;
+    if (apart) narrowed = begin_narrow(o.b, lane_count);
+  }
+  DType as = f[n.buffer].dtype;
+  auto* moved = as.is_bool() ? nullptr : n.value.as<Load>();
+  if (moved && (lanes == 1 || is_wide(*moved))) {  // bits: no conversion there and back
+    as = DType{DType::Kind::unsigned_int, as.bits};
+    o.c = load_value(*moved, as).slot;
+  } else {
+    o.c = spread(value(n.value)).slot;
+  }
+  Value at = value(index);
+  o.a = at.slot;
+  o.run = store_run(as, at.uniform);
+  emit(o);
+  if (apart) end_narrow(narrowed);
+}
+
+// Element by element: all values first, as one of them may be another's place.
+void Translator::store_elements(const Store& n) {
+  int lanes = n.value->dtype.lanes;
+  std::vector<int32_t> values, masks;
+  auto under_mask = [&](int k, auto work) {
+    size_t narrowed = n.mask ? begin_narrow(masks[size_t(k)], lane_count) : 0;
+    work();
+    if (n.mask) end_narrow(narrowed);
+  };
+  for (int k = 0; k < lanes; k++) {
+    if (n.mask) masks.push_back(spread(value(element(n.mask, k))).slot);
+    under_mask(k, [&] { values.push_back(spread(value(element(n.value, k))).slot); });
+  }
+  for (int k = 0; k < lanes; k++)
+    under_mask(k, [&] {
+      Value at = value(element(n.index.at(0), k));
+      emit({.run = store_run(f[n.buffer].dtype, at.uniform),
+            .a = at.slot,
+            .c = values[size_t(k)],
+            .count = lane_count,
+            .row = place_of(n.buffer)});
+    });
+}
+
+// ── vectors ───────────────────────────────────────────────────────────────────────────────────────────
+Value Translator::vector(const Expr& e) {
+  Value result{.uniform = false, .width = e->dtype.lanes};
+  if (auto* n = e.as<Ramp>()) {
+    Value base = spread(value(n->base)), stride = spread(value(n->stride));
+    return compute({.run = ramp, .type = n->dtype.scalar()}, result, {&base, &stride});
+  }
+  if (auto* n = e.as<Broadcast>()) {
+    Value v = spread(value(n->value));
+    return compute({.run = repeat}, result, {&v});
+  }
+  if (auto* n = e.as<Var>()) return vars.at(n);
+  if (auto* n = e.as<Unary>()) {
+    Value a = value(n->a);
+    return compute({.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()}, result, {&a});
+  }
+  if (auto* n = e.as<Binary>();
+      n && !is_logical_unsafe(*n) && (n->a->dtype.is_float() || !needs_check(n->op, n->b)))
+    return binary_value(*n);
+  if (auto* n = e.as<Cast>()) {
+    Value a = value(n->a);
+    Run run = cast_run(n->a->dtype.scalar(), n->dtype.scalar());
+    return run == copy ? a : compute({.run = run, .type = n->dtype.scalar()}, result, {&a});
+  }
+  if (auto* n = e.as<Load>(); n && is_wide(*n)) return load_value(*n, n->dtype.scalar());
+  return by_elements(e);
+}
+
+// Whatever has no form of its own: the elements, side by side.
+Value Translator::by_elements(const Expr& e) {
+  Value result = in_place(e->dtype.lanes);
+  result.slot = temporary_slot(lane_count * result.width);
+  for (int k = 0; k < result.width; k++) {
+    Value v = spread(value(element(e, k)));
+    emit({.run = copy, .to = result.slot + lane_count * k, .a = v.slot, .count = lane_count});
+  }
+  return result;
+}
+
+// Element k of a vector as an expression; a variable of many elements gets one for each.
+Expr Translator::element(const Expr& e, int k) {
+  if (e->dtype.lanes == 1) return e;
+  DType type = e->dtype.scalar();
+  auto of = [&](const Expr& x) { return element(x, k); };
+  if (auto* n = e.as<Ramp>())
+    return binary(BinaryOp::add, n->base, binary(BinaryOp::mul, n->stride, imm(k, type)), e->span);
+  if (auto* n = e.as<Broadcast>()) return n->value;
+  if (auto* n = e.as<Unary>()) return unary(n->op, of(n->a), e->span);
+  if (auto* n = e.as<Binary>()) return binary(n->op, of(n->a), of(n->b), e->span);
+  if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);
+  if (auto* n = e.as<Select>()) return select(of(n->cond), of(n->a), of(n->b), e->span);
+  if (auto* n = e.as<Load>())
+    return load(type, n->buffer, {of(n->index.at(0))}, e->span, n->mask ? of(n->mask) : Expr());
+  if (auto* n = e.as<Call>()) {
+    std::vector<Expr> args;
+    for (auto& a : n->args) args.push_back(of(a));
+    return call(*n->callee, std::move(args), type, e->span);
+  }
+  auto* n = e.as<Var>();
+  internal_check(n, "an element of a vector");
+  Value v = vars.at(n);
+  v.slot += lane_count * k;
+  v.width = 1;
+  Expr one = var(n->hint, type);
+  vars[one.get()] = v;
+  kept.push_back(one);
+  return one;
+}
+
+}  // namespace tl::sim
