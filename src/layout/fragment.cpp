@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/algebra.h"
 
 namespace tl {
 namespace {
@@ -20,11 +21,13 @@ std::vector<Term> digits_of(const std::vector<Term>& terms, int output) {
   return out;
 }
 
-// The thread's digits; each must start where the smaller ones end, so that it reads back as (thread // stride) % radix.
+// The thread's digits; each must start where the smaller ones end, so that it reads back as (thread //
+// stride) % radix.
 std::vector<Term> thread_digits(const std::vector<Term>& terms) {
   std::vector<Term> out = digits_of(terms, 0);
   for (size_t i = 0; i + 1 < out.size(); i++)
-    internal_check(out[i].stride % (out[i + 1].stride * out[i + 1].digit.radix) == 0, "a fragment that can be inverted");
+    internal_check(out[i].stride % (out[i + 1].stride * out[i + 1].digit.radix) == 0,
+                   "a fragment that can be inverted");
   return out;
 }
 
@@ -42,23 +45,27 @@ Expr gap(const Expr& thread, int64_t low, int64_t high) {
 
 }  // namespace
 
-Fragment make_fragment(std::vector<int64_t> shape, int64_t replicas, std::vector<Term> terms) {
-  shape.push_back(replicas);
-  Fragment f{.layout = from_terms(std::move(shape), 2, std::move(terms)), .threads = 0, .registers = 0, .replicas = replicas};
+Fragment fragment_of(Layout layout) {
+  Fragment f{.layout = std::move(layout), .threads = 0, .registers = 0, .replicas = 1};
+  f.replicas = f.layout.extents.back();
   f.threads = f.layout.ranges[0];
   f.registers = f.layout.ranges[1];
   return f;
+}
+
+Fragment make_fragment(std::vector<int64_t> shape, int64_t replicas, std::vector<Term> terms) {
+  shape.push_back(replicas);
+  return fragment_of(from_terms(std::move(shape), 2, std::move(terms)));
 }
 
 Fragment fragment_from_map(const IndexMap& map) {
   internal_check(map.outputs.size() == 2 && !map.vars.empty(), "a fragment maps to thread and register");
-  Fragment f{.layout = from_map(map), .threads = 0, .registers = 0, .replicas = map.extents.back()};
-  f.threads = f.layout.ranges[0];
-  f.registers = f.layout.ranges[1];
-  return f;
+  return fragment_of(from_map(map));
 }
 
-bool equal(const Fragment& a, const Fragment& b) { return a.replicas == b.replicas && equal(a.layout, b.layout); }
+bool equal(const Fragment& a, const Fragment& b) {
+  return a.replicas == b.replicas && equal(a.layout, b.layout);
+}
 std::string to_string(const Fragment& f) { return to_string(f.layout); }
 
 FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads) {
@@ -85,13 +92,15 @@ FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads) {
   }
   loops.guard = both(loops.guard, gap(thread, 1, above));
   for (auto& t : digits_of(*f.layout.terms, 1)) {
-    FragmentLoops::Axis axis{.var = var("r" + std::to_string(loops.axes.size())), .extent = t.digit.radix, .stride = t.stride};
+    FragmentLoops::Axis axis{
+        .var = var("r" + std::to_string(loops.axes.size())), .extent = t.digit.radix, .stride = t.stride};
     add(t, axis.var);
     loops.axes.push_back(std::move(axis));
   }
   if (f.threads < threads) loops.guard = both(loops.guard, lt(thread, imm(f.threads)));
   for (size_t d = 0; d < dims; d++)
-    if (reach[d] > f.layout.extents[d]) loops.guard = both(loops.guard, lt(loops.indices[d], imm(f.layout.extents[d])));
+    if (reach[d] > f.layout.extents[d])
+      loops.guard = both(loops.guard, lt(loops.indices[d], imm(f.layout.extents[d])));
   if (!is_int(replica, 0)) loops.first_replica = eq(replica, imm(0));
   return loops;
 }

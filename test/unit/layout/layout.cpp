@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "layout/fragment.h"
+#include "unit/layout/points.h"
 
 using namespace tl;
 
@@ -20,20 +21,6 @@ std::vector<int64_t> by_expressions(const Layout& l, const std::vector<int64_t>&
   std::vector<int64_t> out;
   for (auto& e : map_index(l, at)) out.push_back(*as_int(simplify(e)));
   return out;
-}
-
-template <class F>
-void each_point(const std::vector<int64_t>& extents, F f) {
-  std::vector<int64_t> x(extents.size(), 0);
-  for (bool more = true; more;) {
-    f(x);
-    more = false;
-    for (size_t d = x.size(); d-- > 0; x[d] = 0)
-      if (++x[d] < extents[d]) {
-        more = true;
-        break;
-      }
-  }
 }
 
 }  // namespace
@@ -76,8 +63,10 @@ TEST_CASE("swizzles: the same chunks, permuted, with 8 rows of a chunk column in
 }
 
 TEST_CASE("digits and expressions are the same function, and expressions give the digits back") {
-  for (auto& l : {row_major({4, 6, 10}), swizzled({32, 64}, 16), swizzled({48, 96}, 8), strided({5, 7}, {9, 1})}) {
-    each_point(l.extents, [&](const std::vector<int64_t>& x) { CHECK(map_index(l, x) == by_expressions(l, x)); });
+  for (auto& l :
+       {row_major({4, 6, 10}), swizzled({32, 64}, 16), swizzled({48, 96}, 8), strided({5, 7}, {9, 1})}) {
+    each_point(l.extents,
+               [&](const std::vector<int64_t>& x) { CHECK(map_index(l, x) == by_expressions(l, x)); });
     Layout again = from_map(l.map());
     CHECK(again.terms.has_value());
     CHECK(equal(l, again));
@@ -96,8 +85,10 @@ TEST_CASE("a map without digits is still a layout") {
 TEST_CASE("a fragment and its inverse: every element is visited by the thread and register that hold it") {
   // the m16n8 accumulator, twice along n
   Fragment f = make_fragment({16, 16}, 1,
-                             {{.output = 0, .stride = 4, .digit = {0, 1, 8}}, {.output = 1, .stride = 2, .digit = {0, 8, 2}},
-                              {.output = 1, .stride = 1, .digit = {1, 1, 2}}, {.output = 0, .stride = 1, .digit = {1, 2, 4}},
+                             {{.output = 0, .stride = 4, .digit = {0, 1, 8}},
+                              {.output = 1, .stride = 2, .digit = {0, 8, 2}},
+                              {.output = 1, .stride = 1, .digit = {1, 1, 2}},
+                              {.output = 0, .stride = 1, .digit = {1, 2, 4}},
                               {.output = 1, .stride = 4, .digit = {1, 8, 2}}});
   CHECK(f.threads == 32);
   CHECK(f.registers == 8);
@@ -126,10 +117,12 @@ TEST_CASE("a fragment and its inverse: every element is visited by the thread an
 }
 
 TEST_CASE("a fragment padded to its digits guards the elements that do not exist") {
-  Fragment f = make_fragment({10, 3}, 1, {{.output = 0, .stride = 1, .digit = {0, 1, 4}}, {.output = 1, .stride = 3, .digit = {0, 4, 3}},
-                                          {.output = 1, .stride = 1, .digit = {1, 1, 3}}});
+  Fragment f = make_fragment({10, 3}, 1,
+                             {{.output = 0, .stride = 1, .digit = {0, 1, 4}},
+                              {.output = 1, .stride = 3, .digit = {0, 4, 3}},
+                              {.output = 1, .stride = 1, .digit = {1, 1, 3}}});
   FragmentLoops loops = inverse(f, var("tx"), 8);
-  REQUIRE(loops.guard);        // thread < 4, and i < 10
+  REQUIRE(loops.guard);  // thread < 4, and i < 10
   CHECK(f.threads == 4);
   CHECK(f.registers == 9);
 }
