@@ -43,6 +43,8 @@ struct SharedMatrix {
 bool is_whole(const Region& r, const Function& f);         // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
+// How many elements this shared buffer may take without the others running out of the block's memory.
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 // The region as it lies in shared memory.
 SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r);
 // An empty scratch tile of that layout.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "layout/banks.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
 
@@ -57,19 +58,80 @@ bool lies(const Gemm& g, const Function& f, const LayoutMap& known, const Fragme
   return is_whole(g.c, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
 }
 
+// ── where A and B lie ─────────────────────────────────────────────────────────────────────────────────
+
+// One of the reads of warp 0 and of the last: each lane's row of A at one k, or its columns of B.
+void add_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp, size_t rank,
+               std::vector<WarpAccess>& out) {
+  bool transposed = is_a ? g.trans_a : g.trans_b;
+  int64_t n = is_a || transposed ? 1 : t.vector, warps = std::max<int64_t>(1, threads / warp);
+  int64_t times = g.k * warps * (is_a ? t.m_steps : t.n_steps * t.vector / n);
+  for (int64_t w : {int64_t(0), warps - 1})
+    for (int64_t k : {int64_t(0), g.k / 2}) {
+      WarpAccess access{.lanes = {}, .elements = n, .times = std::max<int64_t>(1, times / 4)};
+      for (int64_t tx = w * warp; tx < std::min<int64_t>(threads, (w + 1) * warp); tx++) {
+        int64_t row = std::min(tx / t.cols, t.rows - 1), col = tx % t.cols * t.vector;
+        std::vector<int64_t> index(rank, 0);
+        index[rank - (transposed == is_a ? 1 : 2)] = std::min(is_a ? row : col, (is_a ? g.m : g.n) - n);
+        index[rank - (transposed == is_a ? 2 : 1)] = k;
+        access.lanes.push_back(std::move(index));
+      }
+      out.push_back(std::move(access));
+    }
+}
+
+// What a copy that fills the tile writes: neighbouring threads neighbouring vectors, row after row.
+void add_writes(const std::vector<int64_t>& shape, int bits, const Target& target,
+                std::vector<WarpAccess>& out) {
+  size_t rank = shape.size();
+  int64_t n = target.vector_bytes * 8 / bits, rows = shape[rank - 2], cols = shape[rank - 1];
+  while (n > 1 && cols % n) n /= 2;
+  WarpAccess access{.lanes = {}, .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp};
+  for (int64_t lane = 0; lane < std::min<int64_t>(target.warp, rows * cols / n); lane++) {
+    std::vector<int64_t> index(rank, 0);
+    index[rank - 2] = lane * n / cols;
+    index[rank - 1] = lane * n % cols;
+    access.lanes.push_back(std::move(index));
+  }
+  out.push_back(std::move(access));
+}
+
+// The layout with the fewest wavefronts for the reads here and the copy's writes.
+Layout layout_for(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads,
+                  const std::vector<int64_t>& shape, const Target& target, int64_t most) {
+  int bits = (is_a ? g.a_type : g.b_type).bits;
+  std::vector<WarpAccess> accesses;
+  add_reads(g, t, is_a, threads, target.warp, shape.size(), accesses);
+  add_writes(shape, bits, target, accesses);
+  return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
+}
+
 LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutMap out;
   if (level != Strictness::strict) return out;
-  Fragment wanted = accumulator(g, place_threads(g, ctx.threads));
+  ThreadGrid t = place_threads(g, ctx.threads);
+  Fragment wanted = accumulator(g, t);
   if (lies(g, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
+  for (auto* r : {&g.a, &g.b}) {
+    const BufferInfo& info = ctx.function[r->buffer];
+    if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
+    std::vector<int64_t> shape;
+    for (auto& e : info.shape) shape.push_back(*as_int(e));
+    if (matrix_dims(*r)[0] + 2 != shape.size()) continue;
+    int64_t most = room_for(r->buffer, ctx.function, ctx.target, ctx.known);
+    out.shared.emplace(r->buffer, layout_for(g, t, r == &g.a, ctx.threads, shape, ctx.target, most));
+  }
   return out;
 }
 
 // A or B where every thread can read it.
-SharedMatrix prepare(const Gemm& g, LowerContext& ctx, const Region& r, std::vector<Stmt>& before) {
+SharedMatrix prepare(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, bool is_a,
+                     std::vector<Stmt>& before) {
+  const Region& r = is_a ? g.a : g.b;
   if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
   auto dims = matrix_dims(r);
-  Layout layout = row_major({*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)});
+  std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
+  Layout layout = layout_for(g, t, is_a, ctx.threads, shape, ctx.target, ctx.target.shared_bytes);
   return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
                     before);
 }
@@ -88,7 +150,7 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
   std::vector<Stmt> stmts;
   Fragment wanted = accumulator(g, t);
   bool direct = lies(g, ctx.function, ctx.layouts, wanted);
-  SharedMatrix a_tile = prepare(g, ctx, g.a, stmts), b_tile = prepare(g, ctx, g.b, stmts);
+  SharedMatrix a_tile = prepare(g, t, ctx, true, stmts), b_tile = prepare(g, t, ctx, false, stmts);
   int64_t all = t.m_steps * t.n_steps * t.vector;
   BufferId sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all);
   BufferId a = local_registers(g, ctx, "A_regs", g.c_type, t.m_steps);

@@ -8,6 +8,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
+#include "layout/banks.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
 
@@ -188,10 +189,13 @@ LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level
   want(g.c, accumulator(g, p));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
-    if (info.scope != Scope::shared) continue;
+    if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
     std::vector<int64_t> shape;
     for (auto& e : info.shape) shape.push_back(*as_int(e));
-    out.shared.emplace(r->buffer, swizzled(shape, info.dtype.bits));
+    Layout layout = rows_of_chunks(shape, info.dtype.bits);
+    if (layout.ranges[0] > room_for(r->buffer, ctx.function, ctx.target, ctx.known))
+      layout = swizzled(shape, info.dtype.bits);
+    out.shared.emplace(r->buffer, std::move(layout));
   }
   return out;
 }
@@ -339,6 +343,16 @@ bool has_aligned_rows(const SharedMatrix& m, const Facts& facts) {
   return chunks && start.modulus % 8 == 0 && floor_mod(start.remainder, 8) == 0;
 }
 
+std::string why_not_aligned(const SharedMatrix& m, const Region& r, const LowerContext& ctx) {
+  if (m.type.bits != 16) return fmt::format("its elements have {} bits", m.type.bits);
+  Layout wanted = rows_of_chunks(m.layout.extents, m.type.bits);
+  int64_t room = room_for(r.buffer, ctx.function, ctx.target, ctx.layouts);
+  if (wanted.ranges[0] > room && equal(m.layout, row_major(m.layout.extents)))
+    return fmt::format("rows padded to 16 bytes would take {} elements, and the block has room for {}",
+                       wanted.ranges[0], room);
+  return "it does not begin at a multiple of 16 bytes in every row";
+}
+
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
 Operand prepare(const Gemm& g, LowerContext& ctx, const Region& r, const Fragment& wanted, int64_t tiles,
                 int64_t registers, int64_t step_k, const char* name, std::vector<Stmt>& before) {
@@ -357,19 +371,17 @@ Operand prepare(const Gemm& g, LowerContext& ctx, const Region& r, const Fragmen
                           ? fmt::format("it lies as {}, but the instruction wants {}",
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
-    Layout layout =
-        swizzled({*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)}, type.bits);
-    o.memory = to_scratch(g, ctx, r, std::move(layout), why, before);
+    std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
+    o.memory = to_scratch(g, ctx, r, rows_of_chunks(shape, type.bits), why, before);
   } else {
     o.memory = shared_matrix(ctx, r);
   }
   o.ldmatrix = type.bits == 16 && has_aligned_rows(*o.memory, facts_of(ctx.function, ctx.kernel));
   if (!o.ldmatrix)
-    ctx.note(
-        "gemm",
-        fmt::format("{} is loaded element by element, not by ldmatrix: its rows are not aligned to 16 bytes",
-                    ctx.function[r.buffer].name),
-        g.tile.span);
+    ctx.note("gemm",
+             fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name,
+                         why_not_aligned(*o.memory, r, ctx)),
+             g.tile.span);
   return o;
 }
 
