@@ -25,10 +25,12 @@ void check_types(const Gemm& g, const Function& f, Span span) {
   bool floats = g.a_type.is_float() && g.c_type.is_float();
   bool ints = g.a_type.is_int() && g.c_type.is_int();
   if (g.a_type != g.b_type)
-    fail(span, "gemm: A is {} but B is {}; their types must be equal: copy one to a buffer of the other's type",
+    fail(span,
+         "gemm: A is {} but B is {}; their types must be equal: copy one to a buffer of the other's type",
          describe(f, g.a), describe(f, g.b));
   if (!floats && !ints)
-    fail(span, "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
+    fail(span,
+         "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
          to_string(g.a_type), to_string(g.c_type));
   if (g.c_type.bits < g.a_type.bits)
     fail(span, "gemm: C is {}, narrower than A and B, {}; accumulate in {} or wider", to_string(g.c_type),
@@ -37,11 +39,12 @@ void check_types(const Gemm& g, const Function& f, Span span) {
 
 void check(const Tile& t, const Function& f) {
   Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
-  auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span), c = matrix_shape(f, C, "C", t.span);
+  auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span),
+       c = matrix_shape(f, C, "C", t.span);
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
   int64_t m = a[ta], k = a[!ta], kb = b[tb], n = b[!tb];
   if (k != kb) {
-    const char* hint = b[!tb] == k ? (tb ? "; did you mean trans_b=False?" : "; did you mean trans_b=True?")
+    const char* hint = b[!tb] == k   ? (tb ? "; did you mean trans_b=False?" : "; did you mean trans_b=True?")
                        : a[ta] == kb ? (ta ? "; did you mean trans_a=False?" : "; did you mean trans_a=True?")
                                      : "";
     fail(t.span, "gemm: A is {}{} but B is {}{}; the inner extents ({}, {}) must be equal{}", describe(f, A),
@@ -81,11 +84,11 @@ void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
 }
 
 // ── which strategy ────────────────────────────────────────────────────────────────────────────────────
-constexpr const GemmStrategy* strategies[] = {&gemm_mma, &gemm_simd, &gemm_fma};   // best first
+constexpr const GemmStrategy* strategies[] = {&gemm_mma, &gemm_simd, &gemm_fma};  // best first
 
 struct Choice {
   const GemmStrategy* strategy;
-  std::string why_not;               // the better ones, and what kept them out
+  std::string why_not;  // the better ones, and what kept them out
 };
 
 Choice choose(const Gemm& g, const LayoutContext& ctx) {
@@ -102,7 +105,7 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
 }
 
 LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
-  if (level != Strictness::strict) return {};
+  if (level == Strictness::free) return {};
   Gemm g = read_gemm(t, ctx.function);
   return choose(g, ctx).strategy->infer_layout(g, ctx, level);
 }
@@ -112,17 +115,37 @@ Stmt lower(const Tile& t, LowerContext& ctx) {
   Choice c = choose(g, {ctx.function, ctx.kernel, ctx.target, ctx.threads, ctx.layouts});
   std::string text(c.strategy->name);
   if (!c.why_not.empty() && ctx.target.has_threads()) text += " (not " + c.why_not + ")";
-  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span);   // which says more itself
+  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span);  // which says more itself
   return c.strategy->lower(g, ctx);
 }
 
 }  // namespace
 
+std::array<size_t, 2> matrix_dims(const Region& r) {
+  std::vector<size_t> dims;
+  for (size_t d = 0; d < r.ranges.size(); d++)
+    if (!r.ranges[d].point) dims.push_back(d);
+  while (dims.size() > 2 && is_int(r.ranges[dims.front()].extent, 1)) dims.erase(dims.begin());
+  internal_check(dims.size() == 2, "a gemm operand of two dimensions");
+  return {dims[0], dims[1]};
+}
+
 Gemm read_gemm(const Tile& t, const Function& f) {
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
-  Gemm g{.tile = t, .a = region_of(t, 0), .b = region_of(t, 1), .c = region_of(t, 2), .m = 0, .n = 0, .k = 0,
-         .trans_a = ta, .trans_b = tb, .clear = t.attrs.get_int("clear_accum") != 0,
-         .policy = t.attrs.get_string("policy", "square"), .a_type = {}, .b_type = {}, .c_type = {}};
+  Gemm g{.tile = t,
+         .a = region_of(t, 0),
+         .b = region_of(t, 1),
+         .c = region_of(t, 2),
+         .m = 0,
+         .n = 0,
+         .k = 0,
+         .trans_a = ta,
+         .trans_b = tb,
+         .clear = t.attrs.get_int("clear_accum") != 0,
+         .policy = t.attrs.get_string("policy", "square"),
+         .a_type = {},
+         .b_type = {},
+         .c_type = {}};
   auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
   g.m = a[ta];
   g.k = a[!ta];
@@ -139,8 +162,10 @@ const TileOp gemm_op = {
              .doc = "C += op(A) · op(B) for an m×k tile A, a k×n tile B (transposed by the flags) and an m×n "
                     "fragment C.",
              .operands = {{"A", Access::read}, {"B", Access::read}, {"C", Access::update}},
-             .attrs = {{"trans_a", OpInfo::Attr::Type::flag}, {"trans_b", OpInfo::Attr::Type::flag},
-                       {"clear_accum", OpInfo::Attr::Type::flag}, {"k_pack", OpInfo::Attr::Type::integer},
+             .attrs = {{"trans_a", OpInfo::Attr::Type::flag},
+                       {"trans_b", OpInfo::Attr::Type::flag},
+                       {"clear_accum", OpInfo::Attr::Type::flag},
+                       {"k_pack", OpInfo::Attr::Type::integer},
                        {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}}},
     .complete = nullptr,
     .check = check,

@@ -1,26 +1,59 @@
-// What the strategies of gemm share: the operator's operands read once, and the choice among strategies.
+// What the strategies of gemm share: the operator's operands read once, the choice among strategies, and operands
+// brought to where a strategy needs them.
 #pragma once
+#include <array>
+
 #include "ops/op.h"
 
 namespace tl {
 
 struct Gemm {
   const Tile& tile;
-  Region a, b, c;                    // C += op(A) · op(B); 2-D after dropping points
+  Region a, b, c;  // C += op(A) · op(B); 2-D after dropping points
   int64_t m, n, k;
-  bool trans_a, trans_b, clear;      // clear: C = op(A) · op(B)
-  std::string policy;                // "square", "full_row", "full_col"
+  bool trans_a, trans_b, clear;  // clear: C = op(A) · op(B)
+  std::string policy;            // "square", "full_row", "full_col"
   DType a_type, b_type, c_type;
 };
 Gemm read_gemm(const Tile& t, const Function& f);
 
 // A strategy: one way to run a gemm.  `applies` answers "" or the reason why not.
 struct GemmStrategy {
-  std::string_view name;             // "mma.sync", "fma", "simd"
+  std::string_view name;  // "mma.sync", "fma", "simd"
   std::string (*applies)(const Gemm& g, const LayoutContext& ctx);
   LayoutMap (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
+
+// The two dimensions of an operand's region that are its rows and its columns.
+std::array<size_t, 2> matrix_dims(const Region& r);
+
+// ── gemm_scratch.cpp ──────────────────────────────────────────────────────────────────────────────────
+// A matrix in shared memory: the region of a buffer that lies there, or a fragment's copy in a scratch tile.
+struct SharedMatrix {
+  BufferId buffer;
+  DType type;
+  Layout layout;               // of the whole buffer
+  std::vector<Expr> starts;    // where the region begins
+  std::array<size_t, 2> dims;  // of the buffer: the matrix's rows and columns
+  Expr at(const Expr& row, const Expr& col, const Facts& facts) const;  // index of an element in the buffer
+};
+
+bool is_whole(const Region& r, const Function& f);         // all of a two-dimensional buffer
+bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
+BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
+// How many elements this shared buffer may take without the others running out of the block's memory.
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
+// The region as it lies in shared memory.
+SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r);
+// An empty scratch tile of that layout.
+SharedMatrix scratch_matrix(const Gemm& g, LowerContext& ctx, std::string name, DType type, Layout layout);
+// Copies a fragment's region to a scratch tile; `why` goes into the report.
+SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layout layout,
+                        std::string_view why, std::vector<Stmt>& out);
+// C's region becomes the product of that layout over `registers`, or grows by it, by way of a scratch tile.
+Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
+                  std::string_view why);
 
 }  // namespace tl

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "layout/banks.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
 
@@ -13,8 +14,8 @@ namespace tl {
 namespace {
 
 struct ThreadGrid {
-  int64_t rows, cols, vector;                // threads along m and n; consecutive columns of one thread
-  int64_t m_steps, n_steps;                  // registers: m_steps × n_steps × vector
+  int64_t rows, cols, vector;  // threads along m and n; consecutive columns of one thread
+  int64_t m_steps, n_steps;    // registers: m_steps × n_steps × vector
 };
 
 int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -28,7 +29,8 @@ ThreadGrid place_threads(const Gemm& g, int64_t threads) {
     return std::tuple(work, t.m_steps + t.n_steps * t.vector);
   };
   for (int64_t cols = 1; cols <= std::min(threads, ceil_of(g.n, vector)); cols++) {
-    ThreadGrid t{.rows = std::min(threads / cols, g.m), .cols = cols, .vector = vector, .m_steps = 0, .n_steps = 0};
+    ThreadGrid t{
+        .rows = std::min(threads / cols, g.m), .cols = cols, .vector = vector, .m_steps = 0, .n_steps = 0};
     t.m_steps = ceil_of(g.m, t.rows);
     t.n_steps = ceil_of(g.n, vector * cols);
     if (!best || cost(t) < cost(*best)) best = t;
@@ -36,83 +38,162 @@ ThreadGrid place_threads(const Gemm& g, int64_t threads) {
   return *best;
 }
 
-bool is_whole(const Region& r, const Function& f) {
-  for (size_t d = 0; d < r.ranges.size(); d++)
-    if (!is_int(r.ranges[d].min, 0) || as_int(r.ranges[d].extent) != as_int(f[r.buffer].shape[d])) return false;
-  return r.ranges.size() == 2;
+std::string applies(const Gemm&, const LayoutContext& ctx) {
+  return ctx.target.has_threads() ? "" : "this target has one thread per block";
 }
 
-std::string applies(const Gemm& g, const LayoutContext& ctx) {
-  if (!ctx.target.has_threads()) return "this target has one thread per block";
-  for (auto* r : {&g.a, &g.b})
-    if (ctx.function[r->buffer].scope != Scope::shared) return ctx.function[r->buffer].name + " is not in shared memory";
-  return is_whole(g.c, ctx.function) ? "" : "C is a slice of a fragment";
-}
-
-LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness) {
-  ThreadGrid t = place_threads(g, ctx.threads);
-  std::vector<Term> terms = {
-      {.output = 1, .stride = 1, .digit = {1, 1, t.vector}},
-      {.output = 0, .stride = 1, .digit = {1, t.vector, t.cols}},
-      {.output = 1, .stride = t.vector, .digit = {1, t.vector * t.cols, t.n_steps}},
-      {.output = 0, .stride = t.cols, .digit = {0, 1, t.rows}},
-      {.output = 1, .stride = t.vector * t.n_steps, .digit = {0, t.rows, t.m_steps}}};
+Fragment accumulator(const Gemm& g, const ThreadGrid& t) {
+  std::vector<Term> terms = {{.output = 1, .stride = 1, .digit = {1, 1, t.vector}},
+                             {.output = 0, .stride = 1, .digit = {1, t.vector, t.cols}},
+                             {.output = 1, .stride = t.vector, .digit = {1, t.vector * t.cols, t.n_steps}},
+                             {.output = 0, .stride = t.cols, .digit = {0, 1, t.rows}},
+                             {.output = 1, .stride = t.vector * t.n_steps, .digit = {0, t.rows, t.m_steps}}};
   std::erase_if(terms, [](const Term& x) { return x.digit.radix == 1; });
+  return make_fragment({g.m, g.n}, 1, std::move(terms));
+}
+
+// Does C lie, as far as it is known, as the grid wants it?
+bool lies(const Gemm& g, const Function& f, const LayoutMap& known, const Fragment& wanted) {
+  auto it = known.fragments.find(g.c.buffer);
+  return is_whole(g.c, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
+}
+
+// ── where A and B lie ─────────────────────────────────────────────────────────────────────────────────
+
+// One of the reads of warp 0 and of the last: each lane's row of A at one k, or its columns of B.
+void add_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp, size_t rank,
+               std::vector<WarpAccess>& out) {
+  bool transposed = is_a ? g.trans_a : g.trans_b;
+  int64_t n = is_a || transposed ? 1 : t.vector, warps = std::max<int64_t>(1, threads / warp);
+  int64_t times = g.k * warps * (is_a ? t.m_steps : t.n_steps * t.vector / n);
+  for (int64_t w : {int64_t(0), warps - 1})
+    for (int64_t k : {int64_t(0), g.k / 2}) {
+      WarpAccess access{.lanes = {}, .elements = n, .times = std::max<int64_t>(1, times / 4)};
+      for (int64_t tx = w * warp; tx < std::min<int64_t>(threads, (w + 1) * warp); tx++) {
+        int64_t row = std::min(tx / t.cols, t.rows - 1), col = tx % t.cols * t.vector;
+        std::vector<int64_t> index(rank, 0);
+        index[rank - (transposed == is_a ? 1 : 2)] = std::min(is_a ? row : col, (is_a ? g.m : g.n) - n);
+        index[rank - (transposed == is_a ? 2 : 1)] = k;
+        access.lanes.push_back(std::move(index));
+      }
+      out.push_back(std::move(access));
+    }
+}
+
+// What a copy that fills the tile writes: neighbouring threads neighbouring vectors, row after row.
+void add_writes(const std::vector<int64_t>& shape, int bits, const Target& target,
+                std::vector<WarpAccess>& out) {
+  size_t rank = shape.size();
+  int64_t n = target.vector_bytes * 8 / bits, rows = shape[rank - 2], cols = shape[rank - 1];
+  while (n > 1 && cols % n) n /= 2;
+  WarpAccess access{.lanes = {}, .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp};
+  for (int64_t lane = 0; lane < std::min<int64_t>(target.warp, rows * cols / n); lane++) {
+    std::vector<int64_t> index(rank, 0);
+    index[rank - 2] = lane * n / cols;
+    index[rank - 1] = lane * n % cols;
+    access.lanes.push_back(std::move(index));
+  }
+  out.push_back(std::move(access));
+}
+
+// The layout with the fewest wavefronts for the reads here and the copy's writes.
+Layout layout_for(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads,
+                  const std::vector<int64_t>& shape, const Target& target, int64_t most) {
+  int bits = (is_a ? g.a_type : g.b_type).bits;
+  std::vector<WarpAccess> accesses;
+  add_reads(g, t, is_a, threads, target.warp, shape.size(), accesses);
+  add_writes(shape, bits, target, accesses);
+  return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
+}
+
+LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutMap out;
-  out.fragments.emplace(g.c.buffer, make_fragment({g.m, g.n}, 1, std::move(terms)));
+  if (level != Strictness::strict) return out;
+  ThreadGrid t = place_threads(g, ctx.threads);
+  Fragment wanted = accumulator(g, t);
+  if (lies(g, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
+  for (auto* r : {&g.a, &g.b}) {
+    const BufferInfo& info = ctx.function[r->buffer];
+    if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
+    std::vector<int64_t> shape;
+    for (auto& e : info.shape) shape.push_back(*as_int(e));
+    if (matrix_dims(*r)[0] + 2 != shape.size()) continue;
+    int64_t most = room_for(r->buffer, ctx.function, ctx.target, ctx.known);
+    out.shared.emplace(r->buffer, layout_for(g, t, r == &g.a, ctx.threads, shape, ctx.target, most));
+  }
   return out;
 }
 
+// A or B where every thread can read it.
+SharedMatrix prepare(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, bool is_a,
+                     std::vector<Stmt>& before) {
+  const Region& r = is_a ? g.a : g.b;
+  if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
+  auto dims = matrix_dims(r);
+  std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
+  Layout layout = layout_for(g, t, is_a, ctx.threads, shape, ctx.target, ctx.target.shared_bytes);
+  return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
+                    before);
+}
+
 // One element of A or B, widened to C's type; indices that a padded register would form are clamped.
-Expr operand(const Gemm& g, LowerContext& ctx, const Region& r, Expr x, Expr y, int64_t rows, int64_t cols, const Facts& facts) {
+Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows, int64_t cols,
+             const Facts& facts) {
   auto clamp = [&](Expr e, int64_t extent) { return simplify(min(std::move(e), imm(extent - 1)), facts); };
-  x = clamp(x, rows);
-  y = clamp(y, cols);
-  std::vector<Expr> index;
-  size_t points = r.ranges.size() - 2;
-  for (size_t d = 0; d < r.ranges.size(); d++)
-    index.push_back(d < points ? r.ranges[d].min : r.ranges[d].min + (d == points ? x : y));
-  Expr at = physical_index(ctx.layouts, ctx.function, r.buffer, index, facts);
-  return cast(g.c_type, load(ctx.function, r.buffer, {at}, g.tile.span));
+  Expr at = m.at(clamp(std::move(x), rows), clamp(std::move(y), cols), facts);
+  return cast(g.c_type, load(m.type, m.buffer, {at}, g.tile.span));
 }
 
 Stmt lower(const Gemm& g, LowerContext& ctx) {
   ThreadGrid t = place_threads(g, ctx.threads);
+  Span at = g.tile.span;
+  std::vector<Stmt> stmts;
+  Fragment wanted = accumulator(g, t);
+  bool direct = lies(g, ctx.function, ctx.layouts, wanted);
+  SharedMatrix a_tile = prepare(g, t, ctx, true, stmts), b_tile = prepare(g, t, ctx, false, stmts);
+  int64_t all = t.m_steps * t.n_steps * t.vector;
+  BufferId sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all);
+  BufferId a = local_registers(g, ctx, "A_regs", g.c_type, t.m_steps);
+  BufferId b = local_registers(g, ctx, "B_regs", g.c_type, t.n_steps * t.vector);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   auto bound = [&](const char* name, int64_t extent) {
     Expr v = var(name);
     facts.bind(v, Interval{0, extent - 1});
     return v;
   };
-  auto registers = [&](std::string name, int64_t n) {
-    return ctx.scratch({.name = name, .dtype = g.c_type, .shape = {imm(n)}, .strides = {}, .scope = Scope::local,
-                        .span = g.tile.span, .layout = {}, .elements = n});
-  };
-  Span at = g.tile.span;
   Expr tx = ctx.kernel.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
-  if (t.rows * t.cols < ctx.threads) row = min(row, imm(t.rows - 1));   // idle threads compute along
-  BufferId a = registers("A_regs", t.m_steps), b = registers("B_regs", t.n_steps * t.vector);
+  if (t.rows * t.cols < ctx.threads) row = min(row, imm(t.rows - 1));  // idle threads compute along
   Expr k = bound("kk", g.k), i = bound("mi", t.m_steps), j = bound("nj", t.n_steps), v = bound("v", t.vector);
   Expr m = i * t.rows + row, n = (j * t.cols + col) * t.vector + v;
-  Expr a_value = g.trans_a ? operand(g, ctx, g.a, k, m, g.k, g.m, facts) : operand(g, ctx, g.a, m, k, g.m, g.k, facts);
-  Expr b_value = g.trans_b ? operand(g, ctx, g.b, n, k, g.n, g.k, facts) : operand(g, ctx, g.b, k, n, g.k, g.n, facts);
+  Expr a_value =
+      g.trans_a ? operand(g, a_tile, k, m, g.k, g.m, facts) : operand(g, a_tile, m, k, g.m, g.k, facts);
+  Expr b_value =
+      g.trans_b ? operand(g, b_tile, n, k, g.n, g.k, facts) : operand(g, b_tile, k, n, g.k, g.n, facts);
   Stmt load_a = for_loop(i, t.m_steps, Loop::unrolled, store(a, {i}, a_value, at), at);
-  Stmt load_b = for_loop(j, t.n_steps, Loop::unrolled, for_loop(v, t.vector, Loop::vectorized,
-                                                               store(b, {j * t.vector + v}, b_value, at), at), at);
+  Stmt load_b =
+      for_loop(j, t.n_steps, Loop::unrolled,
+               for_loop(v, t.vector, Loop::vectorized, store(b, {j * t.vector + v}, b_value, at), at), at);
   Expr i2 = bound("mi", t.m_steps), n2 = bound("ni", t.n_steps * t.vector);
   Expr c = i2 * (t.n_steps * t.vector) + n2;
   Expr product = binary(BinaryOp::mul, load(g.c_type, a, {i2}), load(g.c_type, b, {n2}), at);
-  Stmt add = store(g.c.buffer, {c}, binary(BinaryOp::add, load(g.c_type, g.c.buffer, {c}), product, at), at);
-  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled, for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at), at);
-  Stmt s = for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at);
-  if (!g.clear) return s;
-  Expr r = var("r");
-  int64_t all = t.m_steps * t.n_steps * t.vector;
-  return block({for_loop(r, all, Loop::unrolled, store(g.c.buffer, {r}, zero(g.c_type), at), at), s}, at);
+  Stmt add = store(sums, {c}, binary(BinaryOp::add, load(g.c_type, sums, {c}), product, at), at);
+  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled,
+                           for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at), at);
+  if (g.clear || !direct) {
+    Expr r = var("r");
+    stmts.push_back(for_loop(r, all, Loop::unrolled, store(sums, {r}, zero(g.c_type), at), at));
+  }
+  stmts.push_back(for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at));
+  if (!direct)
+    stmts.push_back(from_scratch(
+        g, ctx, sums, wanted,
+        is_whole(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
+  return block(std::move(stmts), at);
 }
 
 }  // namespace
 
-const GemmStrategy gemm_fma = {.name = "fma", .applies = applies, .infer_layout = infer_layout, .lower = lower};
+const GemmStrategy gemm_fma = {
+    .name = "fma", .applies = applies, .infer_layout = infer_layout, .lower = lower};
 
 }  // namespace tl

@@ -4,6 +4,7 @@
 //   A (16×16)  rows g and g+8, columns 2q, 2q+1 and the same +8: 8 elements, two to a register
 //   B (16×8)   rows 2q, 2q+1 and the same +8, column g:          4 elements
 //   C (16×8)   rows g and g+8, columns 2q, 2q+1:                 4 elements, one to a register
+// m16n8k8 holds the first half of each lane's A and B.
 // ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j, and receives of
 // every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror.
 #include "target/nvidia.h"
@@ -17,6 +18,15 @@ OperandFragment a_m16k16() {
   return {.rows = 16, .cols = 16, .registers = 8, .digits = {
       {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
       {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}, {From::reg, 4, 2, 0, 8}}};
+}
+OperandFragment a_m16k8() {
+  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
+      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
+      {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}}};
+}
+OperandFragment b_k8n8() {
+  return {.rows = 8, .cols = 8, .registers = 2, .digits = {
+      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 2, 0}, {From::reg, 1, 2, 1, 0}}};
 }
 OperandFragment b_k16n8() {
   return {.rows = 16, .cols = 8, .registers = 4, .digits = {
@@ -36,6 +46,14 @@ MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
           .a = a_m16k16(), .b = b_k16n8(), .c = c_m16n8(), .ptx = ptx};
 }
 
+MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
+  MatrixInstr row = m16n8k16(name, ab, ptx);
+  row.k = 8;
+  row.a = a_m16k8();
+  row.b = b_k8n8();
+  return row;
+}
+
 CopyInstr ldmatrix(std::string_view name, int matrices, bool transposed, std::string_view ptx) {
   return {.callee = {.name = name, .arity = 2, .result = Callee::Result::none,
                      .effect = Callee::Effect::memory, .access = "wr"},
@@ -48,6 +66,10 @@ const MatrixInstr mma_m16n8k16_f16_f32 =
     m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
 const MatrixInstr mma_m16n8k16_bf16_f32 =
     m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+const MatrixInstr mma_m16n8k8_f16_f32 =
+    m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32");
+const MatrixInstr mma_m16n8k8_bf16_f32 =
+    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32");
 
 const CopyInstr ldmatrix_x1 = ldmatrix("ldmatrix_x1", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16");
 const CopyInstr ldmatrix_x2 = ldmatrix("ldmatrix_x2", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16");
@@ -60,7 +82,8 @@ const CopyInstr ldmatrix_x4_trans =
     ldmatrix("ldmatrix_x4_trans", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
 
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
-  static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32};
+  static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32, &mma_m16n8k8_f16_f32,
+                                            &mma_m16n8k8_bf16_f32};
   return rows;
 }
 std::span<const CopyInstr* const> nvidia_copy_rows() {

@@ -27,6 +27,16 @@ TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
     }
 }
 
+TEST_CASE("mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same registers") {
+  for (auto [half, all] : {std::pair(&mma_m16n8k8_f16_f32, &mma_m16n8k16_f16_f32),
+                           std::pair(&mma_m16n8k8_bf16_f32, &mma_m16n8k16_bf16_f32)})
+    for (int lane = 0; lane < 32; lane++) {
+      for (int i = 0; i < 4; i++) CHECK(element_of(half->a, lane, i) == element_of(all->a, lane, i));
+      for (int i = 0; i < 2; i++) CHECK(element_of(half->b, lane, i) == element_of(all->b, lane, i));
+      for (int i = 0; i < 4; i++) CHECK(element_of(half->c, lane, i) == element_of(all->c, lane, i));
+    }
+}
+
 TEST_CASE("a row that covers an element twice is refused by name") {
   MatrixInstr bad = mma_m16n8k16_f16_f32;
   bad.c.digits.back().row = 4;

@@ -1,0 +1,131 @@
+// Counting wavefronts and sectors.
+#include "layout/banks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t banks = 32, word = 4, sector = 32;
+
+// The distinct units of `size` bytes that these lanes touch.
+std::vector<int64_t> units(const std::vector<int64_t>& addresses, size_t from, size_t to, int width,
+                           int64_t size) {
+  std::vector<int64_t> out;
+  for (size_t lane = from; lane < std::min(to, addresses.size()); lane++) {
+    int64_t at = addresses[lane];
+    if (at < 0) continue;
+    for (int64_t u = at / size; u <= (at + width - 1) / size; u++) out.push_back(u);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Row-major, with rows of so many elements.
+Layout with_rows_of(const std::vector<int64_t>& extents, int64_t elements) {
+  std::vector<int64_t> strides(extents.size(), 1);
+  int64_t stride = elements;
+  for (size_t d = extents.size() - 1; d-- > 0; stride *= extents[d]) strides[d] = stride;
+  return strided(extents, std::move(strides));
+}
+
+}  // namespace
+
+WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width) {
+  internal_check(width > 0 && width <= 16, "an access of at most 16 bytes");
+  size_t together = width <= 4 ? 32 : width <= 8 ? 16 : 8;
+  WarpCost cost;
+  for (size_t from = 0; from < addresses.size(); from += together) {
+    std::vector<int64_t> words = units(addresses, from, from + together, width, word);
+    int64_t per_bank[banks] = {};
+    for (int64_t w : words) per_bank[w % banks]++;
+    cost.count += *std::max_element(per_bank, per_bank + banks);
+    cost.least += (int64_t(words.size()) + banks - 1) / banks;
+  }
+  return cost;
+}
+
+WarpCost global_sectors(const std::vector<int64_t>& addresses, int width) {
+  int64_t bytes = int64_t(units(addresses, 0, addresses.size(), width, 1).size());
+  return {.count = int64_t(units(addresses, 0, addresses.size(), width, sector).size()),
+          .least = (bytes + sector - 1) / sector};
+}
+
+WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
+  std::vector<int64_t> first;
+  bool together = true;
+  int64_t n = access.elements;
+  for (auto& index : access.lanes) {
+    first.push_back(index.empty() ? -1 : map_index(l, index)[0]);
+    if (index.empty()) continue;
+    std::vector<int64_t> last = index;
+    last.back() += n - 1;
+    together = together && first.back() % n == 0 && map_index(l, last)[0] == first.back() + n - 1;
+  }
+  auto bytes_at = [&](std::vector<int64_t> elements) {
+    for (int64_t& e : elements) e = e < 0 ? e : e * bits / 8;
+    return elements;
+  };
+  int width = std::max<int>(1, bits / 8);
+  WarpCost cost;
+  if (together) {
+    cost = shared_wavefronts(bytes_at(first), int(n * bits / 8));
+  } else {
+    for (int64_t e = 0; e < n; e++) {
+      std::vector<int64_t> each;
+      for (auto index : access.lanes) {
+        if (!index.empty()) index.back() += e;
+        each.push_back(index.empty() ? -1 : map_index(l, index)[0]);
+      }
+      WarpCost one = shared_wavefronts(bytes_at(each), width);
+      cost.count += one.count;
+      cost.least += one.least;
+    }
+  }
+  return {.count = cost.count * access.times, .least = cost.least * access.times};
+}
+
+Layout rows_of_chunks(const std::vector<int64_t>& extents, int bits) {
+  int64_t chunk = 128 / bits, cols = extents.back();
+  if (extents.size() < 2 || cols % (2 * chunk) == 0) return swizzled(extents, bits);
+  return with_rows_of(extents, ((cols + chunk - 1) / chunk | 1) * chunk);
+}
+
+std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits) {
+  std::vector<Layout> family{row_major(extents)};
+  size_t last = extents.size() - 1;
+  if (extents.size() < 2 || bits % 8) return family;
+  int64_t chunk = 128 / bits, cols = extents[last];
+  for (int64_t bytes : {16, 8, 4})
+    if (bytes * 8 >= bits) family.push_back(with_rows_of(extents, cols + bytes * 8 / bits));
+  for (int64_t chunks : {8, 4, 2}) {  // XORed together
+    if (cols % (chunk * chunks)) continue;
+    for (int64_t divisor = 1; divisor < extents[last - 1] && divisor <= 8; divisor *= 2) {
+      std::vector<Term> terms = *with_rows_of(extents, cols).terms;
+      std::erase_if(terms, [&](const Term& t) { return t.digit.input == int(last); });
+      int in = int(last);
+      terms.push_back({.stride = chunk * chunks, .digit = {in, chunk * chunks, cols / (chunk * chunks)}});
+      terms.push_back({.stride = chunk, .digit = {in, chunk, chunks}, .xors = {{in - 1, divisor, chunks}}});
+      terms.push_back({.stride = 1, .digit = {in, 1, chunk}});
+      family.push_back(from_terms(extents, 1, std::move(terms)));
+    }
+  }
+  return family;
+}
+
+Layout fewest_wavefronts(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses, int bits,
+                         int64_t most) {
+  const Layout* best = nullptr;
+  int64_t least = 0;
+  for (auto& l : family) {
+    int64_t count = 0;
+    for (auto& a : accesses) count += shared_cost(l, a, bits).count;
+    if (!best || (count < least && l.ranges[0] <= most)) std::tie(best, least) = std::tuple(&l, count);
+  }
+  return *best;
+}
+
+}  // namespace tl

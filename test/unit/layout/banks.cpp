@@ -1,0 +1,121 @@
+// Wavefronts and sectors: counted by hand, then the code; conflicts planted where there should be some.
+#include "layout/banks.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+using namespace tl;
+
+namespace {
+
+std::vector<int64_t> lanes(int n, int64_t stride, int64_t start = 0) {
+  std::vector<int64_t> out;
+  for (int i = 0; i < n; i++) out.push_back(start + i * stride);
+  return out;
+}
+
+// Another way to count: bank by bank, word by word, over bytes.
+int64_t by_hand(const std::vector<int64_t>& addresses, int width) {
+  size_t together = width == 16 ? 8 : width == 8 ? 16 : 32;
+  int64_t total = 0;
+  for (size_t from = 0; from < addresses.size(); from += together) {
+    std::map<int64_t, std::set<int64_t>> words_of_bank;
+    size_t most = 0;
+    for (size_t i = from; i < std::min(from + together, addresses.size()); i++)
+      for (int b = 0; addresses[i] >= 0 && b < width; b++) {
+        int64_t byte = addresses[i] + b;
+        auto& words = words_of_bank[byte % 128 / 4];
+        words.insert(byte / 128);
+        most = std::max(most, words.size());
+      }
+    total += int64_t(most);
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("wavefronts: known cases") {
+  CHECK(shared_wavefronts(lanes(32, 4), 4).count == 1);
+  CHECK(shared_wavefronts(lanes(32, 0), 4).count == 1);     // one word for all
+  CHECK(shared_wavefronts(lanes(32, 128), 4).count == 32);  // one bank for all
+  CHECK(shared_wavefronts(lanes(32, 132), 4).count == 1);   // padded by a word
+  CHECK(shared_wavefronts(lanes(32, 8), 4).count == 2);
+  CHECK(shared_wavefronts(lanes(32, 2), 2).count == 1);     // two lanes to a word
+  CHECK(shared_wavefronts(lanes(32, 8), 8).count == 2);     // 256 bytes
+  CHECK(shared_wavefronts(lanes(32, 16), 16).count == 4);   // 512 bytes
+  CHECK(shared_wavefronts(lanes(32, 64), 16).count == 16);  // four-way, in each quarter
+  CHECK(shared_wavefronts(lanes(32, 80), 16).count == 4);
+  CHECK(shared_wavefronts(lanes(8, 128), 16).count == 8);  // eight rows in one bank group
+  CHECK(shared_wavefronts(lanes(8, 144), 16).count == 1);
+  CHECK(shared_wavefronts({-1, -1, 0, 128}, 4).count == 2);  // two lanes take part
+  CHECK(shared_wavefronts({-1, -1}, 4).count == 0);
+}
+
+TEST_CASE("wavefronts: the least is what the bytes need") {
+  CHECK(shared_wavefronts(lanes(32, 128), 4).least == 1);
+  CHECK(shared_wavefronts(lanes(32, 16), 16).least == 4);
+  CHECK(shared_wavefronts(lanes(32, 0), 16).least == 4);  // each quarter is served by itself
+}
+
+TEST_CASE("wavefronts: random addresses, counted twice") {
+  uint64_t state = 7;
+  auto next = [&](uint64_t n) {
+    return int64_t((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % int64_t(n);
+  };
+  for (int round = 0; round < 400; round++) {
+    int width = 1 << next(5);
+    std::vector<int64_t> at;
+    for (int i = 0; i < 32; i++) at.push_back(next(10) == 0 ? -1 : next(64) * width * (next(2) ? 8 : 1));
+    WarpCost cost = shared_wavefronts(at, width);
+    CHECK(cost.count == by_hand(at, width));
+    CHECK(cost.least <= cost.count);
+  }
+}
+
+TEST_CASE("sectors: 32 bytes each") {
+  CHECK(global_sectors(lanes(32, 4), 4).count == 4);
+  CHECK(global_sectors(lanes(32, 4, 4), 4).count == 5);  // begins within one
+  CHECK(global_sectors(lanes(32, 32), 4).count == 32);
+  CHECK(global_sectors(lanes(32, 32), 4).least == 4);
+  CHECK(global_sectors(lanes(32, 16), 16).count == 16);
+}
+
+TEST_CASE("an access that the layout tears apart costs one access an element") {
+  WarpAccess access{.lanes = {{0, 0}, {0, 4}, {1, 0}, {1, 4}}, .elements = 4, .times = 3};
+  CHECK(shared_cost(row_major({4, 8}), access, 32).count == 3);
+  CHECK(shared_cost(strided({4, 8}, {9, 1}), access, 32).count ==
+        3 * 4);  // row 1 is not aligned to 4 elements
+}
+
+TEST_CASE("rows of chunks: no conflict for any eight rows of a chunk column, whatever the width") {
+  for (int bits : {8, 16, 32, 64})
+    for (int64_t cols = 128 / bits; cols <= 300; cols += bits == 8 ? 4 : 1) {
+      CAPTURE(bits);
+      CAPTURE(cols);
+      Layout l = rows_of_chunks({16, cols}, bits);
+      CHECK(is_injective(l));
+      int64_t chunk = 128 / bits;
+      for (int64_t c = 0; c + chunk <= cols; c += chunk)
+        for (int64_t r : {0, 8}) {
+          WarpAccess access{.lanes = {}, .elements = chunk};
+          for (int64_t i = r; i < r + 8; i++) access.lanes.push_back({i, c});
+          CHECK(shared_cost(l, access, bits).count == 1);
+        }
+    }
+}
+
+TEST_CASE("the family has a layout without conflicts for reading down a column, where there is one") {
+  std::vector<WarpAccess> column(1);
+  for (int64_t i = 0; i < 32; i++) column[0].lanes.push_back({i, 3});
+  Layout plain = row_major({32, 32});
+  CHECK(shared_cost(plain, column[0], 32).count == 32);
+  Layout best = fewest_wavefronts(bank_family({32, 32}, 32), column, 32, 1 << 20);
+  CHECK(shared_cost(best, column[0], 32).count == 1);
+  CHECK(best.ranges[0] == 31 * 33 + 32);
+  CHECK(shared_cost(fewest_wavefronts(bank_family({32, 32}, 32), column, 32, 1024), column[0], 32).count ==
+        4);  // no room to pad
+  for (auto& l : bank_family({24, 48}, 16)) CHECK(is_injective(l));
+}
