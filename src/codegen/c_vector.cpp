@@ -131,7 +131,9 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
   }
   if (auto* n = e.as<Binary>()) {
     auto a = lanes(n->a, guard), b = lanes(n->b, guard);
-    return each([&](size_t i) { return binary(n->op, a[i], b[i], n->span); });
+    return each([&](size_t i) {
+      return n->op == BinaryOp::add && is_int(b[i], 0) ? a[i] : binary(n->op, a[i], b[i], n->span);
+    });
   }
   if (auto* n = e.as<Cast>()) return cast_lanes(*n, guard);
   if (auto* n = e.as<Select>()) return select_lanes(*n, guard);

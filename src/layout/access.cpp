@@ -1,4 +1,4 @@
-#include "layout/banks.h"
+#include "layout/access.h"
 
 #include <algorithm>
 #include <set>

@@ -61,7 +61,11 @@ struct Lanes {
     Expr out = dispatch(e, overloads{
         [&](const Var& v) { return ramp(zero(v.dtype), imm(1, v.dtype), n); },
         [&](const Unary& u) { return unary(u.op, vector(u.a), u.span); },
-        [&](const Binary& b) { return binary(b.op, vector(b.a), vector(b.b), b.span); },
+        [&](const Binary& b) {
+          if (b.dtype.is_int() && b.op == BinaryOp::add)
+            if (auto linear = linear_in(e, lane, facts)) return ramp(linear->base, imm(linear->stride, e->dtype), n, b.span);
+          return binary(b.op, vector(b.a), vector(b.b), b.span);
+        },
         [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
         [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
         [&](const Load& l) -> Expr {
