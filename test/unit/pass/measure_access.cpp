@@ -1,0 +1,73 @@
+// What the report says of accesses whose cost is known by hand; conflicts planted where there should be some.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "ir/text.h"
+#include "ops/op.h"
+#include "pass/passes.h"
+
+using namespace tl;
+
+namespace {
+
+// The notes on one statement of a block of 64 threads, S an f32 tile of 4096 elements.
+std::string notes(const std::string& statement, const std::string& type = "f32") {
+  std::string text = fmt::format(
+      "func main(A: {0}[4096]):\n"
+      "  kernel main grid(bx: 4) threads(64) thread(tx):\n"
+      "    S = shared {0}[4096] layout((i) -> i) address(0) elements(4096)\n"
+      "    R = local {0}[16] elements(16)\n"
+      "{1}",
+      type, statement);
+  Function f = measure_access(parse(text, "test", text_vocabulary()), *find_target("sm_80"));
+  std::string all;
+  for (auto& n : f.notes) all += n.subject + ": " + n.text + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("measure_access: strides of shared memory") {
+  CHECK(notes("    S[tx] = 0.0\n") == "S: written 4 bytes a lane: 1 wavefront, the least\n");
+  CHECK(notes("    S[tx*2] = 0.0\n") == "S: written 4 bytes a lane: 2 wavefronts, at least 1\n");
+  CHECK(notes("    S[tx*32] = 0.0\n") == "S: written 4 bytes a lane: 32 wavefronts, at least 1\n");
+  CHECK(notes("    S[tx*33] = 0.0\n") == "S: written 4 bytes a lane: 1 wavefront, the least\n");
+  CHECK(notes("    R[0] = S[tx//32]\n") == "S: read 4 bytes a lane: 1 wavefront, the least\n");
+  CHECK(notes("    R[0] = S[(tx%8 ^ tx//8%4)*4 + tx//8*32]\n") ==
+        "S: read 4 bytes a lane: 4 wavefronts, at least 1\n");
+}
+
+TEST_CASE("measure_access: vectors, and vectors that fall apart") {
+  CHECK(notes("    S[ramp(tx*4, 1, 4)] = broadcast(0.0, 4)\n") ==
+        "S: written 16 bytes a lane: 4 wavefronts, the least\n");
+  CHECK(notes("    S[ramp(tx*16, 1, 4)] = broadcast(0.0, 4)\n") ==
+        "S: written 16 bytes a lane: 16 wavefronts, at least 4\n");
+  CHECK(notes("    S[ramp(tx*4, 4, 2)] = broadcast(0.0, 2)\n") ==
+        "S: written 8 bytes a lane in 2 accesses: 8 wavefronts, at least 2\n");
+}
+
+TEST_CASE("measure_access: the worst of the points of a loop, and only the lanes that take part") {
+  CHECK(notes("    for i in serial(4):\n      S[tx*(i + 1)] = 0.0\n") ==
+        "S: written 4 bytes a lane: 4 wavefronts, at least 1\n");
+  CHECK(notes("    if tx < 4:\n      S[tx*32] = 0.0\n") ==
+        "S: written 4 bytes a lane: 4 wavefronts, at least 1\n");
+  CHECK(notes("    S[tx*32] mask(tx%32 == 0) = 0.0\n") ==
+        "S: written 4 bytes a lane: 1 wavefront, the least\n");
+}
+
+TEST_CASE("measure_access: ldmatrix reads eight rows at a time") {
+  auto x4 = [](const std::string& row) {
+    return notes(fmt::format("    ldmatrix_x4(address_of(R[0]), address_of(S[{}]))\n", row), "f16");
+  };
+  CHECK(x4("tx%32*64") == "S: read by ldmatrix_x4: 32 wavefronts, at least 4\n");  // planted: one bank group
+  CHECK(x4("tx%32*72") == "S: read by ldmatrix_x4: 4 wavefronts, the least\n");
+  CHECK(x4("tx%32*64 + tx%8*8") == "S: read by ldmatrix_x4: 4 wavefronts, the least\n");
+  CHECK(x4("tx%32*32 + tx%4*8") == "S: read by ldmatrix_x4: 8 wavefronts, at least 4\n");  // two rows meet
+  CHECK(notes("    ldmatrix_x1(address_of(R[0]), address_of(S[tx%32*64]))\n", "f16") ==
+        "S: read by ldmatrix_x1: 8 wavefronts, at least 1\n");
+}
+
+TEST_CASE("measure_access: sectors of global memory; what run-time values decide is left out") {
+  CHECK(notes("    R[0] = A[bx*64 + tx]\n") == "A: read 4 bytes a lane: 4 sectors, the least\n");
+  CHECK(notes("    R[0] = A[tx*8]\n") == "A: read 4 bytes a lane: 32 sectors, at least 4\n");
+}
