@@ -1,6 +1,6 @@
 // C = max(A @ B, 0) in float16 with float32 accumulation, written, compiled, run and checked in C++ alone.
 // It is the twin of gemm_relu.py: both describe the same program (--text prints it).
-//   example_gemm_relu [--target auto|cpu|cuda|reference] [--text] [M N K]
+//   example_gemm_relu [--target auto|cpu|cuda|sim:CHIP|reference] [--text] [M N K]
 #include <tilelang.h>
 
 #include <array>

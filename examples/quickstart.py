@@ -1,6 +1,6 @@
 """A tiled matrix product with a fused ReLU, C = max(A @ B, 0): written, compiled, run, checked, timed.
 
-    python examples/quickstart.py [--target auto|cpu|cuda|reference] [--m M] [--n N] [--k K]
+    python examples/quickstart.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
 """
 
 import argparse
@@ -11,7 +11,7 @@ import tilelang
 import tilelang.language as T
 
 # All the tuning there is: rows and columns of the tile of C that a block computes, and the step through K.
-TILES = {"cpu": (512, 512, 256), "cuda": (128, 128, 16), "reference": (64, 64, 64)}
+TILES = {"cpu": (512, 512, 256), "cuda": (128, 128, 16), "sim": (128, 128, 16), "reference": (64, 64, 64)}
 
 
 @tilelang.jit
@@ -37,7 +37,7 @@ def matmul_relu(M, N, K, block_M, block_N, block_K, dtype="float32"):
 def build(options):
     """The kernel for the target asked for; the CPU's where a GPU answers but PyTorch is missing."""
     target = options.target
-    kind = tilelang.resolve_target(target).split()[0]
+    kind = tilelang.resolve_target(target).split()[0].split(":")[0]
     if kind == "cuda":
         try:
             import torch  # noqa: F401  (holds the tensors on the GPU)

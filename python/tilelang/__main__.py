@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("what", choices=("ir", "source", "explain"))
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")
-    parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, …")
+    parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, sim:sm_80, …")
     options = parser.parse_args(argv)
     try:
         args, named = _arguments(options.args)

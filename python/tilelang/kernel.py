@@ -199,9 +199,10 @@ def compile(
 
     out_idx: the parameters (an index or several, negative from the end) to allocate and return instead of
     taking them. target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=sm_80",
-    "cpu", "cpu -mcpu=haswell", "reference", or a dict with "kind".  verbose: print the report.  pass_configs:
-    see PassConfigKey.  compile_flags: for the device compiler.  debug_root_path: a folder for the text of
-    every level. execution_backend and target_host are accepted and change nothing.
+    "sim:sm_80" (that GPU's program, executed here), "cpu", "cpu -mcpu=haswell", "reference", or a dict with
+    "kind".  verbose: print the report.  pass_configs: see PassConfigKey.  compile_flags: for the device
+    compiler.  debug_root_path: a folder for the text of every level. execution_backend and target_host are
+    accepted and change nothing.
     """
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__

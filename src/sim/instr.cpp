@@ -5,11 +5,13 @@
 // several products at once and truncate: their last bits differ, within the bounds of f32 summation.
 #include "sim/instr.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/error.h"
 #include "ir/callee.h"
+#include "sim/elements.h"
 #include "target/check.h"
 
 namespace tl::sim {
@@ -32,48 +34,55 @@ void Execution::require_whole_warp() const {
 namespace {
 
 // ── matrix instructions ───────────────────────────────────────────────────────────────────────────────
-// Reads or writes all of one operand: values[row * cols + col].
-template <class T, class F>
-void for_elements(const Execution& x, size_t arg, const OperandFragment& f, DType type, F&& f_element) {
-  int64_t bytes = f.registers * type.bytes(), alignment = std::max<int64_t>(4, type.bytes());
+// f(where in the operand's rows × cols, where in memory) for each of its elements.
+template <class F>
+void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int bytes, F each) {
+  const int32_t* at = x.site.positions[arg].data();
   for (int lane = 0; lane < lane_count; lane++) {
-    std::byte* at = x.operand(arg, lane, bytes, alignment);
-    for (int reg = 0; reg < f.registers; reg++) {
-      auto [i, j] = element_of(f, lane, reg);
-      f_element(i * f.cols + j, at + reg * type.bytes());
-    }
+    std::byte* memory = x.operand(arg, lane, f.registers * bytes, std::max(4, bytes));
+    for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory + reg * bytes);
   }
 }
 
-// Tiles are at most 64 × 256; sums of type T.
+template <class T>
+void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DType type, std::vector<T>& to) {
+  to.resize(size_t(f.rows * f.cols));
+  with_element(type, [&](auto element) {
+    for_elements(x, arg, f, element.bytes, [&](size_t at, const std::byte* memory) {
+      Scalar v = element.get(memory);
+      to[at] = std::is_floating_point_v<T> ? T(v.d) : T(v.i);
+    });
+  });
+}
+
+// Sums of type T; `width` columns at a time, a number that the compiler sees.
+template <class T, int width>
+void accumulate(const MatrixInstr& m, const T* a, const T* b, T* c) {
+  for (int i = 0; i < m.m; i++)
+    for (int first = 0; first < m.n; first += width) {
+      T sums[width];
+      std::copy_n(c + i * m.n + first, width, sums);
+      for (int k = 0; k < m.k; k++) {
+        T factor = a[i * m.k + k];
+        const T* row = b + k * m.n + first;
+        for (int j = 0; j < width; j++) sums[j] += factor * row[j];
+      }
+      std::copy_n(sums, width, c + i * m.n + first);
+    }
+}
+
 template <class T>
 void multiply(const Execution& x, const MatrixInstr& m) {
   thread_local std::vector<T> a, b, c;
-  a.resize(size_t(m.m * m.k));
-  b.resize(size_t(m.k * m.n));
-  c.resize(size_t(m.m * m.n));
-  auto read = [&](size_t arg, const OperandFragment& f, DType type, std::vector<T>& to) {
-    auto get = element_access(type).get;
-    bool is_float = type.is_float();
-    for_elements<T>(x, arg, f, type, [&](int at, const std::byte* from) {
-      Scalar v = get(from);
-      to[size_t(at)] = is_float ? T(v.d) : T(v.i);
+  read_operand(x, 0, m.c, m.c_type, c);
+  read_operand(x, 1, m.a, m.a_type, a);
+  read_operand(x, 2, m.b, m.b_type, b);
+  (m.n % 8 ? accumulate<T, 1> : accumulate<T, 8>)(m, a.data(), b.data(), c.data());
+  with_element(m.c_type, [&](auto element) {
+    for_elements(x, 0, m.c, element.bytes, [&](size_t at, std::byte* memory) {
+      T v = c[at];
+      element.put(memory, std::is_floating_point_v<T> ? scalar(double(v)) : scalar(int64_t(v)));
     });
-  };
-  read(0, m.c, m.c_type, c);
-  read(1, m.a, m.a_type, a);
-  read(2, m.b, m.b_type, b);
-  for (int i = 0; i < m.m; i++)
-    for (int k = 0; k < m.k; k++) {
-      T factor = a[size_t(i * m.k + k)];
-      T *sum = &c[size_t(i * m.n)], *row = &b[size_t(k * m.n)];
-      for (int j = 0; j < m.n; j++) sum[j] += factor * row[j];
-    }
-  auto put = element_access(m.c_type).put;
-  bool is_float = m.c_type.is_float();
-  for_elements<T>(x, 0, m.c, m.c_type, [&](int at, std::byte* to) {
-    T v = c[size_t(at)];
-    put(to, is_float ? scalar(double(v)) : scalar(int64_t(v)));
   });
 }
 
@@ -180,12 +189,27 @@ bool computes(const MatrixInstr& row) {
 
 }  // namespace
 
+// Per operand d, a, b: which of its elements each register of each lane holds.
+std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
+  std::vector<std::vector<int32_t>> all;
+  for (auto* f : {&row.c, &row.a, &row.b}) {
+    auto& positions = all.emplace_back();
+    for (int lane = 0; lane < lane_count; lane++)
+      for (int reg = 0; reg < f->registers; reg++) {
+        auto [i, j] = element_of(*f, lane, reg);
+        positions.push_back(i * f->cols + j);
+      }
+  }
+  return all;
+}
+
 InstrRow semantics_of(const Callee& callee) {
   for (auto& row : thread_rows)
-    if (row.name == callee.name) return {row.run, nullptr};
+    if (row.name == callee.name) return {row.run, nullptr, {}};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)
-      if (row->callee.name == callee.name) return {computes(*row) ? matrix : nullptr, row};
+      if (row->callee.name == callee.name)
+        return {computes(*row) ? matrix : nullptr, row, positions_of(*row)};
     for (auto* row : t->copies)
       if (row->callee.name == callee.name)
         return {row->callee.access == "wr"   ? load_blocks

@@ -30,6 +30,7 @@ struct Execution {
 struct InstrRow {
   Semantics run = nullptr;    // null: there is none
   const void* row = nullptr;  // in target/
+  std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
 

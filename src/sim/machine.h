@@ -56,7 +56,8 @@ struct CallSite {
     int place = -1;  // of a handle, the buffer
   };
   Semantics run = nullptr;
-  const void* row = nullptr;  // the instruction's row in target/, where it has one
+  const void* row = nullptr;                         // the instruction's row in target/, where it has one
+  std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args;
   int32_t to = -1;  // its result, 32 slots

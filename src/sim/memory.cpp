@@ -4,55 +4,11 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "sim/elements.h"
 #include "sim/steps.h"
 
 namespace tl::sim {
 namespace {
-
-template <class T>
-T bits_at(const std::byte* at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  return v;
-}
-template <class T>
-struct Integer {
-  static constexpr int bytes = sizeof(T);
-  static Scalar get(const std::byte* at) { return scalar(int64_t(bits_at<T>(at))); }
-  static void put(std::byte* at, Scalar v) {
-    T x = T(v.i);
-    std::memcpy(at, &x, sizeof x);
-  }
-};
-template <class T>
-struct Floating {
-  static constexpr int bytes = sizeof(T);
-  static Scalar get(const std::byte* at) { return scalar(double(bits_at<T>(at))); }
-  static void put(std::byte* at, Scalar v) {
-    T x = T(v.d);
-    std::memcpy(at, &x, sizeof x);
-  }
-};
-struct Bool {
-  static constexpr int bytes = 1;
-  static Scalar get(const std::byte* at) { return scalar(int64_t(*at != std::byte(0))); }
-  static void put(std::byte* at, Scalar v) { *at = std::byte(v.i != 0); }
-};
-struct F16 {
-  static constexpr int bytes = 2;
-  static Scalar get(const std::byte* at) { return element_access(f16).get(at); }
-  static void put(std::byte* at, Scalar v) { element_access(f16).put(at, v); }
-};
-struct Bf16 {
-  static constexpr int bytes = 2;
-  static Scalar get(const std::byte* at) {
-    uint32_t bits = uint32_t(bits_at<uint16_t>(at)) << 16;
-    float v;
-    std::memcpy(&v, &bits, sizeof v);
-    return scalar(double(v));
-  }
-  static void put(std::byte* at, Scalar v) { element_access(bf16).put(at, v); }
-};
 
 int64_t first_element(const Warp& w, const Place& p) {
   return p.scope == Scope::global ? w.block->tensors[p.id].low : 0;
@@ -147,43 +103,19 @@ void store(Warp& w, const Operation& o) {
   });
 }
 
-struct Pair {
-  Run uniform, varying;
-};
-struct Runs {
-  Pair load, store;
-};
-template <class T>
-constexpr Runs runs_of = {{load<T, true>, load<T, false>}, {store<T, true>, store<T, false>}};
-
-const Runs& runs(DType type) {
-  if (type.is_bool()) return runs_of<Bool>;
-  if (type.is_float())
-    return type == bf16      ? runs_of<Bf16>
-           : type.bits == 16 ? runs_of<F16>
-           : type.bits == 32 ? runs_of<Floating<float>>
-                             : runs_of<Floating<double>>;
-  switch (type.bits) {
-    case 8:
-      return type.is_signed() ? runs_of<Integer<int8_t>> : runs_of<Integer<uint8_t>>;
-    case 16:
-      return type.is_signed() ? runs_of<Integer<int16_t>> : runs_of<Integer<uint16_t>>;
-    case 32:
-      return type.is_signed() ? runs_of<Integer<int32_t>> : runs_of<Integer<uint32_t>>;
-    default:
-      return runs_of<Integer<int64_t>>;
-  }
-}
-
 }  // namespace
 
 Run load_run(DType element, bool uniform_index) {
-  const Pair& p = runs(element).load;
-  return uniform_index ? p.uniform : p.varying;
+  return with_element(element, [&](auto t) -> Run {
+    using T = decltype(t);
+    return uniform_index ? load<T, true> : load<T, false>;
+  });
 }
 Run store_run(DType element, bool uniform_index) {
-  const Pair& p = runs(element).store;
-  return uniform_index ? p.uniform : p.varying;
+  return with_element(element, [&](auto t) -> Run {
+    using T = decltype(t);
+    return uniform_index ? store<T, true> : store<T, false>;
+  });
 }
 
 void address(Warp& w, const Operation& o) {

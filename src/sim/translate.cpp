@@ -42,6 +42,7 @@ void Translator::end_narrow(size_t narrowed) {
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
 void Translator::stmt(const Stmt& s) {
+  Span outer = span;
   if (s->span) span = s->span;
   next_temporary = 0;
   dispatch(s, overloads{
@@ -58,6 +59,7 @@ void Translator::stmt(const Stmt& s) {
                   },
                   [&](const Eval& n) { value(n.value); },
               });
+  span = outer;
 }
 
 // A variable that holds what was loaded opens a scope, for the statements after it; it ends with the body.
@@ -100,7 +102,6 @@ void Translator::for_statement(const For& n) {
   body(n.body);
   std::vector<Operation> trip = close();
   now().insert(now().end(), trip.begin(), trip.end());
-  span = n.span ? n.span : span;
   emit({.run = uniform ? for_next : lanes_next, .to = v.slot, .c = end, .jump = -int32_t(trip.size())});
   now()[begin].jump = int32_t(now().size() - begin);
   if (!uniform) emit({.run = widen});

@@ -36,6 +36,7 @@ struct Translator {
 
   // translate_expr.cpp
   Value value(const Expr& e);  // a scalar, or all of a vector
+  Value single(const Expr& e);
   Value vector(const Expr& e);
   Value by_elements(const Expr& e);
   Expr element(const Expr& e, int k);

@@ -120,8 +120,14 @@ Value Translator::spread(const Value& v) {
 
 // ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
 Value Translator::value(const Expr& e) {
+  Span outer = span;
   if (e->span) span = e->span;
-  if (e->dtype.lanes > 1) return vector(e);
+  Value v = e->dtype.lanes > 1 ? vector(e) : single(e);
+  span = outer;
+  return v;
+}
+
+Value Translator::single(const Expr& e) {
   return dispatch(e, overloads{
                          [&](const IntImm& n) { return constant_of(scalar(n.value)); },
                          [&](const FloatImm& n) { return constant_of(scalar(n.value)); },
@@ -225,7 +231,12 @@ Value Translator::effect(const Call& n) {
   if (!row.run)
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
          n.callee->name);
-  CallSite site{.run = row.run, .row = row.row, .callee = n.callee, .args = {}, .span = span};
+  CallSite site{.run = row.run,
+                .row = row.row,
+                .positions = std::move(row.positions),
+                .callee = n.callee,
+                .args = {},
+                .span = span};
   for (auto& a : n.args) {
     Value v = value(a);
     internal_check(!a->dtype.is_handle() || v.place >= 0, "a handle to a known buffer");
@@ -265,6 +276,8 @@ int Translator::place_of(BufferId id) {
 
 // A scalar, or a run of elements; in memory of type `as`.
 Value Translator::load_value(const Load& n, DType as) {
+  Span outer = span;
+  if (n.span) span = n.span;
   Value result = in_place(n.dtype.lanes);
   Operation o{.count = lane_count * result.width, .row = place_of(n.buffer)};
   Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.index) : n.index[0];
@@ -278,6 +291,7 @@ Value Translator::load_value(const Load& n, DType as) {
   o.run = load_run(as, at.uniform);
   result.slot = o.to = temporary_slot(o.count);
   emit(o);
+  span = outer;
   return result;
 }
 

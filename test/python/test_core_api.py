@@ -199,7 +199,7 @@ def test_text_is_read_back():
 # ── calling ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(params=["reference", "cpu"])
+@pytest.fixture(params=["reference", "cpu", "sim:sm_80"])
 def target(request):
     return request.param
 

@@ -10,7 +10,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = ["--m", "100", "--n", "70", "--k", "130"]
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_80"])
 @pytest.mark.parametrize("name", ["quickstart.py", "elementwise_add.py", "gemm_relu.py"])
 def test_example(name, target):
     sizes = SMALL if name == "quickstart.py" else []

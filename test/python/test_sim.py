@@ -68,3 +68,128 @@ def test_elementwise_equals_the_reference(shape, dtype):
         a, b = (rng.standard_normal(shape).astype(kind) for _ in range(2))
     sim, reference = both(elementwise(*shape, dtype), a, b, np.zeros(shape, kind))
     assert (sim == reference).all() and sim.any()
+
+
+# ── whole functions ───────────────────────────────────────────────────────────────────────────────────
+def gemm_relu_then_scale(M, N, K):
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float32"),
+        D: T.Tensor((M, N), "float32"),
+        factor: T.float32,
+    ):
+        with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 32), threads=64) as (bx, by):
+            A_shared = T.alloc_shared((32, 32), "float16")
+            B_shared = T.alloc_shared((32, 64), "float16")
+            C_local = T.alloc_fragment((32, 64), "float32")
+            T.clear(C_local)
+            for k in T.Pipelined(T.ceildiv(K, 32), num_stages=2):
+                T.copy(A[by * 32, k * 32], A_shared)
+                T.copy(B[k * 32, bx * 64], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            for i, j in T.Parallel(32, 64):
+                C_local[i, j] = T.max(C_local[i, j], 0.0)
+            T.copy(C_local, C[by * 32, bx * 64])
+        with T.Kernel(T.ceildiv(N, 64), M, threads=32) as (bx, by):
+            for j in T.Parallel(64):
+                D[by, bx * 64 + j] = C[by, bx * 64 + j] * factor
+
+    return main
+
+
+@pytest.mark.parametrize("target", CHIPS)
+def test_fused_relu_and_a_second_kernel_that_reads_it(target):
+    M, N, K = 70, 130, 50
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in [(M, K), (K, N)])
+    kernel = tilelang.compile(gemm_relu_then_scale(M, N, K), out_idx=[2, 3], target=target)
+    c, d = kernel(a, b, 0.5)
+    expected = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
+    assert np.linalg.norm(c - expected) <= 1e-6 * np.linalg.norm(expected)
+    assert (d == c * np.float32(0.5)).all()
+
+
+def test_it_explains_itself_and_shows_the_source():
+    kernel = tilelang.compile(gemm_relu_then_scale(64, 64, 64), target="sim:sm_80")
+    assert kernel.target == "sim:sm_80" and kernel.device_type == "cpu"
+    assert "main for sim:sm_80" in kernel.explain() and "mma.sync" in kernel.explain()
+    source = kernel.get_kernel_source()  # the CUDA C++ of the program that runs
+    assert source.startswith("// main for sm_80, written by tilelang.") and "mma.sync.aligned" in source
+
+
+def test_addresses_strides_and_extents_that_only_the_call_tells():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 16), "float32"), B: T.Tensor((n, 16), "float32")):
+        with T.Kernel(T.ceildiv(n, 8), threads=32) as bx:
+            for i, j in T.Parallel(8, 16):
+                B[bx * 8 + i, j] = A[bx * 8 + i, j] + 1.0
+
+    kernel = tilelang.compile(main, target="sim:sm_80")
+    for rows in (0, 1, 8, 21):
+        store = np.arange(rows * 16 + 1, dtype=np.float32)
+        for a in (store[:-1].reshape(rows, 16), store[1:].reshape(rows, 16)):  # aligned, and by 4 bytes only
+            b = np.zeros((rows, 16), np.float32)
+            kernel(a, b)
+            assert (b == a + 1).all()
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    kernel = tilelang.compile(elementwise(32, 48, "float32"), out_idx=[-1], target="sim:sm_80")
+    a, b = torch.rand(32, 48), torch.rand(32, 48)
+    assert torch.allclose(kernel(a, b), a * b + b)
+
+
+# ── what it refuses ───────────────────────────────────────────────────────────────────────────────────
+def line_of(function, text):
+    import inspect
+
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def half_a_barrier():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32")):
+        with T.Kernel(2, threads=64):
+            tx = T.get_thread_binding()
+            if tx < 48:
+                T.sync_threads()  # not all come
+            A[tx] = 1.0
+
+    return main
+
+
+def past_the_end():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32")):
+        with T.Kernel(2, threads=64):
+            S = T.alloc_shared((60,), "float32")
+            tx = T.get_thread_binding()
+            S[tx] = A[tx]  # four too many
+
+    return main
+
+
+@pytest.mark.parametrize(
+    "factory, at, message",
+    [
+        (half_a_barrier, "# not all come", r"thread 32 of block \(0\) of main waits here, but thread 48 "),
+        (past_the_end, "# four too many", r"S\[60\]: element 60 is outside \[0, 60\) in thread 60 "),
+    ],
+)
+def test_faults_are_errors_at_the_users_line(factory, at, message):
+    kernel = tilelang.compile(factory(), target="sim:sm_80")
+    with pytest.raises(tilelang.CompileError, match=message) as caught:
+        kernel(np.zeros(64, np.float32))
+    assert caught.value.line == line_of(factory, at)
+
+
+@pytest.mark.parametrize("target", ["sim", "sim:", "sim:sm_70", "sim:haswell"])
+def test_an_unknown_chip_lists_the_known(target):
+    with pytest.raises(tilelang.CompileError, match="sm_80, sm_86, sm_89, sm_90"):
+        tilelang.compile(past_the_end(), target=target)

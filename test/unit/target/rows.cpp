@@ -49,6 +49,12 @@ TEST_CASE("target strings") {
   CHECK(parse_target("llvm").kind == "cpu");
   CHECK(parse_target("cpu -mcpu=haswell").chip == "haswell");
   CHECK(parse_target("reference").kind == "reference");
+  CHECK(parse_target("sim:sm_90").kind == "sim");
+  CHECK(parse_target("sim:sm_90").chip == "sm_90");
+  CHECK_THROWS_WITH_AS(parse_target("sim"), doctest::Contains("sim:CHIP with CHIP one of sm_80, sm_86"), CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("sim:sm_70"), doctest::Contains("no GPU 'sm_70' to simulate; this version has sm_80"),
+                       CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("sim:haswell"), doctest::Contains("no GPU 'haswell'"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("opencl"), doctest::Contains("sm_90"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -arch=sm_70"), doctest::Contains("no chip 'sm_70'"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -march=sm_80"), doctest::Contains("-arch=CHIP"), CompileError);

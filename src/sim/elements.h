@@ -1,0 +1,86 @@
+// How one element of each type stands in memory, where the type is known when compiling: for the loops that
+// the speed of an executor hangs on.  evaluate.h has the same behind pointers.
+#pragma once
+#include <cstring>
+
+#include "base/error.h"
+#include "sim/evaluate.h"
+
+namespace tl::sim {
+
+template <class T>
+T bits_at(const std::byte* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+template <class T>
+void put_bits(std::byte* at, T v) {
+  std::memcpy(at, &v, sizeof v);
+}
+
+template <class T>
+struct IntElement {
+  static constexpr int bytes = sizeof(T);
+  static Scalar get(const std::byte* at) { return scalar(int64_t(bits_at<T>(at))); }
+  static void put(std::byte* at, Scalar v) { put_bits(at, T(v.i)); }
+};
+template <class T>
+struct FloatElement {
+  static constexpr int bytes = sizeof(T);
+  static Scalar get(const std::byte* at) { return scalar(double(bits_at<T>(at))); }
+  static void put(std::byte* at, Scalar v) { put_bits(at, T(v.d)); }
+};
+struct BoolElement {
+  static constexpr int bytes = 1;
+  static Scalar get(const std::byte* at) { return scalar(int64_t(*at != std::byte(0))); }
+  static void put(std::byte* at, Scalar v) { *at = std::byte(v.i != 0); }
+};
+struct F16Element {
+  static constexpr int bytes = 2;
+  // The exponent moves to its place in an f32, which a product then mends; infinities and NaNs keep theirs.
+  static Scalar get(const std::byte* at) {
+    uint32_t h = bits_at<uint16_t>(at), bits = (h & 0x7fff) << 13;
+    float v;
+    std::memcpy(&v, &bits, sizeof v);
+    v *= 0x1p112f;
+    std::memcpy(&bits, &v, sizeof v);
+    if ((h & 0x7c00) == 0x7c00) bits |= 0x7f800000;
+    bits |= (h & 0x8000) << 16;
+    std::memcpy(&v, &bits, sizeof v);
+    return scalar(double(v));
+  }
+  static void put(std::byte* at, Scalar v) { put_bits(at, f16_bits(v.d)); }
+};
+struct Bf16Element {
+  static constexpr int bytes = 2;
+  static Scalar get(const std::byte* at) {
+    uint32_t bits = uint32_t(bits_at<uint16_t>(at)) << 16;
+    float v;
+    std::memcpy(&v, &bits, sizeof v);
+    return scalar(double(v));
+  }
+  static void put(std::byte* at, Scalar v) { put_bits(at, bf16_bits(v.d)); }
+};
+
+// f(IntElement<int8_t>()) and so on: that of the type.
+template <class F>
+decltype(auto) with_element(DType type, F f) {
+  if (type.is_bool()) return f(BoolElement());
+  if (type == bf16) return f(Bf16Element());
+  if (type.is_float() && type.bits == 16) return f(F16Element());
+  if (type.is_float()) return type.bits == 32 ? f(FloatElement<float>()) : f(FloatElement<double>());
+  internal_check(type.is_int(), "an element of type " + to_string(type));
+  switch (type.bits) {
+    case 8:
+      return type.is_signed() ? f(IntElement<int8_t>()) : f(IntElement<uint8_t>());
+    case 16:
+      return type.is_signed() ? f(IntElement<int16_t>()) : f(IntElement<uint16_t>());
+    case 32:
+      return type.is_signed() ? f(IntElement<int32_t>()) : f(IntElement<uint32_t>());
+    default:
+      return f(IntElement<int64_t>());
+  }
+}
+
+}  // namespace tl::sim
