@@ -129,4 +129,14 @@ std::string describe(const Function& f, const Region& r) {
   return f[r.buffer].name + ": " + to_string(f[r.buffer].dtype) + "[" + shape + "]";
 }
 
+Expr tensor_offset(const BufferInfo& info, const std::vector<Expr>& index) {
+  if (info.layout) return map_index(from_map(*info.layout), index)[0];
+  Expr offset = imm(0), stride = imm(1);
+  for (size_t d = index.size(); d-- > 0;) {
+    offset = index[d] * (info.strides.empty() ? stride : info.strides[d]) + offset;
+    stride = stride * info.shape[d];
+  }
+  return offset;
+}
+
 }  // namespace tl

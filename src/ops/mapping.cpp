@@ -43,16 +43,6 @@ std::vector<int64_t> tile_shape(const BufferInfo& info) {
 // ── vector width ──────────────────────────────────────────────────────────────────────────────────────
 namespace {
 
-// The element offset of a global access.
-Expr global_offset(const BufferInfo& info, const std::vector<Expr>& index) {
-  Expr offset = imm(0), stride = imm(1);
-  for (size_t d = index.size(); d-- > 0;) {
-    offset = index[d] * (info.strides.empty() ? stride : info.strides[d]) + offset;
-    stride = stride * info.shape[d];
-  }
-  return offset;
-}
-
 // How one access behaves along the last loop in blocks of v iterations.
 enum class Along : uint8_t { uniform, contiguous, scattered };
 
@@ -65,7 +55,7 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
   VarMap block{{nest.vars.back().get(), outer * v + lane}};
   std::vector<Expr> index;
   for (auto& i : a.index) index.push_back(substitute(i, block));
-  Expr offset = info.scope == Scope::global ? global_offset(info, index)
+  Expr offset = info.scope == Scope::global ? tensor_offset(info, index)
                                             : physical_index(ctx.known, ctx.function, a.buffer, index, inner);
   auto linear = linear_in(simplify(offset, inner), lane, inner);
   if (!linear) return Along::scattered;

@@ -94,5 +94,7 @@ Function complete_tiles(Function f);
 std::vector<int64_t> region_shape(const Region& r, bool drop_points = true);     // constant extents; internal error if not
 std::string describe(const Function& f, const Region& r);                        // "A_shared: f16[128, 32]"
 const Region& region_of(const Tile& t, size_t operand);
+// The place of an element of a tensor, in elements: by its layout if it has one, else by its strides.
+Expr tensor_offset(const BufferInfo& info, const std::vector<Expr>& index);
 
 }  // namespace tl

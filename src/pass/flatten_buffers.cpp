@@ -1,5 +1,5 @@
-// flatten_buffers: accesses to tensors get one index, in elements, from their strides.  After guard_bounds, which
-// needs the index of each dimension; before vectorize, which asks whether the one index is contiguous.
+// flatten_buffers: accesses to tensors get one index, in elements, from their strides or their annotated layout.  After
+// guard_bounds, which needs the index of each dimension; before vectorize, which asks whether the one index is contiguous.
 //
 //   A[i, k*32 + j]   ->   A[i*1024 + k*32 + j]
 #include "ir/rewrite.h"
@@ -9,13 +9,9 @@ namespace tl {
 namespace {
 
 std::vector<Expr> flat(const BufferInfo& info, const std::vector<Expr>& index) {
-  Expr offset = imm(0), stride = imm(1);
-  for (size_t d = index.size(); d-- > 0;) {
-    Expr i = index[d]->dtype == i64 ? index[d] : cast(i64, index[d]);
-    offset = i * (info.strides.empty() ? stride : info.strides[d]) + offset;
-    stride = stride * info.shape[d];
-  }
-  return {offset};
+  std::vector<Expr> wide;
+  for (auto& i : index) wide.push_back(i->dtype == i64 ? i : cast(i64, i));
+  return {tensor_offset(info, wide)};
 }
 
 }  // namespace

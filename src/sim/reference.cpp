@@ -227,12 +227,42 @@ void refuse_thread_level_code(const Function& f) {
 
 }  // namespace
 
+namespace {
+
+// A tensor whose elements its program places by a layout: row-major while the program runs.
+struct Placed {
+  Memory caller;                 // as it was given
+  std::vector<int64_t> offsets;  // of each element there, in row-major order
+  size_t bytes;
+};
+
+Placed take_out(const BufferInfo& info, Memory& m) {
+  Placed p{.caller = m, .offsets = table(from_map(*info.layout)), .bytes = size_t(info.dtype.bytes())};
+  m.owned.resize(p.offsets.size() * p.bytes);
+  for (size_t i = 0; i < p.offsets.size(); i++)
+    std::copy_n(m.data + size_t(p.offsets[i]) * p.bytes, p.bytes, m.owned.data() + i * p.bytes);
+  m.data = m.owned.data();
+  return p;
+}
+
+void put_back(const Placed& p, const Memory& m) {
+  for (size_t i = 0; i < p.offsets.size(); i++)
+    std::copy_n(m.data + i * p.bytes, p.bytes, p.caller.data + size_t(p.offsets[i]) * p.bytes);
+}
+
+}  // namespace
+
 void run_reference(const Function& f, std::span<const HostArg> args, const ReferenceOptions& options) {
   refuse_thread_level_code(f);
   Machine machine(f);
   machine.host.bind(args);
   for (BufferId id : f.workspaces) machine.host.begin(id);
+  std::map<size_t, Placed> placed;
+  for (size_t i = 0; i < f.buffers.size(); i++)
+    if (f.buffers[i].scope == Scope::global && f.buffers[i].layout)
+      placed.emplace(i, take_out(f.buffers[i], machine.frame.buffers[i]));
   for (auto& k : f.kernels) machine.launch(k, options);
+  for (auto& [i, p] : placed) put_back(p, machine.frame.buffers[i]);
 }
 
 }  // namespace tl
