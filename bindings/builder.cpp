@@ -58,6 +58,14 @@ BufferRegion region_from(const Buffer& buffer, nb::handle starts, nb::handle ext
   return make_region(buffer, values_of(starts), lengths, marks);
 }
 
+// The shape of a region: its extents without the dimensions that a single index drops.
+nb::tuple region_extents(const BufferRegion& r) {
+  std::vector<nb::object> extents;
+  for (auto& range : r.ranges)
+    if (!range.point) extents.push_back(range.extent ? extent_object(range.extent) : nb::none());
+  return tuple_of(extents);
+}
+
 std::vector<int64_t> threads_of(nb::handle threads) {
   std::vector<int64_t> counts;
   if (threads.is_none()) return counts;
@@ -226,7 +234,8 @@ void bind_values(nb::module_& m) {
           [](BufferRegion* self, const Buffer& buffer, nb::object starts, nb::object extents,
              nb::object points) { new (self) BufferRegion(region_from(buffer, starts, extents, points)); },
           nb::arg("buffer"), nb::arg("starts"), nb::arg("extents"), nb::arg("points"))
-      .def_prop_ro("buffer", [](const BufferRegion& r) { return r.buffer; });
+      .def_prop_ro("buffer", [](const BufferRegion& r) { return r.buffer; })
+      .def_prop_ro("extents", &region_extents);
 }
 
 void bind_builder(nb::module_& m) {
@@ -248,6 +257,10 @@ void bind_builder(nb::module_& m) {
          b.tile(op, operands_of(operands), attrs_of(attrs));
        },
        nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
+      .def("annotate_layout", nb::overload_cast<const Buffer&, const Layout&>(&Builder::annotate_layout),
+           nb::arg("buffer"), nb::arg("layout"))
+      .def("annotate_layout", nb::overload_cast<const Buffer&, const Fragment&>(&Builder::annotate_layout),
+           nb::arg("buffer"), nb::arg("layout"))
       .def(
           "annotate",
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },

@@ -66,6 +66,7 @@ AttrValue attr_of(const std::string& key, nb::handle object) {
   if (PyLong_Check(o)) return integer_of(object);
   if (PyFloat_Check(o)) return PyFloat_AsDouble(o);
   if (nb::isinstance<Expr>(object)) return nb::cast<Expr>(object);
+  if (nb::isinstance<Fragment>(object)) return nb::cast<const Fragment&>(object).layout.map();
   if (PyList_Check(o) || PyTuple_Check(o)) {
     std::vector<int64_t> numbers;
     for (auto& item : items_of(object)) {
@@ -74,7 +75,7 @@ AttrValue attr_of(const std::string& key, nb::handle object) {
     }
     return numbers;
   }
-  wrong_type(key + " must be a number, a word or a list of integers", object);
+  wrong_type(key + " must be a number, a word, a list of integers or a fragment", object);
 }
 
 Attrs attrs_of(const nb::dict& dict) {

@@ -19,3 +19,4 @@ nb::tuple tuple_of(const std::vector<nb::object>& items);
 void bind_values(nb::module_& m);
 void bind_builder(nb::module_& m);
 void bind_kernel(nb::module_& m);
+void bind_layout(nb::module_& m);

@@ -48,4 +48,5 @@ NB_MODULE(_core, m) {
   bind_values(m);
   bind_builder(m);
   bind_kernel(m);
+  bind_layout(m);
 }

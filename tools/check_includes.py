@@ -42,7 +42,7 @@ TOKEN = re.compile(
 )
 
 # What Python files of the package may import beside the standard library; never at import time.
-ARRAYS = {"numpy", "torch", "ml_dtypes"}
+ARRAYS = {"numpy", "torch", "ml_dtypes", "matplotlib"}
 
 
 def without_comments(text: str) -> str:

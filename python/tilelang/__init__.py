@@ -14,12 +14,14 @@ _WHERE = {
     "Profiler": "profiler", "TensorSupplyType": "profiler", "do_bench": "profiler",
     "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
+    "Layout": "layout", "Fragment": "layout",
     "cdiv": "math", "next_power_of_2": "math",
 }  # fmt: skip
-_MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel")
+_MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
+            "layout", "tools")
 _LATER = (
     "autotune", "AutoTuner", "autotuner", "set_autotune_inputs", "get_autotune_inputs", "lower", "engine",
-    "Layout", "Fragment", "layout", "testing", "tools", "carver", "utils", "contrib", "transform",
+    "testing", "carver", "utils", "contrib", "transform",
     "quantize", "intrinsics", "tvm", "SimulationError", "register_matrix", "cuda", "cpu", "rocm",
 )  # fmt: skip
 

@@ -26,6 +26,17 @@ from .dtypes import (
     uint64,
 )
 from .function import Buffer, StridedTensor, Tensor, macro, prim_func
+from .layout import (
+    Fragment,
+    Layout,
+    annotate_layout,
+    make_full_bank_swizzled_layout,
+    make_half_bank_swizzled_layout,
+    make_linear_layout,
+    make_quarter_bank_swizzled_layout,
+    make_swizzled_layout,
+    make_wgmma_swizzled_layout,
+)
 from .scalar import (
     Cast,
     Select,
@@ -81,12 +92,15 @@ bool = bool_
 globals().update(_scalar.FUNCTIONS)  # exp, exp2, log, …
 
 __all__ = [
-    "Buffer", "Cast", "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "Select", "StridedTensor",
-    "Tensor", "alloc_fragment", "alloc_local", "alloc_shared", "alloc_var", "bfloat16", "bitwise_and",
+    "Buffer", "Cast", "Fragment", "GemmWarpPolicy", "Kernel", "Layout", "Parallel", "Pipelined", "Select",
+    "StridedTensor", "Tensor", "alloc_fragment", "alloc_local", "alloc_shared", "alloc_var",
+    "annotate_layout", "bfloat16", "bitwise_and",
     "bitwise_or", "bitwise_xor", "bool", "bool_", "cast", "ceildiv", "clear", "copy", "double", "dtypes",
     "dynamic", "fill", "float", "float16", "float32", "float64", "floordiv", "floormod", "fma", "gemm",
     "get_thread_binding", "get_thread_extent", "grid", "half", "if_then_else", "infinity", "int16", "int32",
-    "int64", "int8", "macro", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
+    "int64", "int8", "macro", "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout",
+    "make_linear_layout", "make_quarter_bank_swizzled_layout", "make_swizzled_layout",
+    "make_wgmma_swizzled_layout", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
     "serial", "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16",
     "uint32", "uint64", "uint8", "unroll", "vectorized",
 ]  # fmt: skip

@@ -15,11 +15,11 @@ LATER = frozenset(
     reducer_init reducer_update finalize_reducer cumsum cummax transpose im2col any_of all_of reshape
     view clamp async_copy tma_copy copy_cluster dp4a atomic_add atomic_max atomic_min atomic_addx2
     atomic_addx4 atomic_load atomic_store atomic_or Persistent thread_binding loop_break
-    PersistentTileScheduler use_swizzle annotate_layout annotate_safe_value annotate_l2_hit_ratio
+    PersistentTileScheduler use_swizzle annotate_safe_value annotate_l2_hit_ratio
     annotate_min_blocks_per_sm annotate_restrict_buffers annotate_pass_configs annotate_compile_flags
     annotate_ws_schedule WSSchedule WSRole WSPipeline WSSync WSScope ws_op ws WarpSpecialize
     disable_warp_group_reg_alloc set_max_nreg inc_max_nreg dec_max_nreg no_set_max_nreg
-    annotate_producer_reg_dealloc annotate_consumer_reg_alloc assume Layout Fragment align_up log1p tan
+    annotate_producer_reg_dealloc annotate_consumer_reg_alloc assume align_up log1p tan
     atan asin acos sinh cosh asinh acosh atanh atan2 nearbyint fmod reinterpret bitwise_not popcount clz
     __exp __exp10 __log __log2 __log10 __sin __cos __tan fast_rcp ieee_add ieee_sub ieee_mul ieee_fmaf
     ieee_frcp ieee_fsqrt ieee_frsqrt ieee_fdiv add2 sub2 mul2 fma2 max2 min2 abs2 extract_lane rng_init
@@ -34,10 +34,9 @@ LATER = frozenset(
     tma_load create_tma_descriptor tma_store_arrive tma_store_wait warpgroup_arrive
     warpgroup_commit_batch warpgroup_wait warpgroup_fence_operand ptx_wgmma_ss
     initialize_wgmma_descriptor block_rank_in_cluster cluster_arrive cluster_arrive_relaxed cluster_wait
-    cluster_sync make_swizzled_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
-    make_quarter_bank_swizzled_layout make_linear_layout make_wgmma_swizzled_layout
-    make_volta_swizzled_layout ptx tile_op unpack_uint unpack_int unpack_e2m1 float8_e4m3fn float8_e4m3
-    float8_e5m2 float8_e8m0fnu float8_e4m3fnuz float8_e5m2fnuz float4_e2m1fn int4 uint4 tfloat32 handle
+    cluster_sync make_volta_swizzled_layout ptx tile_op unpack_uint unpack_int unpack_e2m1
+    float8_e4m3fn float8_e4m3 float8_e5m2 float8_e8m0fnu float8_e4m3fnuz float8_e5m2fnuz
+    float4_e2m1fn int4 uint4 tfloat32 handle
     """.split()  # noqa: SIM905
 )
 

@@ -214,11 +214,19 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
              prefer_async: bool | None = None, annotations: Any = None) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
-    extents: one per index, each counting from 0.
+    extents: one per index, each counting from 0.  loop_layout: a T.Fragment over the same extents; iteration
+    (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
     """
-    _later("Parallel", coalesced_width=coalesced_width, loop_layout=loop_layout, prefer_async=prefer_async,
+    _later("Parallel", coalesced_width=coalesced_width, prefer_async=prefer_async,
            annotations=annotations or None)
-    return _nest("parallel", extents, "T.Parallel")
+    loop = _nest("parallel", extents, "T.Parallel")
+    if loop_layout is not None:
+        from .maps import Fragment
+
+        if not isinstance(loop_layout, Fragment):
+            raise fail(f"T.Parallel: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
+        loop.attrs["loop_layout"] = loop_layout._core
+    return loop
 
 
 def grid(*extents: Any) -> Loop:

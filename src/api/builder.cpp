@@ -199,6 +199,7 @@ std::vector<Expr> Builder::begin_for(std::string_view kind, const std::vector<st
   std::vector<Expr> user_vars(n);
   for (size_t i = 0; i < n; i++)
     frame.heads.push_back(make_head(loop, names[i], starts[i], stops[i], steps[i], user_vars[i]));
+  check_loop_layout(frame.heads, loop, frame.attrs);
   frames.push_back(std::move(frame));
   return user_vars;
 }

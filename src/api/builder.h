@@ -74,6 +74,10 @@ class Builder {
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
+  // Where the elements of a shared tile, a tensor (Layout) or a fragment (Fragment) live: instead of what
+  // infer_layouts would choose.
+  void annotate_layout(const Buffer& buffer, const Layout& layout);
+  void annotate_layout(const Buffer& buffer, const Fragment& fragment);
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 
@@ -110,6 +114,8 @@ class Builder {
   Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, DType element);
   void check_attrs(const OpInfo& op, Attrs& attrs) const;
   void check_dynamics() const;
+  void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
+  void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;
 };
 
 // "A: f32[128, 32]"

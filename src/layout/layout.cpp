@@ -172,10 +172,14 @@ std::vector<int64_t> map_index(const Layout& l, const std::vector<int64_t>& x) {
   return out;
 }
 
+void check_rank(const Layout& l, size_t indices) {
+  if (indices != l.extents.size())
+    fail({}, "the layout has {} inputs, of the extents {}, but is given {} indices", l.extents.size(),
+         tuple_text(l.extents), indices);
+}
+
 std::vector<int64_t> locate(const Layout& l, const std::vector<int64_t>& x) {
-  if (x.size() != l.extents.size())
-    fail({}, "the layout has {} inputs, of the extents {}, but {} indices are given: {}", l.extents.size(),
-         tuple_text(l.extents), x.size(), tuple_text(x));
+  check_rank(l, x.size());
   for (size_t d = 0; d < x.size(); d++)
     if (x[d] < 0 || x[d] >= l.extents[d])
       fail({}, "index {} of dimension {} in {} is outside the extents {} of the layout", x[d], d,

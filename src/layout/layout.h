@@ -68,6 +68,7 @@ std::vector<Expr> map_index(const Layout& l, const std::vector<Expr>& indices);
 std::vector<int64_t> map_index(const Layout& l, const std::vector<int64_t>& indices);
 // The same, for indices that a user gives: CompileError for a wrong rank or an index outside the extents.
 std::vector<int64_t> locate(const Layout& l, const std::vector<int64_t>& indices);
+void check_rank(const Layout& l, size_t indices);
 // One row of outputs per point, points in row-major order.
 std::vector<int64_t> table(const Layout& l);
 bool equal(const Layout& a, const Layout& b);  // the same function

@@ -25,6 +25,13 @@ struct MatrixInstr {
   std::string_view ptx;                  // the mnemonic, operands in the usual order
 };
 
+// The operands of an instruction that no target lists yet: its shape and fragments, whatever its types.
+struct MatrixShape {
+  std::string_view name;
+  int m, n, k;
+  OperandFragment a, b, c;
+};
+
 // A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The callee
 // takes a handle to the registers and the lane's own row address.
 struct CopyInstr {

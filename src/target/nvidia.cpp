@@ -39,6 +39,28 @@ OperandFragment c_m16n8() {
       {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}}};
 }
 
+// Elements of 32 bits: columns q and q+4 of A, rows q and q+4 of B.
+OperandFragment a_m16k8() {
+  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
+      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1},
+      {From::reg, 1, 2, 8, 0}, {From::reg, 2, 2, 0, 4}}};
+}
+OperandFragment b_k8n8() {
+  return {.rows = 8, .cols = 8, .registers = 2, .digits = {
+      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}, {From::reg, 1, 2, 4, 0}}};
+}
+// Elements of 8 bits, four to a register.
+OperandFragment a_m16k32() {
+  return {.rows = 16, .cols = 32, .registers = 16, .digits = {
+      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 4},
+      {From::reg, 1, 4, 0, 1}, {From::reg, 4, 2, 8, 0}, {From::reg, 8, 2, 0, 16}}};
+}
+OperandFragment b_k32n8() {
+  return {.rows = 32, .cols = 8, .registers = 8, .digits = {
+      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0},
+      {From::reg, 1, 4, 1, 0}, {From::reg, 4, 2, 16, 0}}};
+}
+
 MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
   return {.callee = {.name = name, .arity = 3, .result = Callee::Result::none,
                      .effect = Callee::Effect::memory, .access = "xrr"},
@@ -84,6 +106,15 @@ const CopyInstr ldmatrix_x4_trans =
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
   static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32, &mma_m16n8k8_f16_f32,
                                             &mma_m16n8k8_bf16_f32};
+  return rows;
+}
+std::span<const MatrixShape> nvidia_matrix_shapes() {
+  auto k32 = [](std::string_view name) {
+    return MatrixShape{.name = name, .m = 16, .n = 8, .k = 32, .a = a_m16k32(), .b = b_k32n8(), .c = c_m16n8()};
+  };
+  static const MatrixShape rows[] = {
+      {.name = "mma_m16n8k8_tf32", .m = 16, .n = 8, .k = 8, .a = a_m16k8(), .b = b_k8n8(), .c = c_m16n8()},
+      k32("mma_m16n8k32_s8"), k32("mma_m16n8k32_fp8")};
   return rows;
 }
 std::span<const CopyInstr* const> nvidia_copy_rows() {

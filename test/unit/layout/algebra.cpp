@@ -206,7 +206,7 @@ TEST_CASE("questions without an answer name what is in conflict") {
   CHECK(error_of([] { locate(row_major({4, 6}), {1, 6}); }) ==
         "index 6 of dimension 1 in (1, 6) is outside the extents (4, 6) of the layout");
   CHECK(error_of([] { locate(row_major({4, 6}), {1}); }) ==
-        "the layout has 2 inputs, of the extents (4, 6), but 1 indices are given: (1,)");
+        "the layout has 2 inputs, of the extents (4, 6), but is given 1 indices");
   CHECK(error_of([] { from_function({4, 4}, [](auto& v) { return std::vector<Expr>{v[0] - v[1]}; }); }) ==
         "the layout sends the element (0, 1) to -1: places are counted from 0");
   CHECK(error_of([] { swizzled({8, 48}, 16, 128); }) ==
