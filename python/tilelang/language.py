@@ -66,6 +66,12 @@ from .tile import (
     get_thread_extent,
     grid,
     parallel,
+    reduce,
+    reduce_absmax,
+    reduce_abssum,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
     serial,
     sync_threads,
     unroll,
@@ -87,8 +93,9 @@ __all__ = [
     "dynamic", "fill", "float", "float16", "float32", "float64", "floordiv", "floormod", "fma", "gemm",
     "get_thread_binding", "get_thread_extent", "grid", "half", "if_then_else", "infinity", "int16", "int32",
     "int64", "int8", "macro", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
-    "serial", "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16",
-    "uint32", "uint64", "uint8", "unroll", "vectorized",
+    "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "serial",
+    "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16", "uint32",
+    "uint64", "uint8", "unroll", "vectorized",
 ]  # fmt: skip
 __all__ += _scalar.FUNCTIONS
 

@@ -51,6 +51,7 @@ struct Inserter {
     visit_nodes(e, [&](const Node& n) {
       found |= varying.contains(static_cast<const ExprNode*>(&n)) && n.kind == Kind::Var;
       found |= n.kind == Kind::Load;              // data may differ; only its place is known here
+      found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::warp;
     });
     return found;
   }
