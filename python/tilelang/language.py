@@ -77,6 +77,12 @@ from .tile import (
     get_thread_extent,
     grid,
     parallel,
+    reduce,
+    reduce_absmax,
+    reduce_abssum,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
     serial,
     sync_threads,
     unroll,
@@ -101,8 +107,9 @@ __all__ = [
     "int64", "int8", "macro", "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_quarter_bank_swizzled_layout", "make_swizzled_layout",
     "make_wgmma_swizzled_layout", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
-    "serial", "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16",
-    "uint32", "uint64", "uint8", "unroll", "vectorized",
+    "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "serial",
+    "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16", "uint32",
+    "uint64", "uint8", "unroll", "vectorized",
 ]  # fmt: skip
 __all__ += _scalar.FUNCTIONS
 

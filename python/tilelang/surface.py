@@ -10,8 +10,8 @@ LATER = frozenset(
     inline get_block_binding get_block_bindings get_thread_bindings get_thread_extents import_source
     call_extern call_pure_extern access_ptr address_of evaluate attr comm_reducer tvm_thread_allreduce
     thread_return alloc_global alloc_barrier alloc_cluster_barrier alloc_reducer alloc_wgmma_desc
-    alloc_descriptor FragmentBuffer SharedBuffer LocalBuffer wgmma_gemm wait_wgmma gemm_sp reduce_sum
-    reduce_max reduce_min reduce_absmax reduce_abssum reduce_bitand reduce_bitor reduce_bitxor reduce
+    alloc_descriptor FragmentBuffer SharedBuffer LocalBuffer wgmma_gemm wait_wgmma gemm_sp
+    reduce_bitand reduce_bitor reduce_bitxor
     reducer_init reducer_update finalize_reducer cumsum cummax transpose im2col any_of all_of reshape
     view clamp async_copy tma_copy copy_cluster dp4a atomic_add atomic_max atomic_min atomic_addx2
     atomic_addx4 atomic_load atomic_store atomic_or Persistent thread_binding loop_break

@@ -206,6 +206,62 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
     target = as_operand(buffer, "T.fill: the buffer")
     _tile("fill", (target, as_value(value)), {}, annotations, target)
 
+_FOLDS = ("sum", "max", "min", "abssum", "absmax")
+
+
+def reduce(buffer: Any, out: Any, reduce_type: str, dim: int = -1, clear: bool = True, batch: int = 1,
+           nan_propagate: bool = False, annotations: Any = None) -> None:
+    """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
+
+    buffer: a fragment, or a shared tile or slice, of floats or integers.  out: a fragment or shared tile of
+    its shape without dim, or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype
+    or a wider one of the same kind.  reduce_type: "sum", "max", "min", "abssum" or "absmax", the latter two
+    of absolute values.  clear: False takes the old elements of out in.  Sums of float16 and bfloat16 are
+    rounded once; max and min of a NaN and a number give the number.  batch: accepted, changes nothing.
+    """
+    if reduce_type not in _FOLDS:
+        raise fail(f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}")
+    name = f"reduce_{reduce_type}"
+    if nan_propagate:
+        raise fail(f"T.{name}: nan_propagate=True is not in this version yet; a NaN loses against a number")
+    if not hasattr(dim, "__index__"):
+        raise fail(f"T.{name}: dim must be an integer known while the kernel is built, not {dim}")
+    source, target = as_operand(buffer, f"T.{name}: the buffer"), as_operand(out, f"T.{name}: out")
+    attrs: dict[str, Any] = {"dim": operator.index(dim), "clear": bool(clear)}
+    if batch != 1:
+        attrs["batch"] = _ints(batch, f"T.{name}: batch")[0]
+    _tile(name, (source, target), attrs, annotations, target)
+
+
+def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               annotations: Any = None) -> None:
+    """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "sum", dim, clear, batch, False, annotations)
+
+
+def reduce_max(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               nan_propagate: bool = False, annotations: Any = None) -> None:
+    """out = the maxima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "max", dim, clear, batch, nan_propagate, annotations)
+
+
+def reduce_min(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               nan_propagate: bool = False, annotations: Any = None) -> None:
+    """out = the minima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "min", dim, clear, batch, nan_propagate, annotations)
+
+
+def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None,
+                  clear: bool = True) -> None:
+    """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "abssum", dim, clear, batch, False, annotations)
+
+
+def reduce_absmax(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                  nan_propagate: bool = False, annotations: Any = None) -> None:
+    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate, annotations)
+
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -310,6 +310,13 @@ void Builder::fill(const Tile& tile, Operand value) {
   impl->builder.at(detail::span_of(value.where));
   impl->builder.tile("fill", {Access::tile(tile), Access::value(value.value)}, {});
 }
+void Builder::reduce(std::string_view fold, const Tile& src, const Tile& dst, int dim, bool clear,
+                     Where where) {
+  impl->builder.at(detail::span_of(where));
+  tl::Attrs attrs{.entries = {{"dim", int64_t(dim)}, {"clear", int64_t(clear)}}};
+  impl->builder.tile(fmt::format("reduce_{}", fold), {Access::tile(src), Access::tile(dst)},
+                     std::move(attrs));
+}
 void Builder::tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
                    const Options& options, Where where) {
   impl->builder.at(detail::span_of(where));

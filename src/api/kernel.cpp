@@ -43,7 +43,8 @@ Program reference_signature(const Function& f) {
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(k.body, [&](const Call& n) {
-      if (n.callee->effect == Callee::Effect::thread || n.callee->effect == Callee::Effect::barrier)
+      auto effect = n.callee->effect;
+      if (effect == Callee::Effect::thread || effect == Callee::Effect::warp || effect == Callee::Effect::barrier)
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
     });

@@ -314,6 +314,9 @@ class Builder {
             Where where = Where::current());
   void clear(const Tile& tile, Where where = Where::current());
   void fill(const Tile& tile, Operand value);
+  // dst = the fold of src along dim: "sum", "max", "min", "abssum", "absmax"; of dst's old elements too if not clear.
+  void reduce(std::string_view fold, const Tile& src, const Tile& dst, int dim = -1, bool clear = true,
+              Where where = Where::current());
   // Any tile operator by its name.
   void tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
             const Options& options = {}, Where where = Where::current());

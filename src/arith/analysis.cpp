@@ -102,7 +102,8 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
 
 Info of_call(const Call& n, Gather g) {
   auto effect = n.callee->effect;
-  g.info.impure |= effect == Callee::Effect::memory || effect == Callee::Effect::barrier;
+  using Effect = Callee::Effect;
+  g.info.impure |= effect == Effect::memory || effect == Effect::barrier || effect == Effect::warp;
   g.info.loads |= g.info.impure;
   g.info.range = type_range(n.dtype);
   if (n.callee == &thread_index) g.info.range = {0, INT64_MAX};

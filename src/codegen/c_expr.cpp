@@ -382,6 +382,10 @@ Text Printer::print_call(const Call& n) {
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
   if (n.callee->eval) return print_function(n);
+  if (n.callee->effect == Callee::Effect::warp) {
+    need("shuffle");
+    return {fmt::format("tl_{}({}, {})", n.callee->name, argument(n.args[0]), text(n.args[1]))};
+  }
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
   std::vector<std::string> args;

@@ -38,6 +38,10 @@ constexpr Callee thread_rows[] = {
     {.name = "thread_index", .result = Result::i64, .effect = Effect::thread},
     {.name = "sync_threads", .arity = 0, .result = Result::none, .effect = Effect::barrier},
     {.name = "address_of", .result = Result::handle, .effect = Effect::pure},
+    {.name = "shfl", .arity = 2, .effect = Effect::warp},
+    {.name = "shfl_xor", .arity = 2, .effect = Effect::warp},
+    {.name = "shfl_up", .arity = 2, .effect = Effect::warp},
+    {.name = "shfl_down", .arity = 2, .effect = Effect::warp},
 };
 
 const Callee& row(std::string_view name) { return *find_callee(name); }
@@ -56,5 +60,6 @@ const Callee* find_callee(std::string_view name) {
 
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
+const Callee& shfl_xor = row("shfl_xor");
 
 }  // namespace tl

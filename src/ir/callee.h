@@ -16,6 +16,7 @@ struct Callee {
   enum class Effect : uint8_t {
     pure,       // depends on its arguments alone
     thread,     // depends on which thread asks
+    warp,       // takes values of other threads of the warp, which all execute it together
     memory,     // reads or writes through its handle arguments, as `access` says
     barrier     // orders memory among the threads of the group
   } effect = Effect::pure;
@@ -27,12 +28,14 @@ struct Callee {
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
 std::span<const Callee> scalar_functions();
-// thread_index(dim), block-wide sync_threads(), address_of(load): the rows that every GPU language has.
+// thread_index(dim), block-wide sync_threads(), address_of(load), and the shuffles, by which each thread of a warp
+// gets the `value` of another: shfl(value, lane) of that lane, shfl_xor(value, mask) of its own lane ^ mask,
+// shfl_up and shfl_down(value, n) of the lane n below or above, its own where there is none.
 std::span<const Callee> thread_functions();
 // The row of that name among those two; null if there is none.
 const Callee* find_callee(std::string_view name);
 
-extern const Callee &address_of, &thread_index, &sync_threads, &fma_function;
+extern const Callee &address_of, &thread_index, &sync_threads, &fma_function, &shfl_xor;
 
 enum class Access : uint8_t { value, read, write, update };
 

@@ -29,7 +29,9 @@ Stmt body_of(const Kernel& k, const Target& target) {
         return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
-        bool thread_level = n.callee->effect == Callee::Effect::thread || n.callee->effect == Callee::Effect::barrier;
+        using Effect = Callee::Effect;
+        Effect effect = n.callee->effect;
+        bool thread_level = effect == Effect::thread || effect == Effect::warp || effect == Effect::barrier;
         if (thread_level && !target.has_threads())
           fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target, or write it "
                        "with tile operators and T.Parallel", n.callee->name, target.name);

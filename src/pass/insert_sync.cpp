@@ -62,6 +62,7 @@ struct Inserter {
     visit_nodes(e, [&](const Node& n) {
       found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
       if (n.kind == Kind::Load) found |= varying_buffers.contains(static_cast<const Load&>(n).buffer);
+      found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::warp;
     });
     return found;
   }

@@ -10,7 +10,7 @@ S = "S = T.alloc_shared((64, 8), 'float32')\n"
 # body, line within it, column within it, part of the text
 WRONG = {
     "unknown name": ("T.coppy(A, A)", 1, 1, "did you mean T.copy?"),
-    "name of a later version": ("T.reduce_sum(A, A)", 1, 1, "T.reduce_sum: not in this version yet"),
+    "name of a later version": ("T.cumsum(A, A)", 1, 1, "T.cumsum: not in this version yet"),
     "Blackwell": ("T.tcgen05_gemm(A, A)", 1, 1, "needs sm_100"),
     "missing argument": ("T.copy(A)", 1, 1, "missing 1 required positional argument: 'dst'"),
     "unknown keyword": ("T.clear(A, fast=True)", 1, 1, "unexpected keyword argument 'fast'"),
@@ -153,7 +153,7 @@ def test_outside_a_kernel(tmp_path):
 
 
 def test_unknown_names_are_attribute_errors():
-    assert not hasattr(T, "reduce_sum")
+    assert not hasattr(T, "cumsum")
     with pytest.raises(AttributeError, match="not in this version yet"):
         _ = T.atomic_add
     with pytest.raises(tilelang.CompileError) as caught:

@@ -322,3 +322,13 @@ TEST_CASE("cuda: what no pass may leave is an internal error") {
   Stmt barrier = eval(call(sync_threads, {}));
   CHECK_THROWS_AS(print_cuda(inside.body({group(0, 64, barrier)}).f, sm_90()), InternalError);
 }
+
+TEST_CASE("cuda: shuffles of every type, as words") {
+  Sheet f;
+  for (DType t : {f16, bf16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64})
+    for (auto* name : {"shfl", "shfl_xor", "shfl_up", "shfl_down"})
+      f(
+          t, [&](Expr x, Expr) { return call(*find_callee(name), {x, imm(3)}); },
+          fmt::format("tl_{}(x, 3)", name));
+  f(i32, [](Expr x, Expr y) { return call(shfl_xor, {op(BinaryOp::add, x, y), floordiv(x, 8)}); }, "");
+}

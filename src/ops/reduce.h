@@ -1,0 +1,53 @@
+// What the files of the reductions share: the operator read once, its arithmetic, and the layout of its results.
+#pragma once
+#include "ops/parallel.h"
+
+namespace tl {
+
+enum class Fold : uint8_t { sum, max, min };
+
+struct Reduce {
+  const Tile& tile;
+  Region src, dst;
+  Fold fold;
+  bool absolute, clear;
+  size_t dim;                  // of src's dimensions without points
+  std::vector<int64_t> shape;  // src's
+  bool keeps_dim;              // dst has `dim` too, of extent 1
+  DType acc;                   // in which it is computed: f32 for narrower floats, else dst's
+  const Span& at() const { return tile.span; }
+};
+
+Reduce read_reduce(const Tile& t, const Function& f);
+
+// ── indices ───────────────────────────────────────────────────────────────────────────────────────────
+std::vector<Expr> folded(const Reduce& r, std::vector<Expr> at);  // where element `at` of src ends up
+std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at);  // from those without the points
+
+// ── arithmetic ────────────────────────────────────────────────────────────────────────────────────────
+Expr identity(const Reduce& r);
+Expr combine(const Reduce& r, Expr a, Expr b);
+Expr contribution(const Reduce& r, Expr x);          // of one element of src, in the type of the results
+Expr result(const Reduce& r, Expr old, Expr value);  // what dst becomes, from its element and what src gives
+
+// ── threads ───────────────────────────────────────────────────────────────────────────────────────────
+
+// The digits of the threads that hold parts of one row.
+struct ThreadDigit {
+  int64_t stride, radix;
+};
+
+// The fragment of the results: the digits of the other dimensions stay where they are, the threads' digits of the
+// folded one become replicas, its registers go.
+struct Rows {
+  Fragment fragment;
+  std::vector<int64_t> strides;     // per register digit of src, outermost first: its stride here, or 0
+  std::vector<ThreadDigit> across;  // threads to combine
+};
+Rows rows_of(const Reduce& r, const Fragment& src);
+ParallelNest nest_over(const Reduce& r, const Function& f);  // loads all of src
+
+Stmt reduce_by_threads(const Reduce& r, LowerContext& ctx);  // reduce_threads.cpp
+Stmt reduce_by_vectors(const Reduce& r, LowerContext& ctx);  // reduce_simd.cpp: one thread
+
+}  // namespace tl

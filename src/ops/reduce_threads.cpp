@@ -1,0 +1,294 @@
+// A reduction by the threads of a block, in three steps: each folds its own registers; then the threads that hold
+// parts of one row are combined, where their numbers differ in whole bits below the warp's by butterfly shuffles,
+// else through a strip of shared memory; then every thread that held a part of a row holds its result.  Where dst
+// is laid out otherwise, the results go through the strip once more.
+//
+// Elements that a padded fragment does not have, and threads without any, take part with the identity.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "arith/prove.h"
+#include "ops/reduce.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t strip_bytes = 4096;     // of shared memory at once, for what threads exchange
+constexpr int64_t most_at_once = 16;      // threads whose parts one thread reads in one step
+constexpr int64_t staged_registers = 64;  // a shared source of so few a thread is first loaded whole
+
+// Does every thread that holds an element under `wanted` hold it under `have`, too?
+bool covers(const Fragment& have, const Fragment& wanted) {
+  auto places = [](const Fragment& f) {
+    std::set<std::pair<int64_t, int64_t>> out;  // element, thread
+    std::vector<int64_t> all = table(f.layout);
+    for (size_t i = 0; i * 2 < all.size(); i++) out.emplace(int64_t(i) / f.replicas, all[i * 2]);
+    return out;
+  };
+  auto a = places(have), b = places(wanted);
+  return std::includes(a.begin(), a.end(), b.begin(), b.end());
+}
+
+struct Threads {
+  const Reduce& r;
+  LowerContext& ctx;
+  Facts facts = facts_of(ctx.function, ctx.kernel);
+  Expr thread = ctx.kernel.thread;
+  std::vector<Stmt> out = {};
+  Rows rows = {};
+  std::vector<int64_t> shuffles = {};       // distances in a warp
+  std::vector<ThreadDigit> exchanges = {};  // what is combined through the strip
+  BufferId part = {}, strip = {};           // this thread's partial results; what threads exchange
+  int64_t strip_elements = 0;
+
+  Expr bound(std::string hint, int64_t extent) {
+    Expr v = var(std::move(hint));
+    facts.bind(v, Interval{0, extent - 1});
+    return v;
+  }
+  Stmt each(const Expr& v, int64_t extent, Stmt body, Loop kind = Loop::unrolled) const {
+    return for_loop(v, extent, kind, std::move(body), r.at(),
+                    Attrs{.entries = {{"independent", int64_t(1)}}});
+  }
+  BufferId buffer(std::string name, Scope scope, int64_t n) {
+    return ctx.scratch({.name = std::move(name),
+                        .dtype = r.acc,
+                        .shape = {imm(n)},
+                        .strides = {},
+                        .scope = scope,
+                        .span = r.at(),
+                        .layout = {},
+                        .elements = n});
+  }
+  Expr at(BufferId b, Expr index) const { return load(ctx.function, b, {std::move(index)}, r.at()); }
+  Stmt put(BufferId b, Expr index, Expr value) const {
+    return store(b, {std::move(index)}, std::move(value), r.at());
+  }
+  Expr place(const Region& region, const std::vector<Expr>& index) const {
+    return physical_index(ctx.layouts, ctx.function, region.buffer, in_buffer(region, index), facts);
+  }
+  int64_t strip_row(const ThreadDigit& d) const {  // whole groups of threads, so that all may read
+    int64_t group = d.stride * d.radix;
+    return (ctx.threads + group - 1) / group * group;
+  }
+
+  FragmentLoops visit_registers(const Fragment& f);
+  Stmt loops_of(const FragmentLoops& loops, Stmt body, bool serial_rows = false) const;
+  std::optional<BufferId> load_source(const Fragment& mapping);
+  void fold_registers(const Fragment& from, std::optional<BufferId> registers);
+  void plan_threads();
+  void exchange(const ThreadDigit& d, const Expr& first, int64_t count, std::vector<Stmt>& to);
+  void combine_threads();
+  void write_registers(const Fragment& wanted);
+  void write_shared();
+  void redistribute(const Fragment& wanted);
+  Stmt run();
+};
+
+FragmentLoops Threads::visit_registers(const Fragment& f) {
+  FragmentLoops loops = inverse(f, thread, ctx.threads);
+  for (auto& axis : loops.axes) facts.bind(axis.var, Interval{0, axis.extent - 1});
+  return loops;
+}
+
+// A nest over one thread's registers.
+Stmt Threads::loops_of(const FragmentLoops& loops, Stmt body, bool serial_rows) const {
+  for (size_t i = loops.axes.size(); i-- > 0;) {
+    bool serial = serial_rows && rows.strides[i] == 0;
+    body = each(loops.axes[i].var, loops.axes[i].extent, std::move(body),
+                serial ? Loop::serial : Loop::unrolled);
+  }
+  return body;
+}
+
+Expr register_of(const FragmentLoops& loops) {
+  Expr index = imm(0);
+  for (auto& axis : loops.axes) index = index + axis.var * axis.stride;
+  return index;
+}
+
+// Brings a shared source into registers, by vectors, where they are few; else it is folded where it lies.
+std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
+  if (ctx.function[r.src.buffer].scope == Scope::fragment) return r.src.buffer;
+  if (mapping.registers > staged_registers) return std::nullopt;
+  BufferInfo info{.name = "part_of_" + ctx.function[r.src.buffer].name,
+                  .dtype = ctx.function[r.src.buffer].dtype,
+                  .shape = {},
+                  .strides = {},
+                  .scope = Scope::fragment,
+                  .span = r.at(),
+                  .layout = mapping.layout.map(),
+                  .elements = mapping.registers};
+  for (int64_t e : r.shape) info.shape.push_back(imm(e));
+  BufferId staged = ctx.scratch(std::move(info));
+  LayoutMap layouts = ctx.layouts;
+  layouts.fragments.emplace(staged, mapping);
+  LowerContext inner{.function = ctx.function,
+                     .kernel = ctx.kernel,
+                     .target = ctx.target,
+                     .threads = ctx.threads,
+                     .layouts = layouts,
+                     .scratch = ctx.scratch,
+                     .note = ctx.note};
+  ParallelNest nest = nest_over(r, ctx.function);
+  nest.body = store(staged, nest.vars, nest.body.as<Eval>()->value, r.at());
+  out.push_back(lower_parallel(nest, inner));
+  return staged;
+}
+
+void Threads::fold_registers(const Fragment& from, std::optional<BufferId> registers) {
+  Expr i = bound("r", rows.fragment.registers);
+  out.push_back(each(i, rows.fragment.registers, put(part, i, identity(r))));
+  FragmentLoops loops = visit_registers(from);
+  Expr to = imm(0);
+  for (size_t a = 0; a < loops.axes.size(); a++) to = to + loops.axes[a].var * rows.strides[a];
+  Expr x = registers ? at(*registers, register_of(loops)) : at(r.src.buffer, place(r.src, loops.indices));
+  Stmt s = put(part, to, combine(r, at(part, to), contribution(r, x)));
+  out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at()), !registers));
+}
+
+// Whole bits of the thread number below the warp's go to shuffles, if every thread has its partner; the rest, in
+// factors of at most `most_at_once` where there are any, to the strip.
+void Threads::plan_threads() {
+  for (ThreadDigit d : rows.across) {
+    int64_t bits = (d.stride & (d.stride - 1)) ? 1 : d.radix & -d.radix;
+    bits = std::min(bits, std::max<int64_t>(ctx.target.warp / d.stride, 1));
+    if (ctx.threads % (d.stride * bits)) bits = 1;
+    for (int64_t b = 1; b < bits; b *= 2) shuffles.push_back(d.stride * b);
+    d = {d.stride * bits, d.radix / bits};
+    while (d.radix > 1) {
+      int64_t factor = d.radix;
+      for (int64_t x = most_at_once; factor > most_at_once && x > 1; x--)
+        if (d.radix % x == 0) factor = x;
+      exchanges.push_back({d.stride, factor});
+      d = {d.stride * factor, d.radix / factor};
+    }
+  }
+}
+
+// Combines `count` partial results of the threads of one digit.
+void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, std::vector<Stmt>& to) {
+  int64_t row = strip_row(d);
+  Expr digit = floordiv(thread, d.stride);
+  if (d.stride * d.radix < ctx.threads) digit = floormod(digit, d.radix);
+  Expr i = bound("r", count), j = bound("r", count), k = bound("k", d.radix - 1);
+  to.push_back(each(i, count, put(strip, i * row + thread, at(part, first + i))));
+  Expr base = j * row + (thread - digit * d.stride);
+  Stmt begin = put(part, first + j, at(strip, base));
+  Stmt add = put(part, first + j, combine(r, at(part, first + j), at(strip, base + (k + 1) * d.stride)));
+  Stmt rest = for_loop(k, d.radix - 1, d.radix <= most_at_once ? Loop::unrolled : Loop::serial, add, r.at());
+  to.push_back(each(j, count, block({begin, rest}, r.at())));
+}
+
+void Threads::combine_threads() {
+  int64_t registers = rows.fragment.registers;
+  for (int64_t distance : shuffles) {
+    Expr i = bound("r", registers);
+    Expr other = call(shfl_xor, {at(part, i), imm(distance)}, r.at());
+    out.push_back(each(i, registers, put(part, i, combine(r, at(part, i), other))));
+  }
+  for (auto& d : exchanges) {
+    int64_t count = std::clamp<int64_t>(strip_elements / strip_row(d), 1, registers),
+            turns = registers / count;
+    std::vector<Stmt> body;
+    Expr turn = bound("turn", turns);
+    exchange(d, turns > 1 ? turn * count : imm(0), count, body);
+    out.push_back(turns > 1 ? for_loop(turn, turns, Loop::unrolled, block(std::move(body), r.at()), r.at())
+                            : block(std::move(body), r.at()));
+    if (registers % count) exchange(d, imm(turns * count), registers % count, out);
+  }
+}
+
+// Each thread has what it wants.
+void Threads::write_registers(const Fragment& wanted) {
+  FragmentLoops loops = visit_registers(wanted);
+  std::vector<Expr> inputs = loops.indices;
+  inputs.push_back(imm(0));
+  Expr from = equal(wanted, rows.fragment) ? register_of(loops)
+                                           : simplify(map_index(rows.fragment.layout, inputs)[1], facts);
+  Expr to = register_of(loops);
+  Stmt s = put(r.dst.buffer, to, result(r, at(r.dst.buffer, to), at(part, from)));
+  out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at())));
+}
+
+void Threads::write_shared() {
+  FragmentLoops loops = visit_registers(rows.fragment);
+  Expr to = place(r.dst, loops.indices);
+  Stmt s = put(r.dst.buffer, to, result(r, at(r.dst.buffer, to), at(part, register_of(loops))));
+  out.push_back(loops_of(loops, if_then(both(loops.guard, loops.first_replica), s, {}, r.at())));
+}
+
+// The first thread that holds a result puts it into the strip, whoever wants it takes it from there; in as many
+// turns as the strip needs.
+void Threads::redistribute(const Fragment& wanted) {
+  std::vector<int64_t> shape = wanted.shape();
+  int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+  int64_t turns = (elements + strip_elements - 1) / strip_elements;
+  Expr turn = bound("turn", turns), first = turns > 1 ? turn * strip_elements : imm(0);
+  auto slot = [&](const FragmentLoops& loops, Expr& guard) {
+    Expr e = map_index(row_major(shape), loops.indices)[0] - first;
+    guard = loops.guard;
+    if (turns > 1) guard = both(guard, both(le(imm(0), e), lt(e, imm(strip_elements))));
+    return simplify(e, facts);
+  };
+  Expr guard;
+  FragmentLoops have = visit_registers(rows.fragment), want = visit_registers(wanted);
+  Expr to = slot(have, guard);
+  Stmt give =
+      if_then(both(guard, have.first_replica), put(strip, to, at(part, register_of(have))), {}, r.at());
+  Expr from = slot(want, guard), mine = register_of(want);
+  Stmt take =
+      if_then(guard, put(r.dst.buffer, mine, result(r, at(r.dst.buffer, mine), at(strip, from))), {}, r.at());
+  Stmt s = block({loops_of(have, give), loops_of(want, take)}, r.at());
+  out.push_back(turns > 1 ? for_loop(turn, turns, Loop::serial, s, r.at()) : s);
+}
+
+Stmt Threads::run() {
+  const BufferInfo& dst = ctx.function[r.dst.buffer];
+  bool to_shared = dst.scope == Scope::shared,
+       from_fragment = ctx.function[r.src.buffer].scope == Scope::fragment;
+  Fragment from = from_fragment ? ctx.layouts.fragments.at(r.src.buffer) : *ctx.layouts.loop;
+  rows = rows_of(r, from);
+  plan_threads();
+  std::optional<Fragment> wanted;
+  if (!to_shared) wanted = ctx.layouts.fragments.at(r.dst.buffer);
+  bool same = wanted && equal(*wanted, rows.fragment),
+       held = same || (wanted && covers(rows.fragment, *wanted));
+  for (auto& d : exchanges) {
+    int64_t row = strip_row(d),
+            count = std::clamp<int64_t>(strip_bytes / r.acc.bytes() / row, 1, rows.fragment.registers);
+    strip_elements = std::max(strip_elements, row * count);
+  }
+  if (wanted && !held) {
+    std::vector<int64_t> shape = wanted->shape();
+    int64_t all = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+    strip_elements = std::max(strip_elements, std::min(all, strip_bytes / r.acc.bytes()));
+  }
+  if (strip_elements) {
+    strip = buffer("strip", Scope::shared, strip_elements);
+    ctx.note(std::string(r.tile.op->name),
+             fmt::format("{} bytes of shared memory, {}", strip_elements * r.acc.bytes(),
+                         exchanges.empty() ? "as dst is laid out otherwise"
+                                           : "to combine threads that shuffles do not reach"),
+             r.at());
+  }
+  bool direct = same && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
+  part = direct ? r.dst.buffer : buffer("part", Scope::local, rows.fragment.registers);
+  std::optional<BufferId> registers = load_source(from);
+  fold_registers(from, registers);
+  combine_threads();
+  if (to_shared)
+    write_shared();
+  else if (!held)
+    redistribute(*wanted);
+  else if (!direct)
+    write_registers(*wanted);
+  return block(std::move(out), r.at());
+}
+
+}  // namespace
+
+Stmt reduce_by_threads(const Reduce& r, LowerContext& ctx) { return Threads{.r = r, .ctx = ctx}.run(); }
+
+}  // namespace tl
