@@ -96,6 +96,8 @@ class Builder:
         round trunc pow fma isnan isinf …; thread-level rows: thread_index(dim), sync_threads …"""
     # tile operators: by table name; operands are Region, Buffer (whole), or values; attrs int/float/bool/str
     def tile(self, op: str, operands: Sequence[Any], attrs: dict[str, Any]) -> None: ...
+    def use_swizzle(self, panel_size: Any, order: str) -> None:
+        """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
     def annotate(self, key: str, value: Any) -> None:
         """An attribute of the enclosing kernel."""
     def finish(self) -> "Function": ...

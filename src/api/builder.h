@@ -74,6 +74,8 @@ class Builder {
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
+  // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
+  void use_swizzle(const Value& panel_size, std::string_view order = "row");
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 

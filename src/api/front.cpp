@@ -310,6 +310,10 @@ void Builder::fill(const Tile& tile, Operand value) {
   impl->builder.at(detail::span_of(value.where));
   impl->builder.tile("fill", {Access::tile(tile), Access::value(value.value)}, {});
 }
+void Builder::use_swizzle(Operand panel_size, std::string_view order) {
+  impl->builder.at(detail::span_of(panel_size.where));
+  impl->builder.use_swizzle(Access::value(panel_size.value), order);
+}
 void Builder::tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
                    const Options& options, Where where) {
   impl->builder.at(detail::span_of(where));
