@@ -261,6 +261,9 @@ void bind_builder(nb::module_& m) {
            nb::arg("buffer"), nb::arg("layout"))
       .def("annotate_layout", nb::overload_cast<const Buffer&, const Fragment&>(&Builder::annotate_layout),
            nb::arg("buffer"), nb::arg("layout"))
+      .def("use_swizzle",
+           [](Builder& b, nb::object size, const std::string& order) { b.use_swizzle(value_of(size), order); },
+           nb::arg("panel_size"), nb::arg("order"))
       .def(
           "annotate",
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },

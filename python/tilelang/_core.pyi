@@ -165,6 +165,8 @@ class Builder:
     def tile(self, op: str, operands: Sequence[Any], attrs: dict[str, Any]) -> None: ...
     def annotate_layout(self, buffer: Buffer, layout: Layout | Fragment) -> None:
         """Where its elements live, instead of what the compiler would choose."""
+    def use_swizzle(self, panel_size: Any, order: str) -> None:
+        """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
     def annotate(self, key: str, value: Any) -> None:
         """An attribute of the enclosing kernel."""
     def finish(self) -> "Function": ...

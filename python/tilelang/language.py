@@ -86,6 +86,7 @@ from .tile import (
     serial,
     sync_threads,
     unroll,
+    use_swizzle,
     vectorized,
 )
 from .values import dynamic

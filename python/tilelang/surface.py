@@ -15,7 +15,7 @@ LATER = frozenset(
     reducer_init reducer_update finalize_reducer cumsum cummax transpose im2col any_of all_of reshape
     view clamp async_copy tma_copy copy_cluster dp4a atomic_add atomic_max atomic_min atomic_addx2
     atomic_addx4 atomic_load atomic_store atomic_or Persistent thread_binding loop_break
-    PersistentTileScheduler use_swizzle annotate_safe_value annotate_l2_hit_ratio
+    PersistentTileScheduler annotate_safe_value annotate_l2_hit_ratio
     annotate_min_blocks_per_sm annotate_restrict_buffers annotate_pass_configs annotate_compile_flags
     annotate_ws_schedule WSSchedule WSRole WSPipeline WSSync WSScope ws_op ws WarpSpecialize
     disable_warp_group_reg_alloc set_max_nreg inc_max_nreg dec_max_nreg no_set_max_nreg

@@ -78,6 +78,8 @@ class Builder {
   // infer_layouts would choose.
   void annotate_layout(const Buffer& buffer, const Layout& layout);
   void annotate_layout(const Buffer& buffer, const Fragment& fragment);
+  // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
+  void use_swizzle(const Value& panel_size, std::string_view order = "row");
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 

@@ -170,6 +170,20 @@ void Builder::tile(std::string_view name, const std::vector<TileOperand>& operan
   emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
 }
 
+void Builder::use_swizzle(const Value& panel_size, std::string_view order) {
+  require_kernel("use_swizzle");
+  auto size = as_int(to_index(panel_size, "the panel_size of use_swizzle", here()));
+  if (!size || *size < 1)
+    fail(here(), "use_swizzle: panel_size must be a positive constant; {}",
+         size ? fmt::format("it is {}", *size) : "it is known only when the kernel runs");
+  if (order != "row" && order != "col")
+    fail(here(), "use_swizzle: order cannot be `{}`; it is one of row, col{}", order, did_you_mean(order, {"row", "col"}));
+  auto& attrs = draft->function.kernels.back().attrs.entries;
+  if (attrs.contains("use_swizzle")) fail(here(), "use_swizzle: this kernel's blocks have an order already");
+  attrs["use_swizzle"] = *size;
+  if (order == "col") attrs["use_swizzle_order"] = std::string(order);
+}
+
 void Builder::annotate(const std::string& key, AttrValue value) {
   require_kernel("annotate");
   draft->function.kernels.back().attrs.entries[key] = std::move(value);

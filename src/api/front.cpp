@@ -317,6 +317,10 @@ void Builder::reduce(std::string_view fold, const Tile& src, const Tile& dst, in
   impl->builder.tile(fmt::format("reduce_{}", fold), {Access::tile(src), Access::tile(dst)},
                      std::move(attrs));
 }
+void Builder::use_swizzle(Operand panel_size, std::string_view order) {
+  impl->builder.at(detail::span_of(panel_size.where));
+  impl->builder.use_swizzle(Access::value(panel_size.value), order);
+}
 void Builder::tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
                    const Options& options, Where where) {
   impl->builder.at(detail::span_of(where));

@@ -317,6 +317,8 @@ class Builder {
   // dst = the fold of src along dim: "sum", "max", "min", "abssum", "absmax"; of dst's old elements too if not clear.
   void reduce(std::string_view fold, const Tile& src, const Tile& dst, int dim = -1, bool clear = true,
               Where where = Where::current());
+  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows ("col").
+  void use_swizzle(Operand panel_size, std::string_view order = "row");
   // Any tile operator by its name.
   void tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
             const Options& options = {}, Where where = Where::current());

@@ -23,6 +23,7 @@ struct Pass {
 constexpr Pass passes[] = {
     // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
     {"canonicalize", canonicalize, Level::tile},
+    {"rasterize", rasterize, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
     // Beyond this point the order of tile operators is fixed.
     {"infer_layouts", infer_layouts, Level::tile},

@@ -8,6 +8,8 @@ namespace tl {
 // ── tile level ────────────────────────────────────────────────────────────────────────────────────────
 // Loops count from 0, thread indices become expressions of Kernel::thread, thread counts are known.
 Function canonicalize(Function f, const Target& target);
+// T.use_swizzle: in which order blocks visit the grid.
+Function rasterize(Function f, const Target& target);
 // T.Pipelined: this version runs the loop serially and says so.
 Function pipeline_loops(Function f, const Target& target);
 // Gives every shared and fragment buffer a layout, every parallel loop a mapping to threads.

@@ -308,3 +308,22 @@ TEST_CASE("several kernels get names of their own") {
   CHECK(f.kernels[0].grid_vars[1].as<Var>()->hint == "y");
   CHECK(contains(error_of([&] { b.finish(); }), "is finished"));
 }
+
+TEST_CASE("use_swizzle: an attribute of the kernel, given once, within what it may be") {
+  auto begin = [] {
+    Builder b("main");
+    b.tensor("A", {Value(int64_t(64))}, f32);
+    b.begin_kernel({Value(int64_t(4)), Value(int64_t(4))}, {32}, {});
+    return b;
+  };
+  Builder b = begin();
+  b.use_swizzle(Value(int64_t(4)), "col");
+  CHECK_THROWS_WITH_AS(b.use_swizzle(Value(int64_t(4))), doctest::Contains("have an order already"), CompileError);
+  b.end_kernel();
+  Function f = b.finish();
+  CHECK(f.kernels[0].attrs.get_int("use_swizzle") == 4);
+  CHECK(f.kernels[0].attrs.get_string("use_swizzle_order") == "col");
+  Builder c = begin();
+  CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(-1))), doctest::Contains("it is -1"), CompileError);
+  CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(2)), "rows"), doctest::Contains("did you mean `row`"), CompileError);
+}
