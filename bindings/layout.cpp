@@ -170,14 +170,14 @@ void bind_layout(nb::module_& m) {
   m.def(
       "wavefronts",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        Wavefronts w = wavefronts(memory, bits, map, lanes);
-        return std::pair(w.count, w.ideal);
+        WarpCost w = wavefronts(memory, bits, map, lanes);
+        return std::pair(w.count, w.least);
       },
       nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
   m.def(
       "sectors",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        return sectors(memory, bits, map, lanes);
+        return sectors(memory, bits, map, lanes).count;
       },
       nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
   m.def(

@@ -3,7 +3,7 @@
 #include "api/values.h"
 #include "base/error.h"
 #include "layout/algebra.h"
-#include "layout/banks.h"
+#include "layout/access.h"
 #include "layout/draw.h"
 #include "layout/swizzle.h"
 #include "target/fragments.h"

@@ -40,12 +40,12 @@ OperandFragment c_m16n8() {
 }
 
 // Elements of 32 bits: columns q and q+4 of A, rows q and q+4 of B.
-OperandFragment a_m16k8() {
+OperandFragment a_m16k8_b32() {
   return {.rows = 16, .cols = 8, .registers = 4, .digits = {
       {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1},
       {From::reg, 1, 2, 8, 0}, {From::reg, 2, 2, 0, 4}}};
 }
-OperandFragment b_k8n8() {
+OperandFragment b_k8n8_b32() {
   return {.rows = 8, .cols = 8, .registers = 2, .digits = {
       {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}, {From::reg, 1, 2, 4, 0}}};
 }
@@ -113,7 +113,7 @@ std::span<const MatrixShape> nvidia_matrix_shapes() {
     return MatrixShape{.name = name, .m = 16, .n = 8, .k = 32, .a = a_m16k32(), .b = b_k32n8(), .c = c_m16n8()};
   };
   static const MatrixShape rows[] = {
-      {.name = "mma_m16n8k8_tf32", .m = 16, .n = 8, .k = 8, .a = a_m16k8(), .b = b_k8n8(), .c = c_m16n8()},
+      {.name = "mma_m16n8k8_tf32", .m = 16, .n = 8, .k = 8, .a = a_m16k8_b32(), .b = b_k8n8_b32(), .c = c_m16n8()},
       k32("mma_m16n8k32_s8"), k32("mma_m16n8k32_fp8")};
   return rows;
 }
