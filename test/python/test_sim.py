@@ -193,3 +193,13 @@ def test_faults_are_errors_at_the_users_line(factory, at, message):
 def test_an_unknown_chip_lists_the_known(target):
     with pytest.raises(tilelang.CompileError, match="sm_80, sm_86, sm_89, sm_90"):
         tilelang.compile(past_the_end(), target=target)
+
+
+def test_a_missing_barrier_shows():
+    function = gemm_relu_then_scale(64, 64, 64).function
+    a, b = (np.ones((64, 64), np.float16) for _ in range(2))
+    for skip, right in [([], True), (["insert_sync"], False)]:
+        c, d = (np.zeros((64, 64), np.float32) for _ in range(2))
+        kernel = tilelang._core.compile(function, "sim:sm_80", {"skip": skip, "cache": False})
+        kernel.launch([a, b, c, d, 1.0], 0)
+        assert bool((c == 64).all()) == right  # else a warp has read what another has not yet written
