@@ -7,6 +7,7 @@ import tilelang
 import tilelang.language as T
 
 CHIPS = ["sim:sm_80", "sim:sm_90"]
+ALL_CHIPS = ["sim:sm_80", "sim:sm_86", "sim:sm_89", "sim:sm_90"]
 TYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64"]
 
 
@@ -99,7 +100,7 @@ def gemm_relu_then_scale(M, N, K):
     return main
 
 
-@pytest.mark.parametrize("target", CHIPS)
+@pytest.mark.parametrize("target", ALL_CHIPS)
 def test_fused_relu_and_a_second_kernel_that_reads_it(target):
     M, N, K = 70, 130, 50
     rng = np.random.default_rng(0)
