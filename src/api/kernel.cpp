@@ -214,18 +214,22 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (dumps)
     dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
-  DeviceBinary binary;
-  if (!simulated) binary = build(compiled.program);
-  Made made{.variant = {}, .items = report_items(compiled.function, compiled.program, binary), .phases = {}};
+  Made made{.variant = {}, .items = {}, .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
+  made.variant.program = compiled.program;
+  if (simulated) {
+    auto translation = std::chrono::steady_clock::now();
+    made.variant.simulation = prepare_simulation(compiled.function, chip);
+    made.phases.push_back({"translate", ms_since(translation)});
+    made.items = report_items(compiled.function, compiled.program, {});
+    return made;
+  }
+  DeviceBinary binary = build(compiled.program);
+  made.items = report_items(compiled.function, compiled.program, binary);
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
   if (!key.empty())
     cache.store(key, {.program = compiled.program, .binary = binary, .report = serialize(made.items)});
-  made.variant.program = compiled.program;
-  if (simulated)
-    made.variant.simulation = prepare_simulation(compiled.function, chip);
-  else
-    made.variant.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
+  made.variant.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
   return made;
 }
 

@@ -20,6 +20,17 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return locate(warp, place(arg), lane, value(arg, lane).i, bytes, alignment, site.span);
 }
 
+std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment) const {
+  std::array<std::byte*, lane_count> all;
+  all[0] = operand(arg, 0, bytes, alignment);
+  Scope scope = place(arg).scope;
+  bool registers = site.args[arg].uniform && (scope == Scope::fragment || scope == Scope::local);
+  int64_t stride = warp.code->lane_bytes;  // registers lie alike in every lane: one question for all
+  for (int lane = 1; lane < lane_count; lane++)
+    all[size_t(lane)] = registers ? all[0] + lane * stride : operand(arg, lane, bytes, alignment);
+  return all;
+}
+
 void Execution::require_whole_warp() const {
   if (lanes == ~Mask(0)) return;
   int missing = __builtin_ctz(~lanes), here = lanes ? __builtin_ctz(lanes) : 0;
@@ -38,10 +49,8 @@ namespace {
 template <class F>
 void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int bytes, F each) {
   const int32_t* at = x.site.positions[arg].data();
-  for (int lane = 0; lane < lane_count; lane++) {
-    std::byte* memory = x.operand(arg, lane, f.registers * bytes, std::max(4, bytes));
+  for (std::byte* memory : x.operands(arg, f.registers * bytes, std::max(4, bytes)))
     for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory + reg * bytes);
-  }
 }
 
 template <class T>
@@ -98,17 +107,13 @@ void matrix(const Execution& x) {
 // Lane 8j+r gives the address of row r of block j.  Of each block lane l holds, in one 32-bit register, the
 // elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or their mirror images.
 struct Blocks {
+  static constexpr size_t registers = 0, memory = 1;  // which argument is which
   static constexpr int row_bytes = 16;
   const Execution& x;
-  const CopyInstr& row;
-  size_t registers, memory;  // which argument is which
+  const CopyInstr& row = x.row<CopyInstr>();
+  std::array<std::byte*, lane_count> held = x.operands(registers, 4 * row.matrices, 4);
 
-  void check_scope() const {
-    if (x.place(memory).scope == Scope::shared) return;
-    fail(x.site.span, "{} moves shared memory, but {} is not shared", row.callee.name, x.place(memory).name);
-  }
   std::byte* row_at(int block, int r) const { return x.operand(memory, 8 * block + r, row_bytes, row_bytes); }
-  std::byte* registers_of(int lane) const { return x.operand(registers, lane, 4 * row.matrices, 4); }
   // f(element in the block's rows, element in a lane's registers), both of 16 bits
   template <class F>
   void for_elements(F f) const {
@@ -116,7 +121,7 @@ struct Blocks {
       std::array<std::byte*, 8> rows;
       for (int r = 0; r < 8; r++) rows[size_t(r)] = row_at(block, r);
       for (int lane = 0; lane < lane_count; lane++) {
-        std::byte* to = registers_of(lane) + 4 * block;
+        std::byte* to = held[size_t(lane)] + 4 * block;
         for (int e = 0; e < 2; e++) {
           int i = lane / 4, j = 2 * (lane % 4) + e;
           if (row.transposed) std::swap(i, j);
@@ -127,17 +132,20 @@ struct Blocks {
   }
 };
 
+void check_shared(const Execution& x) {
+  const Place& p = x.place(Blocks::memory);
+  if (p.scope == Scope::shared) return;
+  fail(x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name, p.name);
+}
 void load_blocks(const Execution& x) {
   x.require_whole_warp();
-  Blocks blocks{x, x.row<CopyInstr>(), 0, 1};
-  blocks.check_scope();
-  blocks.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
+  check_shared(x);
+  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
 }
 void store_blocks(const Execution& x) {
   x.require_whole_warp();
-  Blocks blocks{x, x.row<CopyInstr>(), 0, 1};
-  blocks.check_scope();
-  blocks.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
+  check_shared(x);
+  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
 }
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
@@ -168,15 +176,31 @@ void handle_value(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) { x.give(lane, x.value(0, lane)); });
 }
 
+// Each thread gets the value of another one of its warp: `from(lane, number)`, its own where that is no lane.
+template <int (*from)(int lane, int number)>
+void shuffle(const Execution& x) {
+  x.require_whole_warp();
+  std::array<Scalar, lane_count> taken;
+  for (int lane = 0; lane < lane_count; lane++) {
+    int other = from(lane, int(x.value(1, lane).i));
+    taken[size_t(lane)] = x.value(0, other >= 0 && other < lane_count ? other : lane);
+  }
+  for (int lane = 0; lane < lane_count; lane++) x.give(lane, taken[size_t(lane)]);
+}
+int given_lane(int, int number) { return number % lane_count; }
+int xor_lane(int lane, int number) { return lane ^ number; }
+int lane_below(int lane, int number) { return lane - number; }
+int lane_above(int lane, int number) { return lane + number; }
+
 // ── the table: thread-level rows by name ──────────────────────────────────────────────────────────────
 struct ThreadRow {
   std::string_view name;
   Semantics run;
 };
 constexpr ThreadRow thread_rows[] = {
-    {"thread_index", thread_number},
-    {"sync_threads", barrier},
-    {"address_of", handle_value},
+    {"thread_index", thread_number},    {"sync_threads", barrier},       {"address_of", handle_value},
+    {"shfl", shuffle<given_lane>},      {"shfl_xor", shuffle<xor_lane>}, {"shfl_up", shuffle<lane_below>},
+    {"shfl_down", shuffle<lane_above>},
 };
 
 bool computes(const MatrixInstr& row) {

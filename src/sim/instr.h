@@ -1,6 +1,8 @@
 // What instructions do: one row each, found by the row that the IR calls.  To add one: write a function of an
 // Execution in instr.cpp and name it in the table there.
 #pragma once
+#include <array>
+
 #include "sim/machine.h"
 
 namespace tl::sim {
@@ -22,6 +24,8 @@ struct Execution {
   void give(int lane, Scalar v) const { warp.slot(site.to)[lane] = v; }
   // What a handle points to, for one lane; within its buffer and aligned, or a CompileError.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
+  // The same for all lanes.
+  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
   // CompileError unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
   void require_whole_warp() const;

@@ -228,7 +228,8 @@ Run unary_run(UnaryOp op, DType type) {
 Run binary_run(BinaryOp op, DType type) {
   if (is_comparison(op) && type != u64) return compare_run(op, type.is_float());
   if (type.is_float()) return float_run(op, type);
-  if (type == i64 || type.is_bool())
+  bool sums = op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul;
+  if (type == i64 || (type.is_bool() && !sums))
     if (Run run = index_run<Index>(op)) return run;
   if (type == i32)
     if (Run run = index_run<Int>(op)) return run;

@@ -70,6 +70,11 @@ struct Accessor {
       misaligned(w, place, lane, index, chunk, span());
     return address;
   }
+  // Of registers: where lane 0's are, the others behind it, all checked by one of the threads that take part.
+  std::byte* of_first(Mask active, int64_t index) const {
+    int lane = __builtin_ctz(active);
+    return at(lane, index) - lane * lane_stride;
+  }
 };
 
 Mask taking_part(Warp& w, const Operation& o) {
@@ -87,6 +92,12 @@ void load(Warp& w, const Operation& o) {
   Scalar* to = w.slot(o.to);
   Mask active = taking_part(w, o);
   if (active != w.active) std::fill(to, to + o.count, Scalar());
+  if (uniform && access.lane_stride && active && active == w.active) {  // a register: one question for all
+    const std::byte* at = access.of_first(active, index->i);
+    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
+      for (int lane = 0; lane < lane_count; lane++) to[e + lane] = T::get(at + lane * access.lane_stride);
+    return;
+  }
   for_lanes(active, [&](int lane) {
     const std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
@@ -97,7 +108,14 @@ template <class T, bool uniform>
 void store(Warp& w, const Operation& o) {
   Accessor access(w, o, T::bytes);
   const Scalar *index = w.slot(o.a), *value = w.slot(o.c);
-  for_lanes(taking_part(w, o), [&](int lane) {
+  Mask active = taking_part(w, o);
+  if (uniform && access.lane_stride && active == ~Mask(0)) {
+    std::byte* at = access.of_first(active, index->i);
+    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
+      for (int lane = 0; lane < lane_count; lane++) T::put(at + lane * access.lane_stride, value[e + lane]);
+    return;
+  }
+  for_lanes(active, [&](int lane) {
     std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) T::put(at, value[e + lane]);
   });

@@ -11,7 +11,6 @@ struct ReferenceOptions {
 
 // One argument per parameter.  What is wrong with the program itself (an index out of bounds, a division by
 // zero, thread-level code) is a CompileError at its line.
-void run_reference(const Function& f, std::span<const HostArg> args,
-                   const ReferenceOptions& options = {});
+void run_reference(const Function& f, std::span<const HostArg> args, const ReferenceOptions& options = {});
 
 }  // namespace tl

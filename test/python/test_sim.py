@@ -7,6 +7,7 @@ import tilelang
 import tilelang.language as T
 
 CHIPS = ["sim:sm_80", "sim:sm_90"]
+ALL_CHIPS = ["sim:sm_80", "sim:sm_86", "sim:sm_89", "sim:sm_90"]
 TYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64"]
 
 
@@ -99,7 +100,7 @@ def gemm_relu_then_scale(M, N, K):
     return main
 
 
-@pytest.mark.parametrize("target", CHIPS)
+@pytest.mark.parametrize("target", ALL_CHIPS)
 def test_fused_relu_and_a_second_kernel_that_reads_it(target):
     M, N, K = 70, 130, 50
     rng = np.random.default_rng(0)
@@ -193,3 +194,13 @@ def test_faults_are_errors_at_the_users_line(factory, at, message):
 def test_an_unknown_chip_lists_the_known(target):
     with pytest.raises(tilelang.CompileError, match="sm_80, sm_86, sm_89, sm_90"):
         tilelang.compile(past_the_end(), target=target)
+
+
+def test_a_missing_barrier_shows():
+    function = gemm_relu_then_scale(64, 64, 64).function
+    a, b = (np.ones((64, 64), np.float16) for _ in range(2))
+    for skip, right in [([], True), (["insert_sync"], False)]:
+        c, d = (np.zeros((64, 64), np.float32) for _ in range(2))
+        kernel = tilelang._core.compile(function, "sim:sm_80", {"skip": skip, "cache": False})
+        kernel.launch([a, b, c, d, 1.0], 0)
+        assert bool((c == 64).all()) == right  # else a warp has read what another has not yet written

@@ -190,6 +190,29 @@ func main(C: i64[3, 64]):
   }
 }
 
+TEST_CASE("shuffles: each thread gets another's value, its own where there is no other") {
+  std::vector<float> a = counted<float>(64), c(4 * 64, -1);
+  std::string text = R"(
+func main(A: f32[64], C: f32[4, 64]):
+  kernel main grid(b: 1) threads(64) thread(tx):
+    C[tx] = shfl(A[tx], tx // 4 % 8)
+    C[tx + 64] = shfl_xor(A[tx], 5)
+    C[tx + 128] = shfl_up(A[tx], 3)
+    C[tx + 192] = shfl_down(A[tx], 30)
+)";
+  simulate(text, a, c);
+  for (int t = 0; t < 64; t++) {
+    int lane = t % 32, warp = t - lane;
+    CHECK_EQ(c[size_t(t)], warp + t / 4 % 8);
+    CHECK_EQ(c[size_t(t + 64)], warp + (lane ^ 5));
+    CHECK_EQ(c[size_t(t + 128)], lane >= 3 ? t - 3 : t);
+    CHECK_EQ(c[size_t(t + 192)], lane + 30 < 32 ? t + 30 : t);
+  }
+  text.insert(text.find("    C[tx]"), "    if tx < 40:\n  ");
+  CHECK(contains(fault_of(text, a, c),
+                 "shfl needs all 32 threads of the warp, but thread 40 of block (0) of main"));
+}
+
 TEST_CASE("every scalar function gives what its eval gives, rounded") {
   for (auto& row : scalar_functions()) {
     CAPTURE(row.name);
