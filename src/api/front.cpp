@@ -230,6 +230,13 @@ std::vector<Expr> Builder::begin_kernel(std::initializer_list<Operand> grid, con
 }
 void Builder::end_kernel() { impl->builder.end_kernel(); }
 
+std::vector<Expr> Builder::begin_parallel(std::initializer_list<Operand> extents, const Fragment* map,
+                                          Where where) {
+  std::vector<Range> ranges;
+  for (auto& e : extents) ranges.emplace_back(e.value);
+  return begin_for("parallel", {}, std::move(ranges), 0, where, map);
+}
+
 std::vector<Expr> Builder::begin_for(std::string_view kind, std::vector<std::string> names,
                                      std::vector<Range> ranges, int num_stages, Where where,
                                      const Fragment* map) {

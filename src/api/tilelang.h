@@ -220,7 +220,7 @@ using IndexFunction = std::function<std::vector<Expr>(const std::vector<Expr>&)>
 class Layout {
  public:
   Layout(std::vector<int64_t> shape, const IndexFunction& place, Where where = Where::current());
-  // Row-major, 16-byte chunks XORed with the row in patterns of 128, 64 or 32 bytes; 0: the widest that fits.
+  // Row-major, 16-byte chunks XORed with the row in patterns of 128, 64 or 32 bytes; 0: what fits, if any.
   static Layout swizzled(std::vector<int64_t> shape, DType type, int bytes = 0,
                          Where where = Where::current());
   Layout inverse(Where where = Where::current()) const;
@@ -245,8 +245,7 @@ class Fragment {
                   Where where = Where::current()) const;
   Fragment replicate(int64_t copies, Where where = Where::current()) const;
   bool operator==(const Fragment& other) const;
-  std::string text() const;
-  std::string drawing() const;
+  std::string text() const, drawing() const;
 
  private:
   friend struct detail::Access;
@@ -322,18 +321,14 @@ class Builder {
   // Independent iterations over a box; the variables are called i, j, k, l.
   template <class Body>
   void parallel(std::initializer_list<Operand> extents, Body body, Where where = Where::current()) {
-    std::vector<Range> ranges;
-    for (auto& e : extents) ranges.emplace_back(e.value);
-    run(begin_for("parallel", {}, std::move(ranges), 0, where), body, "loop", where);
+    run(begin_parallel(extents, nullptr, where), body, "loop", where);
     end_for();
   }
   // The same, each iteration on the thread that `map` says.
   template <class Body>
   void parallel(std::initializer_list<Operand> extents, const Fragment& map, Body body,
                 Where where = Where::current()) {
-    std::vector<Range> ranges;
-    for (auto& e : extents) ranges.emplace_back(e.value);
-    run(begin_for("parallel", {}, std::move(ranges), 0, where, &map), body, "loop", where);
+    run(begin_parallel(extents, &map, where), body, "loop", where);
     end_for();
   }
   template <class Then>
@@ -384,6 +379,7 @@ class Builder {
   std::vector<Expr> begin_for(std::string_view kind, std::vector<std::string> names,
                               std::vector<Range> ranges, int num_stages, Where where,
                               const Fragment* map = nullptr);
+  std::vector<Expr> begin_parallel(std::initializer_list<Operand> extents, const Fragment* map, Where where);
   void end_for();
   void begin_if(const Operand& condition);
   void begin_else();

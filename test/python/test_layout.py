@@ -447,6 +447,9 @@ def test_loop_layouts_that_cannot_be(tmp_path):
     assert "a loop over (64, 8) iterations cannot take a loop_layout of the extents (8, 64)" in e.text
     e = failure(tmp_path, BODY + loop.format("T.Layout((64, 8), lambda i, j: i)"))
     assert "loop_layout must be a T.Fragment, not Layout" in e.text
+    table = "T.Fragment((64, 8), forward_thread_fn=lambda i, j: (i * 3 + j) % 7)"
+    e = failure(tmp_path, BODY + loop.format(table))
+    assert "known as a table only" in e.text
 
 
 def test_makers_take_buffers_and_slices(tmp_path):
