@@ -57,6 +57,7 @@ void bind_layouts(nb::module_& m) {
       .def_prop_ro("shape", [](const Layout& l) { return ints(l.extents); })
       .def_prop_ro("output_shape", [](const Layout& l) { return ints(l.ranges); })
       .def_prop_ro("has_digits", [](const Layout& l) { return l.terms.has_value(); })
+      .def_prop_ro("has_expressions", [](const Layout& l) { return !l.outputs.empty(); })
       .def(
           "map", [](const Layout& l, Numbers index) { return ints(locate(l, index)); }, nb::arg("index"))
       .def(

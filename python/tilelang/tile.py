@@ -281,6 +281,9 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
 
         if not isinstance(loop_layout, Fragment):
             raise fail(f"T.Parallel: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
+        if not loop_layout._core.layout.has_expressions:
+            raise fail("T.Parallel: this loop_layout is known as a table only: give its registers as an "
+                       "expression too (forward_index_fn)")
         loop.attrs["loop_layout"] = loop_layout._core
     return loop
 

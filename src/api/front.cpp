@@ -230,8 +230,16 @@ std::vector<Expr> Builder::begin_kernel(std::initializer_list<Operand> grid, con
 }
 void Builder::end_kernel() { impl->builder.end_kernel(); }
 
+std::vector<Expr> Builder::begin_parallel(std::initializer_list<Operand> extents, const Fragment* map,
+                                          Where where) {
+  std::vector<Range> ranges;
+  for (auto& e : extents) ranges.emplace_back(e.value);
+  return begin_for("parallel", {}, std::move(ranges), 0, where, map);
+}
+
 std::vector<Expr> Builder::begin_for(std::string_view kind, std::vector<std::string> names,
-                                     std::vector<Range> ranges, int num_stages, Where where) {
+                                     std::vector<Range> ranges, int num_stages, Where where,
+                                     const Fragment* map) {
   impl->builder.at(detail::span_of(where));
   constexpr const char* usual[] = {"i", "j", "k", "l"};
   if (names.empty())
@@ -244,6 +252,9 @@ std::vector<Expr> Builder::begin_for(std::string_view kind, std::vector<std::str
   }
   tl::Attrs attrs;
   if (kind == "pipelined") attrs.entries["num_stages"] = int64_t(num_stages);
+  if (map)
+    attrs.entries["loop_layout"] =
+        tl::located(impl->builder.here(), [&] { return Access::fragment(*map).layout.map(); });
   return wrapped(impl->builder.begin_for(kind, names, starts, stops, steps, std::move(attrs)));
 }
 void Builder::end_for() { impl->builder.end_for(); }

@@ -2,6 +2,7 @@
 #pragma once
 #include "api/builder.h"
 #include "api/kernel.h"
+#include "api/layout.h"
 #include "api/tilelang.h"
 
 namespace tilelang::detail {
@@ -15,6 +16,12 @@ struct BuilderImpl {
 struct BufferImpl {
   tl::Buffer buffer;
   std::shared_ptr<BuilderImpl> owner;
+};
+struct LayoutImpl {
+  tl::Layout layout;
+};
+struct FragmentImpl {
+  tl::Fragment fragment;
 };
 struct FunctionImpl {
   tl::Function function;
@@ -42,6 +49,10 @@ struct Access {
   static Expr load(const Element& e);
   static void store(const Element& e, const Operand& value);
   static tl::TileOperand tile(const Tile& t);
+  static Layout layout(tl::Layout l);
+  static const tl::Layout& layout(const Layout& l);
+  static Fragment fragment(tl::Fragment f);
+  static const tl::Fragment& fragment(const Fragment& f);
   static Function function(tl::Function f);
   static const tl::Function& function(const Function& f);
   static Kernel kernel(std::shared_ptr<tl::CompiledKernel> k);

@@ -15,6 +15,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -44,6 +45,8 @@ struct BuilderImpl;
 struct FunctionImpl;
 struct KernelImpl;
 struct MemoryImpl;
+struct LayoutImpl;
+struct FragmentImpl;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 }  // namespace detail
@@ -209,6 +212,47 @@ class Function {
 // Reads text IR; `file` is the name that errors carry.
 Function parse(std::string_view text, std::string_view file = "<text>");
 
+// ── where elements live ───────────────────────────────────────────────────────────────────────────────
+// The indices of an element -> integers.
+using IndexFunction = std::function<std::vector<Expr>(const std::vector<Expr>&)>;
+
+// A map from the indices of a tile to places in memory.
+class Layout {
+ public:
+  Layout(std::vector<int64_t> shape, const IndexFunction& place, Where where = Where::current());
+  // Row-major, 16-byte chunks XORed with the row in patterns of 128, 64 or 32 bytes; 0: what fits, if any.
+  static Layout swizzled(std::vector<int64_t> shape, DType type, int bytes = 0,
+                         Where where = Where::current());
+  Layout inverse(Where where = Where::current()) const;
+  Layout repeat(int64_t dim, int64_t factor, Where where = Where::current()) const;
+  bool operator==(const Layout& other) const;
+  std::vector<int64_t> operator()(const std::vector<int64_t>& index, Where where = Where::current()) const;
+  std::string text() const;     // "(i, j) -> i*32 + j"
+  std::string drawing() const;  // a grid for a terminal
+ private:
+  friend struct detail::Access;
+  explicit Layout(std::shared_ptr<const detail::LayoutImpl> impl) : impl(std::move(impl)) {}
+  std::shared_ptr<const detail::LayoutImpl> impl;
+};
+
+// A tile spread over registers: element -> {thread, register}.  With several replicas the function takes the
+// number of the copy as a last index.
+class Fragment {
+ public:
+  Fragment(std::vector<int64_t> shape, const IndexFunction& place, int64_t replicas = 1,
+           Where where = Where::current());
+  Fragment repeat(const std::vector<int64_t>& factors, bool on_threads, bool last_dim_first = true,
+                  Where where = Where::current()) const;
+  Fragment replicate(int64_t copies, Where where = Where::current()) const;
+  bool operator==(const Fragment& other) const;
+  std::string text() const, drawing() const;
+
+ private:
+  friend struct detail::Access;
+  explicit Fragment(std::shared_ptr<const detail::FragmentImpl> impl) : impl(std::move(impl)) {}
+  std::shared_ptr<const detail::FragmentImpl> impl;
+};
+
 // The iterations of a loop: a count, or from start to stop by step.
 struct Range {
   Expr start = 0, stop = 0, step = 1;
@@ -277,9 +321,14 @@ class Builder {
   // Independent iterations over a box; the variables are called i, j, k, l.
   template <class Body>
   void parallel(std::initializer_list<Operand> extents, Body body, Where where = Where::current()) {
-    std::vector<Range> ranges;
-    for (auto& e : extents) ranges.emplace_back(e.value);
-    run(begin_for("parallel", {}, std::move(ranges), 0, where), body, "loop", where);
+    run(begin_parallel(extents, nullptr, where), body, "loop", where);
+    end_for();
+  }
+  // The same, each iteration on the thread that `map` says.
+  template <class Body>
+  void parallel(std::initializer_list<Operand> extents, const Fragment& map, Body body,
+                Where where = Where::current()) {
+    run(begin_parallel(extents, &map, where), body, "loop", where);
     end_for();
   }
   template <class Then>
@@ -309,6 +358,10 @@ class Builder {
   // Computes a value once, under a name.
   Expr let(std::string name, Operand value);
 
+  // Where the elements of a shared tile, a tensor or a fragment live, instead of what the compiler would choose.
+  void annotate_layout(const Buffer& buffer, const Layout& layout, Where where = Where::current());
+  void annotate_layout(const Buffer& buffer, const Fragment& fragment, Where where = Where::current());
+
   void copy(const Tile& src, const Tile& dst, Where where = Where::current());
   void gemm(const Tile& a, const Tile& b, const Tile& c, const GemmOptions& options = {},
             Where where = Where::current());
@@ -329,7 +382,9 @@ class Builder {
   std::vector<Expr> begin_kernel(std::initializer_list<Operand> grid, const Threads& threads, Where where);
   void end_kernel();
   std::vector<Expr> begin_for(std::string_view kind, std::vector<std::string> names,
-                              std::vector<Range> ranges, int num_stages, Where where);
+                              std::vector<Range> ranges, int num_stages, Where where,
+                              const Fragment* map = nullptr);
+  std::vector<Expr> begin_parallel(std::initializer_list<Operand> extents, const Fragment* map, Where where);
   void end_for();
   void begin_if(const Operand& condition);
   void begin_else();

@@ -22,6 +22,16 @@ int64_t digit_value(const Digit& d, const std::vector<int64_t>& x) {
   return x[size_t(d.input)] / d.divisor % d.radix;
 }
 
+bool divides_by_variable(const Expr& e) {
+  bool found = false;
+  visit(e, [&](const Binary& b) {
+    bool divides = b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod || b.op == BinaryOp::truncdiv ||
+                   b.op == BinaryOp::truncmod;
+    found = found || (divides && !as_int(b.b));
+  });
+  return found;
+}
+
 // The largest value of an output.  Several digits of one input need not reach theirs at once: they are tried.
 int64_t largest_sum(const std::vector<Term>& terms, int output, const std::vector<int64_t>& extents) {
   int64_t most = 0;
@@ -45,6 +55,14 @@ int64_t largest_sum(const std::vector<Term>& terms, int output, const std::vecto
     most += try_all ? reached : bound;
   }
   return most;
+}
+
+// The ranges from the table: under XOR the digits give only a bound.
+void count_ranges(Layout& l) {
+  std::vector<int64_t> points = table(l), ranges(l.ranges.size(), 1);
+  for (size_t i = 0; i < points.size(); i += ranges.size())
+    for (size_t o = 0; o < ranges.size(); o++) ranges[o] = std::max(ranges[o], points[i + o] + 1);
+  l.ranges = std::move(ranges);
 }
 
 }  // namespace
@@ -94,7 +112,9 @@ Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> t
     l.outputs[o] = l.outputs[o] + e * t.stride;
   }
   for (int o = 0; o < outputs; o++) l.ranges[size_t(o)] += largest_sum(terms, o, l.extents);
+  bool bound_only = std::any_of(terms.begin(), terms.end(), [](const Term& t) { return !t.xors.empty(); });
   l.terms = std::move(terms);
+  if (bound_only && l.size() <= 1 << 16) count_ranges(l);
   return l;
 }
 
@@ -107,6 +127,7 @@ Layout from_map(const IndexMap& map) {
   for (size_t o = 0; o < map.outputs.size(); o++) {
     Expr e = simplify(map.outputs[o], facts);
     Interval range = interval_of(e, facts);
+    known = known && !divides_by_variable(map.outputs[o]);
     auto sum = known ? read_sum(e, map.vars, map.extents) : std::nullopt;
     if (known && !sum) sum = read_sum(map.outputs[o], map.vars, map.extents);
     known = known && sum;
@@ -119,7 +140,9 @@ Layout from_map(const IndexMap& map) {
   }
   if (known) return from_terms(map.extents, int(map.outputs.size()), std::move(terms));
   if (l.size() > most_points) return l;
-  Layout counted = from_points(map.extents, int(map.outputs.size()), table(l));
+  Layout written = l;  // a division by zero is not simplified away
+  written.outputs = map.outputs;
+  Layout counted = from_points(map.extents, int(map.outputs.size()), table(written));
   if (counted.terms) return counted;
   counted.vars = l.vars;
   counted.outputs = l.outputs;

@@ -157,3 +157,43 @@ TEST_CASE("targets that are not known") {
   CHECK(contains(text, "cpu"));
   CHECK(contains(error_of([&] { compile(f, "cuda -arch=none"); }), "there is no chip 'none'"));
 }
+
+TEST_CASE("layouts and fragments: the same objects as in Python, and where a function keeps its tiles") {
+  Layout padded({8, 32}, [](auto& v) { return std::vector<Expr>{v[0] * 40 + v[1]}; });
+  CHECK(padded.text() == "(i, j) -> i*40 + j");
+  CHECK(padded({3, 5}) == std::vector<int64_t>{125});
+  CHECK(padded.inverse()({125}) == std::vector<int64_t>{3, 5});
+  CHECK(padded == Layout({8, 32}, [](auto& v) { return std::vector<Expr>{v[1] + v[0] * 8 * 5}; }));
+  CHECK(contains(Layout({1, 2}, [](auto& v) { return std::vector<Expr>{v[1]}; }).drawing(), "0 | 0 1"));
+  Fragment base({16, 16}, [](auto& v) {
+    return std::vector<Expr>{v[0] % 8 * 4 + v[1] % 8 / 2, v[1] % 2 + v[0] / 8 * 2 + v[1] / 8 * 4};
+  });
+  Fragment block = base.repeat({2, 1}, false).repeat({4, 1}, true, false).replicate(2);
+  Builder b("f");
+  auto A = b.tensor("A", {128, 16}, f16);
+  b.kernel({1}, 256, [&](Expr) {
+    auto S = b.alloc_shared("S", {128, 64}, f16), F = b.alloc_fragment("F", {128, 16}, f16);
+    b.annotate_layout(S, Layout::swizzled({128, 64}, f16));
+    b.annotate_layout(F, block);
+    b.parallel({128, 16}, block, [&](Expr i, Expr j) { F[{i, j}] = A[{i, j}]; });
+  });
+  std::string text = b.finish().text();
+  CHECK(contains(text, "S = shared f16[128, 64] layout((i, j) -> i*64 + (j//8 ^ i%8)*8 + j%8)"));
+  CHECK(
+      contains(text, "F = fragment f16[128, 16] layout((i, j, k: 2) -> (k*128 + i//32*32 + i%8*4 + j//2%4,"));
+  CHECK(contains(text, "{loop_layout=(i: 128, j: 16, k: 2) ->"));
+}
+
+TEST_CASE("layouts that cannot be name the line and the two elements") {
+  Layout both({4, 4}, [](auto& v) { return std::vector<Expr>{v[0] + v[1]}; });
+  int line = __LINE__ + 1;
+  std::string text = error_of([&] { both.inverse(); });
+  CHECK(contains(text, "front.cpp:" + std::to_string(line) + ":"));
+  CHECK(contains(text, "the elements (0, 1) and (1, 0) both go to (1,)"));
+  CHECK(contains(error_of([] { Fragment({4}, [](auto& v) { return std::vector<Expr>{v[0]}; }); }),
+                 "its thread and its register, not 1"));
+  Builder b("f");
+  text = error_of(
+      [&] { b.kernel({1}, 32, [&](Expr) { b.annotate_layout(b.alloc_shared("S", {4, 4}, f32), both); }); });
+  CHECK(contains(text, "this layout of S puts the elements (0, 1) and (1, 0) in one place, 1"));
+}

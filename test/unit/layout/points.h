@@ -1,5 +1,6 @@
 // What the tests of layouts share: all points of a box, and random maps.
 #pragma once
+#include <algorithm>
 #include <random>
 
 #include "layout/algebra.h"
