@@ -308,3 +308,10 @@ TEST_CASE("several kernels get names of their own") {
   CHECK(f.kernels[0].grid_vars[1].as<Var>()->hint == "y");
   CHECK(contains(error_of([&] { b.finish(); }), "is finished"));
 }
+
+TEST_CASE("a shuffle takes a lane") {
+  Fixture x;
+  CHECK(x.b.call("shfl_xor", {x.n, int64_t(4)})->dtype == i32);
+  CHECK(contains(error_of([&] { x.b.call("shfl", {x.n, 2.5}); }),
+                 "shfl: the second argument says which lane, so it must be an integer, not f32"));
+}
