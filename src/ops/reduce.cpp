@@ -63,12 +63,12 @@ void check_operand(const Tile& t, const Function& f, const Region& r) {
     auto extent = r.ranges[d].extent ? as_int(r.ranges[d].extent) : std::nullopt;
     if (!extent)
       fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->name, info.name);
-    part |= extent != as_int(info.shape[d]);
+    part |= r.ranges[d].point || extent != as_int(info.shape[d]);
   }
   if (part && info.scope == Scope::fragment)
     fail(t.span,
-         "{}: a part of {} is given, but it is a fragment; reduce all of it, or copy it to a shared buffer "
-         "and reduce a slice of that",
+         "{}: an index or a slice of {} is given, but it is a fragment; reduce all of it, or copy it to a "
+         "shared buffer and reduce a slice of that",
          t.op->name, info.name);
 }
 
@@ -91,7 +91,7 @@ void check(const Tile& t, const Function& f) {
          d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept), describe(f, dst));
   bool numbers = (from.is_float() && to.is_float()) ||
                  (from.is_int() && to.is_int() && from.is_signed() == to.is_signed());
-  if (!numbers || to.bits < from.bits)
+  if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
     fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
          t.op->name, describe(f, src), describe(f, dst));
 }

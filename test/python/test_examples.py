@@ -8,13 +8,18 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = ["--m", "100", "--n", "70", "--k", "130"]
+SIZES = {
+    "quickstart.py": SMALL,
+    "elementwise_add.py": [],
+    "gemm_relu.py": [],
+    "flash_attention.py": ["--heads", "2", "--queries", "100", "--keys", "170", "--causal"],
+}
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_80"])
-@pytest.mark.parametrize("name", ["quickstart.py", "elementwise_add.py", "gemm_relu.py"])
+@pytest.mark.parametrize("name", SIZES)
 def test_example(name, target):
-    sizes = SMALL if name == "quickstart.py" else []
-    command = [sys.executable, str(EXAMPLES / name), "--target", target, *sizes]
+    command = [sys.executable, str(EXAMPLES / name), "--target", target, *SIZES[name]]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

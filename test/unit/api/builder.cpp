@@ -327,3 +327,10 @@ TEST_CASE("use_swizzle: an attribute of the kernel, given once, within what it m
   CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(-1))), doctest::Contains("it is -1"), CompileError);
   CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(2)), "rows"), doctest::Contains("did you mean `row`"), CompileError);
 }
+
+TEST_CASE("a shuffle takes a lane") {
+  Fixture x;
+  CHECK(x.b.call("shfl_xor", {x.n, int64_t(4)})->dtype == i32);
+  CHECK(contains(error_of([&] { x.b.call("shfl", {x.n, 2.5}); }),
+                 "shfl: the second argument says which lane, so it must be an integer, not f32"));
+}

@@ -197,3 +197,21 @@ TEST_CASE("layouts that cannot be name the line and the two elements") {
       [&] { b.kernel({1}, 32, [&](Expr) { b.annotate_layout(b.alloc_shared("S", {4, 4}, f32), both); }); });
   CHECK(contains(text, "this layout of S puts the elements (0, 1) and (1, 0) in one place, 1"));
 }
+
+TEST_CASE("reduce: its options in the text, and what is wrong at its line") {
+  Builder b("f");
+  int line = 0;
+  std::string error;
+  b.kernel({1}, 32, [&](Expr) {
+    auto S = b.alloc_fragment("S", {8, 4}, f32), D = b.alloc_fragment("D", {8}, f32);
+    b.reduce("max", S, D);
+    b.reduce("abssum", S, D, 1, false);
+    line = __LINE__ + 1;
+    error = error_of([&] { b.reduce("sum", S, D, 0); });
+  });
+  CHECK(contains(error, "front.cpp:" + std::to_string(line) + ":"));
+  CHECK(contains(error, "dst must be f32[4] or f32[1, 4], but it is D: f32[8]"));
+  std::string text = b.finish().text();
+  CHECK(contains(text, "reduce_max(S, D) {clear=1, dim=-1}"));
+  CHECK(contains(text, "reduce_abssum(S, D) {dim=1}"));
+}

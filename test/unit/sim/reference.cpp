@@ -287,6 +287,7 @@ TEST_CASE("thread-level code is refused at its line, before anything runs") {
   float c = 5;
   for (auto [statement, column, what] : {std::tuple("sync_threads()", 5, "sync_threads"),
                                          std::tuple("C[thread_index(0)] = 1.0", 7, "thread_index"),
+                                         std::tuple("C[0] = shfl_xor(C[0], 1)", 12, "shfl_xor"),
                                          std::tuple("C[tx] = 1.0", 5, "the thread index tx")}) {
     Function f =
         function_of("func f(C: f32[1]):\n  kernel main grid(b: 1) thread(tx):\n    C[0] = 2.0\n    " +
