@@ -89,7 +89,7 @@ __all__ = [
     "get_thread_binding", "get_thread_extent", "grid", "half", "if_then_else", "infinity", "int16", "int32",
     "int64", "int8", "macro", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
     "serial", "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16",
-    "uint32", "uint64", "uint8", "unroll", "vectorized",
+    "uint32", "uint64", "uint8", "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip
 __all__ += _scalar.FUNCTIONS
 
