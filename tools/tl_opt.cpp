@@ -237,7 +237,8 @@ void declare_options(CLI::App& app, Arguments& a) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--print-after-all", a.print_after_all, "print the IR after every pass");
-  app.add_option("--emit", a.emit, "what to print: ir, source, or notes: what the passes say of their decisions")
+  app.add_option("--emit", a.emit,
+                 "what to print: ir, source, or notes: what the passes say of their decisions")
       ->check(CLI::IsMember({"ir", "source", "notes"}));
   app.add_option("--level", a.level, "the level of the input")
       ->check(CLI::IsMember({"tile", "thread", "machine"}));
@@ -258,8 +259,8 @@ int work(const Arguments& a) {
   }
   Function f = read_function(a);
   if (a.run) return run(a, f);
-  bool passes = !a.target.empty() || !a.stop_after.empty() || !a.skip.empty() || a.print_after_all ||
-                a.emit != "ir";
+  bool passes =
+      !a.target.empty() || !a.stop_after.empty() || !a.skip.empty() || a.print_after_all || a.emit != "ir";
   if (passes)
     compile_and_print(a, std::move(f));
   else
