@@ -56,6 +56,8 @@ void compile_and_print(const Arguments& a, Function f) {
   Compiled c = compile(std::move(f), *target.chip, options, dump);
   if (a.emit == "source")
     fmt::print("{}", c.program.text);
+  else if (a.emit == "notes")
+    for (auto& n : c.function.notes) fmt::print("{} {}: {}\n", n.pass, n.subject, n.text);
   else if (!a.print_after_all)
     fmt::print("{}", print(c.function));
 }
@@ -235,7 +237,9 @@ void declare_options(CLI::App& app, Arguments& a) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--print-after-all", a.print_after_all, "print the IR after every pass");
-  app.add_option("--emit", a.emit, "what to print: ir or source")->check(CLI::IsMember({"ir", "source"}));
+  app.add_option("--emit", a.emit,
+                 "what to print: ir, source, or notes: what the passes say of their decisions")
+      ->check(CLI::IsMember({"ir", "source", "notes"}));
   app.add_option("--level", a.level, "the level of the input")
       ->check(CLI::IsMember({"tile", "thread", "machine"}));
   app.add_flag("--list-passes", a.list_passes, "print the names of the passes, in order");
@@ -255,8 +259,8 @@ int work(const Arguments& a) {
   }
   Function f = read_function(a);
   if (a.run) return run(a, f);
-  bool passes = !a.target.empty() || !a.stop_after.empty() || !a.skip.empty() || a.print_after_all ||
-                a.emit == "source";
+  bool passes =
+      !a.target.empty() || !a.stop_after.empty() || !a.skip.empty() || a.print_after_all || a.emit != "ir";
   if (passes)
     compile_and_print(a, std::move(f));
   else

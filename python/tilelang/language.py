@@ -110,7 +110,7 @@ __all__ = [
     "make_wgmma_swizzled_layout", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
     "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "serial",
     "shift_left", "shift_right", "symbolic", "sync_threads", "truncdiv", "truncmod", "uint16", "uint32",
-    "uint64", "uint8", "unroll", "vectorized",
+    "uint64", "uint8", "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip
 __all__ += _scalar.FUNCTIONS
 

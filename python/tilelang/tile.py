@@ -354,12 +354,12 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
 
 
 def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> None:
-    """The order in which blocks run, for the L2 cache: blocks that run together share rows of A and columns of B.
+    """The order in which blocks run, for the L2 cache: those that run together share rows of A, columns of B.
 
     panel_size: constant, the width of a panel.  order "row": the grid is cut into panels of that many columns
     (x), and blocks run through one row of a panel after another; "col": into panels of rows (y), one column
-    after another.  Every other panel runs backwards, beginning where the last one ended.  The block indices
-    that the kernel sees are the remapped ones; results do not change.  A grid of one dimension stays as it is.
+    after another.  Every other panel runs backwards, beginning where the last one ended.  The kernel sees
+    the remapped block indices; results do not change.  A grid of one dimension stays as it is.
     """
     trace = in_kernel("T.use_swizzle")
     if enable:

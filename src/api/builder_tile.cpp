@@ -177,7 +177,8 @@ void Builder::use_swizzle(const Value& panel_size, std::string_view order) {
     fail(here(), "use_swizzle: panel_size must be a positive constant; {}",
          size ? fmt::format("it is {}", *size) : "it is known only when the kernel runs");
   if (order != "row" && order != "col")
-    fail(here(), "use_swizzle: order cannot be `{}`; it is one of row, col{}", order, did_you_mean(order, {"row", "col"}));
+    fail(here(), "use_swizzle: order cannot be `{}`; it is one of row, col{}", order,
+         did_you_mean(order, {"row", "col"}));
   auto& attrs = draft->function.kernels.back().attrs.entries;
   if (attrs.contains("use_swizzle")) fail(here(), "use_swizzle: this kernel's blocks have an order already");
   attrs["use_swizzle"] = *size;

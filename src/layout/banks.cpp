@@ -55,37 +55,31 @@ WarpCost global_sectors(const std::vector<int64_t>& addresses, int width) {
 }
 
 WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
-  std::vector<int64_t> first;
-  bool together = true;
-  int64_t n = access.elements;
-  for (auto& index : access.lanes) {
-    first.push_back(index.empty() ? -1 : map_index(l, index)[0]);
-    if (index.empty()) continue;
-    std::vector<int64_t> last = index;
-    last.back() += n - 1;
-    together = together && first.back() % n == 0 && map_index(l, last)[0] == first.back() + n - 1;
-  }
-  auto bytes_at = [&](std::vector<int64_t> elements) {
-    for (int64_t& e : elements) e = e < 0 ? e : e * bits / 8;
-    return elements;
+  int64_t most = std::max(1, 128 / bits), n = access.elements, piece = std::min(n, most);
+  auto first_of = [&](std::vector<int64_t> index, int64_t at) {
+    if (index.empty()) return int64_t(-1);
+    index.back() += at;
+    return map_index(l, index)[0];
   };
-  int width = std::max<int>(1, bits / 8);
-  WarpCost cost;
-  if (together) {
-    cost = shared_wavefronts(bytes_at(first), int(n * bits / 8));
-  } else {
-    for (int64_t e = 0; e < n; e++) {
-      std::vector<int64_t> each;
-      for (auto index : access.lanes) {
-        if (!index.empty()) index.back() += e;
-        each.push_back(index.empty() ? -1 : map_index(l, index)[0]);
-      }
-      WarpCost one = shared_wavefronts(bytes_at(each), width);
-      cost.count += one.count;
-      cost.least += one.least;
+  bool together = n % piece == 0;
+  for (auto& index : access.lanes)
+    for (int64_t at = 0; together && !index.empty() && at < n; at += piece) {
+      int64_t first = first_of(index, at);
+      together = first % piece == 0 && first_of(index, at + piece - 1) == first + piece - 1;
     }
+  if (!together) piece = 1;
+  WarpCost cost;
+  for (int64_t at = 0; at < n; at += piece) {
+    std::vector<int64_t> addresses;
+    for (auto& index : access.lanes) {
+      int64_t first = first_of(index, at);
+      addresses.push_back(first < 0 ? first : first * bits / 8);
+    }
+    WarpCost one = shared_wavefronts(addresses, std::max(1, int(piece * bits / 8)));
+    cost.count += one.count * access.times;
+    cost.least += one.least * access.times;
   }
-  return {.count = cost.count * access.times, .least = cost.least * access.times};
+  return cost;
 }
 
 Layout rows_of_chunks(const std::vector<int64_t>& extents, int bits) {

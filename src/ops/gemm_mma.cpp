@@ -126,39 +126,53 @@ bool lies(const Region& r, const Function& f, const LayoutMap& known, const Frag
   return is_whole(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
 }
 
-// What to prefer, smallest first: fragments where they already lie, then the policy, the work of the busiest warp,
-// and what a warp loads per step of k (odd n tiles load by halves).  Square shares the loads best; whole rows keep
-// an A in registers free of copies, and a row's statistics within one warp.
-using Cost = std::array<int64_t, 5>;
-
-Cost cost_of(const Gemm& g, const Plan& p, const Function& f, const LayoutMap& known) {
-  bool rows = g.policy == "full_row" || (g.policy == "square" && is_fragment(g.a, f));
+// How many fragments of the gemm would not lie where this plan wants them.
+int64_t moved_by(const Gemm& g, const Plan& p, const Function& f, const LayoutMap& known) {
   int64_t moved = !lies(g.c, f, known, accumulator(g, p));
   if (is_fragment(g.a, f)) moved += !lies(g.a, f, known, a_fragment(g, p));
   if (is_fragment(g.b, f)) moved += !lies(g.b, f, known, b_fragment(g, p));
-  int64_t policy = rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
-  int64_t m = p.m_tiles * p.row->m, n = p.n_tiles * p.row->n;
-  return {moved, policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
+  return moved;
 }
 
-// The best grid of at most that many warps, none of whose rows or columns is empty.
+// What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k (odd n
+// tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers free of
+// copies, and a row's statistics within one warp.
+using Cost = std::array<int64_t, 4>;
+
+Cost cost_of(const Gemm& g, const Plan& p, const Function& f) {
+  bool rows = g.policy == "full_row" || (g.policy == "square" && is_fragment(g.a, f));
+  int64_t policy = rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
+  int64_t m = p.m_tiles * p.row->m, n = p.n_tiles * p.row->n;
+  return {policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
+}
+
+// The best grid of at most that many warps, none of whose rows or columns is empty: one under which most fragments
+// already lie right, of those the one of least cost.
 std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& target, int64_t threads,
                               const LayoutMap& known) {
   Rows instr = rows_for(g, target);
   if (!instr.fits) return std::nullopt;
   int64_t warps = threads / target.warp;
-  std::optional<Plan> best;
-  Cost least{};
+  std::vector<std::pair<Cost, Plan>> plans;
   for (int64_t rows = 1; rows <= warps; rows++)
     for (int64_t cols = 1; cols <= warps / rows; cols++) {
       Plan p{.row = instr.row, .tail = instr.tail, .rows = rows, .cols = cols, .warp = target.warp};
       p.m_tiles = (p.all_m(g) + rows - 1) / rows;
       p.n_tiles = (p.all_n(g) + cols - 1) / cols;
-      if ((rows - 1) * p.m_tiles >= p.all_m(g) || (cols - 1) * p.n_tiles >= p.all_n(g)) continue;
-      Cost cost = cost_of(g, p, f, known);
-      if (!best || cost < least) std::tie(best, least) = std::tuple(p, cost);
+      if ((rows - 1) * p.m_tiles < p.all_m(g) && (cols - 1) * p.n_tiles < p.all_n(g))
+        plans.emplace_back(cost_of(g, p, f), p);
     }
-  return best;
+  std::stable_sort(plans.begin(), plans.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  int64_t must = !is_whole(g.c, f) + (is_fragment(g.a, f) && !is_whole(g.a, f)) +
+                 (is_fragment(g.b, f) && !is_whole(g.b, f));
+  const Plan* best = nullptr;
+  int64_t least = 0;
+  for (auto& [cost, p] : plans) {
+    int64_t moved = moved_by(g, p, f, known);
+    if (!best || moved < least) std::tie(best, least) = std::tuple(&p, moved);
+    if (least == must) break;
+  }
+  return *best;
 }
 
 std::string applies(const Gemm& g, const LayoutContext& ctx) {

@@ -22,25 +22,33 @@ constexpr int points = 16;  // of the loops around an access that are tried
 using Lanes = std::vector<int64_t>;  // one value per lane
 using Env = std::map<const ExprNode*, Lanes>;
 
-// The value of an integer expression in every lane; nothing if it depends on what is not known here.
-std::optional<Lanes> value_of(const Expr& e, const Env& env, size_t lanes) {
+// The value of an integer expression in every lane; nothing if it depends on what is not known here.  Of a vector the
+// value of one element.
+std::optional<Lanes> value_of(const Expr& e, const Env& env, size_t lanes, int64_t element = 0) {
   if (auto v = as_int(e)) return Lanes(lanes, *v);
   if (auto it = env.find(e.get()); it != env.end()) return it->second;
-  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int()) return value_of(c->a, env, lanes);
+  auto of = [&](const Expr& part) { return value_of(part, env, lanes, element); };
+  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int()) return of(c->a);
+  if (auto* b = e.as<Broadcast>()) return of(b->value);
+  if (auto* r = e.as<Ramp>()) {
+    auto base = of(r->base), stride = of(r->stride);
+    for (size_t i = 0; base && stride && i < lanes; i++) (*base)[i] += element * (*stride)[i];
+    return stride ? base : std::nullopt;
+  }
   if (auto* u = e.as<Unary>(); u && u->op == UnaryOp::logical_not) {
-    auto a = value_of(u->a, env, lanes);
+    auto a = of(u->a);
     for (size_t i = 0; a && i < lanes; i++) (*a)[i] = !(*a)[i];
     return a;
   }
   auto* b = e.as<Binary>();
   if (!b || !(b->a->dtype.is_int() || b->a->dtype.is_bool())) return std::nullopt;
-  auto x = value_of(b->a, env, lanes), y = value_of(b->b, env, lanes);
+  auto x = of(b->a), y = of(b->b);
   if (!x || !y) return std::nullopt;
   bool divides = b->op == BinaryOp::floordiv || b->op == BinaryOp::floormod || b->op == BinaryOp::truncdiv ||
                  b->op == BinaryOp::truncmod;
   for (size_t i = 0; i < lanes; i++) {
     if (divides && (*y)[i] == 0) return std::nullopt;
-    (*x)[i] = fold_int(b->op, (*x)[i], (*y)[i], b->a->dtype);
+    (*x)[i] = fold_int(b->op, (*x)[i], (*y)[i], b->a->dtype.with_lanes(1));
   }
   return x;
 }
@@ -100,51 +108,29 @@ struct Measurer {
     return part;
   }
 
-  // The element index in each lane of the warp, one list for each access that the hardware makes of this one.
-  std::optional<std::vector<Lanes>> elements_of(const Site& s, const Env& env) const {
-    const Expr& index = s.index;
-    size_t lanes = size_t(target.warp);
-    int n = index->dtype.lanes;
-    if (n == 1) {
-      auto v = value_of(index, env, lanes);
-      if (!v) return std::nullopt;
-      return std::vector<Lanes>{*v};
-    }
-    Expr base, stride;
-    if (auto* r = index.as<Ramp>()) {
-      std::tie(base, stride) = std::tuple(r->base, r->stride);
-    } else if (auto* b = index.as<Binary>();
-               b && b->op == BinaryOp::add && b->a.as<Broadcast>() && b->b.as<Ramp>()) {
-      auto* steps = b->b.as<Ramp>();
-      std::tie(base, stride) = std::tuple(b->a.as<Broadcast>()->value + steps->base, steps->stride);
-      if (b->a->dtype != i64.with_lanes(n)) base = b->a.as<Broadcast>()->value;
-    } else {
-      return std::nullopt;
-    }
-    auto first = value_of(base, env, lanes), step = value_of(stride, env, lanes);
-    if (!first || !step) return std::nullopt;
-    bool one = index.as<Ramp>() && (*step)[0] == 1 &&
-               (!s.mask || s.mask->dtype.lanes == 1);  // masks by lane split it
-    std::vector<Lanes> out(one ? 1 : size_t(n), *first);
-    for (size_t e = 0; e < out.size(); e++)
-      for (size_t i = 0; i < lanes; i++) out[e][i] += int64_t(e) * (*step)[i];
-    return out;
+  // How many accesses the hardware makes of this one: lanes of a vector that do not lie together, or whose masks
+  // differ, are accessed one by one.
+  int parts(const Site& s) const {
+    auto* r = s.index.as<Ramp>();
+    bool together = r && is_int(r->stride, 1) && (!s.mask || s.mask->dtype.lanes == 1);
+    return together ? 1 : s.index->dtype.lanes;
   }
 
   std::optional<WarpCost> cost_at(const Site& s, int point) const {
     Env env = at(point);
-    auto elements = elements_of(s, env);
-    if (!elements) return std::nullopt;
+    const BufferInfo& info = f[s.buffer];
     std::vector<bool> part = taking_part(s, env);
-    bool shared = f[s.buffer].scope == Scope::shared;
-    int width = elements->size() > 1 ? f[s.buffer].dtype.bytes() : s.width;
+    int n = parts(s), width = s.width / n;
     WarpCost total;
-    for (auto& lanes : *elements) {
+    for (int e = 0; e < n; e++) {
+      auto elements = value_of(s.index, env, size_t(target.warp), e);
+      if (!elements) return std::nullopt;
       std::vector<int64_t> addresses;
-      for (size_t i = 0; i < lanes.size(); i++)
+      for (size_t i = 0; i < part.size(); i++)
         addresses.push_back(
-            part[i] ? std::max<int64_t>(0, f[s.buffer].address) + lanes[i] * f[s.buffer].dtype.bits / 8 : -1);
-      WarpCost one = shared ? shared_wavefronts(addresses, width) : global_sectors(addresses, width);
+            part[i] ? std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8 : -1);
+      WarpCost one = info.scope == Scope::shared ? shared_wavefronts(addresses, width)
+                                                 : global_sectors(addresses, width);
       total.count += one.count;
       total.least += one.least;
     }
@@ -153,7 +139,8 @@ struct Measurer {
 
   void measure(const Site& s) {
     Scope scope = f[s.buffer].scope;
-    if ((scope != Scope::shared && scope != Scope::global) || s.width > 16 || s.width < 1) return;
+    if ((scope != Scope::shared && scope != Scope::global) || s.width / parts(s) > 16 || s.width < parts(s))
+      return;
     std::optional<WarpCost> worst;
     int tried = around.loops.empty() && thread_count(kernel) <= target.warp ? 1 : points;
     for (int point = 0; point < tried; point++)
@@ -161,8 +148,7 @@ struct Measurer {
           c && (!worst || std::pair(c->excess(), c->count) > std::pair(worst->excess(), worst->count)))
         worst = c;
     if (!worst || worst->count == 0) return;
-    size_t parts = elements_of(s, at(0)).value_or(std::vector<Lanes>(1)).size();
-    std::string several = parts > 1 ? fmt::format(" in {} accesses", parts) : "";
+    std::string several = parts(s) > 1 ? fmt::format(" in {} accesses", parts(s)) : "";
     std::string text =
         fmt::format("{}{}: {} {}{}", s.verb, several, worst->count,
                     scope == Scope::shared ? "wavefront" : "sector", worst->count == 1 ? "" : "s");

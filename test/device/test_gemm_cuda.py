@@ -51,6 +51,42 @@ def test_tiles(tile, threads):
     assert cases.relative_error(device_c.cpu().numpy(), reference) <= cases.bound(shape, "f16")
 
 
+@pytest.mark.parametrize("trans_B", [False, True])
+@pytest.mark.parametrize("trans_A", [False, True])
+@pytest.mark.parametrize("K", [8, 24, 40, 72, 80])
+def test_k_that_is_no_multiple_of_16(K, trans_A, trans_B):
+    shape = (200, 136, 3 * K)
+    a, b, c, reference = cases.random_operands(shape, "f16", trans_A, trans_B)
+    device_c = on_device(c)
+    kernel = cases.compile_gemm(shape, "f16", trans_A, trans_B, (64, 72, K), target="cuda")
+    kernel(on_device(a), on_device(b), device_c)
+    assert cases.relative_error(device_c.cpu().numpy(), reference) <= cases.bound(shape, "f16")
+    assert "mma.sync" in kernel.explain()
+
+
+@pytest.mark.parametrize("case", cases.CHAINS, ids=str)
+def test_chain(case):
+    assert cases.run_chain(case, "cuda", on_device, lambda x: x.cpu().numpy()) <= 3e-4
+
+
+@pytest.mark.parametrize("threads", [32, 96, 128, 256])
+@pytest.mark.parametrize("trans_B", [False, True])
+@pytest.mark.parametrize("trans_A", [False, True])
+def test_operands(trans_A, trans_B, threads):
+    error = cases.run_operands(trans_A, trans_B, threads, "cuda", on_device, lambda x: x.cpu().numpy())
+    assert error <= 1e-5
+
+
+@pytest.mark.parametrize("panel, order", [(1, "row"), (3, "row"), (10, "col"), (100, "row")])
+def test_use_swizzle(panel, order):
+    shape = (1000, 1300, 64)
+    a, b, c, reference = cases.random_operands(shape, "f16", False, False)
+    device_c = on_device(c)
+    kernel = cases.compile_gemm(shape, "f16", target="cuda", panel=panel, order=order)
+    kernel(on_device(a), on_device(b), device_c)
+    assert cases.relative_error(device_c.cpu().numpy(), reference) <= cases.bound(shape, "f16")
+
+
 def test_the_caller_s_stream_is_used():
     shape = (256, 256, 256)
     a, b, c, reference = cases.random_operands(shape, "f16", False, False)

@@ -318,14 +318,16 @@ TEST_CASE("use_swizzle: an attribute of the kernel, given once, within what it m
   };
   Builder b = begin();
   b.use_swizzle(Value(int64_t(4)), "col");
-  CHECK_THROWS_WITH_AS(b.use_swizzle(Value(int64_t(4))), doctest::Contains("have an order already"), CompileError);
+  CHECK_THROWS_WITH_AS(b.use_swizzle(Value(int64_t(4))), doctest::Contains("have an order already"),
+                       CompileError);
   b.end_kernel();
   Function f = b.finish();
   CHECK(f.kernels[0].attrs.get_int("use_swizzle") == 4);
   CHECK(f.kernels[0].attrs.get_string("use_swizzle_order") == "col");
   Builder c = begin();
   CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(-1))), doctest::Contains("it is -1"), CompileError);
-  CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(2)), "rows"), doctest::Contains("did you mean `row`"), CompileError);
+  CHECK_THROWS_WITH_AS(c.use_swizzle(Value(int64_t(2)), "rows"), doctest::Contains("did you mean `row`"),
+                       CompileError);
 }
 
 TEST_CASE("a shuffle takes a lane") {

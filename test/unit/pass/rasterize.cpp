@@ -55,8 +55,7 @@ TEST_CASE("rasterize: two panels by hand, the second one backwards") {
         std::vector<Spot>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 1}, {3, 1}, {2, 0}, {3, 0}});
   CHECK(order_of(2, 4, 2, true, false) ==
         std::vector<Spot>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {0, 2}, {0, 3}});
-  CHECK(order_of(3, 2, 2, false, false) ==
-        std::vector<Spot>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 1}, {2, 0}});
+  CHECK(order_of(3, 2, 2, false, false) == std::vector<Spot>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 1}, {2, 0}});
 }
 
 TEST_CASE("rasterize: every block once, in panels, each block next to the one before") {

@@ -27,7 +27,9 @@ TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
     }
 }
 
-TEST_CASE("mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same registers") {
+TEST_CASE(
+    "mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same "
+    "registers") {
   for (auto [half, all] : {std::pair(&mma_m16n8k8_f16_f32, &mma_m16n8k16_f16_f32),
                            std::pair(&mma_m16n8k8_bf16_f32, &mma_m16n8k16_bf16_f32)})
     for (int lane = 0; lane < 32; lane++) {
