@@ -216,6 +216,19 @@ struct Inference {
     return {members.begin(), members.end()};
   }
 
+  // Elements of the largest undecided fragment that an item touches: the rest follows it by reductions and
+  // broadcasts, without a way through shared memory.
+  int64_t weight(size_t i) const {
+    int64_t most = 0;
+    for (BufferId b : items[i].touched) {
+      if (known.fragments.contains(b)) continue;
+      int64_t size = 1;
+      for (int64_t e : tile_shape(f[b])) size *= e;
+      most = std::max(most, size);
+    }
+    return most;
+  }
+
   bool choose(size_t i) { return learn(items[i], ask(items[i], Strictness::free), Strictness::free); }
 
   // Lets the undecided item decide whose choice makes everything cheapest; the first of equals.
@@ -223,7 +236,10 @@ struct Inference {
     constexpr size_t most_trials = 8;
     std::vector<size_t> members = component(first);
     if (members.size() == 1 || !target.has_threads()) return choose(first);
-    size_t best = first;
+    int64_t most = 0;
+    for (size_t i : members) most = std::max(most, weight(i));
+    std::erase_if(members, [&](size_t i) { return weight(i) < most; });
+    size_t best = members[0];
     int64_t least = INT64_MAX;
     for (size_t n = 0; n < members.size() && n < most_trials; n++) {
       Inference trial = *this;
@@ -234,7 +250,7 @@ struct Inference {
         best = members[n];
       }
     }
-    return choose(best);
+    return choose(best) || choose(first);
   }
 
   bool free_step() {

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "layout/banks.h"
+#include "layout/access.h"
 #include "layout/draw.h"
 #include "layout/swizzle.h"
 #include "target/check.h"
@@ -160,35 +160,14 @@ TEST_CASE("the bare fragments hold what the instruction set manual says") {
   }
 }
 
-TEST_CASE("wavefronts and sectors of a warp's access") {
-  auto lanes = [](auto address) {
-    std::vector<int64_t> out;
-    for (int64_t lane = 0; lane < 32; lane++) out.push_back(address(lane));
-    return out;
-  };
-  CHECK(wavefronts(lanes([](int64_t l) { return 4 * l; }), 4).count == 1);
-  CHECK(wavefronts(lanes([](int64_t l) { return 128 * l; }), 4).count == 32);  // one bank
-  CHECK(wavefronts(lanes([](int64_t l) { return 8 * l; }), 4).count == 2);
-  CHECK(wavefronts(lanes([](int64_t) { return 64; }), 4).count == 1);       // a broadcast
-  CHECK(wavefronts(lanes([](int64_t l) { return 2 * l; }), 2).count == 1);  // two to a word
-  CHECK(wavefronts(lanes([](int64_t l) { return 16 * l; }), 16).count == 4);
-  CHECK(wavefronts(lanes([](int64_t l) { return 128 * l; }), 16).count ==
-        32);  // eight rows of one chunk, four times
-  CHECK(wavefronts(lanes([](int64_t l) { return 128 * l; }), 16).ideal == 4);
-  CHECK(wavefronts(lanes([](int64_t l) { return l < 8 ? 16 * l : -1; }), 16).count == 1);
-  CHECK(sectors(lanes([](int64_t l) { return 4 * l; }), 4) == 4);
-  CHECK(sectors(lanes([](int64_t l) { return 256 * l; }), 4) == 32);
-  CHECK(sectors(lanes([](int64_t l) { return 4 * l + 16; }), 4) == 5);
-}
-
 TEST_CASE("a column of chunks: conflicts in row-major order, none under a swizzle or padding") {
   // 32 lanes, one 16-byte chunk each, down the rows
   Fragment down = make_fragment(
       {32, 64}, 1,
       {{.output = 0, .stride = 1, .digit = {0, 1, 32}}, {.output = 1, .stride = 1, .digit = {1, 1, 64}}});
-  Wavefronts plain = wavefronts(row_major({32, 64}), 16, down, 8),
+  WarpCost plain = wavefronts(row_major({32, 64}), 16, down, 8),
              swizzle = wavefronts(swizzled({32, 64}, 16), 16, down, 8);
-  CHECK(plain.ideal == 32);
+  CHECK(plain.least == 32);
   CHECK(plain.count == 8 * 32);
   CHECK(swizzle.count == 32);
   CHECK(wavefronts(padded({32, 64}, 16), 16, down, 8).count == 32);
@@ -196,7 +175,7 @@ TEST_CASE("a column of chunks: conflicts in row-major order, none under a swizzl
       {32, 48}, 1,
       {{.output = 0, .stride = 1, .digit = {0, 1, 32}}, {.output = 1, .stride = 1, .digit = {1, 1, 48}}});
   CHECK(wavefronts(conflict_free({32, 48}, 16, true), 16, narrow, 8).count == 24);
-  CHECK(sectors(row_major({32, 64}), 16, down, 8) == 8 * 32);
+  CHECK(sectors(row_major({32, 64}), 16, down, 8).count == 8 * 32);
   CHECK_THROWS_WITH_AS(wavefronts(row_major({8, 64}), 16, down, 8),
                        doctest::Contains("(8, 64) but the mapping (32, 64)"), CompileError);
   CHECK(vector_width(swizzled({32, 64}, 16), 16) == 8);
