@@ -1,8 +1,8 @@
 """Wavefronts that the compiler counts beside those that an H200 counts: planted conflicts, and none.
 
 Each case is one warp that writes a tile in shared memory once and reads it once, rows `width` elements
-apart, in vectors of `lanes`; the last is the mma tile that ldmatrix reads.  The prediction is the compiler's own
-report (pass measure_access), made before the kernel runs.
+apart, in vectors of `lanes`; the last is the mma tile that ldmatrix reads.  The prediction is the compiler's
+own report (pass measure_access), made before the kernel runs.
 
     python bench/bank_ncu.py --model       predictions only; no GPU needed
     python bench/bank_ncu.py               beside Nsight Compute; exits with 1 where they differ
