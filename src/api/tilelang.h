@@ -314,7 +314,8 @@ class Builder {
             Where where = Where::current());
   void clear(const Tile& tile, Where where = Where::current());
   void fill(const Tile& tile, Operand value);
-  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows ("col").
+  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows
+  // ("col").
   void use_swizzle(Operand panel_size, std::string_view order = "row");
   // Any tile operator by its name.
   void tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
