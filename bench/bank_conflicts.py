@@ -110,9 +110,9 @@ def summary(results: list[dict]) -> str:
 HEAD = """# Bank conflicts of GEMM tiles
 
 Every access to the tiles in shared memory of the compiled program (sm_90, 128 threads), counted lane by lane
-by the pass `measure_access`; the worst warp and iteration. `w 16 4` is a write of 16 bytes a lane in 4
-wavefronts, `r 16/4` a read of 16 bytes in 4 accesses, `x4` a read by ldmatrix; `(≥ n)`: n would be the least
-for so many bytes, in any layout. `python bench/bank_conflicts.py`.
+by the pass `measure_access`; the worst of 16 points of the loops and warps. `w 16 4` is a write of 16 bytes a
+lane in 4 wavefronts, `r 16/4` a read of 16 bytes in 4 accesses, `x4` a read by ldmatrix; `(≥ n)`: n would be
+the least for so many bytes, in any layout. `python bench/bank_conflicts.py`.
 
 """
 

@@ -1,5 +1,6 @@
-// What one access of a warp costs: how often shared memory must be asked (wavefronts), how many sectors of global
-// memory are touched.  Exact, by looking at every lane, beside the least that any placement of as much data costs.
+// What one access of a warp costs: how often shared memory must be asked (wavefronts), how many sectors of
+// global memory are touched.  Exact, by looking at every lane, beside the least that any placement of as much
+// data costs.
 //
 //   32 lanes, 4 bytes each, rows of 128 bytes read down a column:   32 wavefronts, at least 1
 //   the same with rows of 132 bytes:                                 1 wavefront
@@ -14,9 +15,9 @@ struct WarpCost {
   int64_t excess() const { return count - least; }
 };
 
-// Each lane accesses `width` bytes at its address; a negative address: the lane takes no part.  Shared memory has
-// 32 banks of 4 bytes; accesses of 8 bytes are served for half a warp at a time, of 16 bytes (and the rows that
-// ldmatrix reads) for a quarter; lanes that ask for the same word share it.
+// Each lane accesses `width` bytes at its address; a negative address: the lane takes no part.  Shared memory
+// has 32 banks of 4 bytes; accesses of 8 bytes are served for half a warp at a time, of 16 bytes (and the
+// rows that ldmatrix reads) for a quarter; lanes that ask for the same word share it.
 WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width);
 // Global memory moves sectors of 32 bytes.
 WarpCost global_sectors(const std::vector<int64_t>& addresses, int width);
@@ -27,14 +28,15 @@ struct WarpAccess {
   std::vector<std::vector<int64_t>> lanes;
   int64_t elements = 1, times = 1;
 };
-// One access of the hardware where the layout keeps the elements together and aligned, else one for each element.
+// One access of the hardware where the layout keeps the elements together and aligned, else one for each
+// element.
 WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits);
 
-// For a tile that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the copy that
-// fills it): swizzled where a pattern fits the rows, else rows padded to an odd number of chunks.
+// For a tile that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the copy
+// that fills it): swizzled where a pattern fits the rows, else rows padded to an odd number of chunks.
 Layout rows_of_chunks(const std::vector<int64_t>& extents, int bits);
-// Layouts worth trying for a tile, the cheapest to address first: row-major; rows padded by 16, 8 and 4 bytes;
-// chunks of 16 bytes XORed with the rows.
+// Layouts worth trying for a tile, the cheapest to address first: row-major; rows padded by 16, 8 and 4
+// bytes; chunks of 16 bytes XORed with the rows.
 std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits);
 // The first of those with the fewest wavefronts, of those that take no more than `most` elements.
 Layout fewest_wavefronts(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses, int bits,

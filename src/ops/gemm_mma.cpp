@@ -1,9 +1,9 @@
-// gemm by warp-level matrix instructions (mma.sync): A and B in shared memory, loaded by ldmatrix where their rows
-// are aligned for it, or already in registers as the instruction wants them; C in registers.
+// gemm by warp-level matrix instructions (mma.sync): A and B in shared memory, loaded by ldmatrix where their
+// rows are aligned for it, or already in registers as the instruction wants them; C in registers.
 //
-// The block's warps form a grid over C.  A warp computes m_tiles × n_tiles instruction tiles; for each step of
-// the instruction's k it loads its rows of A and columns of B once and multiplies them all.  Grids need not divide
-// the tiles: the last warps of a row or column then have fewer, and warps beyond the grid none.
+// The block's warps form a grid over C.  A warp computes m_tiles × n_tiles instruction tiles; for each step
+// of the instruction's k it loads its rows of A and columns of B once and multiplies them all.  Grids need
+// not divide the tiles: the last warps of a row or column then have fewer, and warps beyond the grid none.
 #include <algorithm>
 
 #include "arith/prove.h"
@@ -27,8 +27,8 @@ struct Plan {
   int64_t steps(const Gemm& g) const { return (g.k + row->k - 1) / row->k; }
 };
 
-// A fragment made of the instruction's own: repeated over a warp's tiles and the steps of k (registers), over the
-// warps that hold different parts (threads), replicated over those that hold the same.
+// A fragment made of the instruction's own: repeated over a warp's tiles and the steps of k (registers), over
+// the warps that hold different parts (threads), replicated over those that hold the same.
 struct Repeat {
   int input;                       // the dimension of the buffer
   int64_t divisor, radix, stride;  // of the digit, and its stride in threads or registers
@@ -97,8 +97,8 @@ Fragment accumulator(const Gemm& g, const Plan& p) {
 
 // ── choosing ──────────────────────────────────────────────────────────────────────────────────────────
 
-// The best row for these types, and for a rest of k a shorter one, whose registers are the first of the longer
-// one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
+// The best row for these types, and for a rest of k a shorter one, whose registers are the first of the
+// longer one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
 struct Rows {
   const MatrixInstr* row = nullptr;
   const MatrixInstr* tail = nullptr;
@@ -134,9 +134,9 @@ int64_t moved_by(const Gemm& g, const Plan& p, const Function& f, const LayoutMa
   return moved;
 }
 
-// What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k (odd n
-// tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers free of
-// copies, and a row's statistics within one warp.
+// What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k
+// (odd n tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers
+// free of copies, and a row's statistics within one warp.
 using Cost = std::array<int64_t, 4>;
 
 Cost cost_of(const Gemm& g, const Plan& p, const Function& f) {
@@ -146,8 +146,8 @@ Cost cost_of(const Gemm& g, const Plan& p, const Function& f) {
   return {policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
 }
 
-// The best grid of at most that many warps, none of whose rows or columns is empty: one under which most fragments
-// already lie right, of those the one of least cost.
+// The best grid of at most that many warps, none of whose rows or columns is empty: one under which most
+// fragments already lie right, of those the one of least cost.
 std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& target, int64_t threads,
                               const LayoutMap& known) {
   Rows instr = rows_for(g, target);
@@ -186,9 +186,9 @@ std::string applies(const Gemm& g, const LayoutContext& ctx) {
   return "";
 }
 
-// C and the tiles in shared memory lie as the instruction wants, strictly.  A fragment operand mostly follows the
-// accumulator that it was computed from, which agrees with the instruction or, in another grid, goes through
-// scratch; so it is asked for at `common`, after its producers.
+// C and the tiles in shared memory lie as the instruction wants, strictly.  A fragment operand mostly follows
+// the accumulator that it was computed from, which agrees with the instruction or, in another grid, goes
+// through scratch; so it is asked for at `common`, after its producers.
 LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   Plan p = *make_plan(g, ctx.function, ctx.target, ctx.threads, ctx.known);
   LayoutMap out;
@@ -276,8 +276,8 @@ struct Lowering {
     return for_loop(r, f.registers, Loop::unrolled, s, g.tile.span);
   }
 
-  // A's 16×16 block: four 8×8 matrices in the order (rows, k), (rows+8, k), (rows, k+8), (rows+8, k+8); of a row
-  // with k = 8 the first two.
+  // A's 16×16 block: four 8×8 matrices in the order (rows, k), (rows+8, k), (rows, k+8), (rows+8, k+8); of a
+  // row with k = 8 the first two.
   Stmt load_a(const MatrixInstr& row, const Expr& k) {
     if (!a.memory) return block({});
     Expr i = loop_var("mi", plan.m_tiles), k_half = row.k == 8 ? imm(0) : floordiv(lane, 16) * 8;
@@ -293,8 +293,8 @@ struct Lowering {
     return for_loop(i, plan.m_tiles, Loop::unrolled, if_then(m_inside(i), s, {}, g.tile.span), g.tile.span);
   }
 
-  // B's 16×8 tiles, two at a time where their number is even: (k, n), (k+8, n), (k, n+8), (k+8, n+8); of a row with
-  // k = 8 one at a time.
+  // B's 16×8 tiles, two at a time where their number is even: (k, n), (k+8, n), (k, n+8), (k+8, n+8); of a
+  // row with k = 8 one at a time.
   Stmt load_b(const MatrixInstr& row, const Expr& k) {
     if (!b.memory) return block({});
     bool whole = plan.all_n(g) % 2 == 0 || plan.all_n(g) % plan.cols == 0;

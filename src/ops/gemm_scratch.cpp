@@ -28,7 +28,8 @@ bool is_vector(const FragmentLoops::Axis& axis) {
   return axis.stride == 1 && (axis.extent == 2 || axis.extent == 4 || axis.extent == 8);
 }
 
-// One element that a thread holds: its indices, its register, and whether this is the first of its copies (or null).
+// One element that a thread holds: its indices, its register, and whether this is the first of its copies (or
+// null).
 struct Held {
   std::vector<Expr> index;
   Expr reg, first;

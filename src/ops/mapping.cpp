@@ -178,8 +178,9 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
 std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment) {
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
-  if (!loop_at || std::count_if(loop_at->begin(), loop_at->end(), [](int l) { return l >= 0; }) != int(nest.vars.size()))
-    return std::nullopt;
+  if (!loop_at) return std::nullopt;
+  for (size_t l = 0; l < nest.vars.size(); l++)      // a loop of one iteration may go unnamed
+    if (nest.extents[l] > 1 && std::find(loop_at->begin(), loop_at->end(), int(l)) == loop_at->end()) return std::nullopt;
   std::vector<Term> terms;
   for (Term t : *fragment.layout.terms) {
     size_t input = size_t(t.digit.input);

@@ -347,7 +347,8 @@ void write_back(Function& f, const LayoutMap& known, const Kernel& kernel) {
 
 Function infer_layouts(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    for (;;) {
+    for (int round = 0;; round++) {
+      internal_check(round < 32, "copies through shared memory bring new conflicts");
       Inference inference{.f = f, .kernel = k, .target = target};
       preset_layouts(inference);
       inference.collect(k.body);

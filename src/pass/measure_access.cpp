@@ -1,12 +1,13 @@
-// measure_access: what each access of a warp to shared and global memory costs, beside the least it could, for the
-// report.  Changes nothing else.  After insert_sync, when every access is what the hardware will see; before unroll,
-// while loops still say that their accesses are one.
+// measure_access: what each access of a warp to shared and global memory costs, beside the least it could,
+// for the report.  Changes nothing else.  After insert_sync, when every access is what the hardware will see;
+// before unroll, while loops still say that their accesses are one.
 //
 //   A_shared    read by ldmatrix_x4: 4 wavefronts, the least
 //   B_shared    written 2 bytes a lane: 8 wavefronts, at least 1
 //
-// An index is computed for all lanes of a warp, at up to 16 points of the loops around the access and in different
-// warps; the worst is reported.  What depends on run-time values other than block indices is left out.
+// An index is computed for all lanes of a warp, at up to 16 points of the loops around the access and in
+// different warps; the worst is reported.  What depends on run-time values other than block indices is left
+// out.
 #include <algorithm>
 #include <array>
 
@@ -22,8 +23,8 @@ constexpr int points = 16;  // of the loops around an access that are tried
 using Lanes = std::vector<int64_t>;  // one value per lane
 using Env = std::map<const ExprNode*, Lanes>;
 
-// The value of an integer expression in every lane; nothing if it depends on what is not known here.  Of a vector the
-// value of one element.
+// The value of an integer expression in every lane; nothing if it depends on what is not known here.  Of a
+// vector the value of one element.
 std::optional<Lanes> value_of(const Expr& e, const Env& env, size_t lanes, int64_t element = 0) {
   if (auto v = as_int(e)) return Lanes(lanes, *v);
   if (auto it = env.find(e.get()); it != env.end()) return it->second;
@@ -108,8 +109,8 @@ struct Measurer {
     return part;
   }
 
-  // How many accesses the hardware makes of this one: lanes of a vector that do not lie together, or whose masks
-  // differ, are accessed one by one.
+  // How many accesses the hardware makes of this one: lanes of a vector that do not lie together, or whose
+  // masks differ, are accessed one by one.
   int parts(const Site& s) const {
     auto* r = s.index.as<Ramp>();
     bool together = r && is_int(r->stride, 1) && (!s.mask || s.mask->dtype.lanes == 1);

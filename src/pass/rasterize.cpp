@@ -1,8 +1,8 @@
-// rasterize: T.use_swizzle.  Blocks that run at the same time share rows of A and columns of B in the L2 cache; in
-// the hardware's order, row after row of a wide grid, they share one row of A and need every column of B.  Here they
-// visit the grid in panels of panel_size columns ("row": row after row of a panel) or rows ("col": column after
-// column), every other panel backwards, so that a panel begins where the last one ended.  At tile level, so that
-// every target and every later pass sees ordinary expressions.
+// rasterize: T.use_swizzle.  Blocks that run at the same time share rows of A and columns of B in the L2
+// cache; in the hardware's order, row after row of a wide grid, they share one row of A and need every column
+// of B.  Here they visit the grid in panels of panel_size columns ("row": row after row of a panel) or rows
+// ("col": column after column), every other panel backwards, so that a panel begins where the last one
+// ended.  At tile level, so that every target and every later pass sees ordinary expressions.
 //
 //   kernel grid(bx: 8, by: 8) {use_swizzle=4}:    kernel grid(x: 8, y: 8):
 //     …                                             let bx = …(x + y*8)…
@@ -18,8 +18,8 @@ struct Place {
   Expr along, across;  // panels stand side by side along one dimension and run across the other
 };
 
-// Where block number `id` of an along × across grid stands.  Full panels are `size` wide, the last may be narrower.
-// `bind` gives a value a name where it is worth one.
+// Where block number `id` of an along × across grid stands.  Full panels are `size` wide, the last may be
+// narrower. `bind` gives a value a name where it is worth one.
 template <class Bind>
 Place place_of(const Expr& id, const Expr& along, const Expr& across, int64_t size, Bind bind) {
   Expr panel = bind("panel", floordiv(id, across * size)), first = panel * size;

@@ -19,12 +19,12 @@ OperandFragment a_m16k16() {
       {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
       {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}, {From::reg, 4, 2, 0, 8}}};
 }
-OperandFragment a_m16k8() {
+OperandFragment a_m16k8_16bit() {
   return {.rows = 16, .cols = 8, .registers = 4, .digits = {
       {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
       {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}}};
 }
-OperandFragment b_k8n8() {
+OperandFragment b_k8n8_16bit() {
   return {.rows = 8, .cols = 8, .registers = 2, .digits = {
       {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 2, 0}, {From::reg, 1, 2, 1, 0}}};
 }
@@ -71,8 +71,8 @@ MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
 MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
   MatrixInstr row = m16n8k16(name, ab, ptx);
   row.k = 8;
-  row.a = a_m16k8();
-  row.b = b_k8n8();
+  row.a = a_m16k8_16bit();
+  row.b = b_k8n8_16bit();
   return row;
 }
 
@@ -104,8 +104,8 @@ const CopyInstr ldmatrix_x4_trans =
     ldmatrix("ldmatrix_x4_trans", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
 
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
-  static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32, &mma_m16n8k8_f16_f32,
-                                            &mma_m16n8k8_bf16_f32};
+  static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32,
+                                            &mma_m16n8k8_f16_f32, &mma_m16n8k8_bf16_f32};
   return rows;
 }
 std::span<const MatrixShape> nvidia_matrix_shapes() {

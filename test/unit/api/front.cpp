@@ -215,3 +215,22 @@ TEST_CASE("reduce: its options in the text, and what is wrong at its line") {
   CHECK(contains(text, "reduce_max(S, D) {clear=1, dim=-1}"));
   CHECK(contains(text, "reduce_abssum(S, D) {dim=1}"));
 }
+
+TEST_CASE("use_swizzle: every block runs once, in another order") {
+  Builder b("visits");
+  auto Seen = b.tensor("Seen", {5, 7}, i32);
+  b.kernel({7, 5}, 32, [&](Expr bx, Expr by) {
+    b.use_swizzle(3);
+    b.parallel({1}, [&](Expr i) { Seen[{by + i, bx}] += 1; });
+  });
+  Function f = b.finish();
+  CHECK(contains(f.text(), "{use_swizzle=3}"));
+  std::vector<int32_t> seen(35, 0);
+  compile(f, "cpu", {.cache = false})(tensor(seen.data(), {5, 7}));
+  for (int32_t n : seen) CHECK(n == 1);
+  Builder c("wrong");
+  int line = __LINE__ + 1;
+  std::string text = error_of([&] { c.kernel({2, 2}, 32, [&](Expr, Expr) { c.use_swizzle(0); }); });
+  CHECK(contains(text, "front.cpp:" + std::to_string(line) + ":"));
+  CHECK(contains(text, "panel_size must be a positive constant; it is 0"));
+}
