@@ -1,5 +1,5 @@
-"""The paper's Fig. 7 and Fig. 8, and the accumulators of GEMM, against enumerators that share nothing with the
-compiler: layouts are read from the printed program and evaluated by Python."""
+"""The paper's Fig. 7 and Fig. 8, and the accumulators of GEMM, against enumerators that share nothing with
+the compiler: layouts are read from the printed program and evaluated by Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_figure_8_copy_moves_128_bits_a_thread_without_conflict(tmp_path):
             thread, register = place(i, j)
             moved.setdefault(thread, {})[register] = (i, j)
     assert sorted(moved) == list(range(32))
-    for thread, elements in moved.items():
+    for elements in moved.values():
         assert sorted(elements) == list(range(8))
         i, j = elements[0]
         assert all(elements[r] == (i, j + r) for r in range(8)) and j % 8 == 0
@@ -97,7 +97,7 @@ def test_gemm_accumulators(dtype, warps, policy, tmp_path):
         i, j = np.meshgrid(np.arange(m), np.arange(n), indexing="ij")
         thread, register = (np.broadcast_to(x, (m, n)) for x in place(i, j, 0))
         held = {}
-        for row, column, t, r in zip(i.flat, j.flat, thread.flat, register.flat):
+        for row, column, t, r in zip(i.flat, j.flat, thread.flat, register.flat, strict=True):
             assert held.setdefault((int(t), int(r)), (int(row), int(column))) == (row, column)
         per_thread = m * n // (32 * warps)
         assert set(held) == {(t, r) for t in range(32 * warps) for r in range(per_thread)}
