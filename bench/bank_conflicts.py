@@ -1,6 +1,6 @@
 """Bank conflicts of GEMM tiles, counted exactly: what the copies write and what the multiplication reads.
 
-Every access to shared memory of the compiled program, by tl_opt's notes (pass measure_access): wavefronts
+Every access to shared memory of the compiled program, by tl_opt's notes (measure_access): wavefronts
 beside the least that so many bytes need.  No GPU is asked.  Exits with 1 if a program by tensor cores has a
 conflict, in ldmatrix or in the copy before it.
 

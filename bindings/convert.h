@@ -20,3 +20,4 @@ void bind_values(nb::module_& m);
 void bind_builder(nb::module_& m);
 void bind_kernel(nb::module_& m);
 void bind_layout(nb::module_& m);
+void bind_report(nb::module_& m);

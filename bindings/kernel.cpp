@@ -1,4 +1,4 @@
-// Function, Report, Kernel, and the functions that make them.
+// Function, Kernel, and the functions that make them.
 #include <nanobind/stl/shared_ptr.h>
 #include <filesystem>
 
@@ -134,19 +134,6 @@ nb::dict phases_of(const CompiledKernel& k) {
   return out;
 }
 
-nb::list items_of_report(const Report& r) {
-  nb::list rows;
-  for (auto& i : r.items) {
-    nb::dict row;
-    row["subject"] = i.subject;
-    row["text"] = i.text;
-    row["pass"] = i.pass;
-    row["place"] = i.place;
-    rows.append(row);
-  }
-  return rows;
-}
-
 const char* access_name(Access access) {
   switch (access) {
     case Access::value:
@@ -201,7 +188,6 @@ void bind_kernel(nb::module_& m) {
       .def_ro("name", &Function::name)
       .def("text", [](const Function& f) { return print(f); })
       .def_prop_ro("params", &params_of);
-  nb::class_<Report>(m, "Report").def("text", &Report::text).def("items", &items_of_report);
   nb::class_<CompiledKernel>(m, "Kernel")
       .def_prop_ro("target", [](const CompiledKernel& k) { return k.report.target; })
       .def_prop_ro("device_type",

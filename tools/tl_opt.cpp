@@ -46,6 +46,14 @@ Function read_function(const Arguments& a) {
 }
 
 // ── passes ────────────────────────────────────────────────────────────────────────────────────────────
+void print_notes(const Function& f, const Target& target) {
+  for (auto& n : f.notes) fmt::print("{} {}: {}\n", n.pass, n.subject, n.text);
+  for (auto& access : measure_access(f, target)) {
+    const BufferInfo& info = f[access.buffer];
+    fmt::print("measure_access {}: {}\n", info.name, to_string(access, info.scope));
+  }
+}
+
 void compile_and_print(const Arguments& a, Function f) {
   ResolvedTarget target = resolve_target(a.target.empty() ? "cuda -arch=sm_80" : a.target);
   if (!target.chip) fail({}, "the reference runs no passes: give another --target, or `tl_opt run`");
@@ -57,7 +65,7 @@ void compile_and_print(const Arguments& a, Function f) {
   if (a.emit == "source")
     fmt::print("{}", c.program.text);
   else if (a.emit == "notes")
-    for (auto& n : c.function.notes) fmt::print("{} {}: {}\n", n.pass, n.subject, n.text);
+    print_notes(c.function, *target.chip);
   else if (!a.print_after_all)
     fmt::print("{}", print(c.function));
 }
@@ -238,7 +246,7 @@ void declare_options(CLI::App& app, Arguments& a) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--print-after-all", a.print_after_all, "print the IR after every pass");
   app.add_option("--emit", a.emit,
-                 "what to print: ir, source, or notes: what the passes say of their decisions")
+                 "what to print: ir, source, or notes: what the passes decided, and what accesses cost")
       ->check(CLI::IsMember({"ir", "source", "notes"}));
   app.add_option("--level", a.level, "the level of the input")
       ->check(CLI::IsMember({"tile", "thread", "machine"}));

@@ -2,7 +2,7 @@
 
     python -m tilelang ir      FILE:NAME [ARG=VALUE ...]      the program as text IR
     python -m tilelang source  FILE:NAME [ARG=VALUE ...]      the generated CUDA C++ or LLVM IR
-    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is
+    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is; --html PAGE for a browser
 
 NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go.
 """
@@ -71,7 +71,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")
     parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, sim:sm_80, …")
+    parser.add_argument("--html", metavar="PAGE", help="explain: write a page for a browser instead of printing")
     options = parser.parse_args(argv)
+    if options.html and options.what != "explain":
+        parser.error("--html goes with explain")
     try:
         args, named = _arguments(options.args)
         func = _prim_func(_load(options.kernel), args, named)
@@ -82,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.what == "source":
             kernel.show_source()
         else:
-            kernel.explain()
+            kernel.explain(html=options.html)
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

@@ -180,9 +180,19 @@ class Function:
     params: list[dict[str, Any]]       # name, is_tensor, dtype: DType, shape: tuple[int | str, ...]
 
 class Report:
-    """Why everything is as it is: what explain() prints."""
+    """Why everything is as it is: what explain() prints.  Rows are dicts whose keys are the fields of the classes
+    of tilelang.report; a place is (file, line, column) or None, a layout a Layout or a Fragment."""
+    function: str
+    target: str
+    toolchain: str
+    from_cache: bool
+    kernels: list[dict[str, Any]]
+    buffers: list[dict[str, Any]]
+    loops: list[dict[str, Any]]
+    operators: list[dict[str, Any]]
+    accesses: list[dict[str, Any]]
+    notes: list[dict[str, Any]]
     def text(self) -> str: ...
-    def items(self) -> list[dict[str, str]]: ...
 
 class Kernel:
     """A compiled function, ready to be called."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, config, env, interop
 from .errors import CompileError, caller_place, compile_error
 from .function import PrimFunc
+
+if TYPE_CHECKING:
+    from .report import Report
 
 
 class KernelParam:
@@ -91,13 +95,27 @@ class JITKernel:
                              "is not text")
         print(self._kernel.source)
 
-    def explain(self) -> str:
-        """Why everything is as it is: target, instructions, layouts, memory, time by phase, refusals.
-        Printed and returned.
+    @property
+    def report(self) -> Report:
+        """Why everything is as it is, without printing it; see explain."""
+        from .report import report_of
+
+        return report_of(self._kernel.report, self._kernel.phases)
+
+    def explain(self, html: str | os.PathLike | None = None) -> Report:
+        """Why everything is as it is: instructions, layouts, mappings of loops, the cost of every access to
+        memory, what was refused and why.  Prints the report and returns it; its lists hold the same as
+        objects.
+
+        html: a file; the report is written there as one page for a browser, with pictures of the layouts beside
+        the program's lines, instead of being printed.
         """
-        text = self._kernel.report.text()
-        print(text)
-        return text
+        report = self.report
+        if html is None:
+            print(report)
+        else:
+            report.save(html)
+        return report
 
     def get_profiler(self, tensor_supply_type: Any = None) -> Any:
         """A Profiler, which measures the kernel on inputs of its own."""

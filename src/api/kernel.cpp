@@ -112,14 +112,19 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     refuse_thread_code(function);
     program = reference_signature(function);
     source = print(function);
-    report.items.push_back({"reference", "the program at tile level, executed as it is written", "", ""});
+    report.notes.push_back({.subject = "reference",
+                            .text = "the program at tile level, executed as it is written: nothing is laid out",
+                            .pass = "",
+                            .place = {}});
+    explained = true;
     return;
   }
   usual = usual_assumptions();
   Made made = make(usual);
   program = made.variant.program;
   source = program.text;
-  report.items = std::move(made.items);
+  report.kernels = std::move(made.kernels);
+  report.toolchain = std::move(made.toolchain);
   report.phases = std::move(made.phases);
   report.from_cache = made.from_cache;
   first = std::move(made.variant);
@@ -179,22 +184,33 @@ std::string CompiledKernel::key_of(const Function& f, const Assumptions& a) cons
   return sha256_hex(text);
 }
 
-CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
-  auto start = std::chrono::steady_clock::now();
+Function CompiledKernel::function_for(const Assumptions& a) const {
   Function f = function;
   for (size_t i = 0; i < dimensions.size(); i++)
     if (a.divisible[i])
       f.facts.push_back(
           eq(floormod(dimensions[i].var, dimensions[i].divisor), zero(dimensions[i].var->dtype)));
+  return f;
+}
+
+Target CompiledKernel::target_for(const Assumptions& a) const {
   Target chip = *target.chip;
   if (usual.alignment > 1) chip.vector_bytes = a.alignment;
+  return chip;
+}
+
+CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
+  auto start = std::chrono::steady_clock::now();
+  Function f = function_for(a);
+  Target chip = target_for(a);
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
   std::string key = cache.folder.empty() || simulated ? "" : key_of(f, a);
   if (!key.empty() && !dumps)
     if (auto entry = cache.load(key)) {
-      Made made{.variant = {}, .items = deserialize_items(entry->report), .phases = {}, .from_cache = true};
+      Made made{.variant = {}, .kernels = kernel_rows(entry->program, entry->binary),
+                .toolchain = entry->binary.toolchain, .phases = {}, .from_cache = true};
       made.variant.program = entry->program;
       made.variant.executable =
           std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
@@ -214,21 +230,21 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (dumps)
     dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
-  Made made{.variant = {}, .items = {}, .phases = {}};
+  Made made{.variant = {}, .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
   made.variant.program = compiled.program;
   if (simulated) {
     auto translation = std::chrono::steady_clock::now();
     made.variant.simulation = prepare_simulation(compiled.function, chip);
     made.phases.push_back({"translate", ms_since(translation)});
-    made.items = report_items(compiled.function, compiled.program, {});
+    made.kernels = kernel_rows(compiled.program, {});
     return made;
   }
   DeviceBinary binary = build(compiled.program);
-  made.items = report_items(compiled.function, compiled.program, binary);
+  made.kernels = kernel_rows(compiled.program, binary);
+  made.toolchain = binary.toolchain;
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
-  if (!key.empty())
-    cache.store(key, {.program = compiled.program, .binary = binary, .report = serialize(made.items)});
+  if (!key.empty()) cache.store(key, {.program = compiled.program, .binary = binary});
   made.variant.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
   return made;
 }
@@ -244,7 +260,8 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
     Packed unused;
     check_and_pack(lenient, arguments, device_type(), unused);
     Made made = make(a);
-    report.items.push_back({"another variant", "for calls where " + describe(a), "", ""});
+    report.notes.push_back(
+        {.subject = "another variant", .text = "for calls where " + describe(a), .pass = "", .place = {}});
     it = variants.emplace(a, std::move(made.variant)).first;
   }
   return it->second;
@@ -285,8 +302,22 @@ std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> argument
   return infer_shape(program, arguments, param);
 }
 
+void CompiledKernel::explain_passes() {
+  constexpr std::string_view mapped = "infer_layouts", last = "insert_sync";  // before loops are expanded
+  Options options = settings.options;
+  options.stop_after = last;
+  Target chip = target_for(usual);
+  Function laid_out;
+  Compiled compiled = compile(function_for(usual), chip, options, [&](int, std::string_view pass, const Function& f) {
+    if (pass == mapped) laid_out = f;
+  });
+  explain(report, function, laid_out, compiled.function, chip);
+  explained = true;
+}
+
 Report CompiledKernel::current_report() {
   std::lock_guard guard(lock);
+  if (!explained) explain_passes();
   return report;
 }
 

@@ -35,7 +35,7 @@ class CompiledKernel {
   const ResolvedTarget target;
   Program program;  // its signature; of the first variant
   std::string source;
-  Report report;
+  Report report;               // as far as it is known without being asked for
 
   CompiledKernel(Function f, ResolvedTarget target, Settings settings);
 
@@ -44,7 +44,9 @@ class CompiledKernel {
   void launch(std::span<const Argument> arguments, Stream stream = 0);
   // The shape of a tensor parameter, from the arguments that are given (the others are nothing).
   std::vector<int64_t> shape_of(std::span<const Argument> arguments, size_t param) const;
-  Report current_report();  // with the variants made so far
+  // Everything, with the variants made so far.  The first time, what the passes decided is found out by running
+  // them once more: nothing of it is kept for kernels that nobody asks.
+  Report current_report();
 
  private:
   // An extent or stride that a call brings, and what its usual value is divisible by: 16 bytes of elements.
@@ -67,7 +69,8 @@ class CompiledKernel {
   };
   struct Made {
     Variant variant;
-    std::vector<Report::Item> items;
+    std::vector<Report::KernelRow> kernels = {};
+    std::string toolchain = {};
     std::vector<Phase> phases;
     bool from_cache = false;
   };
@@ -75,12 +78,16 @@ class CompiledKernel {
   Assumptions assumptions_of(std::span<const Argument> arguments) const;
   std::string describe(const Assumptions& a) const;
   std::string key_of(const Function& f, const Assumptions& a) const;
+  Function function_for(const Assumptions& a) const;
+  Target target_for(const Assumptions& a) const;
   Made make(const Assumptions& a) const;
+  void explain_passes();
   const Variant& variant_for(std::span<const Argument> arguments);
 
   Settings settings;
   std::vector<Dimension> dimensions;
   Assumptions usual;
+  bool explained = false;
   Variant first;    // assumes what is usual
   std::mutex lock;  // of the other variants, and of the report
   std::map<Assumptions, Variant> variants;

@@ -1,35 +1,83 @@
-// Why everything is as it is: what explain() prints.  Facts gathered while compiling, kept in the cache
-// with the binary, so that a kernel from the cache explains itself as well.
+// Why everything is as it is: what explain() prints.  A Report is rows, each with the user's place; what the passes
+// decided is gathered by explain() (explain.h) when somebody asks, what the device compiler said is kept with the
+// binary, so that a kernel from the cache explains itself as well.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "compile/compile.h"
+#include "layout/fragment.h"
+#include "pass/measure_access.h"
 #include "runtime/device.h"
 
 namespace tl {
 
 struct Report {
-  struct Item {
-    std::string subject, text;  // "A_shared", "f16[128, 32], layout (i, j) -> …"
-    std::string pass, place;    // who decided, and the user's line; may be empty
-    bool operator==(const Item&) const = default;
+  struct KernelRow {  // one launch
+    std::string name = {};
+    int64_t threads = 1, shared_bytes = 0, private_bytes = 0;  // of a block
+    Resources resources = {};
   };
-  std::string function, target;
-  std::vector<Item> items;
-  std::vector<Phase> phases;  // of this process; a kernel from the cache has the phases of its loading
+  struct BufferRow {
+    std::string kernel = {}, name = {}, scope = {}, dtype = {};  // kernel: empty for tensors
+    std::vector<std::string> shape = {};
+    std::string map = {};                         // the formula; empty where there is none
+    std::optional<Layout> layout = {};            // of a tile in memory: index -> element
+    std::optional<Fragment> fragment = {};        // of a tile in registers
+    int64_t logical = -1, elements = -1;     // of the shape; that it takes (of a fragment: per thread).  -1: unknown
+    int64_t bytes = -1, address = -1;        // bytes: of a fragment, per thread
+    std::string decided_by = {}, strictness = {};      // "gemm", "strict"; "the user", "annotated"
+    Span place = {}, decided_at = {};
+    std::vector<std::string> why = {};            // why it exists, or goes where it goes
+  };
+  struct LoopRow {  // a parallel nest, or an operator that is one
+    std::string kernel = {}, name = {};
+    std::vector<int64_t> extents = {};
+    int64_t threads = 1, registers = 1, lanes = 1, copies = 1;
+    bool guarded = false;  // threads and registers make more iterations than there are
+    Fragment mapping = {};
+    std::string text = {};
+    Span place = {};
+    std::vector<std::string> refusals = {};
+  };
+  struct OperatorRow {
+    std::string kernel = {}, name = {}, operands = {};
+    std::string how = {};                   // the instruction or strategy, or the mapping of its loop
+    std::vector<std::string> details = {};  // more that was decided
+    std::vector<std::string> refusals = {};
+    Span place = {};
+  };
+  struct AccessRow {
+    std::string kernel = {}, buffer = {}, scope = {};
+    AccessCost cost = {};
+  };
+  struct NoteRow {
+    std::string subject = {}, text = {}, pass = {};
+    bool refusal = false;
+    bool attached = false;  // stands in another row as well
+    Span place = {};
+  };
+
+  std::string function, target, toolchain;
   bool from_cache = false;
+  std::vector<Phase> phases;  // of this process; a kernel from the cache has the phases of its loading
+  std::vector<KernelRow> kernels;
+  std::vector<BufferRow> buffers;
+  std::vector<LoopRow> loops;
+  std::vector<OperatorRow> operators;
+  std::vector<AccessRow> accesses;
+  std::vector<NoteRow> notes;
 
   std::string text() const;
 };
 
-// What the passes noted, and what the device compiler said.
-std::vector<Report::Item> report_items(const Function& machine, const Program& program,
-                                       const DeviceBinary& binary);
+// The kernels of a program, with what the device compiler said of them.
+std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceBinary& binary);
+std::string place_text(const Span& span);  // "matmul.py:12"; empty where unknown
 
-// For CacheEntry::report; reading anything else gives an empty list.
-std::string serialize(const std::vector<Report::Item>& items);
-std::vector<Report::Item> deserialize_items(std::string_view bytes);
+// Gathers what was decided for `tile`: from the function after infer_layouts, where operators and loops are still
+// whole and have their mappings, and from the one at machine level.
+void explain(Report& report, const Function& tile, const Function& laid_out, const Function& machine,
+             const Target& target);
 
 }  // namespace tl

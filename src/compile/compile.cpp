@@ -38,7 +38,6 @@ constexpr Pass passes[] = {
     {"plan_memory", plan_memory, Level::machine},
     // Beyond this point addresses in shared memory are numbers.
     {"insert_sync", insert_sync, Level::machine},
-    {"measure_access", measure_access, Level::machine},
     {"unroll", unroll, Level::machine},
 };
 

@@ -43,6 +43,9 @@ struct Kernel {
 struct Note {
   std::string pass, subject, text;
   Span span;
+  bool refusal = false;        // something was not done, or done less well than asked
+  BufferId buffer = {};        // that it is about, if about one
+  std::string by = {}, strictness = {};  // of a layout: the statement that decided it, and how strongly ("strict", …)
 };
 
 struct Function {

@@ -114,8 +114,9 @@ Stmt lower(const Tile& t, LowerContext& ctx) {
   Gemm g = read_gemm(t, ctx.function);
   Choice c = choose(g, {ctx.function, ctx.kernel, ctx.target, ctx.threads, ctx.layouts});
   std::string text(c.strategy->name);
-  if (!c.why_not.empty() && ctx.target.has_threads()) text += " (not " + c.why_not + ")";
-  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span);  // which says more itself
+  bool refused = !c.why_not.empty() && ctx.target.has_threads();
+  if (refused) text += " (not " + c.why_not + ")";
+  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span, refused);  // which says more itself
   return c.strategy->lower(g, ctx);
 }
 

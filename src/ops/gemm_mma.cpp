@@ -395,7 +395,7 @@ Operand prepare(const Gemm& g, LowerContext& ctx, const Region& r, const Fragmen
     ctx.note("gemm",
              fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name,
                          why_not_aligned(*o.memory, r, ctx)),
-             g.tile.span);
+             g.tile.span, true);
   return o;
 }
 

@@ -188,7 +188,7 @@ SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layou
     return if_then(in.inside, s, {}, g.tile.span);
   }));
   ctx.note("gemm", fmt::format("{} goes through {} bytes of shared memory: {}", name, bytes_of(tile), why),
-           g.tile.span);
+           g.tile.span, true);
   return tile;
 }
 
@@ -211,7 +211,7 @@ Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fr
     return if_then(in.inside, store(g.c.buffer, {reg}, value, span), {}, span);
   });
   ctx.note("gemm", fmt::format("{} goes through {} bytes of shared memory: {}", name, bytes_of(tile), why),
-           span);
+           span, true);
   return block({put, take}, span);
 }
 

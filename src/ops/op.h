@@ -50,6 +50,13 @@ struct LayoutContext {
   int64_t threads;                                          // of the enclosing group
   const LayoutMap& known;
 };
+// Where an operator says what a user may ask about it: how it runs, and (a refusal) what it could not do.
+struct Notes {
+  std::function<void(std::string subject, std::string text, Span span, bool refusal)> add;
+  void operator()(std::string subject, std::string text, Span span, bool refusal = false) const {
+    add(std::move(subject), std::move(text), span, refusal);
+  }
+};
 struct LowerContext {
   const Function& function;
   const Kernel& kernel;
@@ -57,7 +64,7 @@ struct LowerContext {
   int64_t threads;
   const LayoutMap& layouts;                                 // of every shared, local and fragment buffer
   std::function<BufferId(BufferInfo)> scratch;              // a buffer of the lowered form; the pass places its Alloc
-  std::function<void(std::string subject, std::string text, Span)> note;
+  Notes note;
 };
 
 struct ParallelNest;

@@ -135,9 +135,10 @@ struct Inference {
   }
 
   void note(BufferId buffer, const Item& item, Strictness level, const std::string& layout) {
+    std::string by = subject(item.stmt), strictness(strictness_names[size_t(level)]);
     notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
-                     .text = fmt::format("{} (by {}, {})", layout, subject(item.stmt), strictness_names[size_t(level)]),
-                     .span = f[buffer].span});
+                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = item.stmt->span,
+                     .buffer = buffer, .by = by, .strictness = strictness});
   }
 
   // Adds what an item wants; true if that was new.

@@ -42,9 +42,9 @@ struct Lowerer {
     scratch.clear();
     LowerContext ctx{.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .layouts = layouts,
                      .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
-                     .note = [&](std::string subject, std::string text, Span at) {
-                       f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at});
-                     }};
+                     .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
+                       f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
+                     }}};
     Stmt s = lower(ctx);
     std::vector<Stmt> stmts;
     for (BufferId b : scratch) stmts.push_back(alloc(b, span));

@@ -1,19 +1,17 @@
-// measure_access: what each access of a warp to shared and global memory costs, beside the least it could,
-// for the report.  Changes nothing else.  After insert_sync, when every access is what the hardware will see;
-// before unroll, while loops still say that their accesses are one.
+// measure_access: what each access to shared and global memory costs, beside the least it could.  Asked of the
+// Function after insert_sync, when every access is what the hardware will see, and before unroll, while loops
+// still say that their accesses are one.
 //
 //   A_shared    read by ldmatrix_x4: 4 wavefronts, the least
 //   B_shared    written 2 bytes a lane: 8 wavefronts, at least 1
 //
 // An index is computed for all lanes of a warp, at up to 16 points of the loops around the access and in
-// different warps; the worst is reported.  What depends on run-time values other than block indices is left
-// out.
+// different warps; the worst is reported.  Where it depends on data, the report says so.
+#include "pass/measure_access.h"
+
 #include <algorithm>
-#include <array>
 
 #include "ir/rewrite.h"
-#include "layout/banks.h"
-#include "pass/passes.h"
 
 namespace tl {
 namespace {
@@ -58,30 +56,42 @@ struct Around {  // what stands around an access
   std::vector<std::pair<Expr, int64_t>> loops;
   std::vector<std::pair<Expr, bool>> conditions;  // and whether they hold
   std::vector<std::pair<Expr, Expr>> lets;
+  int64_t first_thread = 0, threads = 0;
+  bool counted = true;  // the extents of all loops are constants
 };
 
 struct Site {
   BufferId buffer;
-  Expr index, mask;            // the index of one element or a vector
-  std::string verb;            // "read", "written", "read by ldmatrix_x4"
-  int width = 0, takers = 32;  // bytes; lanes whose addresses count
+  Expr index, mask;  // the index of one element or a vector
+  bool writes = false;
+  std::string_view instruction;
+  int bytes = 0, takers = 32;  // of all the elements; lanes whose addresses count
   Span span;
 };
 
+bool is_worse(const WarpCost& a, const WarpCost& b) {
+  return std::pair(a.excess(), a.count) > std::pair(b.excess(), b.count);
+}
+
 struct Measurer {
-  Function& f;
+  const Function& f;
   const Kernel& kernel;
   const Target& target;
+  size_t number;  // of the kernel
+  std::vector<AccessCost>& found;
   Around around = {};
-  std::vector<Note> notes = {};
+  Env arguments = {};                 // integers of the function's signature
+  Span here = {};                     // of the statement
+  std::set<const Node*> places = {};  // loads that only name a place
 
   // The environment of one warp at one point of the loops.
   Env at(int point) const {
-    Env env;
+    Env env = arguments;
     size_t lanes = size_t(target.warp);
-    int64_t threads = thread_count(kernel), warps = std::max<int64_t>(1, threads / target.warp);
+    int64_t warps = std::max<int64_t>(1, around.threads / target.warp);
     Lanes thread(lanes);
-    for (size_t i = 0; i < lanes; i++) thread[i] = point * 5 % warps * target.warp + int64_t(i);
+    for (size_t i = 0; i < lanes; i++)
+      thread[i] = around.first_thread + point * 5 % warps * target.warp + int64_t(i);
     env[kernel.thread.get()] = thread;
     for (auto& v : kernel.grid_vars) env[v.get()] = Lanes(lanes, 0);
     for (size_t i = 0; i < around.loops.size(); i++) {  // all 0, all last, then points in between
@@ -98,8 +108,8 @@ struct Measurer {
   std::vector<bool> taking_part(const Site& s, const Env& env) const {
     size_t lanes = size_t(target.warp);
     std::vector<bool> part(lanes);
-    for (size_t i = 0; i < lanes; i++)
-      part[i] = env.at(kernel.thread.get())[i] < thread_count(kernel) && int(i) < s.takers;
+    int64_t end = around.first_thread + around.threads;
+    for (size_t i = 0; i < lanes; i++) part[i] = env.at(kernel.thread.get())[i] < end && int(i) < s.takers;
     auto require = [&](const Expr& cond, bool holds) {
       auto v = cond->dtype.lanes == 1 ? value_of(cond, env, lanes) : std::nullopt;
       for (size_t i = 0; v && i < lanes; i++) part[i] = part[i] && ((*v)[i] != 0) == holds;
@@ -111,25 +121,26 @@ struct Measurer {
 
   // How many accesses the hardware makes of this one: lanes of a vector that do not lie together, or whose
   // masks differ, are accessed one by one.
-  int parts(const Site& s) const {
+  int parts_of(const Site& s) const {
     auto* r = s.index.as<Ramp>();
-    bool together = r && is_int(r->stride, 1) && (!s.mask || s.mask->dtype.lanes == 1);
-    return together ? 1 : s.index->dtype.lanes;
+    bool whole = !s.mask || s.mask->dtype.lanes == 1 || target.masked_vectors;
+    return r && is_int(r->stride, 1) && whole ? 1 : s.index->dtype.lanes;
   }
 
-  std::optional<WarpCost> cost_at(const Site& s, int point) const {
+  std::optional<WarpCost> cost_at(const Site& s, int parts, int point) const {
     Env env = at(point);
-    const BufferInfo& info = f[s.buffer];
+    size_t lanes = size_t(target.warp);
     std::vector<bool> part = taking_part(s, env);
-    int n = parts(s), width = s.width / n;
+    const BufferInfo& info = f[s.buffer];
+    int width = s.bytes / parts;
     WarpCost total;
-    for (int e = 0; e < n; e++) {
-      auto elements = value_of(s.index, env, size_t(target.warp), e);
+    for (int e = 0; e < parts; e++) {
+      auto elements = value_of(s.index, env, lanes, e);
       if (!elements) return std::nullopt;
-      std::vector<int64_t> addresses;
-      for (size_t i = 0; i < part.size(); i++)
-        addresses.push_back(
-            part[i] ? std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8 : -1);
+      std::vector<int64_t> addresses(lanes, -1);
+      for (size_t i = 0; i < lanes; i++)
+        if (part[i])
+          addresses[i] = std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8;
       WarpCost one = info.scope == Scope::shared ? shared_wavefronts(addresses, width)
                                                  : global_sectors(addresses, width);
       total.count += one.count;
@@ -138,23 +149,51 @@ struct Measurer {
     return total;
   }
 
+  std::string why_unknown(const Expr& index) const {
+    std::string name;
+    visit(index, [&](const Load& n) {
+      if (name.empty()) name = f[n.buffer].name;
+    });
+    return name.empty() ? "its address depends on values that only a call brings"
+                        : "its address is read from " + name;
+  }
+
   void measure(const Site& s) {
     Scope scope = f[s.buffer].scope;
-    if ((scope != Scope::shared && scope != Scope::global) || s.width / parts(s) > 16 || s.width < parts(s))
+    bool tile = !target.has_threads() && scope == Scope::fragment;  // there, fragments lie in memory
+    if (scope != Scope::shared && scope != Scope::global && !tile) return;
+    AccessCost row{.kernel = number,
+                   .buffer = s.buffer,
+                   .span = s.span ? s.span : here,
+                   .writes = s.writes,
+                   .instruction = s.instruction,
+                   .parts = parts_of(s)};
+    row.bytes = std::max(1, s.bytes / row.parts);
+    for (auto& loop : around.loops) row.times *= loop.second;
+    row.times *= around.counted;
+    if (target.has_threads() && row.bytes > 16)
+      row.unknown = "it is wider than one access of a thread";
+    else if (target.has_threads())
+      for (int point = 0; point < points; point++)
+        if (auto c = cost_at(s, row.parts, point); c && (!row.cost || is_worse(*c, *row.cost))) row.cost = c;
+    if (row.cost && row.cost->count == 0) return;  // no lane of the warps looked at takes part
+    if (target.has_threads() && !row.cost && row.unknown.empty()) row.unknown = why_unknown(s.index);
+    add(std::move(row));
+  }
+
+  void add(AccessCost row) {
+    for (AccessCost& r : found) {
+      bool same_cost = r.cost.has_value() == row.cost.has_value() &&
+                       (!r.cost || (r.cost->count == row.cost->count && r.cost->least == row.cost->least));
+      if (!same_cost || r.kernel != row.kernel || r.buffer != row.buffer || r.span != row.span ||
+          r.writes != row.writes || r.instruction != row.instruction || r.bytes != row.bytes ||
+          r.parts != row.parts || r.unknown != row.unknown)
+        continue;
+      r.sites += row.sites;
+      r.times = r.times && row.times ? r.times + row.times : 0;
       return;
-    std::optional<WarpCost> worst;
-    int tried = around.loops.empty() && thread_count(kernel) <= target.warp ? 1 : points;
-    for (int point = 0; point < tried; point++)
-      if (auto c = cost_at(s, point);
-          c && (!worst || std::pair(c->excess(), c->count) > std::pair(worst->excess(), worst->count)))
-        worst = c;
-    if (!worst || worst->count == 0) return;
-    std::string several = parts(s) > 1 ? fmt::format(" in {} accesses", parts(s)) : "";
-    std::string text =
-        fmt::format("{}{}: {} {}{}", s.verb, several, worst->count,
-                    scope == Scope::shared ? "wavefront" : "sector", worst->count == 1 ? "" : "s");
-    text += worst->excess() ? fmt::format(", at least {}", worst->least) : ", the least";
-    notes.push_back({"measure_access", f[s.buffer].name, text, s.span});
+    }
+    found.push_back(std::move(row));
   }
 
   void expression(const Expr& e) {
@@ -164,12 +203,12 @@ struct Measurer {
 
   void load(const Load& n) {
     if (places.contains(&n)) return;
-    int bytes = std::max(1, f[n.buffer].dtype.bits * n.dtype.lanes / 8);
     measure({.buffer = n.buffer,
              .index = n.index[0],
              .mask = n.mask,
-             .verb = fmt::format("read {} bytes a lane", bytes),
-             .width = bytes,
+             .writes = false,
+             .instruction = {},
+             .bytes = std::max(1, f[n.buffer].dtype.bits * n.dtype.lanes / 8),
              .takers = target.warp,
              .span = n.span});
   }
@@ -177,80 +216,117 @@ struct Measurer {
   // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
   void call(const Call& c) {
     for (auto& a : c.args)
-      if (auto* place = a.as<Call>(); place && place->callee == &address_of)
-        places.insert(place->args[0].get());
+      if (auto* place = a.as<Call>(); place && place->callee == &address_of) places.insert(place->args[0].get());
     for (auto* row : target.copies) {
       if (c.callee != &row->callee) continue;
       for (size_t i = 0; i < c.args.size(); i++) {
         auto* place = c.args[i].as<Call>();
         auto* at = place && place->callee == &address_of ? place->args[0].as<Load>() : nullptr;
         if (!at || f[at->buffer].scope != Scope::shared) continue;
-        std::string verb = row->callee.access[i] == 'r' ? "read" : "written";
         measure({.buffer = at->buffer,
                  .index = at->index[0],
                  .mask = {},
-                 .verb = fmt::format("{} by {}", verb, row->callee.name),
-                 .width = 16,
+                 .writes = row->callee.access[i] != 'r',
+                 .instruction = row->callee.name,
+                 .bytes = 16,
                  .takers = 8 * row->matrices,
                  .span = here});
       }
     }
   }
 
+  void walk_block(const Block& b) {
+    size_t lets = around.lets.size();
+    for (auto& inner : b.stmts) walk(inner);
+    around.lets.resize(lets);
+  }
+
+  void walk_for(const For& loop) {
+    Around outside = around;
+    around.loops.emplace_back(loop.var, std::max<int64_t>(1, as_int(loop.extent).value_or(points)));
+    around.counted &= as_int(loop.extent).has_value();
+    walk(loop.body);
+    around = std::move(outside);
+  }
+
+  void walk_if(const If& i) {
+    expression(i.cond);
+    around.conditions.emplace_back(i.cond, true);
+    walk(i.then_body);
+    around.conditions.back().second = false;
+    walk(i.else_body);
+    around.conditions.pop_back();
+  }
+
+  void walk_group(const Group& g) {
+    Around outside = around;
+    around.first_thread = g.first;
+    around.threads = g.count;
+    walk(g.body);
+    around = std::move(outside);
+  }
+
   void walk(const Stmt& s) {
     if (!s) return;
-    if (auto* b = s.as<Block>()) {
-      size_t lets = around.lets.size();
-      for (auto& inner : b->stmts) walk(inner);
-      around.lets.resize(lets);
-    } else if (auto* l = s.as<Let>()) {
+    here = s->span;
+    if (auto* b = s.as<Block>()) return walk_block(*b);
+    if (auto* loop = s.as<For>()) return walk_for(*loop);
+    if (auto* i = s.as<If>()) return walk_if(*i);
+    if (auto* g = s.as<Group>()) return walk_group(*g);
+    if (auto* e = s.as<Eval>()) return expression(e->value);
+    if (auto* l = s.as<Let>()) {
       expression(l->value);
       around.lets.emplace_back(l->var, l->value);
-    } else if (auto* loop = s.as<For>()) {
-      around.loops.emplace_back(loop->var, std::max<int64_t>(1, as_int(loop->extent).value_or(points)));
-      walk(loop->body);
-      around.loops.pop_back();
-    } else if (auto* i = s.as<If>()) {
-      expression(i->cond);
-      around.conditions.emplace_back(i->cond, true);
-      walk(i->then_body);
-      around.conditions.back().second = false;
-      walk(i->else_body);
-      around.conditions.pop_back();
     } else if (auto* w = s.as<While>()) {
+      expression(w->cond);
+      bool counted = std::exchange(around.counted, false);
       walk(w->body);
-    } else if (auto* g = s.as<Group>()) {
-      walk(g->body);
+      around.counted = counted;
     } else if (auto* st = s.as<Store>()) {
       expression(st->value);
-      int bytes = std::max(1, f[st->buffer].dtype.bits * st->index[0]->dtype.lanes / 8);
       measure({.buffer = st->buffer,
                .index = st->index[0],
                .mask = st->mask,
-               .verb = fmt::format("written {} bytes a lane", bytes),
-               .width = bytes,
+               .writes = true,
+               .instruction = {},
+               .bytes = std::max(1, f[st->buffer].dtype.bits * st->index[0]->dtype.lanes / 8),
                .takers = target.warp,
                .span = st->span});
-    } else if (auto* e = s.as<Eval>()) {
-      here = e->span;
-      expression(e->value);
     }
   }
-
-  Span here = {};                     // of the statement
-  std::set<const Node*> places = {};  // loads that only name a place
 };
 
 }  // namespace
 
-Function measure_access(Function f, const Target& target) {
-  if (!target.has_threads()) return f;
-  for (Kernel& k : f.kernels) {
-    Measurer m{.f = f, .kernel = k, .target = target};
-    m.walk(k.body);
-    f.notes.insert(f.notes.end(), m.notes.begin(), m.notes.end());
+std::vector<AccessCost> measure_access(const Function& machine, const Target& target) {
+  std::vector<AccessCost> found;
+  for (size_t k = 0; k < machine.kernels.size(); k++) {
+    const Kernel& kernel = machine.kernels[k];
+    Measurer m{.f = machine, .kernel = kernel, .target = target, .number = k, .found = found};
+    m.around.threads = target.has_threads() ? thread_count(kernel) : 1;
+    for (auto& p : machine.params)
+      if (p.var && p.var->dtype.is_int()) m.arguments[p.var.get()] = Lanes(size_t(target.warp), usual_extent);
+    for (auto& b : machine.buffers)
+      for (auto* list : {&b.shape, &b.strides})
+        for (auto& e : *list)
+          if (b.scope == Scope::global)
+            visit(e, [&](const Var& v) { m.arguments[&v] = Lanes(size_t(target.warp), usual_extent); });
+    m.walk(kernel.body);
   }
-  return f;
+  return found;
+}
+
+std::string to_string(const AccessCost& a, Scope scope) {
+  std::string text(a.writes ? "written" : "read");
+  if (a.instruction.empty())
+    text += fmt::format(" {} bytes a lane", a.bytes * a.parts);
+  else
+    text += fmt::format(" by {}", a.instruction);
+  if (a.parts > 1) text += fmt::format(" in {} accesses", a.parts);
+  if (!a.cost) return a.unknown.empty() ? text : text + ": " + a.unknown;
+  text += fmt::format(": {} {}{}", a.cost->count, scope == Scope::shared ? "wavefront" : "sector",
+                      a.cost->count == 1 ? "" : "s");
+  return text + (a.cost->excess() ? fmt::format(", at least {}", a.cost->least) : ", the least");
 }
 
 }  // namespace tl

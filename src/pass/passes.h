@@ -32,8 +32,6 @@ Function narrow_index(Function f, const Target& target);
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);
-// Reports what each access of a warp to shared and global memory costs.
-Function measure_access(Function f, const Target& target);
 // Expands unrolled loops where the device compiler would not.
 Function unroll(Function f, const Target& target);
 

@@ -16,7 +16,7 @@ Function pipeline_loops(Function f, const Target&) {
       if (stages > 1)
         f.notes.push_back({.pass = "pipeline_loops", .subject = "loop " + n.var.as<Var>()->hint,
                            .text = fmt::format("runs serially: num_stages={} has no effect in this version", stages),
-                           .span = n.span});
+                           .span = n.span, .refusal = true});
       return for_loop(n.var, n.min, n.extent, Loop::serial, self(n.body), n.span);
     });
   return f;

@@ -41,9 +41,11 @@ Function rasterize(Function f, const Target&) {
     k.attrs.entries.erase("use_swizzle");
     k.attrs.entries.erase("use_swizzle_order");
     if (size == 0) continue;
-    auto note = [&](std::string text) { f.notes.push_back({"rasterize", k.name, std::move(text), k.span}); };
+    auto note = [&](std::string text, bool refusal) {
+      f.notes.push_back({"rasterize", k.name, std::move(text), k.span, refusal});
+    };
     if (k.grid.size() < 2 || is_one(k.grid[0]) || is_one(k.grid[1])) {
-      note("use_swizzle changes nothing: the grid has one dimension");
+      note("use_swizzle changes nothing: the grid has one dimension", true);
       continue;
     }
     Expr x = var("x"), y = var("y");
@@ -65,7 +67,7 @@ Function rasterize(Function f, const Target&) {
     k.body = block(std::move(stmts), k.span);
     k.grid_vars[0] = x;
     k.grid_vars[1] = y;
-    note(fmt::format("blocks visit the grid in panels of {} {}", size, by_col ? "rows" : "columns"));
+    note(fmt::format("blocks visit the grid in panels of {} {}", size, by_col ? "rows" : "columns"), false);
   }
   return f;
 }

@@ -51,7 +51,10 @@ struct Stager {
     for (auto& e : f[shared].shape) bytes *= *as_int(e);
     f.notes.push_back({"infer_layouts", f[fragment].name,
                        fmt::format("goes through shared memory ({} bytes): {} needs its elements on other threads",
-                                   bytes, subject), span});
+                                   bytes, subject), span, true, fragment});
+    f.notes.push_back({"infer_layouts", f[shared].name,
+                       fmt::format("holds {} for {}, which needs its elements on other threads", f[fragment].name,
+                                   subject), span, false, shared});
   }
 };
 

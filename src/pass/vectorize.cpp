@@ -145,7 +145,7 @@ struct Vectorizer final : ScopedRewriter {
   }
 
   Stmt scalar(const For& loop, std::string_view why) {
-    f.notes.push_back({"vectorize", "loop " + loop.var.as<Var>()->hint, fmt::format("scalar: {}", why), loop.span});
+    f.notes.push_back({"vectorize", "loop " + loop.var.as<Var>()->hint, fmt::format("scalar: {}", why), loop.span, true});
     Loop kind = as_int(loop.extent) ? Loop::unrolled : Loop::serial;
     return for_loop(loop.var, loop.min, loop.extent, kind, children(loop.body), loop.span, loop.attrs);
   }

@@ -96,7 +96,7 @@ std::optional<std::string> read_own_file(const std::string& path) {
 
 std::string encode(const CacheEntry& entry) {
   ByteWriter writer;
-  writer(serialize(entry.program), entry.binary, entry.report);
+  writer(serialize(entry.program), entry.binary);
   auto digest = sha256(writer.bytes);
   return fmt::format("{}{}{}", magic,
                      std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()),
@@ -110,7 +110,7 @@ std::optional<CacheEntry> decode(std::string_view bytes) {
   CacheEntry entry;
   std::string program;
   ByteReader reader{rest};
-  reader(program, entry.binary, entry.report);
+  reader(program, entry.binary);
   std::optional<Program> read =
       reader.ok && reader.bytes.empty() ? deserialize_program(program) : std::nullopt;
   if (!read) return std::nullopt;

@@ -14,7 +14,6 @@ namespace tl {
 struct CacheEntry {
   Program program;
   DeviceBinary binary;
-  std::string report;  // whatever the compiler wants to remember for explain()
 };
 
 struct Cache {

@@ -431,7 +431,7 @@ def test_the_report(target):
     k = compiled(axpy(), target)
     text = k.report.text()
     assert text.startswith(f"axpy for {k.target}, compiled in")
-    assert all(set(item) == {"subject", "text", "pass", "place"} for item in k.report.items())
+    assert [b["name"] for b in k.report.buffers][:2] == ([] if target == "reference" else ["X", "Y"])
     assert all(ms >= 0 for ms in k.phases.values())
     if target == "cpu":
         assert "define" in k.source and k.phases
@@ -444,7 +444,8 @@ def test_the_disk_cache(tmp_path):
     other = _core.compile(axpy(n=41), "cpu", options)
     assert (first.from_cache, second.from_cache, other.from_cache) == (False, True, False)
     assert second.source == first.source
-    assert second.report.items() == first.report.items()
+    assert second.report.kernels == first.report.kernels and first.report.toolchain == second.report.toolchain
+    assert second.report.accesses == first.report.accesses != []
     assert "from the disk cache" in second.report.text()
     x, y = np.ones(40, np.float32), np.ones(40, np.float32)
     second.launch([x, y, 4.0], 0)

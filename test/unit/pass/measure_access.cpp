@@ -4,14 +4,15 @@
 
 #include "ir/text.h"
 #include "ops/op.h"
-#include "pass/passes.h"
+#include "pass/measure_access.h"
 
 using namespace tl;
 
 namespace {
 
 // The notes on one statement of a block of 64 threads, S an f32 tile of 4096 elements.
-std::string notes(const std::string& statement, const std::string& type = "f32") {
+std::string notes(const std::string& statement, const std::string& type = "f32",
+                  const std::string& target = "sm_80") {
   std::string text = fmt::format(
       "func main(A: {0}[4096]):\n"
       "  kernel main grid(bx: 4) threads(64) thread(tx):\n"
@@ -19,9 +20,10 @@ std::string notes(const std::string& statement, const std::string& type = "f32")
       "    R = local {0}[16] elements(16)\n"
       "{1}",
       type, statement);
-  Function f = measure_access(parse(text, "test", text_vocabulary()), *find_target("sm_80"));
+  Function f = parse(text, "test", text_vocabulary());
   std::string all;
-  for (auto& n : f.notes) all += n.subject + ": " + n.text + "\n";
+  for (auto& a : measure_access(f, *find_target(target)))
+    all += f[a.buffer].name + ": " + to_string(a, f[a.buffer].scope) + "\n";
   return all;
 }
 

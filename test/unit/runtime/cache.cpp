@@ -22,7 +22,6 @@ CacheEntry entry_of(const std::string& name) {
   entry.binary.bytes = std::string("\0\1\2", 3) + name;
   entry.binary.toolchain = "LLVM 19.1.7";
   entry.binary.resources = {{.entry = name, .registers = 40, .spill_stores = 8}};
-  entry.report = "a report";
   return entry;
 }
 
@@ -47,7 +46,6 @@ TEST_CASE("cache: what is stored is found again") {
   CHECK_EQ(found->program.name, "one");
   CHECK_EQ(found->binary.bytes, entry_of("one").binary.bytes);
   CHECK(found->binary.resources == entry_of("one").binary.resources);
-  CHECK_EQ(found->report, "a report");
   CHECK(!cache.load(sha256_hex("two")));
   CHECK(!cache.load("../../etc/passwd"));
   struct stat info;
