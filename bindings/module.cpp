@@ -49,4 +49,5 @@ NB_MODULE(_core, m) {
   bind_builder(m);
   bind_kernel(m);
   bind_layout(m);
+  bind_user(m);
 }
