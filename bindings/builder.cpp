@@ -66,6 +66,14 @@ nb::tuple region_extents(const BufferRegion& r) {
   return tuple_of(extents);
 }
 
+// Per dimension (start, extent or None, is it a point?).
+nb::list ranges_of(const BufferRegion& region) {
+  nb::list ranges;
+  for (auto& r : region.ranges)
+    ranges.append(nb::make_tuple(extent_object(r.min), r.extent ? extent_object(r.extent) : nb::none(), r.point));
+  return ranges;
+}
+
 std::vector<int64_t> threads_of(nb::handle threads) {
   std::vector<int64_t> counts;
   if (threads.is_none()) return counts;
@@ -235,6 +243,7 @@ void bind_values(nb::module_& m) {
              nb::object points) { new (self) BufferRegion(region_from(buffer, starts, extents, points)); },
           nb::arg("buffer"), nb::arg("starts"), nb::arg("extents"), nb::arg("points"))
       .def_prop_ro("buffer", [](const BufferRegion& r) { return r.buffer; })
+      .def_prop_ro("ranges", &ranges_of)
       .def_prop_ro("extents", &region_extents);
 }
 
@@ -257,10 +266,19 @@ void bind_builder(nb::module_& m) {
          b.tile(op, operands_of(operands), attrs_of(attrs));
        },
        nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
-      .def("annotate_layout", nb::overload_cast<const Buffer&, const Layout&>(&Builder::annotate_layout),
-           nb::arg("buffer"), nb::arg("layout"))
-      .def("annotate_layout", nb::overload_cast<const Buffer&, const Fragment&>(&Builder::annotate_layout),
-           nb::arg("buffer"), nb::arg("layout"))
+      .def("annotate_layout",
+           nb::overload_cast<const Buffer&, const Layout&, const std::string&>(&Builder::annotate_layout),
+           nb::arg("buffer"), nb::arg("layout"), nb::arg("by"))
+      .def("annotate_layout",
+           nb::overload_cast<const Buffer&, const Fragment&, const std::string&>(&Builder::annotate_layout),
+           nb::arg("buffer"), nb::arg("layout"), nb::arg("by"))
+      .def(
+          "begin_tile",
+          [](Builder& b, const UserTileOp& op, nb::object operands, nb::dict attrs) {
+            b.begin_tile(*op.row, operands_of(operands), attrs_of(attrs));
+          },
+          nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
+      .def("end_tile", &Builder::end_tile)
       .def("use_swizzle",
            [](Builder& b, nb::object size, const std::string& order) { b.use_swizzle(value_of(size), order); },
            nb::arg("panel_size"), nb::arg("order"))

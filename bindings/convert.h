@@ -16,8 +16,14 @@ std::vector<nb::object> items_of(nb::handle sequence);
 nb::object extent_object(const tl::Expr& e);  // an int if it is a constant
 nb::tuple tuple_of(const std::vector<nb::object>& items);
 
+// An operator of the user's, as Python holds it.
+struct UserTileOp {
+  const tl::TileOp* row;
+};
+
 void bind_values(nb::module_& m);
 void bind_builder(nb::module_& m);
 void bind_kernel(nb::module_& m);
 void bind_layout(nb::module_& m);
 void bind_report(nb::module_& m);
+void bind_user(nb::module_& m);

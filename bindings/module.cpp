@@ -50,4 +50,5 @@ NB_MODULE(_core, m) {
   bind_kernel(m);
   bind_layout(m);
   bind_report(m);
+  bind_user(m);
 }

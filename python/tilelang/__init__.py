@@ -15,6 +15,7 @@ _WHERE = {
     "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",
+    "register_matrix": "instruction", "unregister_matrix": "instruction",
     "cdiv": "math", "next_power_of_2": "math",
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
@@ -22,7 +23,7 @@ _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", 
 _LATER = (
     "autotune", "AutoTuner", "autotuner", "set_autotune_inputs", "get_autotune_inputs", "lower", "engine",
     "testing", "carver", "utils", "contrib", "transform",
-    "quantize", "intrinsics", "tvm", "SimulationError", "register_matrix", "cuda", "cpu", "rocm",
+    "quantize", "intrinsics", "tvm", "SimulationError", "cuda", "cpu", "rocm",
 )  # fmt: skip
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]

@@ -181,16 +181,22 @@ def annotate_layout(layout_map: dict) -> None:
     For a shared tile or a tensor a T.Layout, for a fragment a T.Fragment, of the buffer's shape; or a
     function of the indices that gives what forward_fn of those gives.
     """
-    trace = in_kernel("T.annotate_layout")
+    in_kernel("T.annotate_layout")
     if not isinstance(layout_map, dict):
         raise fail(f"T.annotate_layout takes a dict of buffers and layouts, not {type(layout_map).__name__}")
+    lay_out(layout_map, "T.annotate_layout")
+
+
+def lay_out(layout_map: dict, by: str) -> None:
+    """What `by`, an operator or a statement, says of buffers."""
+    trace = in_kernel(by)
     for buffer, wanted in layout_map.items():
         if not isinstance(buffer, Buffer):
-            raise fail(f"T.annotate_layout: a key must be a buffer, not {type(buffer).__name__}")
+            raise fail(f"{by}: a key must be a buffer, not {type(buffer).__name__}")
         if not isinstance(wanted, (Layout, Fragment)):
             if not callable(wanted):
-                raise fail(f"T.annotate_layout: {buffer.name} takes a T.Layout, a T.Fragment or a function "
+                raise fail(f"{by}: {buffer.name} takes a T.Layout, a T.Fragment or a function "
                            f"of its indices, not {type(wanted).__name__}")
-            shape = ints(buffer.shape, f"T.annotate_layout: an extent of {buffer.name}")
+            shape = ints(buffer.shape, f"{by}: an extent of {buffer.name}")
             wanted = (Fragment if buffer.scope == "fragment" else Layout)(shape, wanted)
-        trace.builder.annotate_layout(buffer, wanted._core)
+        trace.builder.annotate_layout(buffer, wanted._core, by)

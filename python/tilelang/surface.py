@@ -34,7 +34,7 @@ LATER = frozenset(
     tma_load create_tma_descriptor tma_store_arrive tma_store_wait warpgroup_arrive
     warpgroup_commit_batch warpgroup_wait warpgroup_fence_operand ptx_wgmma_ss
     initialize_wgmma_descriptor block_rank_in_cluster cluster_arrive cluster_arrive_relaxed cluster_wait
-    cluster_sync make_volta_swizzled_layout ptx tile_op unpack_uint unpack_int unpack_e2m1
+    cluster_sync make_volta_swizzled_layout ptx unpack_uint unpack_int unpack_e2m1
     float8_e4m3fn float8_e4m3 float8_e5m2 float8_e8m0fnu float8_e4m3fnuz float8_e5m2fnuz
     float4_e2m1fn int4 uint4 tfloat32 handle
     """.split()  # noqa: SIM905

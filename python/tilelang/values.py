@@ -58,6 +58,61 @@ class Element:
         return Region(self.buffer, self.index, (None,) * n, (False,) * n)
 
 
+class Part:
+    """A slice that was given to an operator of the user's: a tile of its own, indexed from 0."""
+
+    __slots__ = ("region", "buffer", "ranges", "shape")
+
+    def __init__(self, region: Region) -> None:
+        self.region, self.buffer, self.ranges = region, region.buffer, region.ranges
+        self.shape = tuple([extent for _, extent, point in self.ranges if not point])
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an element."""
+        return self.buffer.dtype
+
+    @property
+    def scope(self) -> str:
+        """Where the buffer lives."""
+        return self.buffer.scope
+
+    @property
+    def name(self) -> str:
+        """The name of the buffer."""
+        return self.buffer.name
+
+    def _index(self, index: Any) -> tuple:
+        """An index of the part as one of the buffer."""
+        rest = list(index if index.__class__ is tuple else (index,))
+        if len(rest) > len(self.shape):
+            raise fail(f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} indices")
+        whole = []
+        for start, extent, point in self.ranges:
+            i = slice(None) if point or not rest else rest.pop(0)
+            if point:
+                whole.append(start)
+            elif i.__class__ is slice:
+                low, high = 0 if i.start is None else i.start, extent if i.stop is None else i.stop
+                whole.append(slice(_sum(start, low), _sum(start, high), i.step))
+            else:
+                whole.append(_sum(start, _point(self.buffer, i)))
+        return tuple(whole)
+
+    def __getitem__(self, index: Any) -> Element | Region:
+        return subscript(self.buffer, self._index(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        store(self.buffer, self._index(index), value)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    a, b = as_value(a), as_value(b)
+    if a.__class__ is int and b.__class__ is int:
+        return a + b
+    return builder().binary("add", a, b)
+
+
 class Dynamic:
     """An extent that only the call knows: T.dynamic("m").  In a kernel it is a variable of that name."""
 
@@ -124,6 +179,8 @@ def as_value(x: Any) -> Any:
 def as_operand(x: Any, what: str) -> Any:
     """An operand of a tile operator: a buffer, or a region of one."""
     kind = x.__class__
+    if kind is Part:
+        return x.region
     if kind is Element:
         return x.region()
     if kind is Region or (kind is Buffer and x.scope != "var"):

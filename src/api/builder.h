@@ -74,10 +74,13 @@ class Builder {
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
+  // An operator of the user's: the statements until end_tile are what it becomes.
+  void begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs);
+  void end_tile();
   // Where the elements of a shared tile, a tensor (Layout) or a fragment (Fragment) live: instead of what
   // infer_layouts would choose.
-  void annotate_layout(const Buffer& buffer, const Layout& layout);
-  void annotate_layout(const Buffer& buffer, const Fragment& fragment);
+  void annotate_layout(const Buffer& buffer, const Layout& layout, const std::string& by = "T.annotate_layout");
+  void annotate_layout(const Buffer& buffer, const Fragment& fragment, const std::string& by = "T.annotate_layout");
   // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
   void use_swizzle(const Value& panel_size, std::string_view order = "row");
   // An attribute of the enclosing kernel.
@@ -90,18 +93,21 @@ class Builder {
     Expr var, min, extent;
   };
   struct Frame {
-    enum class Kind { kernel, loop, then_branch, else_branch } kind;
+    enum class Kind { kernel, loop, then_branch, else_branch, tile } kind;
     Span span;
     Loop loop = Loop::serial;
     std::vector<LoopHead> heads = {};
     Attrs attrs = {};
     Expr cond = {};
     Stmt then_body = {};
+    const TileOp* op = nullptr;
+    std::vector<Operand> operands = {};
     std::vector<Stmt> stmts = {};
   };
   std::shared_ptr<Draft> draft;
   std::vector<Frame> frames;
   std::vector<Expr> dynamics;
+  std::map<BufferId, std::string> layout_by;  // who said where a buffer's elements live
   bool finished = false;
 
   void require_kernel(std::string_view what) const;
@@ -113,8 +119,12 @@ class Builder {
                      const Value& step, Expr& user_var) const;
   std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,
                              std::string_view verb) const;
-  Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, DType element);
+  Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, std::optional<DType> element);
+  // Values become `element`, or keep their types.
+  std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
+                                     std::optional<DType> element);
   void check_attrs(const OpInfo& op, Attrs& attrs) const;
+  void set_layout(BufferId buffer, const Layout& layout, const std::string& by);
   void check_dynamics() const;
   void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
   void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;

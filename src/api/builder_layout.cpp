@@ -33,14 +33,6 @@ void check_shape(const Buffer& buffer, const std::vector<int64_t>& shape, std::s
          what, tuple_text(shape));
 }
 
-void set_layout(BufferInfo& info, Layout layout, Span span) {
-  IndexMap map = layout.map();
-  if (info.layout && !equal(from_map(*info.layout), layout))
-    fail(span, "{} has a layout already, {}, and cannot also have {}: annotate it once", info.name,
-         to_string(from_map(*info.layout)), to_string(layout));
-  info.layout = std::move(map);
-}
-
 }  // namespace
 
 Layout make_layout(const std::vector<int64_t>& shape, const std::vector<Expr>& vars,
@@ -73,7 +65,16 @@ Fragment make_fragment(const std::vector<int64_t>& shape, int64_t replicas, cons
   });
 }
 
-void Builder::annotate_layout(const Buffer& buffer, const Layout& layout) {
+void Builder::set_layout(BufferId buffer, const Layout& layout, const std::string& by) {
+  BufferInfo& info = draft->function[buffer];
+  if (info.layout && !equal(from_map(*info.layout), layout))
+    fail({}, "{} has a layout already, {} (by {}), and cannot also have {} (by {}): annotate it once", info.name,
+         to_string(from_map(*info.layout)), layout_by[buffer], to_string(layout), by);
+  info.layout = layout.map();
+  layout_by.emplace(buffer, by);
+}
+
+void Builder::annotate_layout(const Buffer& buffer, const Layout& layout, const std::string& by) {
   check_owner(buffer);
   BufferInfo& info = draft->function[buffer.id];
   if (info.scope == Scope::fragment)
@@ -92,7 +93,7 @@ void Builder::annotate_layout(const Buffer& buffer, const Layout& layout) {
       fail({}, "this layout of {} puts the elements {} and {} in one place, {}", info.name, tuple_text(a),
            tuple_text(b), map_index(flat, a)[0]);
     }
-    set_layout(info, std::move(flat), {});
+    set_layout(buffer.id, flat, by);
   });
 }
 
@@ -111,7 +112,7 @@ void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) cons
          info.name, flat.ranges[0] - 1, flat.size());
 }
 
-void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment) {
+void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, const std::string& by) {
   check_owner(buffer);
   BufferInfo& info = draft->function[buffer.id];
   if (info.scope != Scope::fragment)
@@ -129,7 +130,7 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment) {
       fail({}, "this fragment puts the elements {} and {} of {} into one register, {} of thread {}",
            tuple_text(a), tuple_text(b), info.name, place[1], place[0]);
     }
-    set_layout(info, std::move(f.layout), {});
+    set_layout(buffer.id, f.layout, by);
   });
 }
 

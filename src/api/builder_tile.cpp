@@ -99,7 +99,8 @@ Expr Builder::call(std::string_view name, const std::vector<Value>& args, std::o
   return e;
 }
 
-Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, DType element) {
+Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& operand,
+                              std::optional<DType> element) {
   bool wants_value = op.operands[i].access == Access::value;
   std::string_view name = op.operands[i].name;
   if (auto* value = std::get_if<Value>(&operand)) {
@@ -108,13 +109,17 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
       fail(here(), "{}: {} must be a buffer or a part of one, not a value of type {}", op.name, name,
            to_string(type));
     }
-    return to_type(*value, element, fmt::format("{}: {}", op.name, name), here());
+    if (!element) return strong(*value, here());
+    return to_type(*value, *element, fmt::format("{}: {}", op.name, name), here());
   }
   auto* part = std::get_if<BufferRegion>(&operand);
   const Buffer& buffer = part ? part->buffer : std::get<Buffer>(operand);
   check_owner(buffer);
   if (wants_value) {
-    if (!part && buffer.info().shape.empty()) return cast(element, load(buffer, {}), here());
+    if (!part && buffer.info().shape.empty()) {
+      Expr loaded = load(buffer, {});
+      return element ? cast(*element, loaded, here()) : loaded;
+    }
     fail(here(), "{}: {} must be a value, not the buffer {}", op.name, name, describe(buffer));
   }
   return Region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
@@ -147,26 +152,32 @@ void Builder::check_attrs(const OpInfo& op, Attrs& attrs) const {
   }
 }
 
+std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
+                                            std::optional<DType> element) {
+  if (operands.size() != op.operands.size()) {
+    std::vector<std::string_view> names;
+    for (auto& o : op.operands) names.push_back(o.name);
+    fail(here(), "{} takes {} operands ({}), not {}", op.name, names.size(), listed(names), operands.size());
+  }
+  std::vector<Operand> made;
+  for (size_t i = 0; i < operands.size(); i++)
+    made.push_back(tile_operand(op, i, operands[i], element));
+  return made;
+}
+
 void Builder::tile(std::string_view name, const std::vector<TileOperand>& operands, Attrs attrs) {
   if (name == "fill" && operands.size() == 2 && is_zero(operands[1]))
     return tile("clear", {operands[0]}, std::move(attrs));
   const TileOp* op = find_op(name);
   if (!op) fail(here(), "there is no tile operator `{}`{}", name, did_you_mean(name, op_names()));
   require_kernel(name);
-  if (operands.size() != op->info.operands.size()) {
-    std::vector<std::string_view> names;
-    for (auto& o : op->info.operands) names.push_back(o.name);
-    fail(here(), "{} takes {} operands ({}), not {}", name, names.size(), listed(names), operands.size());
-  }
   check_attrs(op->info, attrs);
   DType element = f32;  // values take the type of the first buffer
   for (size_t i = operands.size(); i-- > 0;) {
     if (auto* b = std::get_if<Buffer>(&operands[i])) element = b->info().dtype;
     if (auto* r = std::get_if<BufferRegion>(&operands[i])) element = r->buffer.info().dtype;
   }
-  std::vector<Operand> made;
-  for (size_t i = 0; i < operands.size(); i++)
-    made.push_back(tile_operand(op->info, i, operands[i], element));
+  std::vector<Operand> made = tile_operands(op->info, operands, element);
   emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
 }
 
@@ -183,6 +194,20 @@ void Builder::use_swizzle(const Value& panel_size, std::string_view order) {
   if (attrs.contains("use_swizzle")) fail(here(), "use_swizzle: this kernel's blocks have an order already");
   attrs["use_swizzle"] = *size;
   if (order == "col") attrs["use_swizzle_order"] = std::string(order);
+}
+
+void Builder::begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs) {
+  require_kernel(op.info.name);
+  std::vector<Operand> made = tile_operands(op.info, operands, {});
+  frames.push_back({.kind = Frame::Kind::tile, .span = here(), .attrs = std::move(attrs), .op = &op,
+                    .operands = std::move(made)});
+}
+
+void Builder::end_tile() {
+  Frame frame = close(Frame::Kind::tile, "end_tile");
+  Stmt body = block(std::move(frame.stmts), frame.span);
+  emit(make_tile(draft->function, *frame.op, std::move(frame.operands), std::move(frame.attrs), frame.span,
+                 std::move(body)));
 }
 
 void Builder::annotate(const std::string& key, AttrValue value) {

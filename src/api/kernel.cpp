@@ -10,7 +10,9 @@
 #include "base/hash.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "ops/user_op.h"
 #include "sim/reference.h"
+#include "target/user_rows.h"
 
 namespace tl {
 namespace {
@@ -42,7 +44,7 @@ Program reference_signature(const Function& f) {
 // Better now than at the first call.
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
-    visit(k.body, [&](const Call& n) {
+    visit(as_evaluated(k.body), [&](const Call& n) {
       auto effect = n.callee->effect;
       if (effect == Callee::Effect::thread || effect == Callee::Effect::warp || effect == Callee::Effect::barrier)
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
@@ -172,13 +174,16 @@ std::string CompiledKernel::describe(const Assumptions& a) const {
   return fmt::format("{}", fmt::join(broken, ", "));
 }
 
-std::string CompiledKernel::key_of(const Function& f, const Assumptions& a) const {
+std::string CompiledKernel::key_of(const Function& f, const Target& chip, const Assumptions& a) const {
+  std::vector<DType> types;
+  for (auto& b : f.buffers) types.push_back(b.dtype);
   std::vector<std::string> parts{print(f),
                                  report.target,
                                  build_id,
                                  fingerprint(settings.options),
                                  toolchain_id(std::string(target.chip->language)),
-                                 std::to_string(a.alignment)};
+                                 std::to_string(a.alignment),
+                                 user_rows_text(chip, types)};
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
   return sha256_hex(text);
@@ -194,7 +199,7 @@ Function CompiledKernel::function_for(const Assumptions& a) const {
 }
 
 Target CompiledKernel::target_for(const Assumptions& a) const {
-  Target chip = *target.chip;
+  Target chip = with_user_rows(*target.chip);
   if (usual.alignment > 1) chip.vector_bytes = a.alignment;
   return chip;
 }
@@ -206,7 +211,7 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
-  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, a);
+  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip, a);
   if (!key.empty() && !dumps)
     if (auto entry = cache.load(key)) {
       Made made{.variant = {}, .kernels = kernel_rows(entry->program, entry->binary),

@@ -77,7 +77,7 @@ class CompiledKernel {
   Assumptions usual_assumptions();
   Assumptions assumptions_of(std::span<const Argument> arguments) const;
   std::string describe(const Assumptions& a) const;
-  std::string key_of(const Function& f, const Assumptions& a) const;
+  std::string key_of(const Function& f, const Target& chip, const Assumptions& a) const;
   Function function_for(const Assumptions& a) const;
   Target target_for(const Assumptions& a) const;
   Made make(const Assumptions& a) const;

@@ -228,7 +228,9 @@ struct Walker {
       if (auto* region = std::get_if<Region>(&operand))
         for (auto& r : region->ranges) set(r.min), set(r.extent);
     }
-    return changed ? with(n, [&](Tile& c) { c.attrs = attrs, c.operands = operands; }) : Stmt(&n);
+    Stmt body = n.body ? walk(n.body) : n.body;
+    if (!changed && body.same(n.body)) return Stmt(&n);
+    return with(n, [&](Tile& c) { c.attrs = attrs, c.operands = operands, c.body = body; });
   }
 
   Stmt walk_alloc(const Alloc& n) {

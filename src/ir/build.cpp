@@ -446,11 +446,12 @@ Stmt alloc(BufferId buffer, Span span, Attrs attrs) {
   n->attrs = std::move(attrs);
   return own(n);
 }
-Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span) {
+Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span, Stmt body) {
   auto* n = new Tile(span);
   n->op = &op;
   n->operands = std::move(operands);
   n->attrs = std::move(attrs);
+  n->body = std::move(body);
   return own(n);
 }
 Stmt eval(Expr value, Span span) {

@@ -75,7 +75,7 @@ Stmt while_loop(Expr cond, Stmt body, Span span = {});
 Stmt block(std::vector<Stmt> stmts, Span span = {});         // flattens inner blocks without Lets and Allocs of their own
 Stmt group(int64_t first, int64_t count, Stmt body, Span span = {}, int64_t max_regs = 0, Attrs attrs = {});
 Stmt alloc(BufferId buffer, Span span = {}, Attrs attrs = {});
-Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span = {});
+Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span = {}, Stmt body = {});
 Stmt eval(Expr value, Span span = {});
 bool is_empty(const Stmt& s);
 

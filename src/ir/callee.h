@@ -60,6 +60,8 @@ struct Vocabulary {
   const OpInfo* (*find_op)(std::string_view name);
   const Callee* (*find_instr)(std::string_view name);
   std::vector<std::string_view> (*op_names)() = nullptr;  // for "did you mean"; may be left out
+  // An operator that carries what it becomes: that of the name and accesses, or one made for the text.
+  const OpInfo* (*user_op)(std::string_view name, const std::vector<Access>& operands) = nullptr;
 };
 
 }  // namespace tl

@@ -33,6 +33,11 @@ std::string_view to_string(Loop loop) {
   return names[size_t(loop)];
 }
 
+std::string_view to_string(Access access) {
+  static constexpr std::string_view names[] = {"value", "read", "write", "update"};
+  return names[size_t(access)];
+}
+
 Precedence precedence(BinaryOp op) {
   switch (op) {
     case BinaryOp::add:

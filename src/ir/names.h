@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "ir/callee.h"
 #include "ir/kernel.h"
 
 namespace tl {
@@ -13,7 +14,8 @@ bool is_identifier(std::string_view name);
 bool is_reserved(std::string_view name);
 std::string spelled(std::string_view hint);
 
-std::string_view to_string(Loop loop);  // "serial", "parallel", …
+std::string_view to_string(Loop loop);      // "serial", "parallel", …
+std::string_view to_string(Access access);  // "value", "read", …
 
 // From loose to tight, as in Python; a comparison takes no other comparison as operand.
 enum Precedence : int {

@@ -243,7 +243,8 @@ struct Tile : StmtNode {  // a tile operator; its behaviour is its row in ops/
   const OpInfo* op = nullptr;
   std::vector<Operand> operands;
   Attrs attrs;
-  auto fields() { return std::tie(op, operands, attrs); }
+  Stmt body;  // of an operator of the user's: what it becomes; else null
+  auto fields() { return std::tie(op, operands, attrs, body); }
 };
 struct Eval : StmtNode {  // an expression for its effect
   TL_NODE(Eval, StmtNode)

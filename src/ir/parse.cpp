@@ -206,6 +206,7 @@ Stmt Parser::statement() {
     return nest();
   }
   if (t.kind == Token::Kind::name && is("=", 1)) return assignment();
+  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.user_op && has_body()) return user_tile_statement();
   if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.find_op)
     if (const OpInfo* op = vocabulary.find_op(t.text)) return tile_statement(*op);
   return plain_statement();
@@ -337,6 +338,38 @@ Stmt Parser::tile_statement(const OpInfo& op) {
   Span span = since(first);
   end_of_line();
   return tile(op, std::move(operands), std::move(extras), span);
+}
+
+// Does `name(…) {…}` end in a colon?
+bool Parser::has_body() const {
+  size_t end = closing(at + 1) + 1;
+  if (tokens[end].kind == Token::Kind::symbol && tokens[end].text == "{") end = closing(end) + 1;
+  return tokens[end].kind == Token::Kind::symbol && tokens[end].text == ":";
+}
+
+// name(read A[…], write B, value x) {…}: and, indented, what it becomes
+Stmt Parser::user_tile_statement() {
+  size_t first = at;
+  Token name = expect_name("a tile operator");
+  next();
+  std::vector<Operand> operands;
+  std::vector<Access> accesses;
+  while (!accept(")")) {
+    if (!operands.empty()) expect(",", "between operands");
+    std::optional<Access> access;
+    for (Access a : {Access::value, Access::read, Access::write, Access::update})
+      if (is(to_string(a))) access = a;
+    if (!access) expected("read, write, update or value before the operand of an operator that has a body");
+    next();
+    accesses.push_back(*access);
+    operands.push_back(operand(*access));
+  }
+  Attrs extras = attrs();
+  Span span = since(first);
+  header_end();
+  const OpInfo* op = vocabulary.user_op(name.text, accesses);
+  if (!op) fail(name.span, "`{}` is an operator of the language: it has no body", name.text);
+  return tile(*op, std::move(operands), std::move(extras), span, body());
 }
 
 Stmt Parser::plain_statement() {

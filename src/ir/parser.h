@@ -87,6 +87,8 @@ struct Parser {
   Stmt assignment();
   Stmt alloc_statement();
   Stmt tile_statement(const OpInfo& op);
+  Stmt user_tile_statement();
+  bool has_body() const;
   Stmt plain_statement();
   void end_of_line();
   void header_end();  // ":" and the end of the line

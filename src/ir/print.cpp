@@ -318,9 +318,12 @@ struct Printer {
     std::string operands;
     for (size_t i = 0; i < n.operands.size(); i++) {
       Access access = i < n.op->operands.size() ? n.op->operands[i].access : Access::value;
-      operands += (i ? ", " : "") + text(n.operands[i], access);
+      operands += i ? ", " : "";
+      if (n.body) operands += fmt::format("{} ", to_string(access));
+      operands += text(n.operands[i], access);
     }
-    line(fmt::format("{}({}){}", n.op->name, operands, text(n.attrs)));
+    line(fmt::format("{}({}){}{}", n.op->name, operands, text(n.attrs), n.body ? ":" : ""));
+    if (n.body) body(n.body);
   }
   void write(const Eval& n) { line(text(n.value)); }
 

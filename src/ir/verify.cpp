@@ -330,6 +330,7 @@ struct Checker {
     for (auto& o : n.operands)
       std::visit(overloads{[&](const Region& r) { region(r); }, [&](const Expr& e) { value(e); }}, o);
     attrs(n.attrs);
+    if (n.body) body(n.body);
   }
   void node(const Eval& n) { expr(n.value); }
 

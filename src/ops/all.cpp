@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
-#include "ops/op.h"
+#include "ops/user_op.h"
 
 namespace tl {
 
@@ -35,12 +35,14 @@ Vocabulary text_vocabulary() {
             std::vector<std::string_view> names;
             for (auto* op : all_ops()) names.push_back(op->info.name);
             return names;
-          }};
+          },
+          .user_op = user_op_info};
 }
 
 const TileOp& row_of(const Tile& t) {
   for (auto* op : all_ops())
     if (&op->info == t.op) return *op;
+  if (auto* op = find_user_op(t.op)) return *op;
   internal_error("a tile operator outside the table");
 }
 
@@ -86,7 +88,7 @@ void check_bounds(const Function& f, const Region& r, Span span) {
 
 }  // namespace
 
-Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span) {
+Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span, Stmt body) {
   const OpInfo& info = op.info;
   if (operands.size() != info.operands.size())
     fail(span, "{} takes {} operands, not {}", info.name, info.operands.size(), operands.size());
@@ -99,15 +101,15 @@ Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operand
   if (op.complete) op.complete(operands, f, span);
   for (auto& o : operands)
     if (auto* r = std::get_if<Region>(&o)) check_bounds(f, *r, span);
-  Stmt s = tile(info, std::move(operands), std::move(attrs), span);
+  Stmt s = tile(info, std::move(operands), std::move(attrs), span, std::move(body));
   op.check(*s.as<Tile>(), f);
   return s;
 }
 
 Function complete_tiles(Function f) {
   for (Kernel& k : f.kernels)
-    k.body = rewrite(k.body, [&](const Tile& t, Rewriter&) -> Stmt {
-      return make_tile(f, row_of(t), t.operands, t.attrs, t.span);
+    k.body = rewrite(k.body, [&](const Tile& t, Rewriter& self) -> Stmt {
+      return make_tile(f, row_of(t), t.operands, t.attrs, t.span, t.body ? self(t.body) : t.body);
     });
   return f;
 }

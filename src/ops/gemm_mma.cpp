@@ -9,8 +9,9 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "layout/banks.h"
-#include "ops/gemm.h"
+#include "ops/gemm_mma_load.h"
 #include "ops/parallel.h"
+#include "target/check.h"
 
 namespace tl {
 namespace {
@@ -97,25 +98,45 @@ Fragment accumulator(const Gemm& g, const Plan& p) {
 
 // ── choosing ──────────────────────────────────────────────────────────────────────────────────────────
 
-// The best row for these types, and for a rest of k a shorter one, whose registers are the first of the
-// longer one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
+// The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose registers are
+// the first of the longer one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
 struct Rows {
   const MatrixInstr* row = nullptr;
   const MatrixInstr* tail = nullptr;
   bool fits = false;
 };
 
-Rows rows_for(const Gemm& g, const Target& target) {
-  Rows out{.row = target.matrix_for(g.a_type, g.b_type, g.c_type)};
-  if (!out.row) return out;
-  int64_t rest = g.k % out.row->k;
+bool begins_with(const OperandFragment& whole, const OperandFragment& part, int warp) {
+  if (part.registers > whole.registers) return false;
+  for (int lane = 0; lane < warp; lane++)
+    for (int reg = 0; reg < part.registers; reg++)
+      if (element_of(whole, lane, reg) != element_of(part, lane, reg)) return false;
+  return true;
+}
+
+bool same_types(const MatrixInstr& row, const Gemm& g) {
+  return row.a_type == g.a_type && row.b_type == g.b_type && row.c_type == g.c_type;
+}
+
+Rows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
+  Rows out{.row = &row};
+  int64_t rest = g.k % row.k;
   for (auto* r : target.matrix)
-    if (r->a_type == g.a_type && r->b_type == g.b_type && r->c_type == g.c_type && r->m == out.row->m &&
-        r->n == out.row->n && r->k == rest)
+    if (rest && !out.tail && same_types(*r, g) && r->m == row.m && r->n == row.n && r->k == rest &&
+        begins_with(row.a, r->a, target.warp) && begins_with(row.b, r->b, target.warp) &&
+        begins_with(row.c, r->c, target.warp))
       out.tail = r;
-  out.fits = g.m % out.row->m == 0 && g.n % out.row->n == 0 && (rest == 0 || out.tail);
-  if (out.tail && g.k < out.row->k) out = {.row = out.tail, .tail = nullptr, .fits = out.fits};
+  out.fits = g.m % row.m == 0 && g.n % row.n == 0 && (rest == 0 || out.tail);
+  if (out.tail && g.k < row.k) out = {.row = out.tail, .tail = nullptr, .fits = out.fits};
   return out;
+}
+
+Rows rows_for(const Gemm& g, const Target& target) {
+  Rows best;
+  for (auto* row : target.matrix)
+    if (!best.fits && same_types(*row, g))
+      if (Rows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
+  return best;
 }
 
 bool is_fragment(const Region& r, const Function& f) { return f[r.buffer].scope == Scope::fragment; }
@@ -218,10 +239,9 @@ LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level
 
 // Where a warp finds its part of A or B: in shared memory, from which it loads each step, or in registers.
 struct Operand {
-  std::optional<SharedMatrix> memory;
+  std::optional<WarpShare> memory;
   BufferId registers;
   int64_t tile_stride = 0, step_stride = 0;  // in the registers
-  bool ldmatrix = false;
 };
 
 struct Lowering {
@@ -240,10 +260,7 @@ struct Lowering {
   }
 
   Expr address(DType type, BufferId buffer, Expr index) {
-    return call(address_of, {load(type, buffer, {std::move(index)})});
-  }
-  Expr element(const SharedMatrix& m, const Expr& x, const Expr& y) {
-    return address(m.type, m.buffer, m.at(x, y, facts));
+    return call(address_of, {tl::load(type, buffer, {std::move(index)})});
   }
 
   // Tiles beyond C's edge: null where there are none.
@@ -254,64 +271,8 @@ struct Lowering {
     return plan.all_n(g) % plan.cols ? lt(warp_col * plan.n_tiles + j, imm(plan.all_n(g))) : Expr{};
   }
 
-  Stmt ldmatrix(int blocks, bool transposed, Expr to, Expr from) {
-    std::string name = fmt::format("ldmatrix_x{}{}", blocks, transposed ? "_trans" : "");
-    const CopyInstr* copy = ctx.target.copy_named(name);
-    internal_check(copy, name);
-    return eval(call(copy->callee, {std::move(to), std::move(from)}), g.tile.span);
-  }
-
-  // Element by element: each register's row and column read off the instruction's digits.
-  Stmt load_plain(const Operand& o, const OperandFragment& f, bool transposed, const Expr& x, const Expr& y,
-                  const Expr& to) {
-    Expr r = loop_var("r", f.registers), i = x, j = y;
-    for (auto& d : f.digits) {
-      Expr v = floormod(floordiv(d.from == FragmentDigit::From::lane ? lane : r, d.divisor), d.radix);
-      i = i + v * d.row;
-      j = j + v * d.col;
-    }
-    Expr at = transposed ? o.memory->at(j, i, facts) : o.memory->at(i, j, facts);
-    Stmt s =
-        store(o.registers, {to + r}, load(o.memory->type, o.memory->buffer, {at}, g.tile.span), g.tile.span);
-    return for_loop(r, f.registers, Loop::unrolled, s, g.tile.span);
-  }
-
-  // A's 16×16 block: four 8×8 matrices in the order (rows, k), (rows+8, k), (rows, k+8), (rows+8, k+8); of a
-  // row with k = 8 the first two.
-  Stmt load_a(const MatrixInstr& row, const Expr& k) {
-    if (!a.memory) return block({});
-    Expr i = loop_var("mi", plan.m_tiles), k_half = row.k == 8 ? imm(0) : floordiv(lane, 16) * 8;
-    Expr m = warp_row * (plan.m_tiles * row.m) + i * row.m, to = i * a.tile_stride;
-    Stmt s;
-    if (!a.ldmatrix)
-      s = load_plain(a, row.a, g.trans_a, m, k, to);
-    else
-      s = ldmatrix(int(row.k / 4), g.trans_a, address(g.a_type, a.registers, to),
-                   g.trans_a ? element(*a.memory, k + floormod(lane, 8) + k_half,
-                                       m + floormod(floordiv(lane, 8), 2) * 8)
-                             : element(*a.memory, m + floormod(lane, 16), k + k_half));
-    return for_loop(i, plan.m_tiles, Loop::unrolled, if_then(m_inside(i), s, {}, g.tile.span), g.tile.span);
-  }
-
-  // B's 16×8 tiles, two at a time where their number is even: (k, n), (k+8, n), (k, n+8), (k+8, n+8); of a
-  // row with k = 8 one at a time.
-  Stmt load_b(const MatrixInstr& row, const Expr& k) {
-    if (!b.memory) return block({});
-    bool whole = plan.all_n(g) % 2 == 0 || plan.all_n(g) % plan.cols == 0;
-    int64_t at_once = b.ldmatrix && row.k == 16 && plan.n_tiles % 2 == 0 && whole ? 2 : 1;
-    Expr j = loop_var("nj", plan.n_tiles / at_once);
-    Expr n = warp_col * (plan.n_tiles * row.n) + j * (row.n * at_once), to = j * (b.tile_stride * at_once);
-    Expr second = at_once == 2 ? floordiv(lane, 16) * 8 : imm(0);
-    Expr k_half = row.k == 8 ? imm(0) : floormod(floordiv(lane, 8), 2) * 8;
-    Stmt s;
-    if (!b.ldmatrix)
-      s = load_plain(b, row.b, g.trans_b, k, n, to);
-    else
-      s = ldmatrix(int(row.k / 8 * at_once), !g.trans_b, address(g.b_type, b.registers, to),
-                   g.trans_b ? element(*b.memory, n + floormod(lane, 8) + second, k + k_half)
-                             : element(*b.memory, k + floormod(lane, row.k), n + second));
-    return for_loop(j, plan.n_tiles / at_once, Loop::unrolled,
-                    if_then(n_inside(j * at_once), s, {}, g.tile.span), g.tile.span);
+  Stmt load(const Operand& o, const MatrixInstr& row, const Expr& k) {
+    return o.memory ? load_share(row, *o.memory, k, lane, ctx, facts, g.tile.span) : block({});
   }
 
   Stmt multiply(const MatrixInstr& row, const Expr& step) {
@@ -328,7 +289,7 @@ struct Lowering {
 
   Stmt step(const MatrixInstr& row, const Expr& number) {
     Expr k = number * plan.row->k;
-    return block({load_a(row, k), load_b(row, k), multiply(row, number)}, g.tile.span);
+    return block({load(a, row, k), load(b, row, k), multiply(row, number)}, g.tile.span);
   }
 
   Stmt run() {
@@ -338,47 +299,28 @@ struct Lowering {
   }
 };
 
-// May ldmatrix read it?  Every 8 elements from a multiple of 8 must lie together, at a multiple of 8.
-bool has_aligned_rows(const SharedMatrix& m, const Facts& facts) {
-  int last = int(m.layout.extents.size()) - 1;
-  if (!m.layout.terms || m.dims[1] != size_t(last)) return false;
-  bool chunks = false;
-  for (auto& t : *m.layout.terms) {
-    bool inner = t.digit.input == last && t.digit.divisor == 1;
-    if (inner && t.stride == 1 && t.xors.empty()) {
-      chunks = t.digit.radix % 8 == 0 || t.digit.radix == m.layout.extents[size_t(last)];
-    } else if (t.stride % 8 || (t.digit.input == last && t.digit.divisor % 8)) {
-      return false;
-    }
-    for (auto& x : t.xors)
-      if (x.input == last && x.divisor % 8) return false;
-  }
-  Modular start = modular_of(m.starts[size_t(last)], facts);
-  return chunks && start.modulus % 8 == 0 && floor_mod(start.remainder, 8) == 0;
-}
-
-std::string why_not_aligned(const SharedMatrix& m, const Region& r, const LowerContext& ctx) {
-  if (m.type.bits != 16) return fmt::format("its elements have {} bits", m.type.bits);
-  Layout wanted = rows_of_chunks(m.layout.extents, m.type.bits);
-  int64_t room = room_for(r.buffer, ctx.function, ctx.target, ctx.layouts);
-  if (wanted.ranges[0] > room && equal(m.layout, row_major(m.layout.extents)))
-    return fmt::format("rows padded to 16 bytes would take {} elements, and the block has room for {}",
-                       wanted.ranges[0], room);
-  return "it does not begin at a multiple of 16 bytes in every row";
-}
-
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
-Operand prepare(const Gemm& g, LowerContext& ctx, const Region& r, const Fragment& wanted, int64_t tiles,
-                int64_t registers, int64_t step_k, const char* name, std::vector<Stmt>& before) {
+Operand prepare(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
+                std::vector<Stmt>& before) {
+  const Region& r = is_b ? g.b : g.a;
+  Fragment wanted = is_b ? b_fragment(g, p) : a_fragment(g, p);
+  int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
   if (is_fragment(r, ctx.function) && lies(r, ctx.function, ctx.layouts, wanted))
     return {.memory = {},
             .registers = r.buffer,
-            .tile_stride = registers * g.k / step_k,
+            .tile_stride = registers * g.k / p.row->k,
             .step_stride = registers};
   DType type = ctx.function[r.buffer].dtype;
-  Operand o{.memory = {},
-            .registers = local_registers(g, ctx, name, type, tiles * registers),
-            .tile_stride = registers};
+  BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", type, tiles * registers);
+  WarpShare s{.memory = {},
+              .is_b = is_b,
+              .transposed = is_b ? g.trans_b : g.trans_a,
+              .registers = local,
+              .tile_stride = registers,
+              .tiles = tiles,
+              .all_tiles = is_b ? p.all_n(g) : p.all_m(g),
+              .parts = is_b ? p.cols : p.rows,
+              .part = part};
   if (is_fragment(r, ctx.function)) {
     auto dims = matrix_dims(r);
     std::string why = is_whole(r, ctx.function)
@@ -386,17 +328,16 @@ Operand prepare(const Gemm& g, LowerContext& ctx, const Region& r, const Fragmen
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
     std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
-    o.memory = to_scratch(g, ctx, r, rows_of_chunks(shape, type.bits), why, before);
+    s.memory = to_scratch(g, ctx, r, rows_of_chunks(shape, type.bits), why, before);
   } else {
-    o.memory = shared_matrix(ctx, r);
+    s.memory = shared_matrix(ctx, r);
   }
-  o.ldmatrix = type.bits == 16 && has_aligned_rows(*o.memory, facts_of(ctx.function, ctx.kernel));
-  if (!o.ldmatrix)
+  std::string why = why_not_ldmatrix(*p.row, s, r, ctx, facts_of(ctx.function, ctx.kernel));
+  if (!why.empty())
     ctx.note("gemm",
-             fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name,
-                         why_not_aligned(*o.memory, r, ctx)),
+             fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name, why),
              g.tile.span, true);
-  return o;
+  return {.memory = std::move(s), .registers = local, .tile_stride = registers};
 }
 
 Stmt zeroed(const Gemm& g, BufferId registers, int64_t n) {
@@ -424,14 +365,16 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
   std::vector<Stmt> stmts;
   Fragment sums = accumulator(g, p);
   bool direct = lies(g.c, ctx.function, ctx.layouts, sums);
+  Expr warp_row = p.rows == 1 ? imm(0) : floormod(warp, p.rows);
+  Expr warp_col = p.cols == 1 ? imm(0) : floordiv(warp, p.rows);
   Lowering l{.g = g,
              .ctx = ctx,
              .plan = p,
              .lane = floormod(ctx.kernel.thread, p.warp),
-             .warp_row = p.rows == 1 ? imm(0) : floormod(warp, p.rows),
-             .warp_col = p.cols == 1 ? imm(0) : floordiv(warp, p.rows),
-             .a = prepare(g, ctx, g.a, a_fragment(g, p), p.m_tiles, row.a.registers, row.k, "A_regs", stmts),
-             .b = prepare(g, ctx, g.b, b_fragment(g, p), p.n_tiles, row.b.registers, row.k, "B_regs", stmts),
+             .warp_row = warp_row,
+             .warp_col = warp_col,
+             .a = prepare(g, ctx, p, false, warp_row, stmts),
+             .b = prepare(g, ctx, p, true, warp_col, stmts),
              .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
              .facts = facts_of(ctx.function, ctx.kernel)};
   if (g.clear || !direct) stmts.push_back(zeroed(g, l.sums, all));

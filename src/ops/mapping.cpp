@@ -283,13 +283,11 @@ bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
   // All values that (the iteration's thread) - (the first thread that holds its element) may take …
   std::vector<std::vector<int64_t>> difference;
   for (size_t l = 0; l <= nest.vars.size(); l++) difference.push_back(thread_parts(loop, l));
-  std::vector<bool> named(nest.vars.size() + 1, false);
   int64_t constant = 0;
   for (size_t d = 0; d < a.index.size(); d++) {
     std::vector<int64_t> part = thread_parts(fragment, d);
     if (auto l = loop_of(nest, a.index[d])) {
       if (difference[*l].size() > part.size()) return false;
-      named[*l] = true;
       for (size_t x = 0; x < difference[*l].size(); x++) difference[*l][x] -= part[x];
     } else {
       auto c = as_int(a.index[d]);
@@ -299,10 +297,10 @@ bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
   }
   std::vector<int64_t> copies = thread_parts(fragment, a.index.size());
   std::set<int64_t> held(copies.begin(), copies.end()), taken{-constant};
-  bool same_for_all = true;                          // elements
+  bool same_for_all = true;   // iterations: of those of a loop that the index leaves out, one may store alone
   for (size_t l = 0; l < difference.size(); l++) {
     std::set<int64_t> distinct(difference[l].begin(), difference[l].end()), sums;
-    same_for_all &= !named[l] || distinct.size() == 1;
+    same_for_all &= l == nest.vars.size() || distinct.size() == 1;
     for (int64_t x : taken)
       for (int64_t y : distinct) sums.insert(x + y);
     taken = std::move(sums);

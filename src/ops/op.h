@@ -75,7 +75,7 @@ struct TileOp {
   void (*complete)(std::vector<Operand>& operands, const Function& f, Span span);
   // Shapes, types, scopes: CompileError at the user's line.
   void (*check)(const Tile& t, const Function& f);
-  // What it means.
+  // What it means.  Null only for an operator of the user's: then its body says.
   void (*eval)(const Tile& t, const Function& f, const EvalContext& ctx);
   // Sugar for a parallel loop nest: then this says which, and the two below are null.
   ParallelNest (*nest)(const Tile& t, const Function& f) = nullptr;
@@ -93,7 +93,8 @@ Vocabulary text_vocabulary();                               // of operators and 
 
 // The way every front makes a tile statement: complete, check, build.  A Region with an empty range list means
 // the whole buffer; a Range with a null extent is a base element.
-Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span);
+Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span,
+               Stmt body = {});
 // A program that came as text: its tile operators made anew by make_tile.
 Function complete_tiles(Function f);
 

@@ -83,6 +83,7 @@ struct Inference {
   void collect(const Stmt& s) {
     if (!s) return;
     if (auto* t = s.as<Tile>()) {
+      if (t->body) return collect(t->body);
       Item item{.stmt = s};
       if (row_of(*t).nest) item.nest = row_of(*t).nest(*t, f);
       for (auto& o : t->operands)
@@ -318,7 +319,8 @@ Stmt annotated(const Stmt& body, const std::vector<Item>& items) {
     return attrs;
   };
   return rewrite(body,
-                 [&](const Tile& n, Rewriter&) -> Stmt {
+                 [&](const Tile& n, Rewriter& self) -> Stmt {
+                   if (n.body) return self.children(n);
                    return tile(*n.op, n.operands, attrs_with(n.attrs, *of.at(&n)), n.span);
                  },
                  [&](const For& n, Rewriter& self) -> Stmt {

@@ -62,7 +62,8 @@ struct Lowerer {
   Stmt run() {
     return rewrite(
         kernel.body,
-        [&](const Tile& n, Rewriter&) -> Stmt {
+        [&](const Tile& n, Rewriter& self) -> Stmt {
+          if (n.body) return self(n.body);
           return with_scratch(n.attrs, n.span, [&](LowerContext& ctx) {
             const TileOp& row = row_of(n);
             return row.nest ? lower_parallel(row.nest(n, f), ctx) : row.lower(n, ctx);

@@ -13,6 +13,7 @@
 #include "ir/callee.h"
 #include "sim/elements.h"
 #include "target/check.h"
+#include "target/user_rows.h"
 
 namespace tl::sim {
 
@@ -101,6 +102,29 @@ void matrix(const Execution& x) {
   if (row.c_type.is_int()) return multiply<uint32_t>(x, row);  // wraps
   if (row.c_type.bits == 64) return multiply<double>(x, row);
   multiply<float>(x, row);
+}
+
+// A row of the user's: its own `eval` says what it means.
+void user_matrix(const Execution& x) {
+  auto& row = x.row<MatrixInstr>();
+  auto eval = eval_of(row);
+  if (!eval) return matrix(x);
+  x.require_whole_warp();
+  auto read = [&](size_t arg, const OperandFragment& f, DType type) {
+    std::vector<double> values(size_t(f.rows * f.cols));
+    auto get = element_access(type).get;
+    for_elements(x, arg, f, type.bytes(), [&](size_t at, const std::byte* memory) {
+      Scalar v = get(memory);
+      values[at] = type.is_float() ? v.d : double(v.i);
+    });
+    return values;
+  };
+  auto c = read(0, row.c, row.c_type), a = read(1, row.a, row.a_type), b = read(2, row.b, row.b_type);
+  std::vector<double> d = (*eval)(a, b, c);
+  auto put = element_access(row.c_type).put;
+  for_elements(x, 0, row.c, row.c_type.bytes(), [&](size_t at, std::byte* memory) {
+    put(memory, row.c_type.is_float() ? scalar(d[at]) : scalar(int64_t(d[at])));
+  });
 }
 
 // ── copies of 8×8 blocks ──────────────────────────────────────────────────────────────────────────────
@@ -241,6 +265,7 @@ InstrRow semantics_of(const Callee& callee) {
                                              : store_blocks,
                 row};
   }
+  if (auto* row = find_user_row(callee.name)) return {computes(*row) || eval_of(*row) ? user_matrix : nullptr, row, positions_of(*row)};
   return {};
 }
 

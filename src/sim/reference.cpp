@@ -11,7 +11,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
-#include "ops/op.h"
+#include "ops/user_op.h"
 
 namespace tl {
 namespace {
@@ -183,6 +183,7 @@ struct Machine {
   }
   Step step(const Tile& n) {
     const TileOp& row = row_of(n);
+    if (!row.eval) return step(n.body);
     return [this, &row, tile = Stmt(&n)](Frame&) { row.eval(*tile.as<Tile>(), f, context); };
   }
   Step step(const Eval& n) {
@@ -215,7 +216,7 @@ struct Machine {
 void refuse_thread_level_code(const Function& f) {
   for (auto& k : f.kernels) {
     Span statement = k.span;
-    visit_nodes(k.body, [&](const Node& n) {
+    visit_nodes(as_evaluated(k.body), [&](const Node& n) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);

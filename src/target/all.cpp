@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "target/nvidia.h"
+#include "target/user_rows.h"
 
 namespace tl {
 
@@ -25,7 +26,8 @@ const Callee* find_instr(std::string_view name) {
     if (row->callee.name == name) return &row->callee;
   for (auto* row : nvidia_copy_rows())
     if (row->callee.name == name) return &row->callee;
-  return nullptr;
+  const MatrixInstr* users = find_user_row(name);
+  return users ? &users->callee : nullptr;
 }
 
 const MatrixInstr* Target::matrix_for(DType a, DType b, DType c) const {
