@@ -77,7 +77,7 @@ def kernels(target: str):
 
 def predicted(kernel) -> dict[str, int]:
     with contextlib.redirect_stdout(io.StringIO()):
-        text = kernel.explain()
+        text = str(kernel.explain())
     found = re.findall(r"(read|written) [^:]*: (\d+) wavefront", text)
     return {verb: sum(int(n) for v, n in found if v == verb) for verb in METRICS}
 

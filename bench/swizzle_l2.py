@@ -98,7 +98,7 @@ def predicted_bytes(shape: str, in_flight: int, panel: int, order: str, l2: int 
 def blocks_in_flight(kernel) -> int:
     """Of the whole GPU, by registers, shared memory and threads."""
     with contextlib.redirect_stdout(io.StringIO()):
-        text = kernel.explain()
+        text = str(kernel.explain())
     registers = int(re.search(r"(\d+) registers per thread", text)[1])
     shared = 2 * (TILE[0] + TILE[1]) * TILE[2]
     registers = -(-registers // 8) * 8

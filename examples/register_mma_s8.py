@@ -39,4 +39,4 @@ A, B = (np.random.default_rng(0).integers(-128, 128, (n, 192), dtype=np.int8) fo
 C = np.zeros((256, 320), np.int32)
 kernel(A, B, C)
 assert (C == A.astype(np.int32) @ B.astype(np.int32).T).all()
-print(f"{kernel.target}: exact{f', by {name}' if name in kernel.explain() else ''}")
+print(f"{kernel.target}: exact{f', by {name}' if name in str(kernel.explain()) else ''}")

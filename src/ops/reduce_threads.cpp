@@ -245,7 +245,7 @@ void Threads::redistribute(const Fragment& wanted) {
 }
 
 Stmt Threads::run() {
-  const BufferInfo& dst = ctx.function[r.dst.buffer];
+  const BufferInfo dst = ctx.function[r.dst.buffer];  // scratch buffers move the table
   bool to_shared = dst.scope == Scope::shared,
        from_fragment = ctx.function[r.src.buffer].scope == Scope::fragment;
   Fragment from = from_fragment ? ctx.layouts.fragments.at(r.src.buffer) : *ctx.layouts.loop;
