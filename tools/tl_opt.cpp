@@ -239,7 +239,8 @@ int run(const Arguments& a, const Function& f) {
 // ── the command line ──────────────────────────────────────────────────────────────────────────────────
 void declare_options(CLI::App& app, Arguments& a) {
   app.add_option("FILE", a.file, "text IR; - is standard input");
-  app.add_option("--target", a.target, "cuda -arch=CHIP, sim:CHIP, cpu, cpu -mcpu=CHIP; for `run` also reference");
+  app.add_option("--target", a.target,
+                 "cuda -arch=CHIP, sim:CHIP, cpu, cpu -mcpu=CHIP; for `run` also reference");
   app.add_option("--stop-after", a.stop_after, "the last pass to run");
   app.add_option("--skip", a.skip, "a pass to leave out; may be repeated")
       ->expected(1)

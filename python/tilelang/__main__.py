@@ -2,7 +2,7 @@
 
     python -m tilelang ir      FILE:NAME [ARG=VALUE ...]      the program as text IR
     python -m tilelang source  FILE:NAME [ARG=VALUE ...]      the generated CUDA C++ or LLVM IR
-    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is; --html PAGE for a browser
+    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is (--html PAGE)
 
 NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go.
 """
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")
     parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, sim:sm_80, …")
-    parser.add_argument("--html", metavar="PAGE", help="explain: write a page for a browser instead of printing")
+    parser.add_argument("--html", metavar="PAGE", help="explain: write a page for a browser, print nothing")
     options = parser.parse_args(argv)
     if options.html and options.what != "explain":
         parser.error("--html goes with explain")

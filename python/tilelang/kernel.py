@@ -107,8 +107,8 @@ class JITKernel:
         memory, what was refused and why.  Prints the report and returns it; its lists hold the same as
         objects.
 
-        html: a file; the report is written there as one page for a browser, with pictures of the layouts beside
-        the program's lines, instead of being printed.
+        html: a file; the report is written there as one page for a browser, with pictures of the layouts,
+        instead of being printed.
         """
         report = self.report
         if html is None:

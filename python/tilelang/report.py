@@ -1,4 +1,4 @@
-"""What `kernel.explain()` returns: why everything is as it is, as a text, as objects, as a page for a browser."""
+"""What `kernel.explain()` returns: why everything is as it is, as a text, as objects, as a page of HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 from . import _core
 from .maps import Fragment, Layout
 
-__all__ = ["Report", "Place", "KernelInfo", "BufferInfo", "LoopInfo", "OperatorInfo", "AccessInfo", "NoteInfo"]
+__all__ = [
+    "Report",
+    "Place",
+    "KernelInfo",
+    "BufferInfo",
+    "LoopInfo",
+    "OperatorInfo",
+    "AccessInfo",
+    "NoteInfo",
+]
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,9 @@ class BufferInfo:
     elements: int | None  # that it takes in memory, padding included; of a fragment: registers of a thread
     bytes: int | None  # … in bytes
     address: int | None  # in the block's shared memory
-    decided_by: str  # the statement that decided the layout; "the user"; empty where there was nothing to decide
+    decided_by: (
+        str  # the statement that decided the layout; "the user"; empty where there was nothing to decide
+    )
     strictness: str  # strict, common, free, annotated
     decided_at: Place | None  # where that statement stands
     place: Place | None  # where the buffer is allocated
@@ -100,7 +111,7 @@ class OperatorInfo:
 
 @dataclass(frozen=True)
 class AccessInfo:
-    """An access to shared or global memory (on a CPU: to any tile or tensor), all alike of one line together."""
+    """An access to shared or global memory (on a CPU: to any tile or tensor); equal ones are one."""
 
     kernel: str
     buffer: str
@@ -111,7 +122,9 @@ class AccessInfo:
     parts: int  # accesses into which the vector falls, because its elements are not consecutive
     sites: int  # places in the code
     times: int | None  # how often a thread gets there; None: known at run time only
-    count: int | None  # wavefronts of shared memory, or sectors of global memory, of a warp; None: not counted
+    count: (
+        int | None
+    )  # wavefronts of shared memory, or sectors of global memory, of a warp; None: not counted
     least: int | None  # the fewest that so many bytes could take
     unknown: str  # why it was not counted
     place: Place | None
@@ -142,10 +155,10 @@ class NoteInfo:
 class Report:
     """Why a kernel is as it is.  str() is the text; the lists hold the same as objects.
 
-    kernels: the launches and what they take of the chip.  buffers: where tensors and tiles live.  loops: how
-    parallel loops and copies are spread over threads.  operators: how each tile operator runs.  accesses: what
-    each access to memory costs a warp.  notes: what else was decided, everything refused included.  phases: how
-    long each step took, in milliseconds.
+    kernels: the launches and what they take of the chip.  buffers: where tensors and tiles live.  loops:
+    how parallel loops and copies are spread over threads.  operators: how each tile operator runs.
+    accesses: what each access to memory costs a warp.  notes: what else was decided, everything refused
+    included.  phases: how long each step took, in milliseconds.
     """
 
     function: str
@@ -176,7 +189,9 @@ class Report:
         for b in self.buffers:
             if b.name == name:
                 return b
-        raise KeyError(f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}")
+        raise KeyError(
+            f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}"
+        )
 
     def html(self) -> str:
         """The report as one page of HTML that needs nothing else."""

@@ -43,7 +43,8 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; white-sp
 .place { color: var(--soft); white-space: nowrap; }
 .program td { border: 0; padding: 1px 14px 1px 0; }
 .program td.no { color: #a3acbf; text-align: right; user-select: none; width: 1%; }
-.program td.code { white-space: pre; width: 1%; padding-right: 28px; }
+.program td.code { white-space: pre-wrap; width: 50%;
+  padding-right: 28px; }
 .program td.says { border-left: 2px solid var(--line); padding-left: 14px; font-size: 13px; }
 .program tr.told td.says { border-left-color: var(--blue); }
 .program tr.told td.code { background: #f4f7ff; }
@@ -54,7 +55,8 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; white-sp
 .says .conflict, .conflict { color: var(--bad); font-weight: 600; }
 .buffer { display: flex; flex-wrap: wrap; gap: 10px 28px; }
 .facts { flex: 1 1 320px; min-width: 300px; }
-.facts dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 14px; margin: 0; font-size: 14px; }
+.facts dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 14px; margin: 0;
+  font-size: 14px; }
 .facts dt { color: var(--soft); }
 .facts dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 0; max-width: 100%; }
@@ -70,11 +72,17 @@ def _place(place: Place | None) -> str:
     return f'<span class="place">{escape(str(place))}</span>' if place else ""
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], classes: dict[int, str] | None = None) -> str:
+def _table(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], classes: dict[int, str] | None = None
+) -> str:
     marks = [(classes or {}).get(i, "") for i in range(32)]
-    cell = lambda tag, i, text: f'<{tag} class="{marks[i]}">{text}</{tag}>' if marks[i] else f"<{tag}>{text}</{tag}>"
+    cell = lambda tag, i, text: (
+        f'<{tag} class="{marks[i]}">{text}</{tag}>' if marks[i] else f"<{tag}>{text}</{tag}>"
+    )
     head = "".join(cell("th", i, escape(text)) for i, text in enumerate(heads))
-    body = "".join("<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n" for row in rows
+    )
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
 
 
@@ -136,7 +144,10 @@ def _sayings(report: Report) -> dict[tuple[str, int], list[str]]:
         by = f", laid out by {escape(b.decided_by)} ({b.strictness})" if b.decided_by else ""
         say(b.place, f"<b>{escape(b.name)}</b> {escape(b.scope)}: {_layout_words(b)}{by}")
         for why in b.why:
-            say(b.decided_at or b.place, f'<b>{escape(b.name)}</b> <span class="refusal">{escape(why)}</span>')
+            say(
+                b.decided_at or b.place,
+                f'<b>{escape(b.name)}</b> <span class="refusal">{escape(why)}</span>',
+            )
     for loop in report.loops:
         say(loop.place, escape(loop.text))
         for refusal in loop.refusals:
@@ -150,8 +161,12 @@ def _sayings(report: Report) -> dict[tuple[str, int], list[str]]:
             if text != o.how:
                 say(o.place, f'<span class="refusal">{escape(text)}</span>')
     for a in report.accesses:
-        say(a.place, f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}: {_cost(a)}" if a.count is not None
-            else f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}")
+        say(
+            a.place,
+            f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}: {_cost(a)}"
+            if a.count is not None
+            else f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}",
+        )
     for note in report.notes:
         if note.refusal:
             say(note.place, f'<span class="refusal">{escape(note.text)}</span>')
@@ -175,10 +190,15 @@ def _program(report: Report) -> str:
         for n, text in enumerate(code, first):
             said = says.get((file, n), [])
             style = ("told hot" if any('"conflict"' in s for s in said) else "told") if said else ""
-            rows.append(f'<tr class="{style}"><td class="no mono">{n}</td><td class="code mono">{escape(text[indent:])}</td>'
-                        f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n')
-        parts.append(f'<div class="card"><h3 class="soft">{escape(file)}</h3>\n<table class="program"><tbody>\n'
-                     f'{"".join(rows)}</tbody></table></div>')
+            rows.append(
+                f'<tr class="{style}"><td class="no mono">{n}</td>'
+                f'<td class="code mono">{escape(text[indent:])}</td>'
+                f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n'
+            )
+        parts.append(
+            f'<div class="card"><h3 class="soft">{escape(file)}</h3>\n<table class="program"><tbody>\n'
+            f"{''.join(rows)}</tbody></table></div>"
+        )
     return "\n".join(parts)
 
 
@@ -200,26 +220,43 @@ def _overview(report: Report) -> str:
             chips.append(("bad", f"spills {k.spill_stores} bytes") if spills else ("good", "no spills"))
     shared = [a for a in report.accesses if a.scope == "shared" and a.count is not None]
     if report.conflicts:
-        chips.append(("bad", f"{len(report.conflicts)} of {_plural(len(shared), 'access')}es of shared memory "
-                             "with bank conflicts"))
+        chips.append(
+            (
+                "bad",
+                f"{len(report.conflicts)} of {len(shared)} accesses of shared memory "
+                "with bank conflicts",
+            )
+        )
     elif shared:
         chips.append(("good", "no bank conflicts"))
     if report.refusals:
         chips.append(("warn", _plural(len(report.refusals), "refusal")))
-    items = "".join(f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>" for style, text in chips)
+    items = "".join(
+        f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>" for style, text in chips
+    )
     made = "read from the disk cache" if report.from_cache else "compiled"
     by = f" by {escape(report.toolchain)}" if report.toolchain else ""
     total = sum(report.phases.values())
-    return (f'<h1>{escape(report.function)}</h1>\n<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
-            f'{made}{by} in {total:.1f} ms</div>\n<ul class="chips">{items}</ul>')
+    return (
+        f'<h1>{escape(report.function)}</h1>\n'
+        f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
+        f'{made}{by} in {total:.1f} ms</div>\n<ul class="chips">{items}</ul>'
+    )
 
 
 def _buffer(b: BufferInfo) -> str:
-    facts = [("scope", f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}")]
+    facts = [
+        (
+            "scope",
+            f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}",
+        )
+    ]
     if b.formula:
         facts.append(("layout", _code(b.formula)))
     if b.decided_by:
-        facts.append(("decided by", f"{escape(b.decided_by)}, {escape(b.strictness)} {_place(b.decided_at)}"))
+        facts.append(
+            ("decided by", f"{escape(b.decided_by)}, {escape(b.strictness)} {_place(b.decided_at)}")
+        )
     if isinstance(b.layout, Fragment):
         copies = f", {b.layout.replicas} copies of each" if b.layout.replicas > 1 else ""
         facts.append(("takes", f"{_layout_words(b)}{copies} ({_bytes(b.bytes)} a thread)"))
@@ -229,23 +266,53 @@ def _buffer(b: BufferInfo) -> str:
         facts.append(("address", f"{b.address} in the block's memory"))
     facts += [("why", f'<span class="refusal">{escape(why)}</span>') for why in b.why]
     body = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
-    drawn = picture(b.layout, b.dtype if b.scope == "shared" else None) if b.scope in ("shared", "fragment") else ""
-    return (f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n<div class="buffer"><div class="facts"><dl>{body}'
-            f"</dl></div>\n{drawn}</div></div>")
+    drawn = (
+        picture(b.layout, b.dtype if b.scope == "shared" else None)
+        if b.scope in ("shared", "fragment")
+        else ""
+    )
+    return (
+        f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
+        f'<div class="buffer"><div class="facts"><dl>{body}'
+        f"</dl></div>\n{drawn}</div></div>"
+    )
 
 
 def _loop(loop: LoopInfo) -> list[str]:
     refusals = "".join(f'<div class="refusal">{escape(r)}</div>' for r in loop.refusals)
-    drawn = picture(loop.mapping, None)
+    drawn = picture(loop.mapping, None, 64)
     drawn = f"<details><summary>picture of the mapping</summary>{drawn}</details>" if drawn else ""
     return [_place(loop.place), _code(loop.name), f"{escape(loop.text)}{refusals}{drawn}"]
 
 
 def _accesses(report: Report) -> str:
-    rows = [[_place(a.place), _code(a.buffer), escape(a.scope), _verb(a), _width(a), str(a.sites),
-             "" if a.times is None else str(a.times), _cost(a)] for a in report.accesses]
-    return _table(("line", "buffer", "scope", "access", "a thread, at once", "in the code", "times", "a warp, at worst"),
-                  rows, {5: "num", 6: "num"})
+    rows = [
+        [
+            _place(a.place),
+            _code(a.buffer),
+            escape(a.scope),
+            _verb(a),
+            _width(a),
+            str(a.sites),
+            "" if a.times is None else str(a.times),
+            _cost(a),
+        ]
+        for a in report.accesses
+    ]
+    return _table(
+        (
+            "line",
+            "buffer",
+            "scope",
+            "access",
+            "a thread, at once",
+            "in the code",
+            "times",
+            "a warp, at worst",
+        ),
+        rows,
+        {5: "num", 6: "num"},
+    )
 
 
 def _sections(report: Report) -> list[tuple[str, str, str]]:
@@ -256,28 +323,64 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
     tiles = [b for b in report.buffers if b.scope != "local"]
     local = [b for b in report.buffers if b.scope == "local"]
     body = "\n".join(map(_buffer, (b for b in tiles if b.scope != "tensor")))
-    plain = [[_place(b.place), _code(b.name), escape(b.scope), _code(f"{b.dtype}[{', '.join(b.shape)}]"),
-              _bytes(b.bytes), _code(b.formula)] for b in [b for b in tiles if b.scope == "tensor"] + local]
+    plain = [
+        [
+            _place(b.place),
+            _code(b.name),
+            escape(b.scope),
+            _code(f"{b.dtype}[{', '.join(b.shape)}]"),
+            _bytes(b.bytes),
+            _code(b.formula),
+        ]
+        for b in [b for b in tiles if b.scope == "tensor"] + local
+    ]
     if plain:
-        body += f'<div class="card">{_table(("line", "buffer", "scope", "type", "size", "layout"), plain)}</div>'
+        table = _table(("line", "buffer", "scope", "type", "size", "layout"), plain)
+        body += f'<div class="card">{table}</div>'
     if body:
         out.append(("buffers", "Buffers", body))
     if report.loops:
         table = _table(("line", "loop", "mapping"), map(_loop, report.loops))
         out.append(("loops", "Parallel loops and copies", f'<div class="card">{table}</div>'))
-    operators = [o for o in report.operators if o.how]
+    mapped = {(loop.place, loop.text) for loop in report.loops}
+    operators = [o for o in report.operators if (o.place, o.how) not in mapped or o.details or o.refusals]
     if operators:
-        rows = [[_place(o.place), _code(f"{o.name}({o.operands})"), escape(o.how)
-                 + "".join(f"<div>{escape(d)}</div>" for d in o.details)
-                 + "".join(f'<div class="refusal">{escape(d)}</div>' for d in o.refusals if d != o.how)]
-                for o in operators]
-        out.append(("operators", "Operators", f'<div class="card">{_table(("line", "operator", "how it runs"), rows)}</div>'))
+        rows = [
+            [
+                _place(o.place),
+                _code(f"{o.name}({o.operands})"),
+                escape(o.how)
+                + "".join(f"<div>{escape(d)}</div>" for d in o.details)
+                + "".join(f'<div class="refusal">{escape(d)}</div>' for d in o.refusals if d != o.how),
+            ]
+            for o in operators
+        ]
+        out.append(
+            (
+                "operators",
+                "Operators",
+                f'<div class="card">{_table(("line", "operator", "how it runs"), rows)}</div>',
+            )
+        )
     if report.accesses:
         out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
     if report.notes:
-        rows = [[_place(n.place), escape(n.subject), f'<span class="refusal">{escape(n.text)}</span>' if n.refusal
-                 else escape(n.text), escape(n.decided_by)] for n in report.notes]
-        out.append(("notes", "Notes and refusals", f'<div class="card">{_table(("line", "of", "note", "pass"), rows)}</div>'))
+        rows = [
+            [
+                _place(n.place),
+                escape(n.subject),
+                f'<span class="refusal">{escape(n.text)}</span>' if n.refusal else escape(n.text),
+                escape(n.decided_by),
+            ]
+            for n in report.notes
+        ]
+        out.append(
+            (
+                "notes",
+                "Notes and refusals",
+                f'<div class="card">{_table(("line", "of", "note", "pass"), rows)}</div>',
+            )
+        )
     if any(report.phases.values()):
         out.append(("time", "Time", f'<div class="card">{bars(report.phases)}</div>'))
     return out
@@ -287,9 +390,13 @@ def page(report: Report) -> str:
     """The whole page."""
     sections = _sections(report)
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
-    body = "\n".join(f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>' for name, title, text in sections)
+    body = "\n".join(
+        f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>' for name, title, text in sections
+    )
     title = f"{escape(report.function)} for {escape(report.target)}"
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
-            f"<style>{_STYLE}</style></head>\n<body><main>\n<header>{_overview(report)}\n<nav>{links}</nav></header>\n"
-            f"{body}\n</main></body></html>\n")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
+        f"<style>{_STYLE}</style></head>\n<body><main>\n<header>{_overview(report)}\n<nav>{links}</nav></header>\n"
+        f"{body}\n</main></body></html>\n"
+    )

@@ -15,15 +15,21 @@ namespace {
 
 std::string_view scope_name(Scope scope) {
   switch (scope) {
-    case Scope::global: return "tensor";
-    case Scope::shared: return "shared";
-    case Scope::fragment: return "fragment";
-    case Scope::local: return "local";
+    case Scope::global:
+      return "tensor";
+    case Scope::shared:
+      return "shared";
+    case Scope::fragment:
+      return "fragment";
+    case Scope::local:
+      return "local";
   }
   return "";
 }
 
-std::string extents_text(const std::vector<int64_t>& extents) { return fmt::format("{}", fmt::join(extents, "×")); }
+std::string extents_text(const std::vector<int64_t>& extents) {
+  return fmt::format("{}", fmt::join(extents, "×"));
+}
 
 struct Gatherer {
   Report& report;
@@ -79,8 +85,11 @@ struct Gatherer {
 
   void buffer(BufferId id, const std::string& kernel) {
     const BufferInfo& info = machine[id];
-    Report::BufferRow row{.kernel = kernel, .name = info.name, .scope = std::string(scope_name(info.scope)),
-                          .dtype = to_string(info.dtype), .place = info.span};
+    Report::BufferRow row{.kernel = kernel,
+                          .name = info.name,
+                          .scope = std::string(scope_name(info.scope)),
+                          .dtype = to_string(info.dtype),
+                          .place = info.span};
     bool constant = true;
     int64_t logical = 1;
     for (auto& e : info.shape) {
@@ -129,7 +138,8 @@ struct Gatherer {
   std::string mapping_text(const Report::LoopRow& row) const {
     std::string text = extents_text(row.extents) + " iterations";
     if (target.has_threads()) {
-      text += fmt::format(" on {} thread{}, {} each", row.threads, row.threads == 1 ? "" : "s", row.registers);
+      text +=
+          fmt::format(" on {} thread{}, {} each", row.threads, row.threads == 1 ? "" : "s", row.registers);
       if (row.copies > 1) text += fmt::format(" ({} threads repeat each)", row.copies);
     }
     if (row.lanes > 1) text += fmt::format(", {} at once", row.lanes);
@@ -142,8 +152,13 @@ struct Gatherer {
     auto* map = layout ? std::get_if<IndexMap>(layout) : nullptr;
     if (!map) return std::nullopt;
     Fragment mapping = fragment_from_map(*map);
-    Report::LoopRow row{.kernel = k.name, .name = std::move(name), .extents = nest.extents, .threads = mapping.threads,
-                        .registers = mapping.registers, .copies = mapping.replicas, .mapping = mapping,
+    Report::LoopRow row{.kernel = k.name,
+                        .name = std::move(name),
+                        .extents = nest.extents,
+                        .threads = mapping.threads,
+                        .registers = mapping.registers,
+                        .copies = mapping.replicas,
+                        .mapping = mapping,
                         .place = nest.span};
     row.lanes = nest.attrs.get_int("loop_lanes");
     if (row.lanes == 0) row.lanes = run_length(nest, mapping);
@@ -202,23 +217,26 @@ struct Gatherer {
 
   void statements() {
     for (auto& k : laid_out.kernels)
-      visit(k.body, [&](const Tile& t) { tile_operator(k, t); },
-            [&](const For& l) {
-              if (l.loop != Loop::parallel || !l.attrs.find("loop_layout")) return;
-              ParallelNest nest = read_nest(l);
-              std::vector<std::string> names;
-              for (auto& v : nest.vars) names.push_back(v.as<Var>()->hint);
-              if (auto row = loop(k, nest, fmt::format("parallel {}", fmt::join(names, ", "))))
-                add(report.loops, std::move(*row));
-            });
+      visit(
+          k.body, [&](const Tile& t) { tile_operator(k, t); },
+          [&](const For& l) {
+            if (l.loop != Loop::parallel || !l.attrs.find("loop_layout")) return;
+            ParallelNest nest = read_nest(l);
+            std::vector<std::string> names;
+            for (auto& v : nest.vars) names.push_back(v.as<Var>()->hint);
+            if (auto row = loop(k, nest, fmt::format("parallel {}", fmt::join(names, ", "))))
+              add(report.loops, std::move(*row));
+          });
   }
 
   // ── the rest ──────────────────────────────────────────────────────────────────────────────────────────
   void accesses() {
     for (auto& a : measure_access(machine, target)) {
       const BufferInfo& info = machine[a.buffer];
-      report.accesses.push_back({.kernel = machine.kernels[a.kernel].name, .buffer = info.name,
-                                 .scope = std::string(scope_name(info.scope)), .cost = a});
+      report.accesses.push_back({.kernel = machine.kernels[a.kernel].name,
+                                 .buffer = info.name,
+                                 .scope = std::string(scope_name(info.scope)),
+                                 .cost = a});
     }
   }
 
@@ -226,8 +244,12 @@ struct Gatherer {
     for (size_t i = 0; i < machine.notes.size(); i++) {
       const Note& n = machine.notes[i];
       if (!n.by.empty()) continue;  // the row of the buffer says it better
-      Report::NoteRow row{.subject = n.subject, .text = n.text, .pass = n.pass, .refusal = n.refusal,
-                          .attached = attached[i], .place = n.span};
+      Report::NoteRow row{.subject = n.subject,
+                          .text = n.text,
+                          .pass = n.pass,
+                          .refusal = n.refusal,
+                          .attached = attached[i],
+                          .place = n.span};
       bool again = std::any_of(report.notes.begin(), report.notes.end(), [&](auto& o) {
         return o.subject == row.subject && o.text == row.text && o.place == row.place;
       });

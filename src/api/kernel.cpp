@@ -46,7 +46,8 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
       auto effect = n.callee->effect;
-      if (effect == Callee::Effect::thread || effect == Callee::Effect::warp || effect == Callee::Effect::barrier)
+      if (effect == Callee::Effect::thread || effect == Callee::Effect::warp ||
+          effect == Callee::Effect::barrier)
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
     });
@@ -114,10 +115,11 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     refuse_thread_code(function);
     program = reference_signature(function);
     source = print(function);
-    report.notes.push_back({.subject = "reference",
-                            .text = "the program at tile level, executed as it is written: nothing is laid out",
-                            .pass = "",
-                            .place = {}});
+    report.notes.push_back(
+        {.subject = "reference",
+         .text = "the program at tile level, executed as it is written: nothing is laid out",
+         .pass = "",
+         .place = {}});
     explained = true;
     return;
   }
@@ -214,8 +216,11 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
   std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip, a);
   if (!key.empty() && !dumps)
     if (auto entry = cache.load(key)) {
-      Made made{.variant = {}, .kernels = kernel_rows(entry->program, entry->binary),
-                .toolchain = entry->binary.toolchain, .phases = {}, .from_cache = true};
+      Made made{.variant = {},
+                .kernels = kernel_rows(entry->program, entry->binary),
+                .toolchain = entry->binary.toolchain,
+                .phases = {},
+                .from_cache = true};
       made.variant.program = entry->program;
       made.variant.executable =
           std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
@@ -313,9 +318,10 @@ void CompiledKernel::explain_passes() {
   options.stop_after = last;
   Target chip = target_for(usual);
   Function laid_out;
-  Compiled compiled = compile(function_for(usual), chip, options, [&](int, std::string_view pass, const Function& f) {
-    if (pass == mapped) laid_out = f;
-  });
+  Compiled compiled =
+      compile(function_for(usual), chip, options, [&](int, std::string_view pass, const Function& f) {
+        if (pass == mapped) laid_out = f;
+      });
   explain(report, function, laid_out, compiled.function, chip);
   explained = true;
 }

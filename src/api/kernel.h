@@ -35,7 +35,7 @@ class CompiledKernel {
   const ResolvedTarget target;
   Program program;  // its signature; of the first variant
   std::string source;
-  Report report;               // as far as it is known without being asked for
+  Report report;  // as far as it is known without being asked for
 
   CompiledKernel(Function f, ResolvedTarget target, Settings settings);
 

@@ -138,15 +138,19 @@ std::string notes_text(const Report& r) {
 std::string place_text(const Span& span) {
   if (!span.file || !span) return "";
   size_t slash = span.file->rfind('/');
-  return fmt::format("{}:{}", slash == std::string::npos ? *span.file : span.file->substr(slash + 1), span.line);
+  return fmt::format("{}:{}", slash == std::string::npos ? *span.file : span.file->substr(slash + 1),
+                     span.line);
 }
 
 std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceBinary& binary) {
   std::vector<Report::KernelRow> rows;
   for (size_t i = 0; i < program.entries.size(); i++) {
     const EntrySpec& e = program.entries[i];
-    Report::KernelRow row{.name = e.name, .threads = int64_t(e.threads[0]) * e.threads[1] * e.threads[2],
-                          .shared_bytes = e.shared_bytes, .private_bytes = e.arena_bytes, .resources = {}};
+    Report::KernelRow row{.name = e.name,
+                          .threads = int64_t(e.threads[0]) * e.threads[1] * e.threads[2],
+                          .shared_bytes = e.shared_bytes,
+                          .private_bytes = e.arena_bytes,
+                          .resources = {}};
     if (i < binary.resources.size()) row.resources = binary.resources[i];
     rows.push_back(std::move(row));
   }

@@ -21,14 +21,15 @@ struct Report {
   struct BufferRow {
     std::string kernel = {}, name = {}, scope = {}, dtype = {};  // kernel: empty for tensors
     std::vector<std::string> shape = {};
-    std::string map = {};                         // the formula; empty where there is none
-    std::optional<Layout> layout = {};            // of a tile in memory: index -> element
-    std::optional<Fragment> fragment = {};        // of a tile in registers
-    int64_t logical = -1, elements = -1;     // of the shape; that it takes (of a fragment: per thread).  -1: unknown
-    int64_t bytes = -1, address = -1;        // bytes: of a fragment, per thread
-    std::string decided_by = {}, strictness = {};      // "gemm", "strict"; "the user", "annotated"
+    std::string map = {};                   // the formula; empty where there is none
+    std::optional<Layout> layout = {};      // of a tile in memory: index -> element
+    std::optional<Fragment> fragment = {};  // of a tile in registers
+    int64_t logical = -1,
+            elements = -1;  // of the shape; that it takes (of a fragment: per thread).  -1: unknown
+    int64_t bytes = -1, address = -1;              // bytes: of a fragment, per thread
+    std::string decided_by = {}, strictness = {};  // "gemm", "strict"; "the user", "annotated"
     Span place = {}, decided_at = {};
-    std::vector<std::string> why = {};            // why it exists, or goes where it goes
+    std::vector<std::string> why = {};  // why it exists, or goes where it goes
   };
   struct LoopRow {  // a parallel nest, or an operator that is one
     std::string kernel = {}, name = {};

@@ -73,6 +73,8 @@ bool is_worse(const WarpCost& a, const WarpCost& b) {
   return std::pair(a.excess(), a.count) > std::pair(b.excess(), b.count);
 }
 
+bool same_line(const Span& a, const Span& b) { return a.file == b.file && a.line == b.line; }
+
 struct Measurer {
   const Function& f;
   const Kernel& kernel;
@@ -139,8 +141,7 @@ struct Measurer {
       if (!elements) return std::nullopt;
       std::vector<int64_t> addresses(lanes, -1);
       for (size_t i = 0; i < lanes; i++)
-        if (part[i])
-          addresses[i] = std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8;
+        if (part[i]) addresses[i] = std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8;
       WarpCost one = info.scope == Scope::shared ? shared_wavefronts(addresses, width)
                                                  : global_sectors(addresses, width);
       total.count += one.count;
@@ -185,7 +186,7 @@ struct Measurer {
     for (AccessCost& r : found) {
       bool same_cost = r.cost.has_value() == row.cost.has_value() &&
                        (!r.cost || (r.cost->count == row.cost->count && r.cost->least == row.cost->least));
-      if (!same_cost || r.kernel != row.kernel || r.buffer != row.buffer || r.span != row.span ||
+      if (!same_cost || r.kernel != row.kernel || r.buffer != row.buffer || !same_line(r.span, row.span) ||
           r.writes != row.writes || r.instruction != row.instruction || r.bytes != row.bytes ||
           r.parts != row.parts || r.unknown != row.unknown)
         continue;
@@ -216,7 +217,8 @@ struct Measurer {
   // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
   void call(const Call& c) {
     for (auto& a : c.args)
-      if (auto* place = a.as<Call>(); place && place->callee == &address_of) places.insert(place->args[0].get());
+      if (auto* place = a.as<Call>(); place && place->callee == &address_of)
+        places.insert(place->args[0].get());
     for (auto* row : target.copies) {
       if (c.callee != &row->callee) continue;
       for (size_t i = 0; i < c.args.size(); i++) {

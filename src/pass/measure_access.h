@@ -1,5 +1,5 @@
-// What every access to shared and global memory costs, statement by statement: an analysis of a Function at machine
-// level, made when a report is asked for and at no other time.
+// What every access to shared and global memory costs, statement by statement: an analysis of a Function at
+// machine level, made when a report is asked for and at no other time.
 #pragma once
 #include <optional>
 
@@ -15,10 +15,10 @@ struct AccessCost {
   Span span = {};
   bool writes = false;
   std::string_view instruction = {};  // "ldmatrix_x4"; empty for ordinary loads and stores
-  int bytes = 0;                 // that one thread moves at once; by ldmatrix: the row it points to
-  int parts = 1;                 // accesses that this one falls into, because its elements are not consecutive
-  int64_t sites = 1;             // places in the code
-  int64_t times = 1;             // how often a thread gets there, all sites; 0: known only at run time
+  int bytes = 0;                      // that one thread moves at once; by ldmatrix: the row it points to
+  int parts = 1;      // accesses that this one falls into, because its elements are not consecutive
+  int64_t sites = 1;  // places in the code
+  int64_t times = 1;  // how often a thread gets there, all sites; 0: known only at run time
   // Of one warp, all parts, at worst; nothing on a target without warps, or where `unknown` says why.
   std::optional<WarpCost> cost = {};
   std::string unknown = {};

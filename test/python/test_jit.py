@@ -279,6 +279,12 @@ def test_command_line(tmp_path, capsys):
     assert "main" in capsys.readouterr().out
     assert main(["source", f"{path}:fill", "8", "--target", "reference"]) == 0
     assert main(["explain", f"{path}:fill", "8", "float16", "--target", "reference"]) == 0
+    page = tmp_path / "page.html"
+    assert main(["explain", f"{path}:fill", "8", "--target", "reference", "--html", str(page)]) == 0
+    assert "</html>" in page.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["ir", f"{path}:fill", "8", "--html", str(page)])
+    capsys.readouterr()
     assert main(["ir", f"{path}:fill", "N=8", "dtype=flot16"]) == 1
     assert "did you mean float16?" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="no 'full'"):

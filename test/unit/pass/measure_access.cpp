@@ -73,3 +73,38 @@ TEST_CASE("measure_access: sectors of global memory; what run-time values decide
   CHECK(notes("    R[0] = A[bx*64 + tx]\n") == "A: read 4 bytes a lane: 4 sectors, the least\n");
   CHECK(notes("    R[0] = A[tx*8]\n") == "A: read 4 bytes a lane: 32 sectors, at least 4\n");
 }
+
+TEST_CASE("measure_access: addresses that data decide are said to be unknown") {
+  CHECK(notes("    R[0] = S[cast<i64>(S[tx])]\n") ==
+        "S: read 4 bytes a lane: its address is read from S\n"
+        "S: read 4 bytes a lane: 1 wavefront, the least\n");
+}
+
+TEST_CASE("measure_access: equal accesses of one line are one row, counted") {
+  Function f = parse(
+      "func main(A: f32[4096]):\n"
+      "  kernel main grid(bx: 4) threads(64) thread(tx):\n"
+      "    R = local f32[16] elements(16)\n"
+      "    for i in serial(4):\n"
+      "      R[i] = A[tx] + A[tx + 64]\n"
+      "    for j in serial(bx):\n"
+      "      R[j] = A[tx*2]\n",
+      "test", text_vocabulary());
+  auto rows = measure_access(f, *find_target("sm_80"));
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].sites == 2);
+  CHECK(rows[0].times == 8);
+  CHECK(rows[1].times == 0);  // the loop has no constant extent
+  CHECK(rows[1].cost->count == 8);
+  CHECK(rows[1].cost->least == 4);
+}
+
+TEST_CASE("measure_access: groups of threads look at their own warps") {
+  CHECK(notes("    group(32 : +32):\n      S[(tx - 32)*32] = 0.0\n") ==
+        "S: written 4 bytes a lane: 32 wavefronts, at least 1\n");
+}
+
+TEST_CASE("measure_access: without warps there are widths, and nothing to count") {
+  CHECK(notes("    S[ramp(0, 1, 8)] = broadcast(0.0, 8)\n", "f32", "haswell") ==
+        "S: written 32 bytes a lane\n");
+}
