@@ -3,7 +3,7 @@
     python examples/register_mma_s8.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
-import sys
+import argparse
 
 import numpy as np
 import tilelang
@@ -19,7 +19,8 @@ name = tilelang.register_matrix((16, 8, 16), ("int8", "int8", "int32"),
 
 
 @T.prim_func
-def gemm_s8(A: T.Tensor((256, 192), "int8"), B: T.Tensor((320, 192), "int8"), C: T.Tensor((256, 320), "int32")):
+def gemm_s8(A: T.Tensor((256, 192), "int8"), B: T.Tensor((320, 192), "int8"),
+            C: T.Tensor((256, 320), "int32")):
     with T.Kernel(320 // 64, 256 // 64, threads=128) as (bx, by):
         A_s, B_s = T.alloc_shared((64, 64), "int8"), T.alloc_shared((64, 64), "int8")
         C_l = T.alloc_fragment((64, 64), "int32")
@@ -31,10 +32,15 @@ def gemm_s8(A: T.Tensor((256, 192), "int8"), B: T.Tensor((320, 192), "int8"), C:
         T.copy(C_l, C[by * 64, bx * 64])
 
 
-kernel = tilelang.compile(gemm_s8, out_idx=[-1], target=sys.argv[2] if "--target" in sys.argv[1:2] else "auto")
+parser = argparse.ArgumentParser()
+parser.add_argument("--target", default="auto")
+kernel = tilelang.compile(gemm_s8, out_idx=[-1], target=parser.parse_args().target)
 A, B = (np.random.default_rng(0).integers(-128, 128, (n, 192), dtype=np.int8) for n in (256, 320))
 if kernel.device_type == "cuda":
     import torch
-C = kernel(*(A, B) if kernel.device_type == "cpu" else (torch.from_numpy(x).cuda() for x in (A, B)))
-assert (np.asarray(C if kernel.device_type == "cpu" else C.cpu()) == A.astype(np.int32) @ B.astype(np.int32).T).all()
+
+    C = kernel(torch.from_numpy(A).cuda(), torch.from_numpy(B).cuda()).cpu().numpy()
+else:
+    C = kernel(A, B)
+assert (A.astype(np.int32) @ B.astype(np.int32).T == C).all()
 print(f"{kernel.target}: exact; registered {name}")

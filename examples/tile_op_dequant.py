@@ -1,9 +1,9 @@
-"""A tile operator of the user's own: a copy that unpacks int4 weights, two to a byte, and scales them to float16.
+"""A tile operator of the user's own: a copy that unpacks int4 weights, two to a byte, to scaled float16.
 
     python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
-import sys
+import argparse
 
 import numpy as np
 import tilelang
@@ -18,8 +18,7 @@ def unpack(packed, scale):  # what it means: target="reference" runs this
 @T.tile_op(eval=unpack)
 def dequant(packed: T.read, out: T.write, scale: T.value):
     for i, j in T.Parallel(*out.shape):
-        nibble = packed[i, j // 2] >> T.cast(j % 2 * 4, "uint8") & T.uint8(15)
-        out[i, j] = (T.cast(nibble, "float32") - 8) * scale
+        out[i, j] = (T.float32(packed[i, j // 2] >> T.uint8(j % 2 * 4) & T.uint8(15)) - 8) * scale
 
 
 @T.prim_func
@@ -36,11 +35,16 @@ def main(A: T.Tensor((128, 256), "float16"), W: T.Tensor((192, 128), "uint8"), s
         T.copy(C_l, C[by * 64, bx * 64])
 
 
-kernel = tilelang.compile(main, out_idx=[-1], target=sys.argv[2] if "--target" in sys.argv[1:2] else "auto")
+parser = argparse.ArgumentParser()
+parser.add_argument("--target", default="auto")
+kernel = tilelang.compile(main, out_idx=[-1], target=parser.parse_args().target)
 rng = np.random.default_rng(0)
 A, W = rng.integers(-4, 5, (128, 256)).astype(np.float16), rng.integers(0, 256, (192, 128), dtype=np.uint8)
 if kernel.device_type == "cuda":
     import torch
-C = kernel(*(A, W) if kernel.device_type == "cpu" else (torch.from_numpy(x).cuda() for x in (A, W)), 0.5)
-assert (np.asarray(C if kernel.device_type == "cpu" else C.cpu()) == A.astype(np.float32) @ unpack(W, 0.5).T).all()
+
+    C = kernel(torch.from_numpy(A).cuda(), torch.from_numpy(W).cuda(), 0.5).cpu().numpy()
+else:
+    C = kernel(A, W, 0.5)
+assert (A.astype(np.float32) @ unpack(W, 0.5).T == C).all()
 print(f"{kernel.target}: exact")

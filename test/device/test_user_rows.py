@@ -15,6 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.mark.parametrize("name", ["register_mma_s8.py", "tile_op_dequant.py"])
 def test_example(name):
-    done = subprocess.run([sys.executable, str(EXAMPLES / name), "--target", "cuda"], capture_output=True, text=True)
+    command = [sys.executable, str(EXAMPLES / name), "--target", "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cuda -arch=" in done.stdout and "exact" in done.stdout

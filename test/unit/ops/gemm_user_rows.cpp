@@ -56,8 +56,8 @@ std::string program(const UserMatrix& u, bool trans_a, bool trans_b, int pad) {
       "    copy(A, As)\n    copy(B, Bs)\n"
       "    gemm(As, Bs, Cl) {{clear_accum=1, trans_a={9}, trans_b={10}}}\n"
       "    copy(Cl, C)\n",
-      ab, ar, ac, br, bc, c, m, n, pad ? fmt::format(" layout((i, j) -> i*{} + j)", ac + pad) : "", int(trans_a),
-      int(trans_b));
+      ab, ar, ac, br, bc, c, m, n, pad ? fmt::format(" layout((i, j) -> i*{} + j)", ac + pad) : "",
+      int(trans_a), int(trans_b));
 }
 
 struct Tensors {
@@ -101,12 +101,19 @@ TEST_CASE("gemm_mma: any fragments that are permutations of bits") {
     DType ab, c;
   };
   int by_elements = 0;
-  for (auto [ab, c] : {Types{i8, i32}, {u8, u32}, {f16, f32}, {bf16, f32}, {f32, f32}, {f64, f64}, {i16, i32}})
+  for (auto [ab, c] :
+       {Types{i8, i32}, {u8, u32}, {f16, f32}, {bf16, f32}, {f32, f32}, {f64, f64}, {i16, i32}})
     for (int trial = 0; trial < 6; trial++) {
       int64_t m = 8 << random() % 2, n = 8 << random() % 2, k = (ab.bits == 8 ? 16 : 8) << random() % 2;
-      UserMatrix u{.shape = {m, n, k}, .a_type = ab, .b_type = ab, .c_type = c, .a = random_placement(m, k, random),
-                   .b = random_placement(k, n, random), .c = random_placement(m, n, random),
-                   .ptx = fmt::format("test.m{}n{}k{}.row", m, n, k), .eval = nullptr};
+      UserMatrix u{.shape = {m, n, k},
+                   .a_type = ab,
+                   .b_type = ab,
+                   .c_type = c,
+                   .a = random_placement(m, k, random),
+                   .b = random_placement(k, n, random),
+                   .c = random_placement(m, n, random),
+                   .ptx = fmt::format("test.m{}n{}k{}.row", m, n, k),
+                   .eval = nullptr};
       const MatrixInstr& row = register_matrix(u);
       Target target = with_user_rows(*find_target("sm_80"));
       CHECK(target.matrix.front() == &row);
@@ -125,12 +132,20 @@ TEST_CASE("gemm_mma: any fragments that are permutations of bits") {
 TEST_CASE("gemm_mma: fragments of blocks that ldmatrix delivers, in any order of the blocks") {
   // 16×32 bytes of A: lane 4g + q holds four along k from 4q, of rows g and g + 8, at k and k + 16.
   for (bool rows_first : {true, false}) {
-    UserMatrix u{.shape = {16, 8, 32}, .a_type = i8, .b_type = i8, .c_type = i32, .a = {{16, 32, 1}, {}},
-                 .b = {{32, 8, 1}, {}}, .c = {{16, 8, 1}, {}}, .ptx = "test.m16n8k32.blocks", .eval = nullptr};
+    UserMatrix u{.shape = {16, 8, 32},
+                 .a_type = i8,
+                 .b_type = i8,
+                 .c_type = i32,
+                 .a = {{16, 32, 1}, {}},
+                 .b = {{32, 8, 1}, {}},
+                 .c = {{16, 8, 1}, {}},
+                 .ptx = "test.m16n8k32.blocks",
+                 .eval = nullptr};
     auto put = [](Placement& p, int64_t lane, int64_t reg) { p.points.insert(p.points.end(), {lane, reg}); };
     for (int64_t i = 0; i < 16; i++)
       for (int64_t k = 0; k < 32; k++)
-        put(u.a, i % 8 * 4 + k % 16 / 4, k % 4 + i / 8 * (rows_first ? 4 : 8) + k / 16 * (rows_first ? 8 : 4));
+        put(u.a, i % 8 * 4 + k % 16 / 4,
+            k % 4 + i / 8 * (rows_first ? 4 : 8) + k / 16 * (rows_first ? 8 : 4));
     for (int64_t k = 0; k < 32; k++)
       for (int64_t j = 0; j < 8; j++) put(u.b, j * 4 + k % 16 / 4, k % 4 + k / 16 * 4);
     for (int64_t i = 0; i < 16; i++)
@@ -141,14 +156,22 @@ TEST_CASE("gemm_mma: fragments of blocks that ldmatrix delivers, in any order of
     CHECK(notes.find("element by element") == notes.npos);
     CHECK(notes.find("A_s") == notes.npos);
     notes = check_program(program(u, true, true, 0), target);
-    CHECK(notes.find("As is loaded element by element, not by ldmatrix: k does not lie along its rows") != notes.npos);
+    CHECK(notes.find("As is loaded element by element, not by ldmatrix: k does not lie along its rows") !=
+          notes.npos);
     unregister_matrix(row.callee.name);
   }
 }
 
 TEST_CASE("the rows are in the key of the cache by what they are, where their types occur") {
-  UserMatrix u{.shape = {8, 8, 8}, .a_type = i16, .b_type = i16, .c_type = i32, .a = {}, .b = {}, .c = {},
-               .ptx = "test.key", .eval = nullptr};
+  UserMatrix u{.shape = {8, 8, 8},
+               .a_type = i16,
+               .b_type = i16,
+               .c_type = i32,
+               .a = {},
+               .b = {},
+               .c = {},
+               .ptx = "test.key",
+               .eval = nullptr};
   Random random(3);
   u.a = random_placement(8, 8, random);
   u.b = random_placement(8, 8, random);
