@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import csv
 import io
-import re
 import shutil
 import subprocess
 import sys
@@ -77,9 +76,9 @@ def kernels(target: str):
 
 def predicted(kernel) -> dict[str, int]:
     with contextlib.redirect_stdout(io.StringIO()):
-        text = str(kernel.explain())
-    found = re.findall(r"(read|written) [^:]*: (\d+) wavefront", text)
-    return {verb: sum(int(n) for v, n in found if v == verb) for verb in METRICS}
+        accesses = kernel.explain().accesses
+    shared = [a for a in accesses if a.unit == "wavefronts"]
+    return {verb: sum(a.count * a.sites for a in shared if a.writes == (verb == "written")) for verb in METRICS}
 
 
 def launch_all() -> None:

@@ -1,8 +1,8 @@
 // The user's own rows: matrix instructions, and what they mean in Python.
 #include <cstring>
 
-#include "convert.h"
 #include "api/user.h"
+#include "convert.h"
 
 using namespace tl;
 
@@ -25,7 +25,8 @@ MatrixEval matrix_eval(const nb::object& function) {
 
 Placement placement_of(nb::handle pair) {
   auto items = items_of(pair);
-  return {.extents = nb::cast<std::vector<int64_t>>(items.at(0)), .points = nb::cast<std::vector<int64_t>>(items.at(1))};
+  return {.extents = nb::cast<std::vector<int64_t>>(items.at(0)),
+          .points = nb::cast<std::vector<int64_t>>(items.at(1))};
 }
 
 // ── tile operators ────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +80,10 @@ UserEval tile_eval(const nb::object& function) {
 }
 
 Access access_named(const std::string& name) {
-  return name == "read" ? Access::read : name == "write" ? Access::write : name == "update" ? Access::update : Access::value;
+  return name == "read"     ? Access::read
+         : name == "write"  ? Access::write
+         : name == "update" ? Access::update
+                            : Access::value;
 }
 
 void bind_tile_op(nb::module_& m) {
@@ -90,7 +94,8 @@ void bind_tile_op(nb::module_& m) {
             std::vector<UserOperand> made;
             for (auto& pair : items_of(operands)) {
               auto items = items_of(pair);
-              made.push_back({nb::cast<std::string>(items.at(0)), access_named(nb::cast<std::string>(items.at(1)))});
+              made.push_back(
+                  {nb::cast<std::string>(items.at(0)), access_named(nb::cast<std::string>(items.at(1)))});
             }
             new (self) UserTileOp{&add_user_op(name, std::move(made), tile_eval(eval))};
           },
@@ -102,12 +107,11 @@ void bind_tile_op(nb::module_& m) {
 
 void bind_user(nb::module_& m) {
   bind_tile_op(m);
-  m.def(
-      "unregister_matrix", [](const std::string& name) { unregister_matrix(name); }, nb::arg("name"));
+  m.def("unregister_matrix", [](const std::string& name) { unregister_matrix(name); }, nb::arg("name"));
   m.def(
       "register_matrix",
-      [](std::vector<int64_t> shape, DType a_type, DType b_type, DType c_type, nb::object a, nb::object b, nb::object c,
-         const std::string& ptx, nb::object eval) {
+      [](std::vector<int64_t> shape, DType a_type, DType b_type, DType c_type, nb::object a, nb::object b,
+         nb::object c, const std::string& ptx, nb::object eval) {
         const MatrixInstr& row = register_matrix({.shape = std::move(shape),
                                                   .a_type = a_type,
                                                   .b_type = b_type,

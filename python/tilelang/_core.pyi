@@ -50,6 +50,7 @@ class Region:
                  points: Sequence[bool]) -> None: ...
     buffer: Buffer
     extents: tuple[int | Expr | None, ...]   # without the dimensions of points
+    ranges: list[tuple[int | Expr, int | Expr | None, bool]]   # per dimension start, extent, is it a point?
 
 class Layout:
     """A map from the indices of a tile to places.  CompileError, without a place, for what has no answer."""
@@ -164,8 +165,11 @@ class Builder:
         round trunc pow fma isnan isinf …; thread-level rows: thread_index(dim), sync_threads …"""
     # tile operators: by table name; operands are Region, Buffer (whole), or values; attrs int/float/bool/str
     def tile(self, op: str, operands: Sequence[Any], attrs: dict[str, Any]) -> None: ...
-    def annotate_layout(self, buffer: Buffer, layout: Layout | Fragment) -> None:
-        """Where its elements live, instead of what the compiler would choose."""
+    def begin_tile(self, op: TileOp, operands: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """An operator of the user's: what is built until end_tile is its body."""
+    def end_tile(self) -> None: ...
+    def annotate_layout(self, buffer: Buffer, layout: Layout | Fragment, by: str) -> None:
+        """Where its elements live, instead of what the compiler would choose.  by: who says so, for errors."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
     def annotate(self, key: str, value: Any) -> None:
@@ -217,5 +221,19 @@ def resolve_target(target: str) -> str:
 
 def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
+
+class TileOp:
+    """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read
+    or written is (dtype, shape, bytes of 64-bit numbers), a value a float, a result (is it of floats?, shape, bytes)."""
+    def __init__(self, name: str, operands: Sequence[tuple[str, str]], eval: Any | None) -> None:
+        """operands: (name, "read" | "write" | "update" | "value")"""
+    name: str
+
+def register_matrix(shape: Sequence[int], a_type: DType, b_type: DType, c_type: DType,
+                    a: tuple[Sequence[int], Sequence[int]], b: tuple[Sequence[int], Sequence[int]],
+                    c: tuple[Sequence[int], Sequence[int]], ptx: str, eval: Any | None) -> str:
+    """A matrix instruction of the user's; its name.  a, b, c: (rows, columns, copies) and, for each in row-major order,
+    lane and register.  eval(a, b, c) -> d on the bytes of row-major doubles."""
+def unregister_matrix(name: str) -> None: ...
 
 def parse(text: str, file: str = "<text>") -> Function: ...

@@ -13,14 +13,14 @@ from .trace import fail
 
 def register_matrix(shape: Sequence[int], dtypes: Sequence[Any], a: Any, b: Any, c: Any, ptx: str,
                     eval: Callable | None = None) -> str:
-    """Add a warp's matrix instruction D = A @ B + C to those of the NVIDIA chips; returns the name that
-    `explain()` calls it by and `unregister_matrix` takes.  T.gemm prefers it, in kernels compiled from now on, where the types are these and the
-    shape divides the tiles; of several the one added last.
+    """Add a warp's matrix instruction D = A @ B + C to those of the NVIDIA chips; returns its name, by which
+    `explain()` calls it and `unregister_matrix` takes it back.  T.gemm prefers it, in kernels compiled from
+    now on, where the types are these and the shape divides the tiles; of several the one added last.
 
-    shape: (m, n, k).  dtypes: of A (and B, the same), B and C.  a, b, c: where the m×k, k×n and m×n tiles lie in
-    the registers, a T.Fragment or a function (row, column) -> (lane, register); registers count elements, packed
-    into 32 bits, and each lane must hold each of its elements once.  ptx: the mnemonic; its operands are d, a, b, c.
-    eval(A, B, C) -> D on NumPy arrays: what it means, run by the simulator; without it A @ B + C.
+    shape: (m, n, k).  dtypes: of A (and B, the same), B and C.  a, b, c: where the m×k, k×n and m×n tiles
+    lie in the registers, a T.Fragment or a function (row, column) -> (lane, register); registers count
+    elements, packed into 32 bits, and hold each element once.  ptx: the mnemonic; its operands are d, a, b,
+    c.  eval(A, B, C) -> D on NumPy arrays: what it means, run by the simulator; without it A @ B + C.
     """
     sizes = [int(n) for n in shape]
     types = [as_dtype(t) for t in dtypes]
@@ -58,11 +58,12 @@ def _places(name: str, fragment: Any, rows: int, columns: int) -> tuple[list[int
         shape = (rows, columns, 1)
         points = [fragment(i, j) for i in range(rows) for j in range(columns)]
     else:
-        raise fail(f"register_matrix: {name} must be a T.Fragment or a function (row, column) -> (lane, register), not "
-                   f"{fragment!r}")
+        raise fail(f"register_matrix: {name} must be a T.Fragment or a function (row, column) -> (lane, "
+                   f"register), not {fragment!r}")
     flat = []
     for point in points:
-        if not isinstance(point, (tuple, list)) or len(point) != 2 or not all(hasattr(x, "__index__") for x in point):
+        pair = isinstance(point, (tuple, list)) and len(point) == 2
+        if not pair or not all(hasattr(x, "__index__") for x in point):
             raise fail(f"register_matrix: {name} must give (lane, register), two integers, not {point!r}")
         flat += [int(x) for x in point]
     return list(shape), flat

@@ -108,9 +108,11 @@ __all__ = [
     "get_thread_binding", "get_thread_extent", "grid", "half", "if_then_else", "infinity", "int16", "int32",
     "int64", "int8", "macro", "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_quarter_bank_swizzled_layout", "make_swizzled_layout",
-    "make_wgmma_swizzled_layout", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func", "read",
+    "make_wgmma_swizzled_layout", "max", "max_value", "min", "min_value", "parallel", "pow", "prim_func",
+    "read",
     "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "serial",
-    "shift_left", "shift_right", "symbolic", "sync_threads", "tile_op", "truncdiv", "truncmod", "uint16", "uint32",
+    "shift_left", "shift_right", "symbolic", "sync_threads", "tile_op", "truncdiv", "truncmod",
+    "uint16", "uint32",
     "uint64", "uint8", "unroll", "update", "use_swizzle", "value", "vectorized", "write",
 ]  # fmt: skip
 __all__ += _scalar.FUNCTIONS

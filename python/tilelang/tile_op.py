@@ -35,7 +35,8 @@ read, write, update, value = Access("read"), Access("write"), Access("update"), 
 class TileOp:
     """An operator that kernels call as they call T.copy; see `tile_op`."""
 
-    def __init__(self, fn: Callable, lower: Any, infer_layout: Callable | None, eval: Callable | None) -> None:
+    def __init__(self, fn: FunctionType, lower: Any, infer_layout: Callable | None,
+                 eval: Callable | None) -> None:
         import inspect
 
         self.__name__, self.__doc__, self.__wrapped__ = fn.__name__, fn.__doc__, fn
@@ -44,7 +45,7 @@ class TileOp:
         self.lower = lower if isinstance(lower, Macro) else Macro(fn if lower is None else lower)
         self.infer_layout = infer_layout
         try:
-            meaning = None if eval is None else _on_bytes(self.__name__, self.operands, self.signature, eval)
+            meaning = eval and _on_bytes(self.__name__, self.operands, self.signature, eval)
             self._core = _core.TileOp(self.__name__, list(self.operands.items()), meaning)
         except CompileError as e:
             raise fail(f"T.tile_op: {e.text}") from None
@@ -78,14 +79,15 @@ def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Call
             eval: Callable | None = None) -> Any:
     """Make a function a tile operator, `@T.tile_op` or `@T.tile_op(eval=…)`, to be called from kernels.
 
-    The function's parameters are the operator's: those annotated T.read, T.write or T.update are tiles (a buffer, or
-    a slice, which is indexed from 0 inside), T.value a number of the kernel; the others are options, known while the
-    kernel is built.  Its body, or `lower` with the same parameters, is what the operator becomes: statements of the
-    language on its operands and on tiles that it allocates.
+    The function's parameters are the operator's: those annotated T.read, T.write or T.update are tiles (a
+    buffer, or a slice, which is indexed from 0 inside), T.value a number of the kernel; the others are
+    options, known while the kernel is built.  Its body, or `lower` with the same parameters, is what the
+    operator becomes: statements of the language on its operands and on tiles that it allocates.
 
-    infer_layout(…) -> {operand: T.Layout or T.Fragment}: where operands must live.  eval(…) -> result, or a tuple of
-    one for each operand that is written: what it means, on NumPy arrays of the operands that are read, followed by
-    the options; target="reference" runs it, so that it checks the body.  Without it the reference runs the body.
+    infer_layout(…) -> {operand: T.Layout or T.Fragment}: where operands must live.  eval(…) -> result, or a
+    tuple of one for each operand that is written: what it means, on NumPy arrays of the operands that are
+    read, followed by the options; target="reference" runs it, so that it checks the body.  Without it the
+    reference runs the body.
     """
     if fn is None:
         return lambda f: tile_op(f, lower=lower, infer_layout=infer_layout, eval=eval)
@@ -114,8 +116,8 @@ def _operands(fn: Callable, signature: inspect.Signature) -> dict[str, str]:
         if isinstance(hints.get(name), Access):
             operands[name] = hints[name].name
     if not any(access in ("write", "update") for access in operands.values()):
-        raise fail(f"T.tile_op: {fn.__name__} writes to nothing: annotate its operands, as in `def {fn.__name__}(src: "
-                   "T.read, dst: T.write)`")
+        raise fail(f"T.tile_op: {fn.__name__} writes to nothing: annotate its operands, as in `def "
+                   f"{fn.__name__}(src: T.read, dst: T.write)`")
     return operands
 
 
@@ -137,10 +139,12 @@ def _attrs(name: str, options: dict[str, Any]) -> dict[str, Any]:
         if isinstance(x, DType):
             x = str(x)
         if isinstance(x, (Expr, Element, Buffer, Region, Part)):
-            raise fail(f"{name}: the option {key} is a value of the kernel: annotate it as T.value, or as T.read")
+            raise fail(f"{name}: the option {key} is a value of the kernel: annotate it as T.value, or as "
+                       "T.read")
         if not isinstance(x, (int, float, str)) and not (
                 isinstance(x, (list, tuple)) and all(isinstance(n, int) for n in x)):
-            raise fail(f"{name}: the option {key} must be a number, a word, a dtype or a list of integers, not {x!r}")
+            raise fail(f"{name}: the option {key} must be a number, a word, a dtype or a list of integers, "
+                       f"not {x!r}")
         attrs[key] = x
     return attrs
 

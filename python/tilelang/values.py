@@ -86,7 +86,8 @@ class Part:
         """An index of the part as one of the buffer."""
         rest = list(index if index.__class__ is tuple else (index,))
         if len(rest) > len(self.shape):
-            raise fail(f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} indices")
+            raise fail(f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} "
+                       "indices")
         whole = []
         for start, extent, point in self.ranges:
             i = slice(None) if point or not rest else rest.pop(0)

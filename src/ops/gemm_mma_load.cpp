@@ -42,7 +42,8 @@ std::vector<std::array<int64_t, 2>> blocks_of(const OperandFragment& f, bool is_
     }
   for (auto& b : begins)
     if (b[0] % 8 || b[1] % (8 * unit)) return {};
-  if (n == 4 && (begins[3][0] != begins[1][0] + begins[2][0] || begins[3][1] != begins[1][1] + begins[2][1])) return {};
+  if (n == 4 && (begins[3][0] != begins[1][0] + begins[2][0] || begins[3][1] != begins[1][1] + begins[2][1]))
+    return {};
   return begins;
 }
 
@@ -139,7 +140,8 @@ struct Loader {
     internal_check(copy, "the row that was asked for before");
     Expr from = at(outer + lane_sum(lane, outers), k + lane_sum(lane, ks));
     return eval(call(copy->callee, {address(s.memory.type, s.registers, to),
-                                    address(s.memory.type, s.memory.buffer, from)}), span);
+                                    address(s.memory.type, s.memory.buffer, from)}),
+                span);
   }
 
   // The index in memory of register `reg` of this lane.
@@ -196,7 +198,8 @@ struct Loader {
   }
 
   Stmt run(const Expr& k, bool ldmatrix) {
-    auto begins = ldmatrix ? blocks_of(fragment, s.is_b, s.memory.type.bits) : std::vector<std::array<int64_t, 2>>{};
+    auto begins =
+        ldmatrix ? blocks_of(fragment, s.is_b, s.memory.type.bits) : std::vector<std::array<int64_t, 2>>{};
     int64_t n = begins.empty() ? 1 : tiles_at_once(begins.size());
     Expr i = loop_var(s.is_b ? "nj" : "mi", s.tiles / n);
     Expr outer = s.part * (s.tiles * extent()) + i * (n * extent()), to = i * (n * s.tile_stride);
@@ -206,9 +209,12 @@ struct Loader {
   }
 };
 
-const OperandFragment& fragment_of(const MatrixInstr& row, const WarpShare& s) { return s.is_b ? row.b : row.a; }
+const OperandFragment& fragment_of(const MatrixInstr& row, const WarpShare& s) {
+  return s.is_b ? row.b : row.a;
+}
 
-bool loads_by_ldmatrix(const MatrixInstr& row, const WarpShare& s, const LowerContext& ctx, const Facts& facts) {
+bool loads_by_ldmatrix(const MatrixInstr& row, const WarpShare& s, const LowerContext& ctx,
+                       const Facts& facts) {
   auto begins = blocks_of(fragment_of(row, s), s.is_b, s.memory.type.bits);
   bool torn = rows_are_k(s) && s.memory.type.bits != 16;
   return !begins.empty() && !torn && ctx.target.copy_named(ldmatrix_name(1, rows_are_k(s))) &&
@@ -217,22 +223,29 @@ bool loads_by_ldmatrix(const MatrixInstr& row, const WarpShare& s, const LowerCo
 
 }  // namespace
 
-std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const Region& r, const LowerContext& ctx,
-                             const Facts& facts) {
+std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const Region& r,
+                             const LowerContext& ctx, const Facts& facts) {
   int bits = s.memory.type.bits;
   if (loads_by_ldmatrix(row, s, ctx, facts)) return "";
   if (bits != 16 && bits != 8) return fmt::format("its elements have {} bits", bits);
   if (blocks_of(fragment_of(row, s), s.is_b, bits).empty())
     return fmt::format("that does not deliver the fragment of {}", row.callee.name);
   if (rows_are_k(s) && bits != 16)
-    return fmt::format("k does not lie along its rows, and elements of {} bits cannot be transposed on the way", bits);
+    return fmt::format(
+        "k does not lie along its rows, and elements of {} bits cannot be transposed on the way", bits);
   if (has_aligned_rows(s.memory, facts)) return fmt::format("{} has no such instruction", ctx.target.name);
   return why_not_aligned(s.memory, r, ctx);
 }
 
-Stmt load_share(const MatrixInstr& row, const WarpShare& s, const Expr& k, const Expr& lane, const LowerContext& ctx,
-                Facts& facts, Span span) {
-  Loader l{.row = row, .fragment = fragment_of(row, s), .s = s, .lane = lane, .ctx = ctx, .facts = facts, .span = span};
+Stmt load_share(const MatrixInstr& row, const WarpShare& s, const Expr& k, const Expr& lane,
+                const LowerContext& ctx, Facts& facts, Span span) {
+  Loader l{.row = row,
+           .fragment = fragment_of(row, s),
+           .s = s,
+           .lane = lane,
+           .ctx = ctx,
+           .facts = facts,
+           .span = span};
   return l.run(k, loads_by_ldmatrix(row, s, ctx, facts));
 }
 

@@ -48,8 +48,8 @@ struct BodyCheck {
     if (may(b, write)) return;
     const std::string& name = f[b].name;
     if (may(b, false))
-      fail(span, "{} writes to {}, an operand that it reads only: declare it as T.update or T.write", tile.op->name,
-           name);
+      fail(span, "{} writes to {}, an operand that it reads only: declare it as T.update or T.write",
+           tile.op->name, name);
     fail(span, "{} {} {}, which is not among its operands: make it a parameter, as T.{}", tile.op->name,
          write ? "writes to" : "reads", name, write ? "write" : "read");
   }
@@ -62,7 +62,8 @@ struct BodyCheck {
       if (n.kind != Kind::Tile) return;
       auto& inner = static_cast<const Tile&>(n);
       for (size_t i = 0; i < inner.operands.size(); i++)
-        if (auto* r = std::get_if<Region>(&inner.operands[i])) touch(r->buffer, inner.op->operands[i].access != Access::read);
+        if (auto* r = std::get_if<Region>(&inner.operands[i]))
+          touch(r->buffer, inner.op->operands[i].access != Access::read);
     });
   }
 };
@@ -73,7 +74,9 @@ void check(const Tile& t, const Function& f) {
 }
 
 // ── what it means ─────────────────────────────────────────────────────────────────────────────────────
-std::string extents_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string extents_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 const UserOp& made_of(const OpInfo* info) {
   Registry& r = registry();

@@ -48,8 +48,8 @@ void check_extents(const OperandTile& t, const Placement& p) {
          p.extents[0] < t.rows ? p.extents[0] : 0, p.extents[0] < t.rows ? 0 : p.extents[1], t.text(),
          p.extents[0], p.extents[1]);
   if (p.extents[0] > t.rows || p.extents[1] > t.cols)
-    fail({}, "the fragment of {} covers {}×{}: element ({}, {}) is outside of the operand", t.text(), p.extents[0],
-         p.extents[1], p.extents[0] > t.rows ? t.rows : 0, p.extents[0] > t.rows ? 0 : t.cols);
+    fail({}, "the fragment of {} covers {}×{}: element ({}, {}) is outside of the operand", t.text(),
+         p.extents[0], p.extents[1], p.extents[0] > t.rows ? t.rows : 0, p.extents[0] > t.rows ? 0 : t.cols);
 }
 
 // Each element in one register of one lane, each register with one element.
@@ -61,27 +61,29 @@ void check_cover(const OperandTile& t, const Placement& p) {
       if (auto *a = place(i, 0), *b = place(i, copy); a[0] != b[0] || a[1] != b[1])
         fail({}, "element {} of {} is held twice, by register {} of lane {} and register {} of lane {}",
              element(t, i), t.text(), a[1], a[0], b[1], b[0]);
-  if (size % warp)
-    fail({}, "{} has {} elements, which {} lanes cannot share evenly", t.text(), size, warp);
+  if (size % warp) fail({}, "{} has {} elements, which {} lanes cannot share evenly", t.text(), size, warp);
   int64_t registers = size / warp;
   std::vector<int64_t> holds(size_t(size), -1);
   for (int64_t i = 0; i < size; i++) {
     int64_t lane = place(i, 0)[0], reg = place(i, 0)[1];
     if (lane < 0 || lane >= warp)
-      fail({}, "element {} of {} lies in lane {}, but a warp has the lanes 0 to {}", element(t, i), t.text(), lane,
-           warp - 1);
+      fail({}, "element {} of {} lies in lane {}, but a warp has the lanes 0 to {}", element(t, i), t.text(),
+           lane, warp - 1);
     if (reg < 0 || reg >= registers)
-      fail({}, "element {} of {} lies in register {} of lane {}, but {} elements over {} lanes are the registers 0 to "
-           "{} of each", element(t, i), t.text(), reg, lane, size, warp, registers - 1);
+      fail({},
+           "element {} of {} lies in register {} of lane {}, but {} elements over {} lanes are the registers "
+           "0 to "
+           "{} of each",
+           element(t, i), t.text(), reg, lane, size, warp, registers - 1);
     int64_t& there = holds[size_t(lane * registers + reg)];
     if (there >= 0)
-      fail({}, "elements {} and {} of {} lie in one place, register {} of lane {}", element(t, there), element(t, i),
-           t.text(), reg, lane);
+      fail({}, "elements {} and {} of {} lie in one place, register {} of lane {}", element(t, there),
+           element(t, i), t.text(), reg, lane);
     there = i;
   }
   if (registers * t.type.bits % 32)
-    fail({}, "{} gives each lane {} element{} of {} bits, which do not fill 32-bit registers", t.text(), registers,
-         registers == 1 ? "" : "s", int(t.type.bits));
+    fail({}, "{} gives each lane {} element{} of {} bits, which do not fill 32-bit registers", t.text(),
+         registers, registers == 1 ? "" : "s", int(t.type.bits));
 }
 
 OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
@@ -96,13 +98,16 @@ OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
   bool digits = layout.terms.has_value();
   for (auto& term : digits ? *layout.terms : std::vector<Term>{}) digits &= term.xors.empty();
   if (!digits)
-    fail({}, "the fragment of {} is no permutation of mixed-radix digits: its lane and register must be sums of "
-         "multiples of digits of the row and the column", t.text());
-  OperandFragment out{.rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / warp), .digits = {}};
+    fail({},
+         "the fragment of {} is no permutation of mixed-radix digits: its lane and register must be sums of "
+         "multiples of digits of the row and the column",
+         t.text());
+  OperandFragment out{
+      .rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / warp), .digits = {}};
   for (auto& term : *layout.terms) {
     int step = int(term.digit.divisor), row = term.digit.input == 0 ? step : 0;
-    out.digits.push_back({term.output == 0 ? FragmentDigit::From::lane : FragmentDigit::From::reg, int(term.stride),
-                          int(term.digit.radix), row, step - row});
+    out.digits.push_back({term.output == 0 ? FragmentDigit::From::lane : FragmentDigit::From::reg,
+                          int(term.stride), int(term.digit.radix), row, step - row});
   }
   return out;
 }
@@ -111,26 +116,28 @@ OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
 void check_types(const UserMatrix& u) {
   auto number = [](DType t) { return (t.is_int() || t.is_float()) && t.lanes == 1; };
   if (!number(u.a_type) || !number(u.b_type) || !number(u.c_type))
-    fail({}, "a matrix instruction multiplies numbers, not {} × {} -> {}", to_string(u.a_type), to_string(u.b_type),
-         to_string(u.c_type));
+    fail({}, "a matrix instruction multiplies numbers, not {} × {} -> {}", to_string(u.a_type),
+         to_string(u.b_type), to_string(u.c_type));
   if (u.a_type != u.b_type)
     fail({}, "A is {} but B is {}: T.gemm, which is to use the instruction, multiplies tiles of one type",
          to_string(u.a_type), to_string(u.b_type));
   if (u.a_type.is_float() != u.c_type.is_float())
-    fail({}, "A and B are {} but C is {}: floats accumulate in floats, integers in integers", to_string(u.a_type),
-         to_string(u.c_type));
+    fail({}, "A and B are {} but C is {}: floats accumulate in floats, integers in integers",
+         to_string(u.a_type), to_string(u.c_type));
 }
 
 void check_mnemonic(const UserMatrix& u) {
-  auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == ':'; };
+  auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == ':';
+  };
   if (u.ptx.empty() || !std::all_of(u.ptx.begin(), u.ptx.end(), plain))
     fail({}, "`{}` is no mnemonic: write its words joined by dots, without operands", u.ptx);
   int m = 0, n = 0, k = 0;
   for (size_t at = u.ptx.find(".m"); at != std::string::npos; at = u.ptx.find(".m", at + 1))
     if (std::sscanf(u.ptx.c_str() + at, ".m%dn%dk%d", &m, &n, &k) == 3 &&
         (m != u.shape[0] || n != u.shape[1] || k != u.shape[2]))
-      fail({}, "the mnemonic {} says {}×{}×{}, but the shape is {}×{}×{}", u.ptx, m, n, k, u.shape[0], u.shape[1],
-           u.shape[2]);
+      fail({}, "the mnemonic {} says {}×{}×{}, but the shape is {}×{}×{}", u.ptx, m, n, k, u.shape[0],
+           u.shape[1], u.shape[2]);
 }
 
 // Small integers, the same in every process.
@@ -157,7 +164,8 @@ void check_eval(const UserMatrix& u) {
         double expected = c[i * n + j];
         for (size_t x = 0; x < k; x++) expected += a[i * k + x] * b[x * n + j];
         if (d[i * n + j] != expected)
-          fail({}, "eval gave {} for element ({}, {}) of D, but that of A @ B + C is {}", d[i * n + j], i, j, expected);
+          fail({}, "eval gave {} for element ({}, {}) of D, but that of A @ B + C is {}", d[i * n + j], i, j,
+               expected);
       }
   }
 }
@@ -169,13 +177,14 @@ bool same(const OperandFragment& a, const OperandFragment& b) {
                     [&](auto& x, auto& y) { return key(x) == key(y); });
 }
 bool same(const MatrixInstr& x, const MatrixInstr& y) {
-  return x.ptx == y.ptx && x.a_type == y.a_type && x.b_type == y.b_type && x.c_type == y.c_type && same(x.a, y.a) &&
-         same(x.b, y.b) && same(x.c, y.c);
+  return x.ptx == y.ptx && x.a_type == y.a_type && x.b_type == y.b_type && x.c_type == y.c_type &&
+         same(x.a, y.a) && same(x.b, y.b) && same(x.c, y.c);
 }
 
 std::string text_of(const OperandFragment& f) {
   std::string s = fmt::format("{}×{}", f.rows, f.cols);
-  for (auto& d : f.digits) s += fmt::format(" {}/{}%{}:({},{})", int(d.from), d.divisor, d.radix, d.row, d.col);
+  for (auto& d : f.digits)
+    s += fmt::format(" {}/{}%{}:({},{})", int(d.from), d.divisor, d.radix, d.row, d.col);
   return s;
 }
 
@@ -188,10 +197,17 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
   check_types(u);
   check_mnemonic(u);
   int64_t m = u.shape[0], n = u.shape[1], k = u.shape[2];
-  MatrixInstr row{.callee = {.name = "", .arity = 3, .result = Callee::Result::none,
-                             .effect = Callee::Effect::memory, .access = "xrr"},
-                  .m = int(m), .n = int(n), .k = int(k),
-                  .a_type = u.a_type, .b_type = u.b_type, .c_type = u.c_type,
+  MatrixInstr row{.callee = {.name = "",
+                             .arity = 3,
+                             .result = Callee::Result::none,
+                             .effect = Callee::Effect::memory,
+                             .access = "xrr"},
+                  .m = int(m),
+                  .n = int(n),
+                  .k = int(k),
+                  .a_type = u.a_type,
+                  .b_type = u.b_type,
+                  .c_type = u.c_type,
                   .a = fragment_from({"A", m, k, u.a_type}, u.a),
                   .b = fragment_from({"B", k, n, u.b_type}, u.b),
                   .c = fragment_from({"C", m, n, u.c_type}, u.c),
@@ -256,8 +272,9 @@ std::string user_rows_text(const Target& target, const std::vector<DType>& types
   std::string text;
   for (auto* row : target.matrix)
     if (used(row->a_type) && used(row->b_type) && used(row->c_type) && find_user_row(row->callee.name) == row)
-      text += fmt::format("{} {} {} {} | {} | {} | {}\n", row->ptx, to_string(row->a_type), to_string(row->b_type),
-                          to_string(row->c_type), text_of(row->a), text_of(row->b), text_of(row->c));
+      text += fmt::format("{} {} {} {} | {} | {} | {}\n", row->ptx, to_string(row->a_type),
+                          to_string(row->b_type), to_string(row->c_type), text_of(row->a), text_of(row->b),
+                          text_of(row->c));
   return text;
 }
 

@@ -21,9 +21,9 @@ struct Placement {
 struct UserMatrix {
   std::vector<int64_t> shape;  // m, n, k
   DType a_type, b_type, c_type;
-  Placement a, b, c;           // m×k, k×n, m×n
-  std::string ptx;             // the mnemonic
-  MatrixEval eval;             // null: A · B + C
+  Placement a, b, c;  // m×k, k×n, m×n
+  std::string ptx;    // the mnemonic
+  MatrixEval eval;    // null: A · B + C
 };
 
 // CompileError (no place) naming the element at which an operand does not lie once in the registers of 32 lanes, or

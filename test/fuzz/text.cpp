@@ -11,7 +11,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
-#include "ops/op.h"
+#include "ops/user_op.h"
 
 using namespace tl;
 
@@ -187,6 +187,21 @@ struct Generator {
 
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
   BufferId any() { return known[size_t(below(int64_t(known.size())))]; }
+  // An operator of the user's: two names, any accesses, a body.
+  Stmt user_tile_statement(int depth) {
+    std::vector<Access> accesses;
+    std::vector<Operand> operands;
+    for (int64_t n = below(3); n > 0; n--) {
+      accesses.push_back(Access(below(4)));
+      bool swap = chance(10);
+      if ((accesses.back() == Access::value) != swap)
+        operands.push_back(expr(type(), 2));
+      else
+        operands.push_back(region(any()));
+    }
+    const OpInfo* op = user_op_info(chance(50) ? "dequant" : "frobnicate", accesses);
+    return tile(*op, operands, attrs(40), {}, nest(depth));
+  }
   Stmt tile_statement() {
     const OpInfo& op = all_ops()[size_t(below(int64_t(all_ops().size())))]->info;
     std::vector<Operand> operands;
@@ -219,7 +234,7 @@ struct Generator {
     return for_loop(v, min, extent, Loop(below(5)), body, {}, extras);
   }
   Stmt statement(int depth) {
-    switch (depth <= 0 ? below(4) : below(9)) {
+    switch (depth <= 0 ? below(4) : below(10)) {
       case 0:
         return store_statement();
       case 1:
@@ -239,6 +254,8 @@ struct Generator {
         return group(below(4) * 32, 32 + below(96), nest(depth - 1), {}, chance(50) ? 0 : 24, attrs(20));
       case 7:
         return raw_block(depth - 1);
+      case 8:
+        return user_tile_statement(depth - 1);
       default:
         return loop(depth - 1);
     }

@@ -12,6 +12,8 @@ SIZES = {
     "quickstart.py": SMALL,
     "elementwise_add.py": [],
     "gemm_relu.py": [],
+    "register_mma_s8.py": [],
+    "tile_op_dequant.py": [],
     "flash_attention.py": ["--heads", "2", "--queries", "100", "--keys", "170", "--causal"],
 }
 
