@@ -17,7 +17,7 @@ using namespace tl;
 
 namespace {
 
-const Vocabulary vocabulary{find_op_info, find_instr};
+const Vocabulary vocabulary = text_vocabulary();
 
 struct Generator {
   std::mt19937_64 random;
