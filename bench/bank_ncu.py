@@ -77,8 +77,8 @@ def kernels(target: str):
 def predicted(kernel) -> dict[str, int]:
     with contextlib.redirect_stdout(io.StringIO()):
         accesses = kernel.explain().accesses
-    shared = [a for a in accesses if a.unit == "wavefronts"]
-    return {verb: sum(a.count * a.sites for a in shared if a.writes == (verb == "written")) for verb in METRICS}
+    shared = [(a.writes, a.count * a.sites) for a in accesses if a.unit == "wavefronts"]
+    return {verb: sum(n for writes, n in shared if writes == (verb == "written")) for verb in METRICS}
 
 
 def launch_all() -> None:
