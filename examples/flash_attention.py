@@ -1,7 +1,8 @@
 """Attention in one pass over K and V, O = softmax(Q @ K.T / sqrt(d)) @ V, without ever storing all scores.
 
-    python examples/flash_attention.py [--target auto|cpu|cuda|reference] [--causal] [--dtype float16|float32]
-                                       [--batch B] [--heads H] [--queries N] [--keys N] [--dim D]
+    python examples/flash_attention.py [--target auto|cpu|cuda|sim:CHIP|reference] [--causal]
+                                       [--dtype float16|float32] [--batch B] [--heads H]
+                                       [--queries N] [--keys N] [--dim D]
 
 Each block keeps a tile of queries and walks over the keys.  Per row it holds the greatest score so far, the
 sum of the exponentials and the weighted sum of V; when a greater score turns up, both sums are scaled down.
@@ -18,7 +19,8 @@ import tilelang.language as T
 # All the tuning there is: queries and keys of a block, and its threads; for heads up to 64 wide, and wider.
 TILES = {
     "cpu": [(128, 256, 1), (128, 256, 1)],
-    "cuda": [(128, 64, 128), (128, 64, 256)],
+    "cuda": [(128, 64, 128), (128, 64, 128)],
+    "sim": [(128, 64, 128), (128, 64, 128)],
     "reference": [(64, 64, 1), (64, 64, 1)],
 }
 
@@ -111,7 +113,7 @@ def exact(q, k, v, causal):
 
 def build(options):
     """The kernel for the target asked for."""
-    kind = tilelang.resolve_target(options.target).split()[0]
+    kind = tilelang.resolve_target(options.target).split()[0].split(":")[0]
     tiles = TILES[kind][options.dim > 64]
     sizes = (options.batch, options.heads, options.queries, options.keys, options.dim)
     return tilelang.compile(
