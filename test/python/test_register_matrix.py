@@ -1,6 +1,7 @@
 """tilelang.register_matrix: rows that T.gemm takes, and every reason not to take one."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -215,6 +216,41 @@ def test_the_cpu_does_not_take_it():
     tilelang.register_matrix(**S8)
     function, *shapes = gemm("int8", "int32")
     run(tilelang.compile(function, target="cpu"), *shapes, (False, True), np.int8)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90"])
+@pytest.mark.parametrize("trans", [(False, True), (True, False)], ids=str)
+def test_nvrtc_takes_it(chip, trans):
+    tilelang.register_matrix(**S8)
+    function = gemm("int8", "int32", trans=trans)[0]
+    try:
+        kernel = tilelang.compile(function, target=f"cuda -arch={chip}")
+    except RuntimeError as missing:
+        if "libnvrtc" in str(missing):
+            pytest.skip("NVRTC is not installed")
+        raise
+    operands = "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3}"
+    assert f'"{S8["ptx"]} {operands};"' in kernel.get_kernel_source()
+    assert "no spills" in str(kernel.explain())
+
+
+def test_many_threads_at_once():
+    """Rows are added and taken back while kernels are compiled and run; each compilation sees one list."""
+    names = []
+
+    def work(n):
+        ptx = f"test.thread{n}"
+        for _ in range(4):
+            name = tilelang.register_matrix(**{**S8, "ptx": ptx})
+            function, *shapes = gemm("int8", "int32")
+            kernel = tilelang.compile(function, target="sim:sm_80")
+            run(kernel, *shapes, (False, True), np.int8)
+        names.append(name)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, n) for n in range(4)]:
+            done.result()
+    assert sorted(names) == [f"test_thread{n}" for n in range(4)]
 
 
 def test_the_cache_knows_the_rows(tmp_path):
