@@ -68,6 +68,21 @@ bool equal(const Fragment& a, const Fragment& b) {
 }
 std::string to_string(const Fragment& f) { return to_string(f.layout); }
 
+std::string why_not_inverse(const Fragment& f) {
+  if (!f.layout.terms) return "it is not made of digits of the indices";
+  for (auto& t : *f.layout.terms)
+    if (!t.xors.empty()) return "it has an XOR";
+  for (int output : {0, 1}) {
+    std::vector<Term> digits = digits_of(*f.layout.terms, output);
+    for (size_t i = 0; i + 1 < digits.size(); i++)
+      if (digits[i].stride % (digits[i + 1].stride * digits[i + 1].digit.radix))
+        return fmt::format("the parts of {} do not fit into each other: one counts in steps of {}, but a smaller one reaches {}",
+                           output ? "the register" : "the thread", digits[i].stride,
+                           digits[i + 1].stride * digits[i + 1].digit.radix);
+  }
+  return "";
+}
+
 FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads) {
   internal_check(f.layout.terms.has_value(), "a fragment with digits");
   size_t dims = f.layout.extents.size() - 1;

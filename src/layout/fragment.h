@@ -50,5 +50,6 @@ struct FragmentLoops {
   Expr first_replica;         // null, or when this thread holds the first of the copies
 };
 FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads);
+std::string why_not_inverse(const Fragment& f);  // "" where it can be asked for
 
 }  // namespace tl

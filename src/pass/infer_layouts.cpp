@@ -65,6 +65,24 @@ struct Inference {
     visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) item.elements.insert(n.buffer); });
   }
 
+  // A fragment that the user made, as a mapping of iterations or of elements to threads: kept, or refused.
+  Fragment checked(const IndexMap& map, std::string_view what, Span span) const {
+    Fragment fragment = fragment_from_map(map);
+    if (std::string why = why_not_inverse(fragment); !why.empty())
+      fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what, to_string(fragment), why);
+    if (fragment.threads > thread_count(kernel))
+      fail(span, "{} {} names {} threads, but a block of this kernel has {}", what, to_string(fragment), fragment.threads,
+           thread_count(kernel));
+    return fragment;
+  }
+
+  std::optional<Fragment> annotated_loop(const ParallelNest& nest) const {
+    auto* value = nest.attrs.find("loop_layout");
+    auto* map = value ? std::get_if<IndexMap>(value) : nullptr;
+    if (!map || !target.has_threads()) return std::nullopt;
+    return checked(*map, "the loop_layout", nest.span);
+  }
+
   void collect_scalar(const Stmt& s) {
     Item item{.stmt = s};
     if (auto* l = s.as<Let>()) add_elements(item, l->value);
@@ -94,6 +112,7 @@ struct Inference {
     auto* loop = s.as<For>();
     if (loop && loop->loop == Loop::parallel) {
       Item item{.stmt = s, .nest = read_nest(*loop)};
+      item.loop = annotated_loop(*item.nest);
       for (auto& a : accesses_of(*item.nest))
         if (is_fragment(a.buffer)) item.touched.insert(a.buffer);
       items.push_back(std::move(item));
@@ -278,7 +297,7 @@ void preset_layouts(Inference& inference) {
     if (info.scope == Scope::fragment && !inference.target.has_threads())
       inference.known.fragments.emplace(b, everywhere(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
-      inference.known.fragments.emplace(b, fragment_from_map(*info.layout));
+      inference.known.fragments.emplace(b, inference.checked(*info.layout, "the layout of " + info.name, info.span));
     else if (info.scope == Scope::shared && info.layout)
       inference.known.shared.emplace(b, from_map(*info.layout));
   }

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <cstdio>
 #include <set>
 
 #include "base/error.h"
@@ -266,36 +264,4 @@ TEST_CASE("padding and patterns: eight rows of a chunk in eight bank groups, for
         CHECK(groups.size() == 8);
       }
     }
-}
-
-TEST_CASE("every question of a 256x128 tile in under a millisecond") {
-  auto fastest = [](const std::function<void()>& f) {
-    double best = 1e9;
-    for (int i = 0; i < 5; i++) {
-      auto start = std::chrono::steady_clock::now();
-      f();
-      best = std::min(
-          best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-    }
-    return best;
-  };
-  Layout plain = strided({256, 128}, {136, 1}), swizzle = swizzled({256, 128}, 16),
-         other = swizzled({256, 128}, 16, 64);
-  Layout there = swizzled_panels({256, 128}, 16, 128), from = inverse(row_major({256, 128}));
-  struct Row {
-    const char* name;
-    std::function<void()> ask;
-  } rows[] = {{"table, padded", [&] { table(plain); }},
-              {"table, swizzle", [&] { table(swizzle); }},
-              {"equal, by table", [&] { equal(swizzle, other); }},
-              {"injective, swizzle", [&] { is_injective(swizzle); }},
-              {"collision, by table", [&] { collision(swizzle); }},
-              {"bijective, swizzle", [&] { is_bijective(swizzle); }},
-              {"inverse, swizzle", [&] { inverse(swizzle); }},
-              {"compose, swizzles", [&] { compose(there, compose(from, swizzle)); }}};
-  for (auto& row : rows) {
-    double ms = fastest(row.ask);
-    std::printf("  256x128 %-20s %.3f ms\n", row.name, ms);
-    CHECK_MESSAGE(ms < 1, row.name);
-  }
 }
