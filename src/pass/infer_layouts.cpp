@@ -289,18 +289,18 @@ struct Inference {
   }
 };
 
-// With one thread per block every fragment is an ordinary array.
+// What the user has annotated; with one thread per block every fragment is an ordinary array.
 void preset_layouts(Inference& inference) {
-  for (size_t i = 0; i < inference.f.buffers.size(); i++) {
-    const BufferInfo& info = inference.f.buffers[i];
-    BufferId b{int(i)};
+  visit(inference.kernel.body, [&](const Alloc& n) {
+    const BufferInfo& info = inference.f[n.buffer];
+    LayoutMap& known = inference.known;
     if (info.scope == Scope::fragment && !inference.target.has_threads())
-      inference.known.fragments.emplace(b, everywhere(tile_shape(info), 1));
+      known.fragments.emplace(n.buffer, everywhere(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
-      inference.known.fragments.emplace(b, inference.checked(*info.layout, "the layout of " + info.name, info.span));
+      known.fragments.emplace(n.buffer, inference.checked(*info.layout, "the layout of " + info.name, info.span));
     else if (info.scope == Scope::shared && info.layout)
-      inference.known.shared.emplace(b, from_map(*info.layout));
-  }
+      known.shared.emplace(n.buffer, from_map(*info.layout));
+  });
 }
 
 // The body with the staged items' copies put around them.

@@ -29,7 +29,7 @@ struct Nvrtc {
   int (*archs)(int*);
 };
 
-constexpr const char* how_to_install =
+constexpr const char* install_hint =
     "install NVRTC by `pip install nvidia-cuda-nvrtc` (or the CUDA toolkit, and set CUDA_HOME)";
 
 bool bind_all(Nvrtc& n) {
@@ -49,9 +49,9 @@ Nvrtc load_nvrtc() {
   n.library = open_library(path.value_or("libnvrtc.so.13"), &error);
   if (!n.library && !path) n.library = open_library("libnvrtc.so.12", &error);
   if (!n.library)
-    throw RuntimeError(fmt::format("libnvrtc.so.13 or .12 was not found ({}): {}", error, how_to_install));
+    throw RuntimeError(fmt::format("libnvrtc.so.13 or .12 was not found ({}): {}", error, install_hint));
   if (!bind_all(n) || n.version(&n.major, &n.minor) != 0)
-    throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, how_to_install));
+    throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, install_hint));
   return n;
 }
 
@@ -72,7 +72,7 @@ void check_arch(const Nvrtc& n, const Program& program) {
   if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, program.chip));
   if (std::find(known.begin(), known.end(), wanted) == known.end())
     throw RuntimeError(fmt::format("{}: NVRTC {}.{} ({}) does not know {}; {}", program.name, n.major,
-                                   n.minor, n.library.path, program.chip, how_to_install));
+                                   n.minor, n.library.path, program.chip, install_hint));
 }
 
 // The number that stands before `what` in the line; -1 if it does not.
@@ -113,10 +113,10 @@ std::vector<Resources> parse_resources(std::string_view log, const Program& prog
   return all;
 }
 
-struct Session {  // one NVRTC program, destroyed at the end
+struct Compilation {  // one NVRTC program, destroyed at the end
   const Nvrtc& n;
   Nvrtc::Handle handle = nullptr;
-  ~Session() {
+  ~Compilation() {
     if (handle) n.destroy(&handle);
   }
   std::string log() const {
@@ -157,7 +157,7 @@ DeviceBinary build_cuda(const Program& program) {
   const Nvrtc& n = nvrtc();
   watch.lap("open NVRTC");
   check_arch(n, program);
-  Session session{n};
+  Compilation session{n};
   std::string file = program.name + ".cu", arch = "-arch=" + program.chip;
   std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal",
                                       "--ptxas-options=-v"};
