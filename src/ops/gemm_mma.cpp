@@ -183,7 +183,9 @@ std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& ta
       if ((rows - 1) * p.m_tiles < p.all_m(g) && (cols - 1) * p.n_tiles < p.all_n(g))
         plans.emplace_back(cost_of(g, p, f), p);
     }
-  std::stable_sort(plans.begin(), plans.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
+    return std::tuple(a.first, a.second.rows, a.second.cols) < std::tuple(b.first, b.second.rows, b.second.cols);
+  });
   int64_t must = !is_whole(g.c, f) + (is_fragment(g.a, f) && !is_whole(g.a, f)) +
                  (is_fragment(g.b, f) && !is_whole(g.b, f));
   const Plan* best = nullptr;
