@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/error.h"
 #include "arith/prove.h"
 #include "ops/reduce.h"
 

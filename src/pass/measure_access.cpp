@@ -10,6 +10,7 @@
 #include "pass/measure_access.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ir/rewrite.h"
 
