@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
-#include "base/error.h"
 #include "arith/prove.h"
+#include "base/error.h"
 #include "ops/reduce.h"
 
 namespace tl {
