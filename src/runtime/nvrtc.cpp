@@ -161,6 +161,7 @@ DeviceBinary build_cuda(const Program& program) {
   std::string file = program.name + ".cu", arch = "-arch=" + program.chip;
   std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal",
                                       "--ptxas-options=-v"};
+  if (n.major >= 13) options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
   for (const std::string& flag : program.flags) options.push_back(flag.c_str());
   int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
   if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
