@@ -146,3 +146,8 @@ for _name, _method in {
     "as_numpy": _as_numpy,
 }.items():
     setattr(DType, _name, _method)
+
+__all__ = [
+    "bfloat16", "bool_", "float16", "float32", "float64", "int16",
+    "int32", "int64", "int8", "uint16", "uint32", "uint64", "uint8",
+]  # fmt: skip

@@ -256,3 +256,7 @@ def macro(func: FunctionType | None = None) -> Any:
     if func is None:
         return macro
     return Macro(_function(func, "T.macro"))
+
+__all__ = [
+    "Buffer", "StridedTensor", "Tensor", "macro", "prim_func",
+]  # fmt: skip

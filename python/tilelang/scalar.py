@@ -188,3 +188,11 @@ def min_value(dtype: Any) -> Expr:
     """The least finite value of a dtype, as a constant."""
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
+
+globals().update(FUNCTIONS)
+
+__all__ = [
+    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "floordiv", "floormod",
+    "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow", "shift_left",
+    "shift_right", "truncdiv", "truncmod",
+] + list(FUNCTIONS)  # fmt: skip

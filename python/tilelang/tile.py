@@ -395,3 +395,10 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
     """Wait until every thread of the block is here; thread-level code, for GPUs."""
     _later("sync_threads", barrier_id=barrier_id, arrive_count=arrive_count)
     in_kernel("T.sync_threads").builder.call("sync_threads", ())
+
+__all__ = [
+    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
+    "alloc_var", "clear", "copy", "fill", "gemm", "get_thread_binding", "get_thread_extent", "grid",
+    "parallel", "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum",
+    "serial", "sync_threads", "unroll", "use_swizzle", "vectorized",
+]  # fmt: skip

@@ -401,3 +401,9 @@ def _attach() -> None:
 
 
 _attach()
+
+symbolic = dynamic  # the older name
+
+__all__ = [
+    "dynamic", "symbolic",
+]  # fmt: skip

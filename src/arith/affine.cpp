@@ -53,7 +53,7 @@ int order_alike(const Expr& a, const Expr& b) {
   return dispatch(a, [&](const auto& x) -> int {
     using N = std::decay_t<decltype(x)>;
     const N& y = static_cast<const N&>(*b);
-    if constexpr (std::is_same_v<N, IntImm> || std::is_same_v<N, FloatImm>)
+    if constexpr (std::is_same_v<N, IntImm> || std::is_same_v<N, FloatImm> || std::is_same_v<N, StringImm>)
       return three_way(x.value, y.value);
     else if constexpr (std::is_same_v<N, Var>)
       return three_way(x.hint, y.hint);

@@ -172,6 +172,7 @@ Info Analysis::of(const Expr& e) {
                    .range = r, .modular = modular_constant(n.value, n.dtype), .hash = uint64_t(n.value)};
              },
              [&](const FloatImm& n) { return Info{.hash = std::bit_cast<uint64_t>(n.value)}; },
+             [&](const StringImm& n) { return Info{.hash = std::hash<std::string>()(n.value)}; },
              [&](const Var& n) { return of_var(n, facts); },
              [&](const Unary& n) { return of_unary(n, of(n.a)); },
              [&](const Binary& n) { return of_binary(n, of(n.a), of(n.b)); },

@@ -147,6 +147,7 @@ Expr rebuild(Simplifier& s, const Expr& e) {
              },
              [&](const IntImm&) { return e; },
              [&](const FloatImm&) { return e; },
+             [&](const StringImm&) { return e; },
          });
 }
 

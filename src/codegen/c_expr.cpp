@@ -227,12 +227,22 @@ Interval Printer::range_of(const Expr& e) const {
   return {std::max(known.min, possible.min), std::min(known.max, possible.max)};
 }
 
+// A string literal of C.
+static std::string c_string(std::string_view text) {
+  std::string s = "\"";
+  for (unsigned char c : text)
+    s += c == '"' || c == '\\' ? fmt::format("\\{:c}", char(c)) : c < ' ' || c > '~' ? fmt::format("\\{:03o}", c)
+                                                                                : std::string(1, char(c));
+  return s + "\"";
+}
+
 // ── operators ─────────────────────────────────────────────────────────────────────────────────────────
 Text Printer::print(const Expr& e) {
   internal_check(e->dtype.lanes == 1, "a vector where C++ wants a scalar");
   return dispatch(e, overloads{
                          [&](const IntImm& n) { return print_int(n, false); },
                          [&](const FloatImm& n) { return print_float(n); },
+                         [&](const StringImm& n) { return Text{c_string(n.value)}; },
                          [&](const Var& n) {
                            auto it = vars.find(&n);
                            internal_check(it != vars.end(), "a variable that is not in scope: " + n.hint);

@@ -241,6 +241,7 @@ Value KernelWriter::expr(const Expr& e) {
       e, overloads{
              [&](const IntImm& n) { return int_constant(n.value, n.dtype); },
              [&](const FloatImm& n) { return float_constant(n.value, n.dtype); },
+             [&](const StringImm&) -> Value { internal_error("a text that no call has taken"); },
              [&](const Var& n) {
                auto it = vars.find(&n);
                internal_check(it != vars.end(), "a variable without a value: " + n.hint);

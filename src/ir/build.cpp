@@ -158,6 +158,11 @@ Expr fimm(double value, DType type, Span span) {
   n->value = round_float(value, type);
   return own(n);
 }
+Expr string_imm(std::string value, Span span) {
+  auto* n = fresh<StringImm>(handle, span);
+  n->value = std::move(value);
+  return own(n);
+}
 Expr zero(DType type) { return imm(0, type); }
 Expr var(std::string hint, DType type, Span span) {
   auto* n = fresh<Var>(type, span);

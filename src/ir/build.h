@@ -15,6 +15,7 @@ Ref<typename N::Base> own(N* node) {
 // ── expressions ───────────────────────────────────────────────────────────────────────────────────────
 Expr imm(int64_t value, DType type = i64, Span span = {});   // wrapped to the type; for a float type a FloatImm
 Expr fimm(double value, DType type = f32, Span span = {});   // rounded to the type
+Expr string_imm(std::string value, Span span = {});           // an argument of a call
 Expr zero(DType type);                                       // of any type and lanes
 Expr var(std::string hint, DType type = i64, Span span = {});
 // Operands must have one dtype (CompileError at span otherwise); two constants fold.

@@ -27,7 +27,7 @@
 namespace tl {
 
 #define TL_EXPRS(X) \
-  X(IntImm) X(FloatImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
+  X(IntImm) X(FloatImm) X(StringImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
 #define TL_STMTS(X) X(Store) X(Let) X(For) X(If) X(While) X(Block) X(Group) X(Alloc) X(Tile) X(Eval)
 
 enum class Kind : uint8_t {
@@ -131,6 +131,11 @@ struct IntImm : ExprNode {  // an integer or bool
 struct FloatImm : ExprNode {
   TL_NODE(FloatImm, ExprNode)
   double value = 0;
+  auto fields() { return std::tie(value); }
+};
+struct StringImm : ExprNode {  // a text that a Call takes: the name of foreign code, a format; a handle
+  TL_NODE(StringImm, ExprNode)
+  std::string value;
   auto fields() { return std::tie(value); }
 };
 struct Var : ExprNode {  // equal by identity; the name is a hint

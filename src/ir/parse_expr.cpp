@@ -175,6 +175,10 @@ Expr Parser::primary() {
     expect(")", "after an expression in parentheses");
     return e;
   }
+  if (t.kind == Token::Kind::string) {
+    next();
+    return string_imm(t.text, t.span);
+  }
   if (t.kind != Token::Kind::name) expected("an expression");
   if (!t.quoted && (t.text == "true" || t.text == "false")) {
     next();

@@ -115,6 +115,7 @@ struct Printer {
     std::string s = number_text(n.value, n.dtype);
     return {s, s[0] == '-' ? unary_level : postfix_level};
   }
+  Written written(const StringImm& n) { return {quoted(n.value), postfix_level}; }
   Written written(const Var& n) { return {name_of(Expr(&n)), postfix_level}; }
   Written written(const Unary& n) {
     if (n.op == UnaryOp::logical_not) return {"not " + text(n.a, not_level), not_level};

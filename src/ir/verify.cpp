@@ -146,6 +146,7 @@ struct Checker {
   void node(const FloatImm& n) {
     require(n.dtype.lanes == 1 && n.dtype.is_float(), "a float constant of another type");
   }
+  void node(const StringImm& n) { require(n.dtype == handle, "a text of another type than handle"); }
   void node(const Var& n) {
     if (!visible.contains(&n)) bad("the variable {} is used where it is not defined", n.hint);
   }

@@ -255,6 +255,7 @@ Code ExprCompiler::operator()(const Expr& e) {
   return dispatch(
       e, overloads{[&](const IntImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
                    [&](const FloatImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
+                   [&](const StringImm&) -> Code { return [](Frame&) { return Scalar(); }; },
                    [&](const Var& n) -> Code {
                      auto it = slots.find(&n);
                      if (it == slots.end())

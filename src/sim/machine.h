@@ -54,6 +54,7 @@ struct CallSite {
     int32_t slot = -1;  // of the value; of a handle: its offset in bytes within `place`
     bool uniform = false;
     int place = -1;  // of a handle, the buffer
+    std::string text = {};  // of a StringImm
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one

@@ -131,6 +131,7 @@ Value Translator::single(const Expr& e) {
   return dispatch(e, overloads{
                          [&](const IntImm& n) { return constant_of(scalar(n.value)); },
                          [&](const FloatImm& n) { return constant_of(scalar(n.value)); },
+                         [&](const StringImm&) { return constant_of(scalar(int64_t(0))); },
                          [&](const Var& n) { return vars.at(&n); },
                          [&](const Unary& n) {
                            Value a = value(n.a);
@@ -239,8 +240,10 @@ Value Translator::effect(const Call& n) {
                 .span = span};
   for (auto& a : n.args) {
     Value v = value(a);
-    internal_check(!a->dtype.is_handle() || v.place >= 0, "a handle to a known buffer");
-    site.args.push_back({.slot = v.slot, .uniform = v.uniform, .place = v.place});
+    auto* text = a.as<StringImm>();
+    internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
+    site.args.push_back(
+        {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : ""});
   }
   Value result = in_place();
   result.slot = site.to = temporary_slot(lane_count);

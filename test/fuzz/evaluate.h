@@ -187,6 +187,7 @@ struct Evaluator {
                  return Value{wrap(base + stride * lane, t), 0};
                },
                [&](const Broadcast& n) { return (*this)(n.value); },
+               [&](const StringImm&) -> Value { throw std::logic_error("a text has no value"); },
                [&](const Call&) -> Value { throw std::logic_error("calls are not evaluated here"); },
            });
   }
