@@ -19,11 +19,11 @@ _WHERE = {
     "cdiv": "math", "next_power_of_2": "math",
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
-            "layout", "tools")
+            "layout", "quantize", "tools")
 _LATER = (
     "autotune", "AutoTuner", "autotuner", "set_autotune_inputs", "get_autotune_inputs", "lower", "engine",
     "testing", "carver", "utils", "contrib", "transform",
-    "quantize", "intrinsics", "tvm", "SimulationError", "cuda", "cpu", "rocm",
+    "intrinsics", "tvm", "SimulationError", "cuda", "cpu", "rocm",
 )  # fmt: skip
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
