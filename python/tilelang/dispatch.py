@@ -216,7 +216,8 @@ class EagerImpl(JITImpl):
 
     def _check_tensors(self, args: tuple) -> None:
         for i in self._static:
-            if interop.is_tensor(args[i]) and getattr(args[i], "ndim", 0):
+            given = args[i]
+            if interop.is_tensor(given) and not isinstance(given, type) and getattr(given, "ndim", 0):
                 name, definition = self._names[i], rewrite(self.func)
                 where = next(site_of(arg) for arg in definition.parameters if arg.arg == name)
                 raise compile_error(f"a tensor is passed for {name}, but no annotation says so: write "
