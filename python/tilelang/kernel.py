@@ -117,6 +117,22 @@ class JITKernel:
             report.save(html)
         return report
 
+    # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
+    latency: float | None = None
+    config: dict[str, Any] | None = None
+    ref_latency: float | None = None
+
+    def update_tuner_result(self, latency: float, config: dict[str, Any], ref_latency: float | None) -> Any:
+        """Note what tuning found; the kernel itself."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def get_tuner_result(self) -> dict[str, Any]:
+        """What tuning found, as a dict; ValueError for a kernel that was not tuned."""
+        if self.latency is None:
+            raise ValueError(f"{self._func.name} was not tuned")
+        return {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}
+
     def get_profiler(self, tensor_supply_type: Any = None) -> Any:
         """A Profiler, which measures the kernel on inputs of its own."""
         from .profiler import Profiler
