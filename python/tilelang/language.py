@@ -72,6 +72,11 @@ __all__ += _tile_op.__all__
 __all__ += _values.__all__
 
 
+# For tools/make_docs.py: the modules in the order of the reference.
+MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _atomic, _foreign,
+           _random, _debug, _annotate, dtypes)  # fmt: skip
+
+
 def __getattr__(name: str) -> object:
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)
