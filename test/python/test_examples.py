@@ -14,7 +14,7 @@ SIZES = {
     "gemm_relu.py": [],
     "register_mma_s8.py": [],
     "tile_op_dequant.py": [],
-    "flash_attention.py": ["--heads", "4", "--kv-heads", "2", "--queries", "100", "--keys", "170", "--causal"],
+    "flash_attention.py": ["--heads=4", "--kv-heads=2", "--queries=100", "--keys=170", "--causal"],
     "flash_attention_varlen.py": ["--heads", "2", "--kv-heads", "1", "--longest", "150", "--batch", "3"],
     "softmax.py": ["--rows", "37", "--columns", "203"],
     "layernorm.py": ["--rows", "37", "--columns", "203"],
