@@ -41,6 +41,11 @@ bool is_linear(const Expr& e) {
 // Every value of `from` is a value of `to`.
 bool holds(DType to, DType from) {
   if (to.kind == from.kind) return to.bits >= from.bits;
+  if (to.is_storage()) return false;
+  if (to.is_float() && from.is_storage() && from.is_float()) {
+    bool small = from.bits < 8 || from.kind == DType::Kind::e4m3 || from.kind == DType::Kind::e5m2;
+    return to.bits >= 32 || (small && to.bits == 16) || (to == bf16.with_lanes(to.lanes) && from != tf32.with_lanes(from.lanes));
+  }
   if (to.is_float() && from.is_float()) return to.bits >= 32 && from.bits == 16;
   return false;
 }
