@@ -205,6 +205,7 @@ Expr Simplifier::make_cast(DType type, const Expr& a) {
   bool number = from.is_int() || from.is_bool();
   bool kept = number && by.is_int() && fits(widen(known.range(n->a)), by.scalar());
   bool low_bits = number && by.is_int() && type.is_int() && type.bits <= by.bits;
+  if (type.kind == DType::Kind::tfloat) return cast(type, a, here);  // what is stored has bits that this cuts off
   bool wider = from.is_float() && type.is_float() && holds(by, from);
   return kept || low_bits || wider || holds(by, from) ? make_cast(type, n->a) : cast(type, a, here);
 }
