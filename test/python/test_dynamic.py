@@ -424,3 +424,51 @@ def test_index_arithmetic_is_as_wide_as_it_must_be():
 
     assert "i64" not in source(2**15, 2**16)[-600:]  # the last index fits
     assert "i64(" in source(2**15, 2**16 + 64)[-600:]
+
+
+# ── random kernels at random sizes ────────────────────────────────────────────────────────────────────
+def moved(shape_m, shape_n, tile, threads, shift, dtype, through):
+    """Y[i, j] = X[i + shift, j + shift] + X[i, j], zero outside, by tiles that need not divide anything."""
+    block_M, block_N = tile
+
+    @T.prim_func
+    def main(X: T.Tensor((shape_m, shape_n), dtype), Y: T.Tensor((shape_m, shape_n), dtype)):
+        with T.Kernel(T.ceildiv(shape_n, block_N), T.ceildiv(shape_m, block_M), threads=threads) as (bx, by):
+            if through:
+                here = T.alloc_shared((block_M, block_N), dtype)
+                there = T.alloc_fragment((block_M, block_N), dtype)
+                T.copy(X[by * block_M, bx * block_N], here)
+                T.copy(X[by * block_M + shift, bx * block_N + shift], there)
+                for i, j in T.Parallel(block_M, block_N):
+                    there[i, j] = there[i, j] + here[i, j]
+                T.copy(there, Y[by * block_M, bx * block_N])
+            else:
+                for i, j in T.Parallel(block_M, block_N):
+                    Y[by * block_M + i, bx * block_N + j] = (
+                        X[by * block_M + i + shift, bx * block_N + j + shift] + X[by * block_M + i, bx * block_N + j]
+                    )
+
+    return main
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_kernels_at_random_sizes(seed):
+    rng = np.random.default_rng(seed)
+    tile = (int(rng.choice([1, 3, 8, 16, 20])), int(rng.choice([1, 7, 32, 50, 64])))
+    threads, dtype = int(rng.choice([32, 64, 96])), str(rng.choice(["float32", "float16", "int8", "int32"]))
+    shift, through = int(rng.integers(-2, 4)), bool(rng.integers(2))
+    for round in range(2):
+        sizes = [tuple(int(rng.integers(0, 4 * t + 9)) for t in tile) for _ in range(4)]
+        sizes.append(tuple(16 * int(rng.integers(1, 6)) for _ in tile))
+        shape = {0: T.dynamic("M, N"), 1: (T.dynamic("M"), sizes[0][1] + 1)}[round]
+        kernels = [tilelang.compile(moved(*shape, tile, threads, shift, dtype, through), target=t) for t in TARGETS]
+        for m, n in sizes:
+            n = n if round == 0 else sizes[0][1] + 1
+            x = (rng.integers(-9, 9, (m, n))).astype(dtype)
+            padded = np.zeros((m + 8, n + 8), dtype)
+            padded[4 : m + 4, 4 : n + 4] = x
+            expected = padded[4 + shift : m + 4 + shift, 4 + shift : n + 4 + shift] + x
+            for kernel, target in zip(kernels, TARGETS, strict=True):
+                y = np.full((m, n), 77, dtype)
+                kernel(x, y)
+                assert (y == expected).all(), (target, tile, threads, dtype, shift, through, m, n)
