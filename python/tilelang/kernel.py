@@ -221,7 +221,7 @@ def compile(
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:
         raise error.with_traceback(None) from None
-    kernel = JITKernel(func, compiled, out_idx)
+    kernel = _kernel(func, compiled, out_idx)
     if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
@@ -229,6 +229,20 @@ def compile(
     if verbose or (verbose is None and env.flag("VERBOSE")):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
+
+
+def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
+    results = func.results
+    if results is None and func.call_order is None:
+        return JITKernel(func, compiled, out_idx)
+    if results is not None and out_idx is not None:
+        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out")
+    if results is not None and results.plain and func.call_order is None:
+        names = [row["name"] for row in compiled.params]
+        return JITKernel(func, compiled, [names.index(name) for name in results.outputs] or None)
+    from .returning import ReturningKernel
+
+    return ReturningKernel(func, compiled)
 
 
 def resolve_target(target: Any = None) -> str:

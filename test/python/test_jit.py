@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import load_text
 
 SCALE = 1.0  # captured by the factory below
 
@@ -151,31 +150,6 @@ def test_wrong_arguments_are_named(name):
         kernel(value, np.empty(16, np.float32))
     for word in words:
         assert re.search(word, str(caught.value)), (word, str(caught.value))
-
-
-def test_eager_dialect_is_refused(tmp_path):
-    eager = load_text(tmp_path, """\
-        import tilelang
-        import tilelang.language as T
-
-        @tilelang.jit
-        def add(A, B):
-            N = T.const("N")
-            A: T.Tensor((N,), T.float32)
-
-        @tilelang.jit
-        def nothing(A):
-            A: T.Tensor((4,), T.float32)
-
-        @tilelang.jit
-        def direct(A):
-            with T.Kernel(1) as bx:
-                pass
-        """)
-    a = np.ones(4, np.float32)
-    for factory, args in ((eager.add, (a, a)), (eager.nothing, (a,)), (eager.direct, (a,))):
-        with pytest.raises(tilelang.CompileError, match="not in this version yet"):
-            factory(*args)
 
 
 def test_what_cannot_be_compiled():
