@@ -13,7 +13,7 @@ DType dtype_named(const std::string& name) {
   if (auto type = parse_dtype(name)) return *type;
   fail({}, "there is no dtype `{}`{}", name,
        did_you_mean(name, {"f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
-                           "bool"}));
+                           "bool", "tf32", "e4m3", "e5m2", "e8m0", "e2m1", "i4", "u4"}));
 }
 
 nb::object value_object(const Expr& e) {

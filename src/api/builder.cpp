@@ -174,10 +174,10 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
   }
   auto extent = as_int(head.extent);
   if (extent && *extent < 0) head.extent = imm(0);
-  if (!extent && (loop == Loop::parallel || loop == Loop::vectorized))
+  if (!extent && loop == Loop::vectorized)
     fail(here(), "the extent of a {} loop must be a constant, but it is {}", to_string(loop),
          text_of(head.extent, draft->function));
-  if (loop == Loop::parallel && *extent < 1)
+  if (loop == Loop::parallel && extent && *extent < 1)
     fail(here(), "the extent of a parallel loop must be positive, but it is {}", *extent);
   return head;
 }

@@ -226,8 +226,6 @@ def test_profiler():
     assert len(profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])) == 2
     ones = tilelang.Profiler(kernel, tilelang.TensorSupplyType.One).inputs()
     assert ones[0].tolist() == [1.0] * 8 and ones[1] == 1
-    with pytest.raises(NotImplementedError, match="assert_allclose: not in this version yet"):
-        profiler.assert_allclose(None)
 
 
 def test_do_bench():
@@ -238,8 +236,6 @@ def test_do_bench():
     assert len(calls) == 1 + 5 + 2 + 4
     with pytest.raises(ValueError, match="return_mode"):
         do_bench(lambda: None, return_mode="best")
-    with pytest.raises(NotImplementedError, match="cupti"):
-        do_bench(lambda: None, backend="cupti")
 
 
 def test_command_line(tmp_path, capsys):
