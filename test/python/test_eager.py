@@ -62,6 +62,37 @@ def test_each_shape_is_compiled_once():
     close(matmul(a, b), a @ b)
 
 
+def test_known_calls_go_straight_to_their_kernels():
+    matmul = make_matmul("reference")
+    a, b = random(16, 16), random(16, 16)
+    form = (a, b, 32, 32, 16, T.float32)
+    assert matmul.find(form) is None
+    matmul(a, b)
+    assert matmul.find(form) is matmul.compile(a, b)
+    assert matmul.find((a, b, 32, 32, 16, T.float16)) is None
+    assert matmul.find((random(16, 17), b, 32, 32, 16, T.float32)) is None
+    assert isinstance(matmul, tilelang.JITImpl) and matmul.is_eager
+    assert matmul.__doc__ is None and matmul.__name__ == "matmul" and "matmul(A, B" in repr(matmul)
+
+
+def test_autotune():
+    @tilelang.autotune(configs=[{"block": 8}, {"block": 16}], warmup=0, rep=1)
+    @tilelang.jit(target="cpu")
+    def double(A, block: int = 4):
+        N = T.const("N")
+        A: T.Tensor((N,), T.float32)
+        B = T.empty((N,), T.float32)
+        with T.Kernel(T.ceildiv(N, block), threads=32) as bx:
+            for i in T.Parallel(block):
+                B[bx * block + i] = A[bx * block + i] * 2
+        return B
+
+    a = random(33)
+    close(double(a), a * 2)
+    close(double(a, block=3), a * 2)
+    assert double.compile(a).config["block"] in (8, 16)
+
+
 def test_compile_by_name():
     matmul = make_matmul("reference")
     kernel = matmul.compile(M=20, N=24, K=16, block_K=8)
@@ -464,6 +495,26 @@ def test_a_tensor_that_may_be_none(target):
     close(linear(a, scale=4, bias=b), 4 * a + b)
     assert len(linear._plans) == 4 and linear.compile(N=5) is linear.compile(N=5)
     assert [p.name for p in linear.compile(N=5).params] == ["A", "C"]
+
+
+def test_factories_without_a_prim_func_of_their_own_are_lazy():
+    def program(n):
+        @T.prim_func
+        def main(A: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=32):
+                T.clear(A)
+
+        return main
+
+    @tilelang.jit(target="cpu")
+    def factory(n: int, kind: T.int32 = 3):
+        assert np.empty((n,)).shape == (n,)
+        return program(n)
+
+    assert not factory.is_eager
+    a = np.ones(5, np.float32)
+    factory(5)(a)
+    assert not a.any()
 
 
 def test_out_idx_is_refused(tmp_path):
