@@ -227,6 +227,7 @@ def compile(
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + ("; call the factory first" if callable(func) else ""))
     config.check_backend(execution_backend)
+    config.check_pass_configs(pass_configs or {})
     options = config.options_of(
         {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
         debug_root_path,

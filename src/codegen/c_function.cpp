@@ -42,9 +42,10 @@ struct Conversion {
   std::string_view text, type;
 };
 Conversion conversion_of(DType t) {
-  if (t.is_float()) return {"%.9g", "double"};
-  if (t.bits == 64) return t.is_signed() ? Conversion{"%lld", "long long"} : Conversion{"%llu", "unsigned long long"};
-  return t.is_unsigned() ? Conversion{"%u", "unsigned"} : Conversion{"%d", "int"};
+  std::string_view text = printf_conversion(t);
+  if (t.is_float()) return {text, "double"};
+  if (t.bits == 64) return {text, t.is_signed() ? "i64" : "u64"};
+  return {text, t.is_unsigned() ? "u32" : "int"};
 }
 
 // A literal text within a format.

@@ -155,7 +155,7 @@ void print(KernelWriter& k, const Call& n) {
     } else if (rest.starts_with("{}")) {
       const Expr& e = n.args.at(next++);
       DType t = e->dtype, as = t.is_float() ? f64 : t.bits == 64 ? t : t.is_unsigned() ? u32 : i32;
-      format += t.is_float() ? "%.9g" : t.bits == 64 ? (t.is_signed() ? "%lld" : "%llu") : t.is_unsigned() ? "%u" : "%d";
+      format += printf_conversion(t);
       values += fmt::format(", {} {}", type_text(as), convert(w, t, k.expr(e), as, k.has_half));
       skip(2);
     } else {

@@ -86,6 +86,13 @@ std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
 std::span<const Callee> message_functions() { return message_rows; }
 
+std::string_view printf_conversion(DType t) {
+  if (t.kind == DType::Kind::bfloat) return "%.4g";
+  if (t.is_float()) return t.bits == 64 ? "%.17g" : t.bits == 32 ? "%.9g" : "%.5g";
+  if (t.bits == 64) return t.is_signed() ? "%lld" : "%llu";
+  return t.is_unsigned() ? "%u" : "%d";
+}
+
 const Callee* find_callee(std::string_view name) {
   for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions()})
     for (auto& r : rows)

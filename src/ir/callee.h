@@ -54,6 +54,8 @@ std::span<const Callee> exact_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).  A format has {}
 // for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
+// How printf writes a value of that type, so that it can be read back: "%.9g", "%lld"; bools and small integers as int.
+std::string_view printf_conversion(DType type);
 // The row of that name among all of these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
