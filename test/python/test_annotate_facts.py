@@ -5,7 +5,6 @@ import logging
 import numpy as np
 import pytest
 import tilelang
-import tilelang.language as T
 from helpers import failure
 from helpers import kernel as kernel_of
 from tilelang import PassConfigKey

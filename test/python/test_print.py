@@ -63,7 +63,7 @@ def test_values(target, capfd):
 def test_tiles(scope, target, capfd):
     @T.prim_func
     def main(A: T.Tensor((4, 20), "float16")):
-        with T.Kernel(2, threads=64) as bx:
+        with T.Kernel(2, threads=64):
             if scope == "global":
                 T.print(A, "whole")
             elif scope == "part":
@@ -134,7 +134,8 @@ def asserting(folder):
             assert S[i] >= 0, "an index is negative"
             T.device_assert(S[i] < 64)
             B[bx * 8 + i] = A[S[i], 0]
-        """, signature="A: T.Tensor((64, 8), 'float32'), I: T.Tensor((32,), 'int32'), B: T.Tensor((32,), 'float32')")
+        """, signature="A: T.Tensor((64, 8), 'float32'), I: T.Tensor((32,), 'int32'), "
+                       "B: T.Tensor((32,), 'float32')")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -145,7 +146,8 @@ def test_asserts(target, tmp_path):
     out = np.full(32, np.nan, np.float32)
     kernel(a, index, out)
     assert np.array_equal(out, a[index, 0])
-    for wrong, text, line in ((-1, "assertion failed: an index is negative", 9), (64, "assertion failed", 10)):
+    cases = ((-1, "assertion failed: an index is negative", 9), (64, "assertion failed", 10))
+    for wrong, text, line in cases:
         bad = index.copy()
         bad[13] = wrong
         with pytest.raises(RuntimeError if target == "cpu" else tilelang.CompileError) as caught:
