@@ -77,6 +77,8 @@ constexpr Callee message_rows[] = {
     {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
     {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
 };
+// Their calls say how many lanes there are.
+constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
@@ -93,8 +95,11 @@ std::string_view printf_conversion(DType t) {
   return t.is_unsigned() ? "%u" : "%d";
 }
 
+std::span<const Callee> lane_functions() { return lane_rows; }
+
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions()})
+  for (auto rows :
+       {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -106,5 +111,6 @@ const Callee& shfl_xor = row("shfl_xor");
 const Callee &print_row = row("print"), &device_assert = row("device_assert");
 const Callee &assume_function = row("assume_true");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
+const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 
 }  // namespace tl
