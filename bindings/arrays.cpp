@@ -104,6 +104,13 @@ DlType type_of_dtype(nb::handle dtype) {
               kind = nb::cast<std::string>(dtype.attr("kind"));
   if (!nb::cast<bool>(dtype.attr("isnative"))) foreign_order(nb::cast<std::string>(dtype.attr("str")));
   if (name == "bfloat16") return {4, bits};
+  static constexpr struct {
+    std::string_view name, ours;
+  } narrow[] = {{"float8_e4m3fn", "e4m3"}, {"float8_e5m2", "e5m2"}, {"float8_e8m0fnu", "e8m0"}};
+  for (auto& n : narrow)
+    if (name == n.name) return dl_type(n.ours);
+  if (name.starts_with("float") && bits == 8) return {};  // a format that no kernel takes
+  if (name == "int4" || name == "uint4" || name == "float4_e2m1fn") return {};  // one to a byte: not packed
   if (kind == "i") return {0, bits};
   if (kind == "u") return {1, bits};
   if (kind == "f") return {2, bits};

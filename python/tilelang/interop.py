@@ -20,6 +20,55 @@ def library_of(value: Any) -> str:
     return ""
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether an argument is an array, not a number."""
+    return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+
+
+def shape_of(tensor: Any) -> Sequence[int]:
+    """The extents of an array of any library."""
+    return tensor.shape
+
+
+def strides_of(tensor: Any) -> Sequence[int]:
+    """The strides of an array of any library, in elements."""
+    if is_torch(tensor):
+        return tensor.stride()
+    strides = getattr(tensor, "strides", None)
+    if strides is not None:
+        return [step // tensor.itemsize for step in strides]
+    steps = [1]
+    for extent in reversed(tensor.shape[1:]):
+        steps.insert(0, steps[0] * extent)
+    return steps[len(steps) - len(tensor.shape) :]
+
+
+def device_kind(args: Sequence[Any]) -> str | None:
+    """Where the first array among the arguments lives, "cuda" or "cpu"; None if there is no array."""
+    for arg in args:
+        on_cuda = getattr(arg, "is_cuda", None)
+        if on_cuda is not None:
+            return "cuda" if on_cuda else "cpu"
+        if hasattr(arg, "__array_interface__"):
+            return "cpu"
+        if hasattr(arg, "__dlpack_device__"):
+            return "cuda" if arg.__dlpack_device__()[0] in (2, 13) else "cpu"
+    return None
+
+
+def first_tensor(args: Sequence[Any]) -> Any:
+    """The first array among the arguments, or None."""
+    for arg in args:
+        if is_tensor(arg):
+            return arg
+    return None
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a PyTorch tensor."""
+    return library_of(value) == "torch"
+
+
 def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DType) -> Any:
     """A new array of the library and device of `model`; without one, of NumPy for the CPU, of PyTorch for
     CUDA.

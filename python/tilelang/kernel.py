@@ -115,6 +115,22 @@ class JITKernel(_core.Launcher):
             report.save(html)
         return report
 
+    # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
+    latency: float | None = None
+    config: dict[str, Any] | None = None
+    ref_latency: float | None = None
+
+    def update_tuner_result(self, latency: float, config: dict[str, Any], ref_latency: float | None) -> Any:
+        """Note what tuning found; the kernel itself."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def get_tuner_result(self) -> dict[str, Any]:
+        """What tuning found, as a dict; ValueError for a kernel that was not tuned."""
+        if self.latency is None:
+            raise ValueError(f"{self._func.name} was not tuned")
+        return {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}
+
     def get_profiler(self, tensor_supply_type: Any = None) -> Any:
         """A Profiler, which measures the kernel on inputs of its own."""
         from .profiler import Profiler
@@ -205,7 +221,7 @@ def compile(
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:
         raise error.with_traceback(None) from None
-    kernel = JITKernel(func, compiled, out_idx)
+    kernel = _kernel(func, compiled, out_idx)
     if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
@@ -213,6 +229,20 @@ def compile(
     if verbose or (verbose is None and env.flag("VERBOSE")):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
+
+
+def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
+    results = func.results
+    if results is None and func.call_order is None:
+        return JITKernel(func, compiled, out_idx)
+    if results is not None and out_idx is not None:
+        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out")
+    if results is not None and results.plain and func.call_order is None:
+        names = [row["name"] for row in compiled.params]
+        return JITKernel(func, compiled, [names.index(name) for name in results.outputs] or None)
+    from .returning import ReturningKernel
+
+    return ReturningKernel(func, compiled)
 
 
 def resolve_target(target: Any = None) -> str:
