@@ -344,11 +344,11 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
 }  // namespace
 
 void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) {
+  const Variant* variant = target.chip ? &variant_for(arguments) : nullptr;
+  if (variant && variant->executable) return variant->executable->call(arguments, stream);
   Packed packed;
-  if (!target.chip) return run_reference(function, host_arguments(program, arguments, packed));
-  const Variant& variant = variant_for(arguments);
-  if (variant.executable) return variant.executable->call(arguments, stream);
-  run_simulation(*variant.simulation, host_arguments(variant.program, arguments, packed));
+  if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
+  run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {

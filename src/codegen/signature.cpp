@@ -131,12 +131,44 @@ std::vector<Formula> row_major_strides(const std::vector<Formula>& shape) {
   return strides;
 }
 
-ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
+// Two elements to a byte along the last dimension: what is passed are bytes, of which there are half as many.
+ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
   const BufferInfo& b = f[p.buffer];
+  bool in_bytes = b.holds.is_packed();  // as expand_dtypes left it
+  int64_t pair = in_bytes ? 1 : 2;
   FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
   ParamSpec spec{.name = p.name,
                  .is_tensor = true,
-                 .dtype = to_string(b.dtype),
+                 .dtype = to_string((in_bytes ? b.holds : b.dtype).with_lanes(2)),
+                 .bits = 8,
+                 .shape = {},
+                 .strides = {},
+                 .is_written = is_written};
+  auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
+  if (!last || *last % pair)
+    fail(b.span, "{} is {}, of which two lie in a byte: its last extent must be an even constant", p.name,
+         to_string(b.dtype));
+  for (auto& e : b.shape) spec.shape.push_back(formula(e));
+  spec.shape.back() = Formula::constant(*last / pair);
+  spec.strides = row_major_strides(spec.shape);
+  for (size_t d = 0; d < b.strides.size(); d++) {
+    auto stride = as_int(b.strides[d]);
+    bool is_last = d + 1 == b.strides.size();
+    if (!stride || (is_last ? *stride != 1 : *stride % pair != 0))
+      fail(b.span, "{} is {}, of which two lie in a byte: its strides must be even constants, and the last 1", p.name,
+           to_string(b.dtype));
+    spec.strides[d] = Formula::constant(is_last ? 1 : *stride / pair);
+  }
+  return spec;
+}
+
+ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
+  const BufferInfo& b = f[p.buffer];
+  if (b.dtype.is_packed() || b.holds.is_packed()) return packed_spec(f, p, integers, is_written);
+  FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
+  ParamSpec spec{.name = p.name,
+                 .is_tensor = true,
+                 .dtype = to_string(b.holds == none_type ? b.dtype : b.holds),
                  .bits = b.dtype.bits,
                  .shape = {},
                  .strides = {},
@@ -155,7 +187,7 @@ int64_t block_bytes(const Function& f, const Kernel& k) {
     const BufferInfo& b = f[id];
     if (b.scope == Scope::global || b.address < 0) return;
     internal_check(b.elements >= 0, "a placed buffer without a size: " + b.name);
-    bytes = std::max(bytes, b.address + b.elements * b.dtype.bytes());
+    bytes = std::max(bytes, b.address + bytes_of(b.elements, b.dtype));
   };
   visit(
       k.body, [&](const Alloc& n) { use(n.buffer); }, [&](const Load& n) { use(n.buffer); },
