@@ -78,7 +78,8 @@ class PrimFunc:
         self.__wrapped__ = fn
         self.defaults = defaults_of(fn)
         try:
-            self.function: _core.Function = _trace(fn, frame)
+            self.function: _core.Function
+            self.function, self.pass_configs, self.compile_flags = _trace(fn, frame)
         except CompileError as error:
             raise error.with_traceback(None) from None  # the error says where; our frames would only hide it
 
@@ -110,7 +111,7 @@ def defaults_of(fn: FunctionType) -> dict[str, Any]:
     return {**dict(zip(names[len(names) - len(values) :], values, strict=True)), **(fn.__kwdefaults__ or {})}
 
 
-def _trace(fn: FunctionType, frame: Any) -> _core.Function:
+def _trace(fn: FunctionType, frame: Any) -> tuple[_core.Function, dict[Any, Any], list[str]]:
     new = rewrite(fn)
     trace = Trace(fn.__name__)
     with trace:
@@ -121,7 +122,7 @@ def _trace(fn: FunctionType, frame: Any) -> _core.Function:
         named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
         new.run_with(fn, Activation(trace, new.file, is_macro=False))(*args[:n], **named)
         trace.at(new.file, new.site)
-        return trace.builder.finish()
+        return trace.builder.finish(), trace.pass_configs, trace.compile_flags
 
 
 _SCALARS = (int, float, bool)

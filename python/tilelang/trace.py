@@ -19,7 +19,8 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics")
+    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "generator", "aliased", "attributes", "pass_configs", "compile_flags")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -29,6 +30,11 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.generator: Any = None         # of random numbers, since the last T.rng_init
+        self.aliased: list[int] = []       # ids of tensors that may overlap others
+        self.attributes: list[Any] = []    # the T.attr that hold
+        self.pass_configs: dict[Any, Any] = {}  # what the kernel itself asks of its compilation
+        self.compile_flags: list[str] = []
 
     def __enter__(self) -> Trace:
         _stack().append(self)
