@@ -68,7 +68,9 @@ def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list
 
 
 def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
-    """What the annotation in the signature makes of the parameter: a "tensor", a "number" of each call, or ""."""
+    """What the annotation in the signature makes of the parameter: a "tensor"; a "number", or pointer, of each
+    call; or "".
+    """
     kind = fn.__annotations__.get(arg.arg)
     if isinstance(kind, str):
         try:
@@ -77,4 +79,5 @@ def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
             return "tensor" if "Tensor" in ast.unparse(arg.annotation) else ""
     if isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor)):
         return "tensor"
-    return "number" if isinstance(kind, DType) else ""
+    kind_of = kind if isinstance(kind, type) else type(kind)  # a dtype, a pointer
+    return "number" if kind_of.__module__.startswith("tilelang.") and kind is not DType else ""
