@@ -68,8 +68,8 @@ def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list
 
 
 def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
-    """What the annotation in the signature makes of the parameter: a "tensor"; a "number", or pointer, of each
-    call; or "".
+    """What the annotation in the signature makes of the parameter: a "tensor"; a "number", or pointer, of
+    each call; or "".
     """
     kind = fn.__annotations__.get(arg.arg)
     if isinstance(kind, str):
