@@ -156,8 +156,8 @@ def test_mistakes():
     kernel = scale_by(2, 4)
     good = ((ones(4), None, None), ((0, "shape", 0),), kernel, (0,))
     f.remember(*good)
-    for i, wrong in ((0, (ones(4),)), (1, ((0, "form", 0),)), (1, ((5, "shape", 0),)), (1, ((0, "shape", 3),)),
-                     (2, lambda: 1), (3, ()), (3, (1,))):
+    for i, wrong in ((0, (ones(4),)), (1, ((0, "form", 0),)), (1, ((5, "shape", 0),)),
+                     (1, ((0, "shape", 3),)), (2, lambda: 1), (3, ()), (3, (1,))):
         with pytest.raises((TypeError, IndexError)):
             f.remember(*good[:i], wrong, *good[i + 1 :])
     with pytest.raises(TypeError, match="watches"):
