@@ -214,6 +214,11 @@ class Kernel:
     phases: dict[str, float]           # name -> milliseconds
     params: list[dict[str, Any]]
     from_cache: bool
+    binary: bytes | None               # the cubin or ELF object; of the reference and the simulator None
+    host_source: str                   # what a call checks and launches, as text
+    resources: list[dict[str, Any]]    # per kernel: what the device compiler says it uses; None where it says nothing
+    def ptx(self) -> str:
+        """The CUDA text as PTX, by NVRTC; RuntimeError for other targets."""
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""

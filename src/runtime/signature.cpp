@@ -83,6 +83,7 @@ bool Signature::has_form(const Param& param, const TensorView& t, const Bound& b
     if (extent <= 0 || !holds(shape[d], extent, bound)) return false;
     if (extent > 1) {
       if (stride < 0 || !holds(strides[d], stride, bound)) return false;
+      if (param.is_written && stride <= last) return false;  // its elements may overlap
       last += (extent - 1) * stride;
     }
     row_major *= extent;
