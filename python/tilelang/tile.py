@@ -10,7 +10,7 @@ from . import dtypes, loose
 from ._core import Buffer, Expr
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
-from .values import as_operand, as_value
+from .values import DEVICE, as_operand, as_value
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -71,14 +71,23 @@ def _ints(value: Any, what: str) -> list[int]:
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _constant_shape(shape: Any, what: str, hint: str) -> Any:
+    for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
+        if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
+            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of a "
+                       "tile is fixed while the kernel is built; take a constant extent and loop over the rest")
+    return shape
+
+
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
     if hasattr(dtype, "__index__"):  # two integers are a shape
         shape, dtype = (shape, dtype), None
-    shape = _ints(shape, f"{what}: the shape")
+    hint = trace.take_hint(name)
+    shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
     known = loose.PLACEHOLDER if dtype is None else dtypes.as_dtype(dtype)
-    buffer = trace.builder.alloc(trace.take_hint(name), scope, shape, known, {})
+    buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
         loose.leave_open(trace, buffer)
     return buffer

@@ -134,7 +134,7 @@ struct Machine {
     Step store = [=](Frame& x) {
       Scalar v = value(x);
       int64_t offset = at(x);
-      if (offset >= 0) put(x.buffers[id].data + offset * bytes, v);
+      if (offset != ExprCompiler::outside) put(x.buffers[id].data + offset * bytes, v);
     };
     if (!n.mask) return store;
     return [store, mask = compile(n.mask)](Frame& x) {
