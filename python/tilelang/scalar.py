@@ -141,16 +141,45 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
     return if_then_else(condition, true_value, false_value)
 
 
+_ROUNDINGS = {"rn": 0, "rz": 1, "rm": 2, "rp": 3, "rna": 4}
+_TO_WHOLE = {"rn": "round", "rz": "trunc", "rm": "floor", "rp": "ceil", "rna": "round_away"}
+
+
+def _cast_rounded(value: Any, dtype: DType, round: str, sat: bool) -> Expr:
+    if round and round not in _ROUNDINGS:
+        raise fail(f"T.cast: there is no rounding mode {round!r}; there are {', '.join(_ROUNDINGS)}")
+    source = value.dtype if value.__class__ is Expr else None
+    from_float = source.is_float if source is not None else value.__class__ is float
+    if not dtype.is_float:
+        if round and from_float:
+            value = builder().call(_TO_WHOLE[round], (value,))
+        return cast(value, dtype)
+    if dtype.name in ("f32", "f64"):
+        widens = source is not None and source.is_float and source.bits <= dtype.bits
+        if round in ("", "rn") or widens:
+            return cast(value, dtype)
+        raise fail(f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there for "
+                   "float16, bfloat16, tfloat32 and the floats of 8 and 4 bits")
+    usual = "rna" if dtype.name in ("tf32", "e8m0") else "rn"
+    return builder().call(f"to_{dtype.name}", (value, _ROUNDINGS[round or usual], int(sat and dtype.bits <= 8)), dtype)
+
+
 def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
     A Python number becomes a constant of that dtype.
+
+    round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
+    float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
+    takes its largest value for what is larger; with sat=False it becomes infinity, or NaN where there is none.
+    Stochastic rounding ("rs", with rbits) needs sm_100.
     """
-    if round not in ("", "rn") or rbits is not None or not sat:
-        raise fail("T.cast: rounding modes and sat=False are not in this version yet; a cast rounds to "
-                   "nearest even")
     dtype = as_dtype(dtype)
     value = as_value(value)
+    if round == "rs" or rbits is not None:
+        raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; round to nearest with 'rn'")
+    if round or not sat:
+        return _cast_rounded(value, dtype, round, sat)
     if value.__class__ is Expr:
         return builder().cast(dtype, value)
     if not dtype.is_float and value.__class__ is float:

@@ -88,6 +88,10 @@ Text Printer::print_exact(const Call& n) {
     need("reinterpret");
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), list)};
   }
+  if (name.starts_with("to_") || name.starts_with("from_")) {
+    need("narrow");
+    return {fmt::format("tl_{}({})", name, list)};
+  }
   if (name == "popcount" || name == "clz") {
     std::string_view wide = t.bits == 64 ? "ll" : "";
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";

@@ -91,7 +91,8 @@ std::span<const Callee> message_functions() { return message_rows; }
 std::span<const Callee> lane_functions() { return lane_rows; }
 
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions(),
+                    narrow_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;

@@ -33,8 +33,10 @@ struct Lanes {
   Expr index(BufferId buffer, const Expr& e) const {
     auto linear = linear_in(e, lane, facts);
     if (!linear) return wide(e);
-    bool aligned = target.vector_alignment == 1 || f[buffer].scope == Scope::local || f[buffer].scope == Scope::fragment ||
-                   divisible(linear->base, n, facts);
+    bool packed = f[buffer].dtype.is_packed();  // two to a byte
+    bool anywhere = target.vector_alignment == 1 || f[buffer].scope == Scope::local || f[buffer].scope == Scope::fragment;
+    bool aligned = packed ? n % 2 == 0 && divisible(linear->base, anywhere ? 2 : n, facts)
+                          : anywhere || divisible(linear->base, n, facts);
     if (linear->stride == 1 && aligned) return ramp(linear->base, imm(1, e->dtype), n);
     Expr steps = ramp(zero(e->dtype), imm(linear->stride, e->dtype), n);
     return binary(BinaryOp::add, broadcast(linear->base, n), steps);
