@@ -153,6 +153,7 @@ void bind_memory(nb::class_<Builder>& c) {
        [](Builder& b, const std::string& name, const std::string& scope, nb::object shape, DType dtype,
           nb::dict attrs) { return b.alloc(name, scope, values_of(shape), dtype, attrs_of(attrs)); },
        nb::arg("name"), nb::arg("scope"), nb::arg("shape"), nb::arg("dtype"), nb::arg("attrs"))
+      .def("set_dtype", &Builder::set_dtype, nb::arg("tile"), nb::arg("dtype"))
       .def(
           "load",
           [](Builder& b, const Buffer& buffer, nb::object index) { return b.load(buffer, values_of(index)); },

@@ -27,7 +27,7 @@ def assume(cond: Any) -> None:
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
-    """{tensor: share of its accesses to keep in the L2 cache}; a hint, noted in the report and not applied."""
+    """{tensor: share of its accesses to keep in the L2 cache}; noted in the report, not applied."""
     trace = in_kernel("T.annotate_l2_hit_ratio")
     for buffer, ratio in l2_hit_ratio_map.items():
         if not isinstance(buffer, Buffer) or buffer.scope != "global":
@@ -35,7 +35,8 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
         if not 0 <= float(ratio) <= 1:
             raise fail(f"T.annotate_l2_hit_ratio: the ratio of {buffer.name} is {ratio}; it lies in [0, 1]")
         trace.builder.note("annotate_l2_hit_ratio", buffer.name,
-                           f"an L2 hit ratio of {float(ratio):g} is asked for; no access policy window is set")
+                           f"an L2 hit ratio of {float(ratio):g} is asked for; no access policy window "
+                           "is set")
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:

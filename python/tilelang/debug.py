@@ -93,7 +93,8 @@ def _print_tile(trace: Trace, obj: Any, lead: str, blocks: list, only: int | Non
         if count > 1:
             places[-1] = "{}:{}"
             at.append(b.binary("add", at[-1], count))
-        text = f"{head} index=({', '.join(places)}) dtype={buffer.dtype.name} values={' '.join(['{}'] * count)}"
+        text = f"{head} index=({', '.join(places)}) dtype={buffer.dtype.name} values="
+        text += " ".join(["{}"] * count)
         b.call("print", (b.text(text), *blocks, *at, *values))
 
     lines = width // step if isinstance(extent, int) else extent
@@ -115,10 +116,14 @@ def _ranges_of(obj: Any) -> tuple[Buffer, list]:
     if isinstance(obj, Buffer):
         return obj, [(0, extent, False) for extent in obj.shape]
     ranges = [
-        (start, 1 if point else extent.value if isinstance(extent, Expr) and extent.is_const else extent, point)
+        (start, 1 if point else _number(extent), point)
         for start, extent, point in obj.ranges
     ]
     return obj.buffer, ranges
+
+
+def _number(extent: Any) -> Any:
+    return extent.value if isinstance(extent, Expr) and extent.is_const else extent
 
 
 def device_assert(cond: Any, msg: str = "") -> None:

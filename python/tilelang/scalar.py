@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._core import DType, Expr
+from ._core import Buffer, DType, Expr
 from .dtypes import as_dtype, limits
 from .trace import builder, fail
-from .values import DEVICE, as_condition, as_value
+from .values import DEVICE, Element, as_condition, as_value
 from .values import binary as _binary
 
 _FUNCTIONS = {
@@ -198,10 +198,44 @@ def Cast(dtype: Any, value: Any) -> Expr:
     return cast(value, dtype)
 
 
+def dp4a(a: Any, b: Any, c: Any) -> None:
+    """c += a[0]*b[0] + a[1]*b[1] + a[2]*b[2] + a[3]*b[3], by one instruction where the chip has it.
+
+    a, b: four int8 or four uint8 elements, a buffer or the first of four along its last dimension (`A[i, 0]`); c: an
+    element of an int32 buffer, or such a buffer of one dimension, of which the first element is meant.
+    """
+    a, b, c = (_place(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C")))
+    if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
+        raise fail(f"T.dp4a: A is {a.dtype} and B is {b.dtype}; both must be int8, or both uint8")
+    if c.dtype.name != "i32":
+        raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32")
+    words = [_word(a), _word(b)]
+    c.store(builder().call(f"dp4a_{'s8' if a.dtype.name == 'i8' else 'u8'}", (c.load(), *words)))
+
+
+def _place(value: Any, what: str) -> Element:
+    if isinstance(value, Buffer):
+        return Element(value, (0,) * len(value.shape))
+    if isinstance(value, Element):
+        return value
+    raise fail(f"T.dp4a: {what} must be a buffer or an element of one, not {type(value).__name__}")
+
+
+def _word(first: Element) -> Expr:
+    """Four bytes, the first one lowest."""
+    word = None
+    *rest, last = first.index
+    for i in range(4):
+        element = Element(first.buffer, (*rest, last + i if i else last))
+        byte = cast(cast(element.load(), "uint8"), "uint32")
+        word = byte if word is None else word | byte << 8 * i
+    return builder().call("reinterpret", (word,), as_dtype("int32"))
+
+
 def infinity(dtype: Any) -> Expr:
     """Plus infinity as a constant of a float dtype."""
     dtype = as_dtype(dtype)
-    if not dtype.is_float:
+    if not dtype.is_float or dtype.bits < 16:
         raise fail(f"T.infinity: {dtype} has no infinity; use T.max_value({dtype!r})")
     return builder().const(float("inf"), dtype)
 
@@ -220,7 +254,7 @@ def min_value(dtype: Any) -> Expr:
 globals().update(FUNCTIONS)
 
 __all__ = [
-    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "floordiv", "floormod",
+    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv", "floormod",
     "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow", "shift_left",
     "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip

@@ -42,9 +42,10 @@ struct Conversion {
   std::string_view text, type;
 };
 Conversion conversion_of(DType t) {
-  if (t.is_float()) return {"%.9g", "double"};
-  if (t.bits == 64) return t.is_signed() ? Conversion{"%lld", "long long"} : Conversion{"%llu", "unsigned long long"};
-  return t.is_unsigned() ? Conversion{"%u", "unsigned"} : Conversion{"%d", "int"};
+  std::string_view text = printf_conversion(t);
+  if (t.is_float()) return {text, "double"};
+  if (t.bits == 64) return {text, t.is_signed() ? "i64" : "u64"};
+  return {text, t.is_unsigned() ? "u32" : "int"};
 }
 
 // A literal text within a format.
@@ -88,6 +89,8 @@ Text Printer::print_exact(const Call& n) {
     need("reinterpret");
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), list)};
   }
+  if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
+  if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
   if (name.starts_with("to_") || name.starts_with("from_")) {
     need("narrow");
     return {fmt::format("tl_{}({})", name, list)};

@@ -155,7 +155,7 @@ void print(KernelWriter& k, const Call& n) {
     } else if (rest.starts_with("{}")) {
       const Expr& e = n.args.at(next++);
       DType t = e->dtype, as = t.is_float() ? f64 : t.bits == 64 ? t : t.is_unsigned() ? u32 : i32;
-      format += t.is_float() ? "%.9g" : t.bits == 64 ? (t.is_signed() ? "%lld" : "%llu") : t.is_unsigned() ? "%u" : "%d";
+      format += printf_conversion(t);
       values += fmt::format(", {} {}", type_text(as), convert(w, t, k.expr(e), as, k.has_half));
       skip(2);
     } else {
@@ -196,7 +196,7 @@ void assume(KernelWriter& k, const Call& n) {
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;
   std::string_view name = n.callee->name;
-  if (name.starts_with("to_") || name.starts_with("from_")) return narrow_call(k, n);
+  if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a")) return narrow_call(k, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
   DType from = n.args.at(0)->dtype, to = n.dtype;

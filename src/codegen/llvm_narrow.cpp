@@ -125,6 +125,16 @@ Value to_odd(Writer& w, const Value& x, int lanes) {
   return m.float_of(m.choose(w.compare("fcmp one", wide, back, x), m.op("or", inner, 1), bits));
 }
 
+// Byte by byte, in words.
+Value dp4a(const Words& m, std::string_view shift, const Value& sum, const Value& a, const Value& b) {
+  Value all = sum;
+  for (int i = 0; i < 4; i++) {
+    auto byte = [&](const Value& v) { return m.op(shift, m.op("shl", v, 24 - 8 * i), 24); };
+    all = m.op("add", all, m.op("mul", byte(a), byte(b)));
+  }
+  return all;
+}
+
 }  // namespace
 
 Value narrow_call(KernelWriter& k, const Call& n) {
@@ -132,6 +142,8 @@ Value narrow_call(KernelWriter& k, const Call& n) {
   Value x = k.expr(n.args.at(0));
   int lanes = n.dtype.lanes;
   Words m{.w = k.w, .lanes = lanes};
+  if (name.starts_with("dp4a"))
+    return dp4a(m, name == "dp4a_s8" ? "ashr" : "lshr", x, k.expr(n.args.at(1)), k.expr(n.args.at(2)));
   if (name == "to_odd") return to_odd(k.w, x, lanes);
   if (name.starts_with("from_")) {
     Value code = k.w.convert("zext", n.args[0]->dtype, x, m.t);

@@ -6,6 +6,7 @@
 
 #include "codegen/codegen.h"
 #include "ir/rewrite.h"
+#include "target/alignment.h"
 
 namespace tl {
 namespace {
@@ -194,6 +195,20 @@ int64_t block_bytes(const Function& f, const Kernel& k) {
   return bytes;
 }
 
+// What a kernel's text names: only that is passed to it.
+struct Used {
+  std::set<BufferId> buffers;
+  std::set<const ExprNode*> vars;
+};
+
+Used used_by(const Stmt& body) {
+  Used used;
+  visit(
+      body, [&](const Load& n) { used.buffers.insert(n.buffer); },
+      [&](const Store& n) { used.buffers.insert(n.buffer); }, [&](const Var& n) { used.vars.insert(&n); });
+  return used;
+}
+
 EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, const Integers& integers) {
   EntrySpec entry;
   FormulaMaker formula{.integers = integers, .span = k.span, .what = "the grid of " + f.name};
@@ -206,10 +221,16 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
   (target.has_threads() ? entry.shared_bytes : entry.arena_bytes) = block_bytes(f, k);
 
   using Arg = EntrySpec::Arg;
-  for (size_t i = 0; i < f.params.size(); i++) entry.args.push_back({Arg::From::param, int(i)});
-  for (size_t i = 0; i < f.workspaces.size(); i++) entry.args.push_back({Arg::From::workspace, int(i)});
+  Used used = used_by(k.body);
+  auto needed = [&](const Param& p) {
+    return p.buffer ? used.buffers.contains(p.buffer) : used.vars.contains(p.var.get());
+  };
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (needed(f.params[i])) entry.args.push_back({Arg::From::param, int(i)});
+  for (size_t i = 0; i < f.workspaces.size(); i++)
+    if (used.buffers.contains(f.workspaces[i])) entry.args.push_back({Arg::From::workspace, int(i)});
   for (size_t i = 0; i < integers.sources.size(); i++)
-    if (integers.sources[i].from != IntegerSource::From::value)
+    if (integers.sources[i].from != IntegerSource::From::value && used.vars.contains(integers.vars[i].get()))
       entry.args.push_back({Arg::From::integer, int(i)});
   return entry;
 }
@@ -262,6 +283,8 @@ Program signature_of(const Function& f, const Target& target) {
   program.chip = target.name;
   program.integers = integers.sources;
   program.alignment = int(target.vector_alignment ? target.vector_alignment : target.vector_bytes);
+  for (auto& k : f.kernels)
+    program.alignment = int(std::min<int64_t>(program.alignment, tensor_alignment(k, target)));
   for (auto& p : f.params) {
     if (p.buffer)
       program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));

@@ -71,14 +71,14 @@ constexpr Callee thread_rows[] = {
     {.name = "shfl_down", .arity = 2, .effect = Effect::warp},
 };
 
-// Their calls say how many lanes there are.
-constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 // The effect `memory` keeps them in their place among other effects, and one by one.
 constexpr Callee message_rows[] = {
     {.name = "print", .arity = -1, .result = Result::none, .effect = Effect::memory},
     {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
     {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
 };
+// Their calls say how many lanes there are.
+constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
@@ -88,11 +88,23 @@ std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
 std::span<const Callee> message_functions() { return message_rows; }
 
+std::string_view printf_conversion(DType t) {
+  if (t.kind == DType::Kind::bfloat) return "%.4g";
+  if (t.is_float()) return t.bits == 64 ? "%.17g" : t.bits == 32 ? "%.9g" : "%.5g";
+  if (t.bits == 64) return t.is_signed() ? "%lld" : "%llu";
+  return t.is_unsigned() ? "%u" : "%d";
+}
+
 std::span<const Callee> lane_functions() { return lane_rows; }
 
 const Callee* find_callee(std::string_view name) {
+<<<<<<< HEAD
   for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions(),
                     narrow_functions()})
+=======
+  for (auto rows :
+       {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions()})
+>>>>>>> main
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -101,9 +113,9 @@ const Callee* find_callee(std::string_view name) {
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
-const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 const Callee &print_row = row("print"), &device_assert = row("device_assert");
 const Callee &assume_function = row("assume_true");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
+const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 
 }  // namespace tl

@@ -47,23 +47,31 @@ std::span<const Callee> scalar_functions();
 // gets the `value` of another: shfl(value, lane) of that lane, shfl_xor(value, mask) of its own lane ^ mask,
 // shfl_up and shfl_down(value, n) of the lane n below or above, its own where there is none.
 std::span<const Callee> thread_functions();
-// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
-std::span<const Callee> lane_functions();
 // ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and its like,
 // philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
 // whether that thread runs this, and random_sequence(block), the number of a thread among all.
 std::span<const Callee> exact_functions();
-// ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x).
+<<<<<<< HEAD
+// ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
+// dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).  A format has {}
 // for each value, and {thread} for the thread's place in the block where there are threads.
+=======
+// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).
+// A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
+>>>>>>> main
 std::span<const Callee> message_functions();
-// The row of that name among all of these; null if there is none.
+// How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
+std::string_view printf_conversion(DType type);
+// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
+std::span<const Callee> lane_functions();
+// The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &sync_threads, &fma_function, &shfl_xor;
-extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &print_row, &device_assert, &assume_function, &elected, &random_sequence;
+extern const Callee &interleave, &even_lanes, &odd_lanes;
 
 enum class Access : uint8_t { value, read, write, update };
 

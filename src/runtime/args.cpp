@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/half.h"
+#include "runtime/overlap.h"
 
 namespace tl {
 namespace {
@@ -200,9 +201,14 @@ struct Checker {
     if (spec(param).is_written && t.readonly)
       throw ArgumentError(
           fmt::format("{} is read-only, but the function writes to it", described(program, param)));
-    if (address % uintptr_t(program.alignment) != 0)
+    if (spec(param).is_written && overlaps_itself(t))
+      throw ArgumentError(fmt::format(
+          "{} is written, but its strides ({}) put several of its elements in one place; pass a tensor of its own",
+          described(program, param), fmt::join(t.strides, t.strides + t.ndim, ", ")));
+    int wanted = program.alignment ? program.alignment : std::max(1, spec(param).bits / 8);  // 0: its element's
+    if (address % uintptr_t(wanted) != 0)
       throw ArgumentError(fmt::format("{} is at {:#x}, but an address divisible by {} was expected",
-                                      described(program, param), address, program.alignment));
+                                      described(program, param), address, wanted));
   }
 };
 

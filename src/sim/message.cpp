@@ -10,7 +10,7 @@ namespace tl {
 namespace {
 
 std::string number(Scalar v, DType t) {
-  if (t.is_float()) return fmt::sprintf("%.9g", v.d);
+  if (t.is_float()) return fmt::sprintf(printf_conversion(t), v.d);
   return t == u64 ? fmt::format("{}", uint64_t(v.i)) : fmt::format("{}", v.i);
 }
 

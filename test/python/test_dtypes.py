@@ -192,3 +192,60 @@ def test_single_nibble_stores_are_refused():
 
     with pytest.raises(tilelang.CompileError, match="two threads could write one byte"):
         tilelang.compile(main, target="cuda -arch=sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_dp4a(dtype):
+    N = 256
+
+    @T.prim_func
+    def main(A: T.Tensor((N, 4), dtype), B: T.Tensor((N, 4), dtype), C: T.Tensor((N,), "int32")):
+        with T.Kernel(N // 64, threads=64) as bx:
+            for i in T.Parallel(64):
+                T.dp4a(A[bx * 64 + i, 0], B[bx * 64 + i, 0], C[bx * 64 + i])
+
+    rng = np.random.default_rng(0)
+    info = np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max + 1, (N, 4)).astype(dtype) for _ in "ab")
+    start = rng.integers(-1000, 1000, N).astype(np.int32)
+    expected = start + (a.astype(np.int32) * b.astype(np.int32)).sum(1)
+    for target in TARGETS:
+        c = start.copy()
+        tilelang.compile(main, target=target)(a, b, c)
+        assert np.array_equal(c, expected), target
+    for target in CUDA:
+        assert "__dp4a" in tilelang.compile(main, target=target).get_kernel_source()
+
+
+def test_what_is_refused():
+    with pytest.raises(tilelang.CompileError, match="needs sm_100"):
+        convert(128, "float32", "float8_e4m3fn", round="rs")
+    with pytest.raises(tilelang.CompileError, match="there is no rounding mode 'up'"):
+        convert(128, "float32", "float8_e4m3fn", round="up")
+    with pytest.raises(tilelang.CompileError, match="float8_e5m2.*has no infinity"):
+        @T.prim_func
+        def main(A: T.Tensor((64,), "float8_e5m2")):
+            with T.Kernel(1, threads=64):
+                for i in T.Parallel(64):
+                    A[i] = T.infinity("float8_e5m2")
+
+
+def test_spellings():
+    torch = pytest.importorskip("torch")
+    for spelling, dtype in [("float8_e4m3", T.float8_e4m3fn), ("e5m2", T.float8_e5m2), (torch.float8_e4m3fn, "float8_e4m3fn"),
+                            (ml_dtypes.float8_e8m0fnu, T.float8_e8m0fnu), ("tf32", T.tfloat32), ("int4", T.int4)]:
+        assert T.dtypes.as_dtype(spelling) == dtype
+    assert T.int4.bits == 4 and T.float8_e4m3.bytes == 1 and T.float8_e5m2.as_torch() == torch.float8_e5m2
+    assert str(T.dtypes.as_dtype("float16x2")) == "float16x2"
+    with pytest.raises(tilelang.CompileError, match="unknown dtype"):
+        T.dtypes.as_dtype(ml_dtypes.float8_e4m3)  # another format than e4m3fn
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    kernel = tilelang.compile(convert(128, "float32", "float8_e4m3fn"), target="cpu")
+    x, y = torch.randn(128), torch.empty(128, dtype=torch.float8_e4m3fn)
+    kernel(x, y)
+    assert torch.equal(y.float(), x.to(torch.float8_e4m3fn).float())
+    with pytest.raises(Exception, match="e4m3\\[128\\] was expected"):
+        kernel(x, torch.empty(128, dtype=torch.float8_e5m2))
