@@ -51,16 +51,11 @@ std::span<const Callee> thread_functions();
 // philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
 // whether that thread runs this, and random_sequence(block), the number of a thread among all.
 std::span<const Callee> exact_functions();
-<<<<<<< HEAD
 // ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
-// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).  A format has {}
-// for each value, and {thread} for the thread's place in the block where there are threads.
-=======
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
->>>>>>> main
 std::span<const Callee> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
 std::string_view printf_conversion(DType type);
