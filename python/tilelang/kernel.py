@@ -282,16 +282,24 @@ def par_compile(
 
 
 def run_all(work: Any, items: Sequence[Any], num_workers: int | None, ignore_error: bool) -> list[Any]:
-    """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None."""
+    """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None.
+
+    One that takes longer than TILELANG_COMPILE_TIMEOUT_SECONDS fails with TimeoutError; its thread is left to
+    end by itself.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     results: list[Any] = []
-    with ThreadPoolExecutor(num_workers) as pool:
+    limit = env.compile_timeout()
+    pool = ThreadPoolExecutor(num_workers or env.compile_threads())
+    try:
         for future in [pool.submit(work, item) for item in items]:
             try:
-                results.append(future.result())
+                results.append(future.result(limit))
             except Exception:
                 if not ignore_error:
                     raise
                 results.append(None)
+    finally:
+        pool.shutdown(wait=limit is None, cancel_futures=True)
     return results

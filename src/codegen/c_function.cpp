@@ -106,6 +106,10 @@ Text Printer::print_exact(const Call& n) {
     need("philox");
     return {fmt::format("tl_philox({})", list)};
   }
+  if (name.ends_with("f16")) {  // a pair: add2_f16, add2_bf16
+    need("pairs");
+    return {fmt::format("tl_{}({})", name, list)};
+  }
   for (auto& row : ieee_functions)
     if (name.starts_with(row.ours) && name.size() == row.ours.size() + 3)
       return {fmt::format("{}{}({})", t.bits == 64 ? row.f64 : row.f32, name.substr(row.ours.size()), list)};
