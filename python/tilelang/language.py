@@ -16,6 +16,7 @@ from . import dtypes as dtypes
 from . import foreign as _foreign
 from . import function as _function
 from . import mathematics as _mathematics
+from . import operators as _operators
 from . import random as _random
 from . import scalar as _scalar
 from . import thread as _thread
@@ -40,6 +41,7 @@ from .layout import (
     make_wgmma_swizzled_layout,
 )
 from .mathematics import *  # noqa: F403
+from .operators import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .thread import *  # noqa: F403
@@ -61,6 +63,7 @@ __all__ += dtypes.__all__
 __all__ += _foreign.__all__
 __all__ += _function.__all__
 __all__ += _mathematics.__all__
+__all__ += _operators.__all__
 __all__ += _random.__all__
 __all__ += _scalar.__all__
 __all__ += _thread.__all__

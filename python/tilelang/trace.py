@@ -19,7 +19,8 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics")
+    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "reducers")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -29,6 +30,7 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
 
     def __enter__(self) -> Trace:
         _stack().append(self)
@@ -44,7 +46,7 @@ class Trace:
 
     def wrote(self, buffer: Buffer) -> None:
         """A statement that writes to `buffer` was built."""
-        key = buffer.id
+        key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
 
     def take_hint(self, otherwise: str) -> str:
