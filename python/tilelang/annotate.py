@@ -10,7 +10,8 @@ from .values import as_value
 def annotate_safe_value(safe_value_map: dict) -> None:
     """What a read outside a tensor gives instead of 0: `T.annotate_safe_value({A: -1.0})`.
 
-    Numbers of the tensor's dtype; for all reads in the program, so that a padding that is not 0 (as max needs) comes with the copy.
+    Numbers of the tensor's dtype, for all reads in the program: a padding that is not 0 (for max) comes
+    with the copy.
     """
     trace = in_kernel("T.annotate_safe_value")
     if not isinstance(safe_value_map, dict):

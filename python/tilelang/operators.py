@@ -5,24 +5,16 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from . import dtypes
+from . import dtypes, loose
 from . import scalar as _scalar
 from ._core import Buffer, Expr, Region
+from .tile import _tile
 from .trace import fail, in_kernel
 from .values import Element, as_operand, as_value
 
 _FOLDS = ("sum", "max", "min", "abssum", "absmax", "prod", "bitand", "bitor", "bitxor", "any", "all")
 _NAN = ("max", "min", "absmax")
 _REDUCERS = ("sum", "max", "min", "prod", "bitand", "bitor", "bitxor")
-
-
-def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
-    if annotations:
-        raise fail(f"T.{op}: annotations are not in this version yet")
-    trace = in_kernel(f"T.{op}")
-    trace.builder.tile(op, operands, attrs)
-    for operand in written:
-        trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
 
 
 def _int(value: Any, what: str) -> int:
@@ -59,16 +51,16 @@ def reduce(
     """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
 
     buffer: a fragment, or a shared tile or slice.  out: a fragment or shared tile of its shape without dim,
-    or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype or a wider one of the same
-    kind.  reduce_type: "sum", "prod", "max", "min", "abssum", "absmax" (of absolute values) on numbers,
+    or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype or a wider one of the
+    same kind.  reduce_type: "sum", "prod", "max", "min", "abssum", "absmax" (of absolute values) on numbers,
     "bitand", "bitor", "bitxor" on integers and bools, "any", "all" (is an element not 0?) into bools or
     integers.  clear: False takes the old elements of out in.  Sums of float16 and bfloat16 are rounded once;
     max and min of a NaN and a number give the number, or the NaN if nan_propagate.  batch: how many results
     are combined at once; accepted, the compiler decides.
 
     `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
-    values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be associative
-    and commutative, as the elements are joined in any order.  identity: combine(x, identity) is x.
+    values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
+    associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
     """
     if combine is not None:
         if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
@@ -131,6 +123,7 @@ def _reduce_by(
         raise fail(f"{what}: combine must be a function of two values, not {combine!r}")
     source, target = as_operand(buffer, f"{what}: the buffer"), as_operand(out, f"{what}: out")
     builder = in_kernel(what).builder
+    loose.decide("reduce", (source, target))
     dtype = (target if target.__class__ is Buffer else target.buffer).dtype
     if dtype.is_float and dtype.bits < 32:
         dtype = dtypes.as_dtype("float32")
@@ -428,8 +421,8 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
         last = shape[-1]
         if last.__class__ is not int or last * bits % kind.bits:
             raise fail(
-                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole number "
-                f"of {kind}: give the new shape"
+                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole "
+                f"number of {kind}: give the new shape"
             )
         shape[-1] = last * bits // kind.bits
     hint = trace.take_hint(f"{src.name}_view")

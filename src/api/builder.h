@@ -70,6 +70,8 @@ class Builder {
                std::string_view what);
   // What a read outside a tensor gives, instead of 0.
   void annotate_safe_value(const Buffer& buffer, const Value& value);
+  // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used it.
+  void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.

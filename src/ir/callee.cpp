@@ -44,6 +44,9 @@ constexpr Callee thread_rows[] = {
     {.name = "shfl_down", .arity = 2, .effect = Effect::warp},
 };
 
+// Their calls say how many lanes there are.
+constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
+
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
 }  // namespace
@@ -51,8 +54,10 @@ const Callee& row(std::string_view name) { return *find_callee(name); }
 std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
 
+std::span<const Callee> lane_functions() { return lane_rows; }
+
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), lane_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -61,5 +66,6 @@ const Callee* find_callee(std::string_view name) {
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
+const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 
 }  // namespace tl

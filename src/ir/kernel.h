@@ -23,6 +23,7 @@ struct BufferInfo {
   BufferId alias_of = {};          // another shape or dtype of that buffer's storage, element by element in row-major order
   std::string reducer = {};        // local: every thread holds a part of the value; how the parts are combined ("sum", …)
   double safe_value = 0;           // global: what a read outside gives
+  DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
 struct Param {  // a tensor (buffer set) or a scalar (var set)

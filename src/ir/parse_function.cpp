@@ -64,6 +64,10 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       if (!is_number(0)) expected("a number");
       b.safe_value = std::strtod(next().text.c_str(), nullptr) * (negative ? -1 : 1);
       expect(")", "after a value");
+    } else if (accept("holds")) {
+      expect("(", "before a type");
+      b.holds = dtype();
+      expect(")", "after a type");
     } else if (accept("id")) {
       id = number("the id of a buffer");
     } else {

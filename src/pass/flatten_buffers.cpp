@@ -47,6 +47,8 @@ Function flatten_buffers(Function f, const Target&) {
         [&](const Alloc& n, Rewriter& self) -> Stmt {
           return storage_of(f, n.buffer) == n.buffer ? self.children(n) : block({}, n.span);
         });
+  for (size_t i = 0; i < f.buffers.size(); i++)  // nothing names them any more
+    if (BufferId b{int(i)}; storage_of(f, b) != b) f[b].alias_of = {};
   return f;
 }
 
