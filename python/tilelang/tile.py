@@ -47,7 +47,8 @@ class Kernel:
             for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
         ]
         indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
-        trace.kernel = self
+        trace.kernel, self.indices = self, indices
+        trace.generator = None
         return indices[0] if n == 1 else tuple(indices)
 
     def __exit__(self, kind: Any, *_: object) -> None:

@@ -245,7 +245,8 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
-      if (c.callee->effect != Callee::Effect::pure)
+      using Effect = Callee::Effect;
+      if (c.callee->effect != Effect::pure && c.callee->effect != Effect::memory)
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }
