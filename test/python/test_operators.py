@@ -491,6 +491,69 @@ def test_coalesced_width_is_refused_with_the_reason():
     assert "4 was asked for, but a thread moves 1 at once" in report
 
 
+# ── gemm on parts of buffers and fragments, arrays of a thread ────────────────────────────────────────
+
+
+@everywhere
+def test_gemm_of_parts_and_fragments(target):
+    @T.prim_func
+    def main(
+        A: T.Tensor((2, 64, 96), "float16"),
+        B: T.Tensor((3, 96, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((64, 64), "float32"),
+        E: T.Tensor((32, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128) as _:
+            As = T.alloc_shared((2, 64, 96), "float16")
+            Bs = T.alloc_shared((3, 96, 64), "float16")
+            Af = T.alloc_fragment((64, 96), "float16")
+            Bf = T.alloc_fragment((96, 64), "float16")
+            Cl, Dl = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            El = T.alloc_fragment((32, 64), "float32")
+            T.copy(A, As)
+            T.copy(B, Bs)
+            T.copy(B[1, :, :], Bf)
+            T.copy(A[0, :, :], Af)
+            policy = T.GemmWarpPolicy.from_warp_partition(4, 1)
+            T.gemm(As[1, :, :], Bs[2, :, :], Cl, clear_accum=True, k_pack=1, policy=policy)
+            T.copy(Cl, C)
+            T.gemm(Af, Bf, Dl, clear_accum=True)
+            T.copy(Dl, D)
+            T.clear(El)
+            T.gemm(As[0, 16:48, 32:64], Bs[1, 32:64, :], El)
+            T.gemm(As[0, 16:48, 64:96], Bf[64:96, :], El)
+            T.copy(El, E)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype("float16") for shape in ((2, 64, 96), (3, 96, 64)))
+    c, d, e = (np.full((n, 64), np.nan, "float32") for n in (64, 64, 32))
+    run(main, target, a, b, c, d, e)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    wanted = ((c, x[1] @ y[2]), (d, x[0] @ y[1]), (e, x[0, 16:48, 32:] @ y[1, 32:]))
+    for got, want in wanted:
+        assert np.linalg.norm(got - want) < 1e-5 * np.linalg.norm(want)
+    for shape, policy in {(4, 1): "FullRow", (1, 4): "FullCol", (2, 2): "Square"}.items():
+        assert T.GemmWarpPolicy.from_warp_partition(*shape).name == policy
+
+
+def test_every_thread_fills_its_own_array():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32"), B: T.Tensor((64, 8), "float32")):
+        with T.Kernel(1, threads=64) as _:
+            tx = T.get_thread_binding()
+            L = T.alloc_local((8,), "float32")
+            M = T.alloc_local((8,), "float32")
+            T.clear(L)
+            T.copy(A, M)
+            for i in T.serial(8):
+                B[tx, i] = L[i] + M[i]
+
+    a, b = np.arange(8, dtype="float32"), np.full((64, 8), np.nan, "float32")
+    run(main, "sim:sm_80", a, b)
+    assert np.array_equal(b, np.tile(a, (64, 1)))
+
+
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────
 
 BEFORE = """\
