@@ -196,6 +196,8 @@ const char* attr_name(OpInfo::Attr::Type type) {
       return "choice";
     case OpInfo::Attr::Type::map:
       return "map";
+    case OpInfo::Attr::Type::function:
+      return "function";
   }
   return "";
 }

@@ -78,7 +78,7 @@ struct OpInfo {
   };
   struct Attr {
     std::string_view name;
-    enum class Type : uint8_t { flag, integer, number, choice, map } type = Type::flag;
+    enum class Type : uint8_t { flag, integer, number, choice, map, function } type = Type::flag;
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;

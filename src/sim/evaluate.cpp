@@ -233,9 +233,11 @@ Code ExprCompiler::operator()(const Expr& e) {
                      auto at = offset(n.buffer, n.index, span);
                      size_t id = size_t(n.buffer.value);
                      int64_t bytes = n.dtype.bytes();
-                     Code load = [get, at, id, bytes](Frame& x) {
+                     double safe = f[n.buffer].safe_value;
+                     Scalar padding = n.dtype.is_float() ? scalar(safe) : scalar(int64_t(safe));
+                     Code load = [get, at, id, bytes, padding](Frame& x) {
                        int64_t offset = at(x);
-                       return offset == outside ? Scalar() : get(x.buffers[id].data + offset * bytes);
+                       return offset == outside ? padding : get(x.buffers[id].data + offset * bytes);
                      };
                      if (!n.mask) return load;
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };
