@@ -82,8 +82,8 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride, true};
 }
 
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows are as
-// far apart as all extents but the first say.
+// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows
+// are as far apart as all extents but the first say.
 int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
   int64_t elements = 1;
   for (auto& p : f.params) {
