@@ -218,10 +218,11 @@ void assume(KernelWriter& k, const Call& n) {
 
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;
+  std::string_view name = n.callee->name;
+  if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a")) return narrow_call(k, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
   DType from = n.args.at(0)->dtype, to = n.dtype;
-  std::string_view name = n.callee->name;
   if (name == "reinterpret") {
     std::string a = type_text(from), b = type_text(to);
     return a == b ? args[0] : w.pure(fmt::format("bitcast {} {} to {}", a, args[0], b));
