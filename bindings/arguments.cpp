@@ -228,7 +228,7 @@ Arguments::Arguments(nb::handle sequence, const Program& wanted) {
     }
     const ParamSpec& spec = wanted.params[param];
     try {
-      list.push_back(spec.is_tensor ? tensor(object) : number(object));
+      list.push_back(spec.is_tensor || spec.dtype == "handle" ? tensor(object) : number(object));
     } catch (const nb::builtin_exception& e) {
       throw ArgumentError(fmt::format("{}: argument {} '{}' is {}; {} of type {} was expected", wanted.name,
                                       param, spec.name, e.what(), spec.is_tensor ? "a tensor" : "a number",

@@ -13,6 +13,7 @@ from . import _core
 from . import dtypes as _dtypes
 from .activation import Activation
 from .errors import CompileError, compile_error
+from .foreign import ptr
 from .parse import Rewritten, rewrite, site_of
 from .trace import Trace, current, fail
 from .values import Dynamic, Element, as_value
@@ -115,7 +116,7 @@ def _trace(fn: FunctionType, frame: Any) -> _core.Function:
     trace = Trace(fn.__name__)
     with trace:
         trace.at(new.file, new.site)
-        args = [_parameter(trace, new, arg, fn, frame) for arg in new.parameters]
+        args = trace.parameters = [_parameter(trace, new, arg, fn, frame) for arg in new.parameters]
         trace.at(new.file, new.site)
         n = fn.__code__.co_argcount
         named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
@@ -142,6 +143,8 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, fra
     if kind is Tensor:
         raise fail(f"{arg.arg}: T.Tensor without shape and dtype (taken from the argument) is not in this "
                    "version yet")
+    if kind is ptr or isinstance(kind, ptr):
+        return trace.builder.pointer(arg.arg)
     if isinstance(kind, _core.DType) or any(kind is scalar for scalar in _SCALARS):
         return trace.builder.scalar(arg.arg, _dtypes.as_dtype(kind))
     raise fail(f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not "

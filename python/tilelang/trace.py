@@ -19,7 +19,8 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics")
+    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "parameters", "sources")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -29,6 +30,8 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.parameters: list[Any] = []    # of the prim_func, in order
+        self.sources: list[str] = []       # foreign text for the next kernel
 
     def __enter__(self) -> Trace:
         _stack().append(self)

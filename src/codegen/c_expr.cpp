@@ -173,6 +173,7 @@ std::string Printer::type(DType t) {
   }
   if (t.is_float()) return t.bits == 64 ? "double" : "float";
   if (t.is_bool()) return "bool";
+  if (t.is_handle()) return "void*";
   internal_check(t.is_int(), "a C type for " + to_string(t));
   return std::string(int_name(t));
 }
@@ -228,7 +229,7 @@ Interval Printer::range_of(const Expr& e) const {
 }
 
 // A string literal of C.
-static std::string c_string(std::string_view text) {
+std::string c_string(std::string_view text) {
   std::string s = "\"";
   for (unsigned char c : text)
     s += c == '"' || c == '\\' ? fmt::format("\\{:c}", char(c)) : c < ' ' || c > '~' ? fmt::format("\\{:03o}", c)
@@ -392,6 +393,7 @@ Text Printer::print_call(const Call& n) {
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
   if (n.callee->eval) return print_function(n);
+  if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
   if (n.callee->effect == Callee::Effect::warp) {
     need("shuffle");
     return {fmt::format("tl_{}({}, {})", n.callee->name, argument(n.args[0]), text(n.args[1]))};

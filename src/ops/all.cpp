@@ -9,12 +9,13 @@
 namespace tl {
 
 extern const TileOp copy_op, fill_op, clear_op, gemm_op;
+extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
 extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op;
 
 std::span<const TileOp* const> all_ops() {
   static const TileOp* const rows[] = {&copy_op,       &fill_op,       &clear_op,         &gemm_op,
                                        &reduce_sum_op, &reduce_max_op, &reduce_min_op,     &reduce_abssum_op,
-                                       &reduce_absmax_op};
+                                       &reduce_absmax_op, &atomic_add_op, &atomic_max_op, &atomic_min_op};
   return rows;
 }
 

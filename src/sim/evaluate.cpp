@@ -207,6 +207,7 @@ const ElementAccess& element_access(DType type) {
   if (type.kind == DType::Kind::bfloat) return halves<bf16_value, bf16_bits>;
   if (type.is_float())
     return type.bits == 16 ? halves<f16_value, f16_bits> : type.bits == 32 ? floats<float> : floats<double>;
+  if (type.is_handle()) return integers<int64_t>;
   internal_check(type.is_int(), "an element of type " + to_string(type));
   switch (type.bits) {
     case 8:
@@ -283,6 +284,8 @@ Code ExprCompiler::operator()(const Expr& e) {
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };
                    },
                    [&](const Call& n) -> Code {
+                     if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);
+                     if (is_foreign(*n.callee)) return foreign_code(self, n, span);
                      std::vector<Code> args;
                      for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
                      return call_code(n, std::move(args), span);

@@ -85,7 +85,16 @@ void Host::bind(std::span<const HostArg> args) {
       m.data = static_cast<std::byte*>(args[i].data);
       agree(f.params[i].name, "shape", m, m.shape, args[i].shape);
       agree(f.params[i].name, "strides", m, m.strides, args[i].strides);
+      std::byte *low = m.data, *high = m.data + f[id].dtype.bytes();
+      bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+      for (size_t d = 0; d < m.shape.size(); d++) {
+        int64_t reach = (m.shape[d] - 1) * m.strides[d] * f[id].dtype.bytes();
+        (reach < 0 ? low : high) += reach;
+      }
+      if (!empty) arguments.emplace_back(low, high);
     }
+  for (auto& arg : args)
+    if (arg.memory.first != arg.memory.second) arguments.push_back(arg.memory);
   for (auto& fact : f.facts)
     if (!integer(fact))
       fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
@@ -112,6 +121,23 @@ void Host::shape_of(Memory& m, const BufferInfo& b) {
   for (auto& e : b.shape) m.shape.push_back(integer(e));
   for (auto& e : b.strides) m.strides.push_back(integer(e));
   if (b.strides.empty()) m.strides = row_major_strides(m.shape);
+}
+
+void Host::begin_at(BufferId id, int64_t address, Span span) {
+  const BufferInfo& b = f[id];
+  Memory& m = frame.buffers[size_t(id.value)];
+  shape_of(m, b);
+  m.data = reinterpret_cast<std::byte*>(uintptr_t(address));
+  int64_t last = b.dtype.bytes();
+  for (size_t d = 0; d < m.shape.size(); d++) last += (m.shape[d] - 1) * m.strides[d] * b.dtype.bytes();
+  for (auto& [begin, end] : arguments)
+    if (m.data >= begin && m.data < end) {
+      if (m.data + last <= end) return;
+      fail(span, "{} begins at the address {:#x} and has {} bytes, but the tensor argument there ends after {}", b.name,
+           uint64_t(address), last, end - m.data);
+    }
+  fail(span, "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference reaches "
+             "those only: pass the tensor as an argument, too", b.name, uint64_t(address), frame.where);
 }
 
 void Host::begin(BufferId id) {

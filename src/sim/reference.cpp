@@ -12,6 +12,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/user_op.h"
+#include "target/foreign.h"
 
 namespace tl {
 namespace {
@@ -179,6 +180,9 @@ struct Machine {
   }
   Step step(const Group& n) { return step(n.body); }
   Step step(const Alloc& n) {
+    if (f[n.buffer].scope == Scope::global)
+      return [this, id = n.buffer, span = compile.statement, base = compile(std::get<Expr>(*n.attrs.find("base")))](
+                 Frame& x) { host.begin_at(id, base(x).i, span); };
     return [this, id = n.buffer](Frame&) { host.begin(id); };
   }
   Step step(const Tile& n) {
@@ -220,7 +224,8 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
-      if (c.callee->effect != Callee::Effect::pure)
+      if (is_foreign(*c.callee)) return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
+      if (c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none)
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

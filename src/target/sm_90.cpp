@@ -14,6 +14,7 @@ const Target sm_90 = {
     .matrix = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32, &mma_m16n8k8_f16_f32, &mma_m16n8k8_bf16_f32},
     .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
                &ldmatrix_x4_trans},
+    .atomics = nvidia_atomics(true),
 };
 
 }  // namespace tl
