@@ -309,6 +309,8 @@ class CUDASourceCodeKernel:
         trace = active(what)
         if cluster_dims is not None:
             raise fail(f"{what}: cluster_dims needs sm_90, and clusters are not in this version yet")
+        if trace.eager is not None:
+            raise fail(f"{what} needs the parameters of a @T.prim_func in their order; this function is eager")
         if source_code_or_path is None:
             raise fail(f"{what}: source_code_or_path is missing")
         text = str(source_code_or_path)

@@ -20,6 +20,7 @@ class Trace:
     """One prim_func being built."""
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "undecided", "activations", "born", "outputs", "returns", "eager",
                  "parameters", "sources")
 
     def __init__(self, name: str) -> None:
@@ -32,6 +33,12 @@ class Trace:
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
         self.parameters: list[Any] = []    # of the prim_func, in order
         self.sources: list[str] = []       # foreign text for the next kernel
+        self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
+        self.activations: list[Any] = []   # the functions that run, the macros called last at the end
+        self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made
+        self.outputs: list[Buffer] = []    # what T.empty made
+        self.returns: Any = None           # what `return` gave
+        self.eager: Any = None             # the arguments that an eager function meets, see eager.py
 
     def __enter__(self) -> Trace:
         _stack().append(self)
@@ -49,6 +56,10 @@ class Trace:
         """A statement that writes to `buffer` was built."""
         key = buffer.id
         self.writes[key] = self.writes.get(key, 0) + 1
+
+    def depth(self) -> int:
+        """How many loops and branches of the device are open."""
+        return sum(frame.device for activation in self.activations for frame in activation.frames)
 
     def take_hint(self, otherwise: str) -> str:
         """The name to give to what is being made."""
@@ -87,8 +98,7 @@ def active(what: str) -> Trace:
     """The trace, for something that only makes sense inside a prim_func."""
     trace = current()
     if trace is None:
-        raise fail(f"{what} outside a @T.prim_func; the eager dialect (annotations in the body of a "
-                   "@tilelang.jit function) is not in this version yet")
+        raise fail(f"{what} outside a @T.prim_func, or a @tilelang.jit function whose body is the kernel")
     return trace
 
 

@@ -30,6 +30,7 @@ constexpr Pass passes[] = {
     // Beyond this point every shared and fragment buffer has a layout.
     {"lower_tile_ops", lower_tile_ops, Level::thread},
     // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
+    {"split_tails", split_tails, Level::thread},
     {"guard_bounds", guard_bounds, Level::thread},
     {"flatten_buffers", flatten_buffers, Level::thread},
     {"vectorize", vectorize, Level::thread},

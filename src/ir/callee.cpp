@@ -62,6 +62,9 @@ constexpr Callee thread_rows[] = {
     {.name = "ptx", .arity = -1, .result = Result::none, .effect = Effect::memory, .access = "---"},
 };
 
+// Their calls say how many lanes there are.
+constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
+
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
 }  // namespace
@@ -69,8 +72,10 @@ const Callee& row(std::string_view name) { return *find_callee(name); }
 std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
 
+std::span<const Callee> lane_functions() { return lane_rows; }
+
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), lane_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -103,5 +108,6 @@ MemoryOrder order_of(const Call& atomic) {
     if (order_names[i] == order->value) return MemoryOrder(i);
   return MemoryOrder::seq_cst;
 }
+const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 
 }  // namespace tl

@@ -35,10 +35,13 @@ std::span<const Callee> scalar_functions();
 // gets the `value` of another: shfl(value, lane) of that lane, shfl_xor(value, mask) of its own lane ^ mask,
 // shfl_up and shfl_down(value, n) of the lane n below or above, its own where there is none.
 std::span<const Callee> thread_functions();
-// The row of that name among those two; null if there is none.
+// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
+std::span<const Callee> lane_functions();
+// The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &sync_threads, &fma_function, &shfl_xor;
+extern const Callee &interleave, &even_lanes, &odd_lanes;
 
 // load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one access; like
 // the atomic functions they obey the place's mask.

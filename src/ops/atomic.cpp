@@ -149,9 +149,12 @@ int64_t combine(Callee::Atomic op, int64_t old, int64_t value, DType type) {
 void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Span span) {
   using Atomic = Callee::Atomic;
   bool access = op == Atomic::load || op == Atomic::store;
-  if (type.is_bool() || (type.bits < (access ? 8 : type.is_float() ? 16 : 32)))
-    fail(span, "{} of {}: the chips update {} by one indivisible access; use int32", name, to_string(type),
-         access ? "whole bytes" : "integers of 32 and 64 bits and floats of 16, 32 and 64");
+  bool number = type == f16 || type == bf16 || type == f32 || type == f64 || (type.is_int() && type.bits >= 32);
+  bool small = type.is_int() && type.bits >= 8;
+  if (!number && !(access && small))
+    fail(span, "{} of {}: the chips {} by one indivisible access; use int32", name, to_string(type),
+         access ? "move integers of 8 to 64 bits and floats of 16, 32 and 64"
+                : "update integers of 32 and 64 bits and floats of 16, 32 and 64");
   if (op == Atomic::bit_or && !type.is_int()) fail(span, "{} takes an integer element, not {}", name, to_string(type));
 }
 

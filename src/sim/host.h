@@ -11,7 +11,7 @@ struct HostArg {
   void* data = nullptr;             // a tensor's first element, or a scalar's value in its own type
   std::vector<int64_t> shape = {};  // of a tensor; may be left out where no extent is known only at run time
   std::vector<int64_t> strides = {};  // in elements; the same where no stride is
-  std::pair<std::byte*, std::byte*> memory = {};  // of the tensor whose address a pointer is
+  std::pair<std::byte*, std::byte*> memory = {};  // a tensor's first byte, and the end; also of a pointer's
 };
 
 struct Host {

@@ -70,12 +70,12 @@ def table(G, N, spelling):
     """Out[g] = the sum of the tensor whose address stands in the table."""
 
     @T.prim_func
-    def main(P: T.Tensor((G,), "int64"), X: T.Tensor((G, N), "float32"), O: T.Tensor((G, N), "float32")):
+    def main(P: T.Tensor((G, 2), "int64"), X: T.Tensor((G, N), "float32"), O: T.Tensor((G, N), "float32")):
         with T.Kernel(G, threads=32) as g:
             if spelling == "ptr":
-                A = T.make_tensor(T.ptr(T.float32)(P[g]), (N,), "float32")
+                A = T.make_tensor(T.ptr(T.float32)(P[g, 1]), (N,), "float32")
             else:
-                A = T.make_tensor_from_addr(P[g], (N,), "float32")
+                A = T.make_tensor_from_addr(P[g, 1], (N,), "float32")
             for i in T.Parallel(N):
                 O[g, i] = A[i] * 2
 
@@ -88,7 +88,7 @@ def test_tables_of_addresses(spelling, target):
     G, N = 5, 24
     x = np.random.default_rng(1).standard_normal((G, N)).astype(np.float32)
     order = [3, 0, 4, 1, 2]
-    p = np.array([address(x) + g * N * 4 for g in order], np.int64)
+    p = np.array([[0, address(x) + g * N * 4] for g in order], np.int64)
     o = np.full((G, N), np.nan, np.float32)
     tilelang.compile(table(G, N, spelling), target=target)(p, x, o)
     assert np.array_equal(o, 2 * x[order])
