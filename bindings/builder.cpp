@@ -198,6 +198,9 @@ void bind_arithmetic(nb::class_<Builder>& c) {
             return apply_select(value_of(condition), value_of(x), value_of(y), b.here());
           },
           nb::arg("condition"), nb::arg("a"), nb::arg("b"))
+      .def("assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
+      .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
+      .def("text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))
       .def(
           "call",
           [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {

@@ -1,8 +1,8 @@
 // What one thread does to memory, and foreign code: the Builder's methods for it, and Python functions as its meaning.
 #include <nanobind/stl/optional.h>
 
+#include "api/user.h"
 #include "convert.h"
-#include "target/foreign.h"
 
 using namespace tl;
 
@@ -18,8 +18,14 @@ std::vector<Expr> exprs_of(nb::handle sequence) {
   return out;
 }
 
-// A Python function (values, result dtypes) -> numbers; a place is given as (address, elements, dtype).  Called from
-// any thread.
+// The elements from a place on, as a memoryview that may be written.
+nb::object memory_of(const ForeignValue& v) {
+  auto* bytes = reinterpret_cast<char*>(v.data);
+  return nb::steal<nb::object>(PyMemoryView_FromMemory(bytes, v.elements * v.type.bytes(), PyBUF_WRITE));
+}
+
+// A Python function (values, result dtypes) -> numbers; a place is given as (memoryview, dtype).  Called from any
+// thread.
 ForeignEval foreign_eval(const nb::object& function) {
   PyObject* called = nb::object(function).release().ptr();  // the entry is never removed
   return [called](std::span<const ForeignValue> args, std::span<const DType> results) {
@@ -27,7 +33,7 @@ ForeignEval foreign_eval(const nb::object& function) {
     nb::list given, types;
     for (auto& a : args) {
       if (a.data)
-        given.append(nb::make_tuple(reinterpret_cast<uintptr_t>(a.data), a.elements, a.type));
+        given.append(nb::make_tuple(memory_of(a), a.type));
       else if (a.type.is_float())
         given.append(a.d);
       else if (a.type == u64)

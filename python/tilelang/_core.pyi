@@ -146,6 +146,7 @@ class Builder:
     # memory
     def alloc(self, name: str, scope: str, shape: Sequence[int], dtype: DType, attrs: dict[str, Any]) -> Buffer:
         """scope: shared fragment local var (var: shape ())."""
+    def set_dtype(self, tile: Buffer, dtype: DType) -> None: ...
     def load(self, buffer: Buffer, index: Sequence[ExprLike]) -> Expr: ...
     def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
     def let(self, name: str, value: Expr) -> Expr:
@@ -190,6 +191,12 @@ class Builder:
         """Where its elements live, instead of what the compiler would choose.  by: who says so, for errors."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
+    def assume(self, condition: ExprLike) -> None:
+        """A condition that holds from here on."""
+    def note(self, by: str, subject: str, text: str) -> None:
+        """A line of the report."""
+    def text(self, text: str) -> Expr:
+        """A text as an argument of `call`."""
     def annotate(self, key: str, value: Any) -> None:
         """An attribute of the enclosing kernel."""
     def finish(self) -> "Function": ...
@@ -276,7 +283,7 @@ class TileOp:
 
 def add_foreign_eval(name: str, identity: Any, function: Any) -> str:
     """What foreign code of that name means; the key that Builder.foreign takes.  function(values, dtypes of the results)
-    -> the results; a pointer is (address, elements, dtype)."""
+    -> the results; a pointer is (a memoryview, dtype)."""
 
 def register_matrix(shape: Sequence[int], a_type: DType, b_type: DType, c_type: DType,
                     a: tuple[Sequence[int], Sequence[int]], b: tuple[Sequence[int], Sequence[int]],

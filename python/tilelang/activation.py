@@ -332,7 +332,9 @@ class Activation:
         self.at(site)
         condition = as_condition(condition)
         if condition.__class__ is Expr:
-            raise self.error("an assert that the device evaluates is not in this version yet", site)
+            from .debug import device_assert
+
+            return device_assert(condition, str(message()) if message else "")
         if not condition:
             raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
 

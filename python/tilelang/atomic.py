@@ -3,13 +3,14 @@
 `dst` is an element `C[i, j]` with a value, or a buffer, slice or element with a tile of values.  It lies in a
 tensor or a shared tile, of float16, bfloat16, float32, float64, int32, uint32, int64 or uint64.
 
-memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen after),
+memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen
+after),
 "release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for all).
 It reaches the threads of the whole device, of shared memory those of the block.
 
 A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
-NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4 or 8
-elements where the chip has it; each element is updated for itself all the same.
+NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
+or 8 elements where the chip has it; each element is updated for itself all the same.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ def _element(place: Any, what: str) -> Element:
     if place.__class__ is Element:
         return place
     if place.__class__ is Buffer and place.scope == "var":
-        raise fail(f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
-                   "tensors and shared tiles")
+        raise fail(
+            f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
+            "tensors and shared tiles"
+        )
     raise fail(f"{what}: expected an element such as A[i, j], got {type(place).__name__}")
 
 
@@ -70,8 +73,10 @@ def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool)
     order = _order(memory_order, what)
     if _is_tile(dst) or _is_tile(value):
         if return_prev:
-            raise fail(f"{what}: return_prev=True gives the old value of one element; dst and value are a tile "
-                       "here: update A[i, j] in a T.Parallel loop")
+            raise fail(
+                f"{what}: return_prev=True gives the old value of one element; dst and value are a tile "
+                "here: update A[i, j] in a T.Parallel loop"
+            )
         if not _is_tile(value) and value.__class__ is not Element:
             _everywhere(op, dst, value, order)
             return None
@@ -96,17 +101,26 @@ def _is_base_of(dst: Any) -> bool:
     return any(not (n.__class__ is int and n == 1) for n in extents)
 
 
-def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               use_tma: bool = False, annotations: Any = None) -> Expr | None:
+def atomic_add(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
+    annotations: Any = None,
+) -> Expr | None:
     """dst += value, indivisibly; element by element if they are tiles of equal shape.
 
-    dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment or
+    dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
+    or
     shared), converted to dst's dtype.  return_prev: give what the element held before (single elements only).
     use_tma: needs sm_90's bulk reductions, which this version does not have.
     """
     if use_tma:
-        raise fail("T.atomic_add: use_tma=True needs sm_90 (cp.reduce.async.bulk), and bulk copies are not in this "
-                   "version yet; leave it out")
+        raise fail(
+            "T.atomic_add: use_tma=True needs sm_90 (cp.reduce.async.bulk), and bulk copies are not in this "
+            "version yet; leave it out"
+        )
     _no_annotations("atomic_add", annotations)
     return _update("atomic_add", dst, value, memory_order, return_prev)
 
@@ -116,21 +130,25 @@ def _no_annotations(op: str, annotations: Any) -> None:
         raise fail(f"T.{op}: annotations are not in this version yet")
 
 
-def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Expr | None:
+def atomic_max(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Expr | None:
     """dst = max(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_max", annotations)
     return _update("atomic_max", dst, value, memory_order, return_prev)
 
 
-def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Expr | None:
+def atomic_min(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Expr | None:
     """dst = min(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_min", annotations)
     return _update("atomic_min", dst, value, memory_order, return_prev)
 
 
-def atomic_or(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False) -> Expr | None:
+def atomic_or(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
+) -> Expr | None:
     """dst |= value, indivisibly, of one integer element."""
     return _update("atomic_or", dst, value, memory_order, return_prev)
 
@@ -147,7 +165,9 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
     if value.__class__ is Element:
         given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
         given.writes = value.writes
-    trace.builder.atomic("atomic_add", place.buffer, (*place.index[:-1], last), as_value(given), "relaxed", False)
+    trace.builder.atomic(
+        "atomic_add", place.buffer, (*place.index[:-1], last), as_value(given), "relaxed", False
+    )
     trace.builder.end_for()
     trace.wrote(place.buffer)
 

@@ -56,9 +56,11 @@ class EagerImpl(JITImpl):
         self._names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self._positional_count = code.co_argcount
         self._runtime = [i for i, name in enumerate(self._names) if name in runtime]
+        self._optional = [i for i in self._runtime if defaults_of(func).get(self._names[i], func) is None]
         self._static = [i for i in range(len(self._names)) if i not in self._runtime]
         self._positions = {name: i for i, name in enumerate(self._names)}
         self._defaults = defaults_of(func)
+        self._tails = self._make_tails()
         self._captures: Captures | None = None
         self._follows: bool | None = None              # whether the target is that of the tensors
         self._plans: dict[Any, list[_Plan]] = {}
@@ -66,14 +68,23 @@ class EagerImpl(JITImpl):
         self._guard = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
 
+    def __repr__(self) -> str:
+        return f"<eager kernel {self.func.__name__}({', '.join(self._names)})>"
+
     # ── the call ──────────────────────────────────────────────────────────────────────────────────────
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it on these arguments: tensors and numbers for the kernel, and values for its parameters."""
-        if kwargs or len(args) != len(self._names):
-            args = self._bind(args, kwargs)
-        kernel = self._find(args, self._key(args)) or self._make(args, {})
-        return kernel(*[args[i] for i in self._runtime])
+        tail = None if kwargs else self._tails.get(len(args))
+        if tail is None:
+            args, static = self._bind(args, kwargs), None
+        else:
+            args, static = args + tail[0], tail[1]
+        if not self._optional:
+            kernel = self._find(args, self._key(args, static)) or self._make(args, {})
+            return kernel(*[args[i] for i in self._runtime])
+        kernel = self._find(args, self._key(args, static, self._partial(args, {}))) or self._make(args, {})
+        return kernel(*[args[i] for i in self._passed(args)])
 
     def _find(self, args: tuple, key: Any) -> JITKernel | None:
         """The kernel for these arguments, if there is one."""
@@ -86,24 +97,50 @@ class EagerImpl(JITImpl):
                 return found
         return None
 
-    def _key(self, args: tuple, partial: tuple = ()) -> Any:
+    def _key(self, args: tuple, static: tuple | None = None, partial: tuple = ()) -> Any:
         """The part of the key that is known before the trace; None for values without a hash.
 
-        partial: what compile knows instead of tensors.
+        static: the part of the values that are not tensors, if it is known; partial: what compile knows
+        instead of tensors.
         """
         if self._captures is None:
             self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
             self._follows = config.target_text(self.settings["target"]) == "auto"
-        tensors = [args[i] for i in self._runtime]
-        device = interop.device_kind(tensors) if self._follows else None
+        device = interop.device_kind([args[i] for i in self._runtime]) if self._follows else None
         try:
-            return (device, partial, tuple([key_of(args[i]) for i in self._static]), self._captures.key())
+            static = static or self._static_key(args)
+            return (device, partial, static, self._captures.key())
         except TypeError:
             return None
 
+    def _static_key(self, args: tuple) -> tuple:
+        return tuple([key_of(args[i]) for i in self._static])
+
+    def _make_tails(self) -> dict[int, tuple]:
+        """For each number of arguments that a call may give by position: the defaults of the rest, and the
+        part of the key that these make up if no argument is in it.
+        """
+        tails = {}
+        for n in range(self._positional_count, -1, -1):
+            rest = self._names[n:]
+            if not all(name in self._defaults for name in rest):
+                break
+            values = tuple(self._defaults[name] for name in rest)
+            only = all(i >= n for i in self._static) and not any(isinstance(v, (list, dict)) for v in values)
+            try:
+                tails[n] = (values, self._static_key((None,) * n + values) if only else None)
+            except TypeError:
+                break  # a default without a hash
+        return tails
+
+    def _passed(self, args: tuple) -> list[int]:
+        """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
+        return [i for i in self._runtime if args[i] is not None or i not in self._optional]
+
     def _partial(self, args: tuple, constants: dict[str, int]) -> tuple:
-        absent = [self._names[i] for i in self._runtime if args[i] is eager.ABSENT]
-        return (*absent, *sorted(constants.items()))
+        without = [(i, args[i] is None) for i in self._runtime if args[i] is eager.ABSENT
+                   or (args[i] is None and i in self._optional)]
+        return (*without, *sorted(constants.items()))
 
     # ── compilation ───────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +151,7 @@ class EagerImpl(JITImpl):
         N=…).
         """
         values, constants = self._bind_some(args, kwargs)
-        return self._find(values, self._key(values, self._partial(values, constants))) \
+        return self._find(values, self._key(values, None, self._partial(values, constants))) \
             or self._make(values, constants)
 
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
@@ -130,7 +167,7 @@ class EagerImpl(JITImpl):
         self._check_tensors(args)
         if self._captures.refresh():
             self._plans.clear()
-        key = self._key(args, self._partial(args, constants))
+        key = self._key(args, None, self._partial(args, constants))
         if key is None:
             return self._compile(args, constants)[0]
         tensors = [args[i] for i in self._runtime]
@@ -159,8 +196,9 @@ class EagerImpl(JITImpl):
         return compile(made, **settings), reads
 
     def _trace(self, args: tuple, constants: dict[str, int]) -> tuple[PrimFunc, tuple]:
-        arguments = {self._names[i]: args[i] for i in self._runtime}
-        values = {self._names[i]: args[i] for i in self._static}
+        passed = self._passed(args)
+        arguments = {self._names[i]: args[i] for i in passed}
+        values = {name: args[i] for i, name in enumerate(self._names) if i not in passed}
         sessions = []
 
         def session(trace: Any) -> eager.Session:
@@ -216,13 +254,14 @@ class EagerImpl(JITImpl):
 
     def _check_tensors(self, args: tuple) -> None:
         for i in self._static:
-            if interop.is_tensor(args[i]) and getattr(args[i], "ndim", 0):
+            given = args[i]
+            if interop.is_tensor(given) and not isinstance(given, type) and getattr(given, "ndim", 0):
                 name, definition = self._names[i], rewrite(self.func)
                 where = next(site_of(arg) for arg in definition.parameters if arg.arg == name)
                 raise compile_error(f"a tensor is passed for {name}, but no annotation says so: write "
                                     f"{name}: T.Tensor(shape, dtype), here or in the body",
                                     (definition.file, *where))
-        for i in self._runtime:
+        for i in self._passed(args):
             given = args[i]
             if not (given is eager.ABSENT or hasattr(given, "shape") or isinstance(given, (int, float))):
                 raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "

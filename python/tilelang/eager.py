@@ -14,7 +14,7 @@ from typing import Any
 from . import dtypes as _dtypes
 from . import interop
 from ._core import Buffer, DType, Expr
-from .errors import caller_place, compile_error
+from .errors import TilelangWarning, caller_place, compile_error
 from .function import Tensor, dimensions
 from .parse import Rewritten, site_of
 from .symbols import Const, Undeclared
@@ -68,6 +68,8 @@ class Session:
 
     def declare(self, name: str, annotation: Any) -> Any:
         """`name: annotation`: what the parameter is from here on."""
+        if name in self.values:
+            raise fail(f"{name} is annotated as a tensor, but is {self.values[name]!r} in this call")
         if name not in self.arguments:
             raise fail(f"{name} is annotated as a tensor, but is no parameter of {self.name}; a tensor that "
                        f"{self.name} makes is written {name} = T.empty(shape, dtype)")
@@ -196,6 +198,12 @@ class Results:
     def __init__(self, trace: Trace) -> None:
         given = trace.returns
         self.is_tuple = isinstance(given, (tuple, list))
+        if given is None:
+            import warnings
+
+            warnings.warn_explicit(f"{trace.outputs[0].name} is made by T.empty, but nothing is returned: "
+                                   f"write `return {trace.outputs[0].name}` at the end", TilelangWarning,
+                                   trace.file, trace.site[0])
         values = [] if given is None else list(given) if self.is_tuple else [given]
         made = {buffer.id: i for i, buffer in enumerate(trace.outputs)}
         self.items = [made.get(value.id, value.name) for value in values]

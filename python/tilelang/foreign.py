@@ -1,7 +1,10 @@
-"""Code that is not in the language: pointers, external functions, CUDA text, inline PTX, accesses of a given width.
+"""Code that is not in the language: pointers, external functions, CUDA text, inline PTX, accesses of a
+given width.
 
-What is CUDA text runs on CUDA targets only.  Where a Python function `eval=` says what it means, the reference
-and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An `eval` gets
+What is CUDA text runs on CUDA targets only.  Where a Python function `eval=` says what it means, the
+reference
+and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An `eval`
+gets
 one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer, which begins
 at the element pointed to, ends with the buffer, and may be written.
 """
@@ -38,15 +41,18 @@ class Pointer:
 
 
 class ptr:
-    """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the number.
+    """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
+    number.
 
-    T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.  An
-    address is only good for T.make_tensor and as an argument of foreign code.
+    T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.
+    An address is only good for T.make_tensor and as an argument of foreign code.
     """
 
     __slots__ = ("dtype",)
 
-    def __init__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> None:
+    def __init__(
+        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+    ) -> None:
         if storage_scope != "global":
             raise fail(f"T.ptr: only pointers to global memory can be passed, not to '{storage_scope}'")
         self.dtype = None if dtype is None else as_dtype(dtype)
@@ -58,17 +64,19 @@ class ptr:
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> _core.Buffer:
     """The memory at an address as a tensor.
 
-    ptr: a T.ptr parameter, or an int64 or uint64 value of the kernel that is an address; it must be divisible by
+    ptr: a T.ptr parameter, or an int64 or uint64 value of the kernel that is an address; it must be
+    divisible by
     16 bytes, as the addresses of frameworks' tensors are.  shape, strides: in elements, of constants, scalar
-    parameters and T.dynamic extents; row-major if strides are left out.  Made before the T.Kernel, it belongs to
-    every kernel.
+    parameters and T.dynamic extents; row-major if strides are left out.  Made before the T.Kernel, it
+    belongs to every kernel.
     """
     trace = active("T.make_tensor")
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)
-    return trace.builder.tensor_at(trace.take_hint("tensor"), base, [as_value(n) for n in extents], as_dtype(dtype),
-                                   steps)
+    return trace.builder.tensor_at(
+        trace.take_hint("tensor"), base, [as_value(n) for n in extents], as_dtype(dtype), steps
+    )
 
 
 def make_tensor_from_addr(addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> _core.Buffer:
@@ -90,12 +98,19 @@ def _start(base: Any, what: str) -> tuple[_core.Buffer, tuple]:
     raise fail(f"{what}: expected a buffer, a slice of one or an element, got {type(base).__name__}")
 
 
-def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0, extent: Any = None,
-               ignore_last_ndim: int = 0) -> Pointer:
+def access_ptr(
+    base: Any,
+    access_type: Any = "r",
+    *extents: Any,
+    offset: Any = 0,
+    extent: Any = None,
+    ignore_last_ndim: int = 0,
+) -> Pointer:
     """The address of an element, with what is done there, as an argument of foreign code.
 
     base: a buffer, slice or element: where it begins.  access_type: "r", "w" or "rw" (or 1, 2, 3).  extents,
-    extent: how many elements are touched, checked against the buffer where both are constants.  offset: elements
+    extent: how many elements are touched, checked against the buffer where both are constants.  offset:
+    elements
     to go on from base, in row-major order; with ignore_last_ndim=n it counts blocks of the last n dimensions.
     A shared tile whose address is taken is laid out row by row.
     """
@@ -116,7 +131,9 @@ def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0
             first += index[d] * size
             size *= shape[d]
         if first < 0 or first + count > size:
-            raise fail(f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}")
+            raise fail(
+                f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
+            )
     return Pointer(buffer, _moved(shape, index, step), _ACCESS[access_type])
 
 
@@ -160,7 +177,7 @@ def _meaning(name: str, function: Callable | None) -> str:
 
 
 def _adapted(name: str, function: Callable) -> Callable:
-    """`function` as the executors call it: on addresses, giving a list of numbers."""
+    """`function` as the executors call it: on memory, giving a list of numbers."""
 
     def call(given: list, results: list) -> list:
         values = [_array(*x) if isinstance(x, tuple) else x for x in given]
@@ -169,20 +186,20 @@ def _adapted(name: str, function: Callable) -> Callable:
         if not results:
             return []
         if len(made) != len(results) or any(x is None for x in made):
-            raise TypeError(f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} "
-                            "expected")
-        return [float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
-                for x, dtype in zip(made, results, strict=True)]
+            raise TypeError(
+                f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} expected"
+            )
+        return [
+            float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
+            for x, dtype in zip(made, results, strict=True)
+        ]
 
     return call
 
 
-def _array(address: int, elements: int, dtype: _core.DType) -> Any:
-    import ctypes
-
+def _array(memory: memoryview, dtype: _core.DType) -> Any:
     import numpy
 
-    memory = (ctypes.c_char * (elements * dtype.bytes)).from_address(address)
     return numpy.frombuffer(memory, dtype=dtype.as_numpy())
 
 
@@ -205,31 +222,41 @@ def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | No
     if not isinstance(name, str) or not re.match(r"^[A-Za-z_:][\w:<>, ]*$", name):
         raise fail(f"T.{kind}: the second argument is the name of a function, not {name!r}")
     result = _result(dtype)
-    made = trace.builder.foreign(kind, name, _meaning(name, function), (), [_argument(x) for x in args], result)
+    made = trace.builder.foreign(
+        kind, name, _meaning(name, function), (), [_argument(x) for x in args], result
+    )
     return None if result is None else made
 
 
-def call_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None) -> Any:
+def call_extern(
+    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+) -> Any:
     """Call a CUDA device function, from T.import_source or one that CUDA has.
 
     dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
     (T.access_ptr, T.address_of; a buffer stands for its beginning).  float16 is the type `half_t`, bfloat16
-    `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for the
-    reference and the simulator.
+    `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for
+    the reference and the simulator.
     """
     return _call("call_extern", dtype, func_name, args, eval)
 
 
-def call_pure_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None) -> Any:
+def call_pure_extern(
+    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+) -> Any:
     """The same for a function without effects, which may be called more often or not at all."""
     if _result(dtype) is None:
-        raise fail("T.call_pure_extern: a function without effects that gives nothing does nothing; use "
-                   "T.call_extern")
+        raise fail(
+            "T.call_pure_extern: a function without effects that gives nothing does nothing; use "
+            "T.call_extern"
+        )
     return _call("call_pure_extern", dtype, func_name, args, eval)
 
 
 def import_source(source: str | None = None) -> None:
-    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types, constants."""
+    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types,
+    constants.
+    """
     if source is None:
         return
     trace = active("T.import_source")
@@ -245,10 +272,14 @@ def import_source(source: str | None = None) -> None:
 def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = None) -> Any:
     """One or more PTX instructions, executed by every thread that comes here.
 
-    template: PTX text in which {0}, {1}, … are the operands and {out}, or {out0}, {out1}, … the results; a special
-    register is written with its percent sign, %laneid.  operands: values, which stand in registers of their type
-    (16, 32, 64 bits; float16 and bfloat16 as .b16); Python integers, which are immediates; pointers, which are the
-    32-bit address in shared memory's window of a shared element, else the generic 64-bit address.  out: a dtype,
+    template: PTX text in which {0}, {1}, … are the operands and {out}, or {out0}, {out1}, … the results; a
+    special
+    register is written with its percent sign, %laneid.  operands: values, which stand in registers of their
+    type
+    (16, 32, 64 bits; float16 and bfloat16 as .b16); Python integers, which are immediates; pointers, which
+    are the
+    32-bit address in shared memory's window of a shared element, else the generic 64-bit address.  out: a
+    dtype,
     or a tuple of dtypes; the value or values come back.  The statement is volatile; it is a barrier to the
     compiler's reordering of memory accesses (a "memory" clobber) where an operand is a pointer.
     eval: what it means, operands -> result or tuple of results, for the reference and the simulator.
@@ -261,7 +292,9 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     for d in dtypes:
         if d.bits < 16 or d.name == "bool":
             raise fail(f"T.ptx: a result cannot be {d}: registers hold 16, 32 or 64 bits; use int32")
-    results = [trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)]
+    results = [
+        trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)
+    ]
     given = [_argument(x) for x in operands]
     places = [trace.builder.address(r, (), "w") for r in results]
     trace.builder.foreign("ptx", template, _meaning(template, eval), places, given, None)
@@ -274,11 +307,16 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
 
 def _entry_parameters(text: str, entry: str) -> tuple[str, list[str]]:
     """The text with a plain symbol for its kernel, and what its parameters are."""
-    found = re.search(rf"(extern\s+\"C\"\s+)?__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
-                      rf"(?:__launch_bounds__\s*\([^)]*\)\s*)?{re.escape(entry)}\s*\(", text)
+    found = re.search(
+        rf"(extern\s+\"C\"\s+)?__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
+        rf"(?:__launch_bounds__\s*\([^)]*\)\s*)?{re.escape(entry)}\s*\(",
+        text,
+    )
     if found is None:
-        raise fail(f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel by "
-                   "entry_name=")
+        raise fail(
+            f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel by "
+            "entry_name="
+        )
     depth, end = 1, found.end()
     while depth and end < len(text):
         depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -297,20 +335,30 @@ def _in_extern_c(text: str, at: int) -> bool:
 class CUDASourceCodeKernel:
     """A kernel that is CUDA text, in the place of a `with T.Kernel(...)` block.
 
-    blocks: one to three extents; threads: of a block, an int or up to three.  source_code_or_path: the text, or
+    blocks: one to three extents; threads: of a block, an int or up to three.  source_code_or_path: the
+    text, or
     the path of a file with it.  entry_name: its `__global__` function, whose parameters are those of the
-    prim_func in order, then each T.dynamic extent as a `long long`.  A `const` pointer parameter is not written.
-    prelude: text in front.
+    prim_func in order, then each T.dynamic extent as a `long long`.  A `const` pointer parameter is not
+    written. prelude: text in front.
     """
 
-    def __init__(self, *blocks: Any, threads: Any = None, source_code_or_path: Any = None,
-                 entry_name: str = "main_kernel", cluster_dims: Any = None, prelude: str | None = None) -> None:
+    def __init__(
+        self,
+        *blocks: Any,
+        threads: Any = None,
+        source_code_or_path: Any = None,
+        entry_name: str = "main_kernel",
+        cluster_dims: Any = None,
+        prelude: str | None = None,
+    ) -> None:
         what = "T.CUDASourceCodeKernel"
         trace = active(what)
         if cluster_dims is not None:
             raise fail(f"{what}: cluster_dims needs sm_90, and clusters are not in this version yet")
         if trace.eager is not None:
-            raise fail(f"{what} needs the parameters of a @T.prim_func in their order; this function is eager")
+            raise fail(
+                f"{what} needs the parameters of a @T.prim_func in their order; this function is eager"
+            )
         if source_code_or_path is None:
             raise fail(f"{what}: source_code_or_path is missing")
         text = str(source_code_or_path)
@@ -322,10 +370,18 @@ class CUDASourceCodeKernel:
         text, parameters = _entry_parameters(text, entry_name)
         given = [*trace.parameters, *trace.dynamics.values()]
         if len(parameters) != len(given):
-            raise fail(f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but gets "
-                       f"{len(given)}: those of the prim_func, then its T.dynamic extents")
-        self._build(trace, blocks, threads, (prelude + "\n" if prelude else "") + text, entry_name,
-                    list(zip(parameters, given, strict=True)))
+            raise fail(
+                f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but gets "
+                f"{len(given)}: those of the prim_func, then its T.dynamic extents"
+            )
+        self._build(
+            trace,
+            blocks,
+            threads,
+            (prelude + "\n" if prelude else "") + text,
+            entry_name,
+            list(zip(parameters, given, strict=True)),
+        )
 
     def _build(self, trace: Any, blocks: tuple, threads: Any, text: str, entry: str, arguments: list) -> None:
         from .tile import Kernel
@@ -335,7 +391,9 @@ class CUDASourceCodeKernel:
             args = []
             for parameter, x in arguments:
                 if x.__class__ is _core.Buffer:
-                    x = trace.builder.address(x, (0,) * len(x.shape), "r" if re.search(r"\bconst\b", parameter) else "")
+                    x = trace.builder.address(
+                        x, (0,) * len(x.shape), "r" if re.search(r"\bconst\b", parameter) else ""
+                    )
                 args.append(x)
             trace.builder.foreign("call_extern", entry, "", (), args, None)
 
@@ -355,7 +413,9 @@ def _load(name: str, doc: str) -> Callable:
     def load(src: Any, pred: Any = None) -> _core.Expr:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(src, f"T.{name}")
-        return trace.builder.load_wide(name, buffer, index, bits // 8, None if pred is None else as_value(pred))
+        return trace.builder.load_wide(
+            name, buffer, index, bits // 8, None if pred is None else as_value(pred)
+        )
 
     return _named(load, name, doc)
 
@@ -387,13 +447,17 @@ for _bits in (32, 64, 128, 256):
     for _kind, _what in (("ldg", "a tensor"), ("lds", "a shared tile")):
         if _kind == "ldg" or _bits < 256:
             _doc = f"{_bits} bits of {_what} from the element src on, in one access, {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _load(f"{_kind}{_bits}", _doc + _ALIGNED.format(
-                bytes=min(_bits // 8, 16), otherwise="the result is 0"))
+            _WIDE[f"{_kind}{_bits}"] = _load(
+                f"{_kind}{_bits}",
+                _doc + _ALIGNED.format(bytes=min(_bits // 8, 16), otherwise="the result is 0"),
+            )
     for _kind, _what in (("stg", "a tensor"), ("sts", "a shared tile")):
         if _kind == "stg" or _bits < 256:
-            _doc = f"Store {_bits} bits to {_what} from the element dst on, in one access, given {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _store(f"{_kind}{_bits}", _doc + _ALIGNED.format(
-                bytes=min(_bits // 8, 16), otherwise="nothing is stored"))
+            _doc = f"Store {_bits} bits to {_what}, the element dst on, in one access, given {_many}.\n\n    "
+            _WIDE[f"{_kind}{_bits}"] = _store(
+                f"{_kind}{_bits}",
+                _doc + _ALIGNED.format(bytes=min(_bits // 8, 16), otherwise="nothing is stored"),
+            )
 globals().update(_WIDE)
 
 __all__ = [

@@ -119,6 +119,7 @@ class PrimFunc:
                 from .eager import Results  # it imports this module
 
                 self.results = Results(trace)
+            self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
             return trace.builder.finish()
 
     @property

@@ -216,7 +216,11 @@ def compile(
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + ("; call the factory first" if callable(func) else ""))
     config.check_backend(execution_backend)
-    options = config.options_of(pass_configs, compile_flags, debug_root_path)
+    config.check_pass_configs(pass_configs or {})
+    options = config.options_of(
+        {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
+        debug_root_path,
+    )
     try:
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:

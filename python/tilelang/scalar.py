@@ -31,7 +31,6 @@ _FUNCTIONS = {
     "abs": "The absolute value of x.",
     "floor": "The greatest whole number <= x, as a float.",
     "ceil": "The least whole number >= x, as a float.",
-    "round": "x rounded to the nearest whole number, halves to the even one, as a float.",
     "trunc": "x without its fraction, as a float.",
     "isnan": "Whether x is not a number; a bool.",
     "isinf": "Whether x is infinite; a bool.",

@@ -49,7 +49,8 @@ class Kernel:
         ]
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
-        trace.kernel = self
+        trace.kernel, self.indices = self, indices
+        trace.generator = None
         return indices[0] if n == 1 else tuple(indices)
 
     def __exit__(self, kind: Any, *_: object) -> None:

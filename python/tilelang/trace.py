@@ -20,6 +20,7 @@ class Trace:
     """One prim_func being built."""
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "born", "outputs", "returns", "eager",
                  "parameters", "sources")
 
@@ -33,6 +34,11 @@ class Trace:
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
         self.parameters: list[Any] = []    # of the prim_func, in order
         self.sources: list[str] = []       # foreign text for the next kernel
+        self.generator: Any = None         # of random numbers, since the last T.rng_init
+        self.aliased: list[int] = []       # ids of tensors that may overlap others
+        self.attributes: list[Any] = []    # the T.attr that hold
+        self.pass_configs: dict[Any, Any] = {}  # what the kernel itself asks of its compilation
+        self.compile_flags: list[str] = []
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []   # the functions that run, the macros called last at the end
         self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made

@@ -283,11 +283,24 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     if trace.undecided:
         loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
+    if hasattr(value, "lanes"):
+        return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "
                    "T.fill for a slice, or a T.Parallel loop over its elements")
     place = tuple([_point(buffer, i) for i in index])
     trace.builder.store(buffer, place, as_value(value))
+    trace.wrote(buffer)
+
+
+def _store_pair(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
+    from .mathematics import places_of_pair
+
+    if place.__class__ is not Region:
+        raise fail(f"a pair goes to a slice of two elements, {buffer.name}[…, i : i + 2]")
+    lanes = [trace.builder.let("lane", as_value(lane)) for lane in lanes]
+    for index, lane in zip(places_of_pair(place, f"a store to {buffer.name}"), lanes, strict=True):
+        trace.builder.store(buffer, index, lane)
     trace.wrote(buffer)
 
 

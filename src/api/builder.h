@@ -105,6 +105,10 @@ class Builder {
   void annotate_layout(const Buffer& buffer, const Fragment& fragment, const std::string& by = "T.annotate_layout");
   // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
   void use_swizzle(const Value& panel_size, std::string_view order = "row");
+  // A condition that holds from here on; over parameters alone, outside of loops and branches, everywhere.
+  void assume(const Value& cond);
+  // A line of the report.
+  void note(const std::string& pass, const std::string& subject, const std::string& text);
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 

@@ -6,6 +6,7 @@
 #include "api/builder.h"
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "ir/rewrite.h"
 
 namespace tl {
 namespace {
@@ -208,6 +209,42 @@ void Builder::end_tile() {
   Stmt body = block(std::move(frame.stmts), frame.span);
   emit(make_tile(draft->function, *frame.op, std::move(frame.operands), std::move(frame.attrs), frame.span,
                  std::move(body)));
+}
+
+// Over parameters alone?
+static bool is_of_arguments(const Expr& cond, const Function& f, const std::vector<Expr>& dynamics) {
+  bool known = true;
+  visit_nodes(cond, [&](const Node& n) {
+    known &= n.kind != Kind::Load && n.kind != Kind::Call;
+    if (n.kind != Kind::Var) return;
+    auto is = [&](const Expr& v) { return v.get() == static_cast<const ExprNode*>(&n); };
+    known &= std::any_of(dynamics.begin(), dynamics.end(), is) ||
+             std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.var && is(p.var); });
+  });
+  return known;
+}
+
+void Builder::assume(const Value& cond) {
+  Expr e = to_bool(cond, here());
+  if (auto known = as_int(e)) {
+    if (!*known) fail(here(), "assume: this is never true");
+    return;
+  }
+  bool always = frames.empty() || (frames.size() == 1 && frames[0].kind == Frame::Kind::kernel);
+  if (always && is_of_arguments(e, draft->function, dynamics)) {
+    if (!e->span) {
+      auto* n = e.as<Binary>();
+      if (n) e = binary(n->op, n->a, n->b, here());
+    }
+    draft->function.facts.push_back(std::move(e));
+    return;
+  }
+  require_kernel("assume");
+  emit(eval(tl::call(assume_function, {std::move(e)}, here()), here()));
+}
+
+void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {
+  draft->function.notes.push_back({.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
 }
 
 void Builder::annotate(const std::string& key, AttrValue value) {

@@ -121,7 +121,10 @@ void KernelWriter::stmt(const Stmt& s) {
                   [&](const Group& n) { stmt(n.body); },
                   [&](const Alloc& n) { alloc(*this, n); },
                   [&](const Tile&) { internal_error("a tile operator at level machine"); },
-                  [&](const Eval& n) { expr(n.value); },
+                  [&](const Eval& n) {
+                    auto* c = n.value.as<Call>();
+                    if (!c || !write_message(*this, *c)) expr(n.value);
+                  },
               });
 }
 
@@ -198,7 +201,8 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
       k.pointers[slot.buffer] = v;
     else
       k.vars[slot.var] = v;
-    params += fmt::format(", {}{} {}", type_text(slot.type), slot.buffer && !made_tensors ? " noalias" : "", v);
+    bool alone = slot.buffer && !made_tensors && !may_alias(kernel, slot.buffer);
+    params += fmt::format(", {}{} {}", type_text(slot.type), alone ? " noalias" : "", v);
   }
   for (size_t d = 0; d < kernel.grid.size(); d++) {
     Value v = w.name(kernel.grid_vars[d].as<Var>()->hint);
@@ -228,6 +232,7 @@ Program print_llvm(const Function& f, const Target& target) {
   Program p = signature_of(f, target);
   p.flags = {fmt::format("-passes={}", llvm::passes)};
   llvm::Module module{.f = f, .target = target};
+  module.w.fast = target.fast_math;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     int64_t& arena = p.entries[i].arena_bytes;
     if (arena) arena = (arena + 127) / 64 * 64;  // a vector may be read that begins inside and ends beyond

@@ -113,7 +113,7 @@ Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b,
     return w.intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
                        {a, b});
   }
-  if (t.is_float()) return w.op(float_opcode(op), t, a, b);
+  if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
   if (!floor) return w.op(integer_opcode(op, t), t, a, b);
   if (auto p = power_of_two(node->b)) {
     if (!quotient) return w.op("and", t, a, int_constant(*p - 1, t));
@@ -276,6 +276,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
          "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
          callee.name);
+  if (callee.exact) return exact_call(k, n);
   if (&callee == &interleave || &callee == &even_lanes || &callee == &odd_lanes) return lanes_expr(k, n);
   for (auto* row : k.target.dots)
     if (&row->callee == &callee) return dot_expr(k, *row, n);

@@ -39,4 +39,8 @@ struct KernelWriter {
   void stmt(const Stmt& s);
 };
 
+// llvm_exact.cpp
+Value exact_call(KernelWriter& k, const Call& n);     // of a row with `exact`
+bool write_message(KernelWriter& k, const Call& n);  // a print, an assertion, an assumption; false: it is none
+
 }  // namespace tl::llvm

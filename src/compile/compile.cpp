@@ -99,9 +99,11 @@ Compiled compile(Function f, const Target& target, const Options& options, const
     if (dump) dump(number, pass.name, c.function);
     if (options.stop_after == pass.name) return c;
   }
+  Target chip = target;
+  chip.fast_math = options.fast_math;
   for (auto& language : languages)
     if (language.name == target.language)
-      c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, target); });
+      c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, chip); });
   internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
   if (options.fast_math) c.program.flags.push_back("--use_fast_math");

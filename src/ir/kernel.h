@@ -67,6 +67,7 @@ struct Function {
   }
 };
 
+bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);  // the product; 0 where the user gave none
 
 }  // namespace tl

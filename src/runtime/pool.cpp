@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "runtime/device.h"
+#include "runtime/messages.h"
 
 namespace tl {
 namespace {
@@ -199,6 +200,7 @@ struct Pool {
       pause_cpu();
       if (i > 10000) std::this_thread::yield();
     }
+    raise_failure();
   }
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/device.h"
+
 namespace tl {
 
 Signature::Signature(const Program& p, int device) : device_type(device), program(p) {

@@ -7,6 +7,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "sim/elements.h"
+#include "sim/message.h"
 
 namespace tl {
 namespace {
@@ -122,10 +123,20 @@ Code unary_code(const Unary& n, Code a) {
 }
 
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
-  if (n.callee->effect != Callee::Effect::pure || !n.callee->eval) refuse_thread_level(span, n.callee->name);
+  if (Code message = message_code(n, args, span)) return message;
+  if (n.callee->effect != Callee::Effect::pure || !n.callee->computes()) refuse_thread_level(span, n.callee->name);
   constexpr size_t most = 8;
   internal_check(args.size() <= most, "a scalar function of many arguments");
   bool from_float = !n.args.empty() && n.args[0]->dtype.is_float();
+  if (auto exact = n.callee->exact) {
+    std::vector<DType> types;
+    for (auto& a : n.args) types.push_back(a->dtype);
+    return [args, types, exact, type = n.dtype](Frame& x) {
+      Scalar values[most];
+      for (size_t i = 0; i < args.size(); i++) values[i] = args[i](x);
+      return exact(values, types.data(), type);
+    };
+  }
   auto eval = n.callee->eval;
   auto compute = [args, from_float, eval](Frame& x) {
     double values[most];

@@ -4,14 +4,11 @@
 #include <functional>
 #include <unordered_map>
 
+#include "ir/callee.h"
 #include "ir/kernel.h"
 
 namespace tl {
 
-union Scalar {
-  int64_t i = 0;
-  double d;
-};
 inline Scalar scalar(int64_t i) { return {.i = i}; }
 inline Scalar scalar(double d) { return {.d = d}; }
 

@@ -225,7 +225,9 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
       if (is_foreign(*c.callee)) return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
-      if (c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none)
+      using Effect = Callee::Effect;
+      bool wide = c.callee == &load_wide || c.callee == &store_wide;
+      if (wide || (c.callee->effect != Effect::pure && c.callee->effect != Effect::memory))
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

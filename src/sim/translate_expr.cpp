@@ -207,7 +207,7 @@ Value Translator::call_value(const Call& n) {
     result.place = place;
     return result;
   }
-  if (!n.callee->eval) return effect(n);
+  if (!n.callee->computes()) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
   Value result = in_place();
@@ -215,7 +215,8 @@ Value Translator::call_value(const Call& n) {
   for (auto& a : n.args) args.push_back(value(a));
   if (Run run = n.callee == &fma_function ? fma_run(n.dtype) : nullptr)
     return compute({.run = run}, {}, {&args[0], &args[1], &args[2]});
-  for (auto& a : args) site.args.push_back({.slot = spread(a).slot});
+  for (size_t i = 0; i < args.size(); i++)
+    site.args.push_back({.slot = spread(args[i]).slot, .type = n.args[i]->dtype});
   internal_check(args.size() <= 8, "a scalar function of many arguments");
   result.slot = site.to = temporary_slot(lane_count);
   code.calls.push_back(std::move(site));

@@ -1,5 +1,5 @@
-"""Atomic updates: scalar, vector and tile forms, types, orders, bounds; on the simulator, the CPU and the reference,
-and as CUDA text that compiles."""
+"""Atomic updates: scalar, vector and tile forms, types, orders, bounds; on the simulator, the CPU and the
+reference, and as CUDA text that compiles."""
 
 import numpy as np
 import pytest
@@ -133,13 +133,19 @@ def test_old_values_compile(dtype, scope, target):
 
 
 def tiles(op, M, N, dtype, via, value_dtype="float32"):
-    """C op= A, tile by tile over a ragged matrix, each block twice: A goes through a fragment or a shared tile."""
+    """C op= A, tile by tile over a ragged matrix, each block twice: A goes through a fragment or a shared
+    tile.
+    """
     update = getattr(T, op)
 
     @T.prim_func
     def main(A: T.Tensor((M, N), value_dtype), C: T.Tensor((M, N), dtype)):
         with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 16), 2, threads=64) as (bx, by, bz):
-            tile = T.alloc_fragment((16, 32), value_dtype) if via == "fragment" else T.alloc_shared((16, 32), value_dtype)
+            tile = (
+                T.alloc_fragment((16, 32), value_dtype)
+                if via == "fragment"
+                else T.alloc_shared((16, 32), value_dtype)
+            )
             T.copy(A[by * 16, bx * 32], tile)
             update(C[by * 16, bx * 32], tile)
 
@@ -167,13 +173,18 @@ def test_tiles(dtype, op, via, target):
 ])  # fmt: skip
 def test_tiles_join_neighbours(dtype, on_80, on_90):
     """As wide as the chip can where rows are aligned; one by one where they are not."""
-    whole, ragged = tiles("atomic_add", 64, 64, dtype, "fragment", dtype), tiles("atomic_add", 64, 63, dtype, "shared", dtype)
+    whole, ragged = (
+        tiles("atomic_add", 64, 64, dtype, "fragment", dtype),
+        tiles("atomic_add", 64, 63, dtype, "shared", dtype),
+    )
     assert on_80 in source(whole, CHIPS[0]) and on_90 in source(whole, CHIPS[1])
     assert ".v4." not in source(ragged, CHIPS[1]) and "x2" not in source(ragged, CHIPS[0])
 
 
 def test_a_layout_of_the_tensor():
-    """A tensor that its program places by a layout (flash attention's dQ) is updated where its elements lie."""
+    """A tensor that its program places by a layout (flash attention's dQ) is updated where its elements
+    lie.
+    """
 
     @T.prim_func
     def main(A: T.Tensor((32, 64), "float32"), Q: T.Tensor((32, 64), "float32")):
@@ -197,7 +208,8 @@ def test_a_layout_of_the_tensor():
 
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("name, dtype", [("atomic_addx2", "float16"), ("atomic_addx2", "bfloat16"),
-                                         ("atomic_addx2", "float32"), ("atomic_addx4", "float32")])  # fmt: skip
+                                         ("atomic_addx2", "float32"),
+                                         ("atomic_addx4", "float32")])  # fmt: skip
 def test_vector_forms(name, dtype, target):
     n = int(name[-1])
     update = getattr(T, name)
@@ -233,7 +245,11 @@ def test_load_and_store(target):
     assert (b == np.where(np.arange(64) < 10, 3, 2) * a).all()
     for chip in CHIPS:
         text = source(main, chip)
-        assert "ld.acquire.gpu.global.b32" in text and "st.release.gpu.global.b32" in text and "fence.sc.gpu" in text
+        assert (
+            "ld.acquire.gpu.global.b32" in text
+            and "st.release.gpu.global.b32" in text
+            and "fence.sc.gpu" in text
+        )
 
 
 @pytest.mark.parametrize("order", ["relaxed", "acquire", "release", "acq_rel", "seq_cst"])
@@ -259,7 +275,9 @@ def test_orders(order, dtype):
 
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_shared_tiles_meet_barriers(target):
-    """A block's histogram in shared memory, over several rounds: what an atomic wrote is read after a barrier."""
+    """A block's histogram in shared memory, over several rounds: what an atomic wrote is read after a
+    barrier.
+    """
 
     @T.prim_func
     def main(X: T.Tensor((4, 96), "int32"), H: T.Tensor((16,), "int32")):
@@ -376,7 +394,9 @@ def test_errors(tmp_path, body, words):
 
 
 def test_an_unused_old_value_still_counts(tmp_path):
-    main = kernel(tmp_path, "for i in T.Parallel(64):\n    unused = T.atomic_add(A[i, 0], 1.0, return_prev=True)\n")
+    main = kernel(
+        tmp_path, "for i in T.Parallel(64):\n    unused = T.atomic_add(A[i, 0], 1.0, return_prev=True)\n"
+    )
     a = np.zeros((64, 8), np.float32)
     for target in EVERYWHERE:
         tilelang.compile(main, target=target)(a, 0)

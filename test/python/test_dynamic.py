@@ -1,4 +1,4 @@
-"""Dynamic shapes: one binary for all sizes, a general one for unusual calls, edges, strides, sizes past 2^31."""
+"""Dynamic shapes: one binary for all sizes, a general one for odd calls, edges, strides, 2^31 elements."""
 
 import re
 
@@ -445,7 +445,8 @@ def moved(shape_m, shape_n, tile, threads, shift, dtype, through):
             else:
                 for i, j in T.Parallel(block_M, block_N):
                     Y[by * block_M + i, bx * block_N + j] = (
-                        X[by * block_M + i + shift, bx * block_N + j + shift] + X[by * block_M + i, bx * block_N + j]
+                        X[by * block_M + i + shift, bx * block_N + j + shift]
+                        + X[by * block_M + i, bx * block_N + j]
                     )
 
     return main
@@ -461,7 +462,8 @@ def test_random_kernels_at_random_sizes(seed):
         sizes = [tuple(int(rng.integers(0, 4 * t + 9)) for t in tile) for _ in range(4)]
         sizes.append(tuple(16 * int(rng.integers(1, 6)) for _ in tile))
         shape = {0: T.dynamic("M, N"), 1: (T.dynamic("M"), sizes[0][1] + 1)}[round]
-        kernels = [tilelang.compile(moved(*shape, tile, threads, shift, dtype, through), target=t) for t in TARGETS]
+        function = moved(*shape, tile, threads, shift, dtype, through)
+        kernels = [tilelang.compile(function, target=t) for t in TARGETS]
         for m, n in sizes:
             n = n if round == 0 else sizes[0][1] + 1
             x = (rng.integers(-9, 9, (m, n))).astype(dtype)

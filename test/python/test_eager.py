@@ -371,6 +371,101 @@ def test_wrong_arguments():
         matmul(a, a, dtype="float33")
 
 
+def test_an_output_that_is_never_returned_warns():
+    @tilelang.jit(target="reference")
+    def f(A):
+        A: T.Tensor((4,), T.float32)
+        C = T.empty((4,), T.float32)
+        with T.Kernel(1, threads=32):
+            T.copy(A, C)
+
+    with pytest.warns(tilelang.TilelangWarning, match="C is made by T.empty, but nothing is returned"):
+        assert f(random(4)) is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_numbers_of_each_call(target):
+    @tilelang.jit(target=target)
+    def f(A: T.Tensor((4,), T.float32), s: T.float32, on: T.bool, k: T.int32 = 2):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                A[i] = T.if_then_else(on, s * k, 0.0)
+
+    a = random(4)
+    f(a, np.float32(1.5), True)
+    assert list(a) == [3] * 4
+    f(a, 1.5, False, k=7)
+    assert list(a) == [0] * 4
+    f(s=2, A=a, on=True, k=7)
+    assert list(a) == [14] * 4 and len(f._plans) == 1
+    assert "main" not in f.get_tir().text
+
+
+def test_empty_tensors_and_constants_as_numbers():
+    matmul = make_matmul("cpu")
+    assert matmul(random(0, 8), random(8, 4)).shape == (0, 4)
+    np.testing.assert_array_equal(matmul(random(4, 0), random(0, 4)), np.zeros((4, 4)))
+
+    @tilelang.jit(target="reference")
+    def f(A):
+        M = T.const("M")
+        A: T.Tensor((M,), T.float32)
+        sizes = {M: "as a key"}
+        with T.Kernel(M // M, threads=32):
+            for i in T.serial(M - 1):
+                A[i] = M * i + M % 3 - (M >> 1) + len(sizes[4])
+            A[M - 1] = T.float32(M) + float(M) + M**0.5 + min(M, 3) + (M if M > 2 else 0) + T.max(M, 9)
+            A[0] = -M + abs(M) + round(M) + divmod(M, 3)[1] + 2 * M + T.ceildiv(M, 3) + T.cast(M, "float32")
+
+    a = random(4)
+    f(a)
+    assert list(a) == [4 + 1 + 8 + 2 + 4, 4 + 1 - 2 + 8, 8 + 1 - 2 + 8, 4 + 4 + 2 + 3 + 4 + 9]
+
+
+def test_a_parameter_that_is_annotated_only_sometimes(tmp_path):
+    module = load_text(tmp_path, """\
+        import tilelang
+        import tilelang.language as T
+
+        @tilelang.jit(target="cpu")
+        def add(A, bias, use: bool):
+            A: T.Tensor((4,), T.float32)
+            if use:
+                bias: T.Tensor((4,), T.float32)
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(4):
+                    A[i] = A[i] + (bias[i] if use else 1.0)
+        """)
+    a = np.zeros(4, np.float32)
+    module.add(a, np.full(4, 5, np.float32), True)
+    assert list(a) == [5] * 4
+    with pytest.raises(tilelang.CompileError, match="the annotation of bias is never executed"):
+        module.add(a, a, False)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_tensor_that_may_be_none(target):
+    @tilelang.jit(target=target)
+    def linear(A, bias=None, scale: int = 2):
+        N = T.const("N")
+        A: T.Tensor((N,), T.float32)
+        if bias is not None:
+            bias: T.Tensor((N,), T.float32)
+        C = T.empty((N,), T.float32)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(N):
+                C[i] = A[i] * scale + (bias[i] if bias is not None else 0.0)
+        return C
+
+    a, b = random(5), random(5, seed=1)
+    close(linear(a), 2 * a)
+    close(linear(a, b), 2 * a + b)
+    close(linear(a, None, 3), 3 * a)
+    close(linear(a, scale=4, bias=b), 4 * a + b)
+    assert len(linear._plans) == 4 and linear.compile(N=5) is linear.compile(N=5)
+    assert [p.name for p in linear.compile(N=5).params] == ["A", "C"]
+
+
 def test_out_idx_is_refused(tmp_path):
     with pytest.raises(tilelang.CompileError, match="eager kernel .*returns its outputs: C = T.empty"):
         load_text(tmp_path, HEAD.replace('(target="reference")', "(out_idx=-1)") + A4 + B4 + BODY)

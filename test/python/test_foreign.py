@@ -1,4 +1,6 @@
-"""Foreign code: external functions, CUDA text, inline PTX, kernels that are CUDA text, accesses of a given width."""
+"""Foreign code: external functions, CUDA text, inline PTX, kernels that are CUDA text, accesses of a
+given width.
+"""
 
 import numpy as np
 import pytest
@@ -31,13 +33,17 @@ def external(with_eval, pure=False, extra=""):
     rows = {"eval": add_rows} if with_eval else {}
 
     @T.prim_func
-    def main(A: T.Tensor((4, 32), "float32"), B: T.Tensor((4, 32), "float32"), O: T.Tensor((4, 32), "float32")):
+    def main(
+        A: T.Tensor((4, 32), "float32"), B: T.Tensor((4, 32), "float32"), O: T.Tensor((4, 32), "float32")
+    ):
         with T.Kernel(4, threads=32) as bx:
             T.import_source(SCALE + extra)
             mine = T.alloc_local((32,), "float32")
             for i in T.serial(32):
                 mine[i] = A[bx, i]
-            T.call_extern("void", "add_row", T.address_of(mine[0]), T.access_ptr(B[bx, 0], "r", 32), 32, **rows)
+            T.call_extern(
+                "void", "add_row", T.address_of(mine[0]), T.access_ptr(B[bx, 0], "r", 32), 32, **rows
+            )
             for i in T.Parallel(32):
                 O[bx, i] = call("float32", "scale", mine[i], 3, **meaning)
 
@@ -59,9 +65,11 @@ def test_external_functions(pure):
 
 def test_refused_by_name_without_a_meaning():
     for target in [*SIMULATED, "cpu"]:
-        with pytest.raises(tilelang.CompileError, match="the external function `add_row` is text for a GPU") as caught:
+        with pytest.raises(
+            tilelang.CompileError, match="the external function `add_row` is text for a GPU"
+        ) as caught:
             tilelang.compile(external(False), target=target)
-        assert "T.call_extern(\"void\", \"add_row\"" in str(caught.value)
+        assert "T.call_extern(" in str(caught.value)
     with pytest.raises(tilelang.CompileError, match="is text for a GPU"):
         tilelang.compile(external(True), target="cpu")
 
@@ -76,7 +84,9 @@ def test_the_text_is_part_of_the_key(tmp_path, monkeypatch):
 def test_a_local_name_hides_no_function():
     @T.prim_func
     def main(A: T.Tensor((32,), "float32"), O: T.Tensor((32,), "float32")):
-        with T.Kernel(1, threads=32, prelude="#define limit 3\n__device__ float twice(float x) { return 2 * x; }"):
+        with T.Kernel(
+            1, threads=32, prelude="#define limit 3\n__device__ float twice(float x) { return 2 * x; }"
+        ):
             twice = T.alloc_local((1,), "float32")
             limit = T.alloc_local((1,), "float32")
             for i in T.Parallel(32):
@@ -127,7 +137,10 @@ def test_ptx_operands(dtype, template, meaning):
     for target in SIMULATED:
         o = np.zeros(64, kind)
         tilelang.compile(function, target=target)(a, o)
-        assert np.array_equal(o.astype(np.float64), [float(meaning(x.item())) for x in a.astype(np.float64 if "float" in dtype else kind)])
+        assert np.array_equal(
+            o.astype(np.float64),
+            [float(meaning(x.item())) for x in a.astype(np.float64 if "float" in dtype else kind)],
+        )
     for target in CHIPS:
         assert "asm volatile(" in source(function, target)
 
@@ -139,11 +152,21 @@ def test_ptx_results_addresses_and_immediates():
             S = T.alloc_shared((64,), "float32")
             T.copy(A, S)
             for i in T.Parallel(64):
-                x = T.ptx("ld.shared.f32 {out}, [{0}];", T.access_ptr(S[i], "r"), out="float32", eval=lambda p: p[0])
-                low, high = T.ptx("mov.b64 {{out0}, {out1}}, {0};", L[i].astype("int64"), out=("int32", "int32"),
-                                  eval=lambda v: (v & 0xFFFFFFFF, v >> 32))
-                T.ptx("st.global.f32 [{0}], {1};", T.access_ptr(O[i], "w"), x,
-                      eval=lambda p, v: p.__setitem__(0, v))
+                x = T.ptx(
+                    "ld.shared.f32 {out}, [{0}];", T.access_ptr(S[i], "r"), out="float32", eval=lambda p: p[0]
+                )
+                low, high = T.ptx(
+                    "mov.b64 {{out0}, {out1}}, {0};",
+                    L[i].astype("int64"),
+                    out=("int32", "int32"),
+                    eval=lambda v: (v & 0xFFFFFFFF, v >> 32),
+                )
+                T.ptx(
+                    "st.global.f32 [{0}], {1};",
+                    T.access_ptr(O[i], "w"),
+                    x,
+                    eval=lambda p, v: p.__setitem__(0, v),
+                )
                 L[i] = T.ptx("add.s32 {out}, {0}, {1};", low + high, 5, out="int32", eval=lambda a, b: a + b)
 
     a, l = np.random.default_rng(0).standard_normal(64).astype(np.float32), np.arange(64, dtype=np.int32)
@@ -167,7 +190,9 @@ def test_ptx_special_registers():
     for target in CHIPS:
         assert "%%laneid" in source(main, target)
     for target in [*SIMULATED, "cpu"]:
-        with pytest.raises(tilelang.CompileError, match="the PTX `mov.u32 {out}, %laneid;` is text for a GPU"):
+        with pytest.raises(
+            tilelang.CompileError, match="the PTX `mov.u32 {out}, %laneid;` is text for a GPU"
+        ):
             tilelang.compile(main, target=target)
 
 
@@ -199,9 +224,11 @@ def test_source_kernels(target, tmp_path):
 
 
 def test_source_kernels_are_checked():
-    for text, words in [("__global__ void other(float* a) {\n}", "no `__global__ void doubled"),
-                        ("__global__ void doubled(float* a) {\n}", "has 1 parameters (float\\* a) but gets 4"),
-                        ("nowhere.cu", "there is no file 'nowhere.cu'")]:
+    for text, words in [
+        ("__global__ void other(float* a) {\n}", "no `__global__ void doubled"),
+        ("__global__ void doubled(float* a) {\n}", "has 1 parameters (float\\* a) but gets 4"),
+        ("nowhere.cu", "there is no file 'nowhere.cu'"),
+    ]:
         with pytest.raises(tilelang.CompileError, match=words.replace("(", "\\(").replace(")", "\\)")):
             raw(text)
     for target in [*SIMULATED, "cpu"]:
@@ -230,7 +257,8 @@ def wide(bits, shared, dtype="float32"):
     return main, count
 
 
-@pytest.mark.parametrize("bits, shared", [(32, False), (64, False), (128, False), (256, False), (32, True), (64, True),
+@pytest.mark.parametrize("bits, shared", [(32, False), (64, False), (128, False), (256, False),
+                                          (32, True), (64, True),
                                           (128, True)])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_wide_accesses(bits, shared, dtype):

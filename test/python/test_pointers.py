@@ -1,4 +1,6 @@
-"""Addresses: parameters that are pointers, tables of addresses, tensors made from them, addresses of elements."""
+"""Addresses: parameters that are pointers, tables of addresses, tensors made from them, addresses of
+elements.
+"""
 
 import numpy as np
 import pytest
@@ -113,8 +115,8 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32, p: T.ptr(T.float32)"
 
 @pytest.mark.parametrize("body, words", [
     ("B = T.make_tensor(n, (4,), 'float32')", "an address is a T.ptr parameter or an integer of 64 bits"),
-    ("k = A[0, 0].astype('int64')\nB = T.make_tensor(p, (k,), 'float32')", "must be known when the function is called"),
-    ("x = T.alloc_fragment((8,), 'float32')\nT.call_extern('void', 'f', T.address_of(x[0]))", "has no address"),
+    ("k = A[0, 0].astype('int64')\nB = T.make_tensor(p, (k,), 'float32')", "must be known when"),
+    ("x = T.alloc_fragment((8,), 'float16')\nT.call_extern('void', 'f', T.address_of(x[0]))", "no address"),
     ("T.access_ptr(A, 'x')", "access_type is 'r', 'w' or 'rw'"),
     ("T.access_ptr(A[60, 0], 'r', offset=20, extent=16)", "elements 500 to 515 of A, which has 512"),
     ("T.make_tensor(p, (4, 4), 'float32', strides=(4,))", "2 extents but 1 strides"),

@@ -1,0 +1,10 @@
+// What generated CPU code says: lines of T.print, and the first assertion of a launch that failed.
+#pragma once
+
+namespace tl {
+
+void print_line(const char* format, ...);    // "tl_print" in the text
+void note_failure(const char* message);      // "tl_fail": the block ends; the message lives as long as the module
+void raise_failure();                        // RuntimeError with what was noted, if anything was
+
+}  // namespace tl
