@@ -20,18 +20,19 @@ class Kernel:
 
     blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
     threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
-    CPU).
+    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.
     """
 
     def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None) -> None:
-        if prelude is not None:
-            raise fail("T.Kernel: prelude is not in this version yet")
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
         self.trace = active("T.Kernel")
+        self.sources, self.trace.sources = self.trace.sources, []
+        if prelude is not None:
+            self.sources.append(prelude)
 
     def __enter__(self) -> Any:
         trace = self.trace
@@ -46,7 +47,8 @@ class Kernel:
             name or default
             for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
         ]
-        indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
+        attrs = {"source": "\n".join(self.sources)} if self.sources else {}
+        indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
         trace.generator = None
         return indices[0] if n == 1 else tuple(indices)

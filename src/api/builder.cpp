@@ -148,6 +148,7 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
   std::vector<Expr> vars = k.grid_vars;
   f.kernels.push_back(std::move(k));
   frames.push_back({.kind = Frame::Kind::kernel, .span = here()});
+  for (auto& made : made_tensors) emit(made);
   return vars;
 }
 

@@ -158,6 +158,7 @@ std::string Printer::type(DType t) {
   }
   if (t.is_float()) return t.bits == 64 ? "double" : "float";
   if (t.is_bool()) return "bool";
+  if (t.is_handle()) return "void*";
   internal_check(t.is_int(), "a C type for " + to_string(t));
   return std::string(int_name(t));
 }
@@ -379,6 +380,7 @@ Text Printer::print_call(const Call& n) {
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
   if (n.callee->computes()) return print_function(n);
+  if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
   if (n.callee->effect == Callee::Effect::warp) {
     need("shuffle");
     return {fmt::format("tl_{}({}, {})", n.callee->name, argument(n.args[0]), text(n.args[1]))};

@@ -63,7 +63,10 @@ struct Inserter {
     visit_nodes(e, [&](const Node& n) {
       found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
       if (n.kind == Kind::Load) found |= varying_buffers.contains(static_cast<const Load&>(n).buffer);
-      found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::warp;
+      if (n.kind != Kind::Call) return;
+      auto& c = static_cast<const Call&>(n);
+      bool own = c.callee->effect == Callee::Effect::memory && c.dtype != none_type;  // an old value, a foreign one
+      found |= own || c.callee->effect == Callee::Effect::warp || is_foreign(*c.callee);
     });
     return found;
   }
@@ -72,9 +75,9 @@ struct Inserter {
 
   void mark_written(const Call& c) {
     if (c.callee->effect != Callee::Effect::memory) return;
-    for (size_t i = 0; i < c.args.size() && i < c.callee->access.size(); i++)
-      if (auto* a = c.args[i].as<Call>(); a && a->callee == &address_of && c.callee->access[i] != 'r')
-        if (BufferId b = a->args[0].as<Load>()->buffer; in_registers(b)) varying_buffers.insert(b);
+    for (size_t i = 0; i < c.args.size(); i++)
+      if (auto* at = place_of(c.args[i]); at && access_of(c, i) != 'r' && in_registers(at->buffer))
+        varying_buffers.insert(at->buffer);
   }
 
   // Finds the registers that differ among threads; once more until nothing is new.
@@ -106,13 +109,11 @@ struct Inserter {
 
   void through_handles(const Call& c, Accesses& out) const {
     if (c.callee->effect != Callee::Effect::memory) return;
-    for (size_t i = 0; i < c.args.size() && i < c.callee->access.size(); i++) {
-      auto* a = c.args[i].as<Call>();
-      if (!a || a->callee != &address_of) continue;
-      BufferId b = a->args[0].as<Load>()->buffer;
-      if (!shared(b)) continue;
-      if (c.callee->access[i] != 'w') out.reads.insert(b);
-      if (c.callee->access[i] != 'r') out.writes.insert(b);
+    for (size_t i = 0; i < c.args.size(); i++) {
+      auto* at = place_of(c.args[i]);
+      if (!at || !shared(at->buffer)) continue;
+      if (access_of(c, i) != 'w') out.reads.insert(at->buffer);
+      if (access_of(c, i) != 'r') out.writes.insert(at->buffer);
     }
   }
 
@@ -211,10 +212,18 @@ struct Inserter {
           return block(std::move(all), b->span);
         }
         std::vector<Stmt> out;
-        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
-        out.push_back(children(s));
-        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        add(s, out);
         return out.size() == 1 ? out[0] : block(std::move(out), s->span);
+      }
+      void add(const Stmt& s, std::vector<Stmt>& out) {
+        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        out.push_back(s.as<Block>() ? inside(s) : children(s));
+        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+      }
+      Stmt inside(const Stmt& s) {                  // so that a Let stays visible to what follows it
+        std::vector<Stmt> out;
+        for (auto& inner : s.as<Block>()->stmts) add(inner, out);
+        return block(std::move(out), s->span);
       }
     };
     return Placer(*this)(s);

@@ -285,6 +285,7 @@ std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
 InstrRow semantics_of(const Callee& callee) {
   for (auto& row : thread_rows)
     if (row.name == callee.name) return {row.run, nullptr, {}};
+  if (auto run = memory_semantics(callee)) return {run, nullptr, {}};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)
       if (row->callee.name == callee.name)
