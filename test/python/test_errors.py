@@ -154,7 +154,7 @@ def test_outside_a_kernel(tmp_path):
 def test_unknown_names_are_attribute_errors():
     assert not hasattr(T, "cumsum")
     with pytest.raises(AttributeError, match="not in this version yet"):
-        _ = T.tma_copy
+        _ = T.gemm_sp
     with pytest.raises(tilelang.CompileError) as caught:
         _ = T.alloc_sharde
     assert caught.value.file == __file__ and "T.alloc_shared" in caught.value.text
