@@ -152,15 +152,9 @@ def test_outside_a_kernel(tmp_path):
 
 
 def test_unknown_names_are_attribute_errors():
-<<<<<<< HEAD
     assert not hasattr(T, "gemm_sp")
     with pytest.raises(AttributeError, match="mbarriers are not in this version yet"):
         _ = T.alloc_barrier
-=======
-    assert not hasattr(T, "cumsum")
-    with pytest.raises(AttributeError, match="not in this version yet"):
-        _ = T.gemm_sp
->>>>>>> foreign
     with pytest.raises(tilelang.CompileError) as caught:
         _ = T.alloc_sharde
     assert caught.value.file == __file__ and "T.alloc_shared" in caught.value.text
