@@ -263,8 +263,9 @@ std::set<BufferId> written_buffers(const Stmt& body) {
       body, [&](const Store& n) { written.insert(n.buffer); },
       [&](const Call& n) {
         if (n.callee->effect != Callee::Effect::memory) return;
-        for (size_t i = 0; i < n.args.size(); i++)
-          through(n.args[i], i < n.callee->access.size() ? n.callee->access[i] : 'x');
+        for (size_t i = 0; i < n.args.size(); i++)  // what is beyond the row's `access` and no handle is a value
+          if (i < n.callee->access.size() || n.args[i]->dtype.is_handle())
+            through(n.args[i], i < n.callee->access.size() ? n.callee->access[i] : 'x');
       },
       [&](const Let& n) {
         if (n.var->dtype.is_handle()) through(n.value, 'x');
