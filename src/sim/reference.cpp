@@ -205,9 +205,10 @@ struct Machine {
   }
   Step step(const Group& n) { return step(n.body); }
   Step step(const Alloc& n) {
-    if (f[n.buffer].scope == Scope::global)
-      return [this, id = n.buffer, span = compile.statement, base = compile(std::get<Expr>(*n.attrs.find("base")))](
-                 Frame& x) { host.begin_at(id, base(x).i, span); };
+    if (auto* base = n.attrs.find("base"))  // made from an address
+      return [this, id = n.buffer, span = compile.statement, base = compile(std::get<Expr>(*base))](Frame& x) {
+        host.begin_at(id, base(x).i, span);
+      };
     return [this, id = n.buffer](Frame&) { host.begin(id); };
   }
   Step step(const Tile& n) {
