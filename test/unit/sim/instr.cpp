@@ -69,6 +69,8 @@ struct Matrix {
     for (double& v : values) v = double(int(random() % 33) - 16) / (type.is_float() ? 8 : 1);
     each([&](size_t at, std::byte* m) {
       element_access(type).put(m, type.is_float() ? scalar(values[at]) : scalar(int64_t(values[at])));
+      Scalar held = element_access(type).get(m);  // what the type can hold of it
+      values[at] = type.is_float() ? held.d : double(held.i);
     });
   }
   template <class F>
