@@ -65,6 +65,7 @@ void check(const Tile& t, const Function& f) {
   if (auto* v = t.attrs.find("loop_layout")) {
     std::vector<int64_t> extents;
     for (auto& d : src) extents.push_back(d.second);
+    if (extents.empty()) extents = {1};
     auto& map = std::get<IndexMap>(*v);
     std::vector<int64_t> given(map.extents.begin(), map.extents.end() - 1);
     if (given != extents)
