@@ -60,6 +60,8 @@ ArrayType look_up(PyTypeObject* type) {
     found.is_torch_tensor = found.family == ArrayType::Family::torch && torch_tensors::is_plain(type);
   } else if (derives_from_ndarray(type))
     found.protocol = Protocol::numpy;
+  else if ((found.family == ArrayType::Family::cupy || found.family == ArrayType::Family::jax) && has("__dlpack__"))
+    found.protocol = Protocol::capsule;  // their buffers are there for arrays in host memory only
   else if (type->tp_as_buffer && type->tp_as_buffer->bf_getbuffer)
     found.protocol = Protocol::buffer;
   else if (has("__array_interface__"))

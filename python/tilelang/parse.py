@@ -362,6 +362,9 @@ class Rewritten:
         for name in self.extra:
             found = [names[name] for names in (scope or {}, fn.__globals__, vars(builtins)) if name in names]
             cells[name] = CellType(*found[:1])
+        for name in self.code.co_freevars:  # its own name, where it is a global of the file
+            if name not in cells:
+                cells[name] = CellType(*[fn.__globals__[name]] if name in fn.__globals__ else [])
         closure = tuple([cells[name] for name in self.code.co_freevars])
         new = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
         new.__kwdefaults__ = fn.__kwdefaults__

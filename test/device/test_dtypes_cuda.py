@@ -66,7 +66,12 @@ def test_rounding(dtype, how):
     bits = T.dtypes.as_dtype(dtype).bits
     kernel = convert(len(x), "float32", dtype, **how)
     device, host = both(kernel, torch.from_numpy(x.copy()), len(x) * bits // 8, dtype)
-    wrong = np.flatnonzero(device != host)
+    differ = device != host
+    if bits == 8:  # which NaN it is, the chip's own instruction says
+        nan = [np.isnan(codes.view(T.dtypes.as_dtype(dtype).as_numpy()).astype(np.float32))
+               for codes in (device, host)]  # fmt: skip
+        differ &= ~(nan[0] & nan[1])
+    wrong = np.flatnonzero(differ)
     assert len(wrong) == 0, (x[wrong[:5]], device[wrong[:5]], host[wrong[:5]])
 
 

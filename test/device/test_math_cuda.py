@@ -156,10 +156,9 @@ def script(folder, body, line):
         @T.prim_func
         def main(A: T.Tensor((4, 20), "float16"), n: T.int32):
             with T.Kernel(2, threads=64) as bx:
-        """) + textwrap.indent(textwrap.dedent(body), " " * 8) + textwrap.dedent(f"""
+        """) + textwrap.indent(textwrap.dedent(body), " " * 8) + textwrap.dedent("""
         a = (torch.arange(80, device="cuda").reshape(4, 20) / 8).to(torch.float16)
-        {line}
-        """))
+        """) + textwrap.dedent(line) + "\n")
     return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
 
 
