@@ -1,5 +1,8 @@
 """dtypes of 4 and 8 bits and tf32 on a GPU: values, rounding and gemm, against the reference executor."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tilelang
@@ -9,7 +12,8 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 
-import test_dtypes_gemm as gemms  # noqa: E402  (test/python, on the path of the tests)
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import test_dtypes_gemm as gemms  # noqa: E402
 
 FLOATS = ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn"]
 
