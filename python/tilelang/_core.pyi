@@ -40,6 +40,10 @@ class Buffer:
     dtype: DType
     shape: tuple[int | Expr, ...]
     scope: str                         # global shared fragment local var
+    storage: int                       # id of the buffer whose elements it shows: its own unless T.reshape made it
+
+class ValueFunction:
+    """A function of values that an operator keeps, such as the combiner of T.reduce."""
 
 class Region:
     """A rectangular part of a buffer: per dimension a start and an extent, or one point.
@@ -189,6 +193,14 @@ class Builder:
     def end_tile(self) -> None: ...
     def annotate_layout(self, buffer: Buffer, layout: Layout | Fragment, by: str) -> None:
         """Where its elements live, instead of what the compiler would choose.  by: who says so, for errors."""
+    def annotate_safe_value(self, buffer: Buffer, value: ExprLike) -> None:
+        """What a read outside of a tensor gives, instead of 0."""
+    def alias(self, name: str, of: Buffer, shape: Sequence[ExprLike], dtype: DType, what: str) -> Buffer:
+        """The same storage in another shape or type.  what: who asks, for errors."""
+    def function_vars(self, names: Sequence[str], dtype: DType) -> list[Expr]:
+        """The parameters of a ValueFunction that is about to be made."""
+    def function_of(self, vars: Sequence[Expr], results: Sequence[ExprLike], dtype: DType) -> ValueFunction:
+        """The function from those parameters to the results."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
     def assume(self, condition: ExprLike) -> None:
@@ -232,6 +244,11 @@ class Kernel:
     phases: dict[str, float]           # name -> milliseconds
     params: list[dict[str, Any]]
     from_cache: bool
+    binary: bytes | None               # the cubin or ELF object; of the reference and the simulator None
+    host_source: str                   # what a call checks and launches, as text
+    resources: list[dict[str, Any]]    # per kernel: what the device compiler says it uses; None where it says nothing
+    def ptx(self) -> str:
+        """The CUDA text as PTX, by NVRTC; RuntimeError for other targets."""
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""

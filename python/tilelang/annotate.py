@@ -7,7 +7,7 @@ from typing import Any
 
 from ._core import Buffer, Expr
 from .trace import Trace, active, fail, in_kernel
-from .values import as_condition
+from .values import as_condition, as_value
 
 _log = logging.getLogger("tilelang")
 
@@ -24,6 +24,21 @@ def assume(cond: Any) -> None:
         trace.builder.assume(cond)
     elif not cond:
         raise fail("T.assume of something that is false")
+
+
+def annotate_safe_value(safe_value_map: dict) -> None:
+    """What a read outside a tensor gives instead of 0: `T.annotate_safe_value({A: -1.0})`.
+
+    Numbers of the tensor's dtype, for all reads in the program: a padding that is not 0 (for max) comes
+    with the copy.
+    """
+    trace = in_kernel("T.annotate_safe_value")
+    if not isinstance(safe_value_map, dict):
+        raise fail(f"T.annotate_safe_value takes a dict of tensors and values, not {safe_value_map!r}")
+    for buffer, value in safe_value_map.items():
+        if buffer.__class__ is not Buffer:
+            raise fail(f"T.annotate_safe_value: {buffer!r} is not a tensor of this kernel")
+        trace.builder.annotate_safe_value(buffer, as_value(value))
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
@@ -98,5 +113,5 @@ class attr:
 
 __all__ = [
     "annotate_compile_flags", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm",
-    "annotate_pass_configs", "annotate_restrict_buffers", "assume", "attr",
+    "annotate_pass_configs", "annotate_restrict_buffers", "annotate_safe_value", "assume", "attr",
 ]  # fmt: skip

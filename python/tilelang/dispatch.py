@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from . import config, eager, interop
+from . import _core, config, eager, interop
 from .captures import Captures, key_of
 from .errors import compile_error
 from .factory import JITImpl
@@ -45,8 +45,13 @@ def _reader(reads: tuple, positions: dict[str, int]) -> Callable[[tuple], tuple]
     return eval(f"lambda a: ({parts})", names)
 
 
-class EagerImpl(JITImpl):
-    """A kernel in the eager dialect: calling it with tensors compiles it for them, once, and runs it."""
+class EagerImpl(_core.CallCache, JITImpl):
+    """A kernel in the eager dialect: calling it with tensors compiles it for them, once, and runs it.
+
+    CallCache stands in front: it runs calls that it has seen, and hands over the others to `_call`.
+    """
+
+    is_eager = True
 
     def __init__(self, func: FunctionType, settings: dict[str, Any], scope: dict[str, Any],
                  runtime: list[str], in_body: frozenset) -> None:
@@ -60,7 +65,7 @@ class EagerImpl(JITImpl):
         self._static = [i for i in range(len(self._names)) if i not in self._runtime]
         self._positions = {name: i for i, name in enumerate(self._names)}
         self._defaults = defaults_of(func)
-        self._tails = self._make_tails()
+        _core.CallCache.__init__(self, self._names, self._defaults, self._runtime)
         self._captures: Captures | None = None
         self._follows: bool | None = None              # whether the target is that of the tensors
         self._plans: dict[Any, list[_Plan]] = {}
@@ -73,18 +78,11 @@ class EagerImpl(JITImpl):
 
     # ── the call ──────────────────────────────────────────────────────────────────────────────────────
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it on these arguments: tensors and numbers for the kernel, and values for its parameters."""
-        tail = None if kwargs else self._tails.get(len(args))
-        if tail is None:
-            args, static = self._bind(args, kwargs), None
-        else:
-            args, static = args + tail[0], tail[1]
-        if not self._optional:
-            kernel = self._find(args, self._key(args, static)) or self._make(args, {})
-            return kernel(*[args[i] for i in self._runtime])
-        kernel = self._find(args, self._key(args, static, self._partial(args, {}))) or self._make(args, {})
-        return kernel(*[args[i] for i in self._passed(args)])
+    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call whose form CallCache does not know, or which it leaves to Python."""
+        values = self._bind(args, kwargs)
+        kernel = self._find(values, self._key(values, self._partial(values, {}))) or self._make(values, {})
+        return kernel(*[values[i] for i in self._passed(values)])
 
     def _find(self, args: tuple, key: Any) -> JITKernel | None:
         """The kernel for these arguments, if there is one."""
@@ -97,41 +95,21 @@ class EagerImpl(JITImpl):
                 return found
         return None
 
-    def _key(self, args: tuple, static: tuple | None = None, partial: tuple = ()) -> Any:
+    def _key(self, args: tuple, partial: tuple) -> Any:
         """The part of the key that is known before the trace; None for values without a hash.
 
-        static: the part of the values that are not tensors, if it is known; partial: what compile knows
-        instead of tensors.
+        partial: which tensors are missing, and what compile knows instead of them.
         """
         if self._captures is None:
             self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
+            self.forget(self._watches())
             self._follows = config.target_text(self.settings["target"]) == "auto"
         device = interop.device_kind([args[i] for i in self._runtime]) if self._follows else None
         try:
-            static = static or self._static_key(args)
+            static = tuple([key_of(args[i]) for i in self._static])
             return (device, partial, static, self._captures.key())
         except TypeError:
             return None
-
-    def _static_key(self, args: tuple) -> tuple:
-        return tuple([key_of(args[i]) for i in self._static])
-
-    def _make_tails(self) -> dict[int, tuple]:
-        """For each number of arguments that a call may give by position: the defaults of the rest, and the
-        part of the key that these make up if no argument is in it.
-        """
-        tails = {}
-        for n in range(self._positional_count, -1, -1):
-            rest = self._names[n:]
-            if not all(name in self._defaults for name in rest):
-                break
-            values = tuple(self._defaults[name] for name in rest)
-            only = all(i >= n for i in self._static) and not any(isinstance(v, (list, dict)) for v in values)
-            try:
-                tails[n] = (values, self._static_key((None,) * n + values) if only else None)
-            except TypeError:
-                break  # a default without a hash
-        return tails
 
     def _passed(self, args: tuple) -> list[int]:
         """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
@@ -142,6 +120,9 @@ class EagerImpl(JITImpl):
                    or (args[i] is None and i in self._optional)]
         return (*without, *sorted(constants.items()))
 
+    def _watches(self) -> list[tuple]:
+        return [(watch.holder, watch.name, watch.attributes) for watch in self._captures.watches]
+
     # ── compilation ───────────────────────────────────────────────────────────────────────────────────
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
@@ -151,7 +132,7 @@ class EagerImpl(JITImpl):
         N=…).
         """
         values, constants = self._bind_some(args, kwargs)
-        return self._find(values, self._key(values, None, self._partial(values, constants))) \
+        return self._find(values, self._key(values, self._partial(values, constants))) \
             or self._make(values, constants)
 
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
@@ -167,7 +148,8 @@ class EagerImpl(JITImpl):
         self._check_tensors(args)
         if self._captures.refresh():
             self._plans.clear()
-        key = self._key(args, None, self._partial(args, constants))
+            self.forget(self._watches())
+        key = self._key(args, self._partial(args, constants))
         if key is None:
             return self._compile(args, constants)[0]
         tensors = [args[i] for i in self._runtime]
@@ -186,12 +168,16 @@ class EagerImpl(JITImpl):
                     plan = _Plan(reads, self._positions)
                     plans.append(plan)
                 plan.kernels[plan.read(args)] = kernel
+                same = self._key(args, self._partial(args, constants)) == key  # the trace ran the user's code
+                if same and kernel.__class__ is JITKernel and not self._partial(args, constants):
+                    where = [(self._positions[name], kind, d) for name, kind, d in reads]
+                    self.remember(args, where, kernel, self._runtime)
             return kernel
 
     def _compile(self, args: tuple, constants: dict[str, int]) -> tuple[JITKernel, tuple]:
         made, reads = self._trace(args, constants)
         settings = dict(self.settings)
-        if self._follows or config.target_text(settings["target"]) == "auto":
+        if self._follows:
             settings["target"] = interop.device_kind([args[i] for i in self._runtime]) or "auto"
         return compile(made, **settings), reads
 

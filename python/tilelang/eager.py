@@ -61,10 +61,19 @@ class Session:
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
 
     def parameter(self, name: str, annotation: Callable[[], Any]) -> Any:
-        """What a parameter is when the body begins; `annotation`: gives that of the signature."""
+        """What a parameter is when the body begins; NotImplemented for one that a prim_func may have too.
+
+        annotation: gives that of the signature.
+        """
         if name not in self.arguments:
             return self.values[name]
-        return Undeclared(name, self) if name in self.in_body else self.declare(name, annotation())
+        if name in self.in_body:
+            return Undeclared(name, self)
+        kind = annotation()
+        if _is_tensor(kind):
+            return self.declare(name, kind)
+        self.places[name] = (self.trace.file, *self.trace.site)
+        return NotImplemented
 
     def declare(self, name: str, annotation: Any) -> Any:
         """`name: annotation`: what the parameter is from here on."""
@@ -139,6 +148,10 @@ class Session:
             known = ", ".join([*self.arguments, *self.values, *self.consts])
             raise TypeError(f"{self.name}.compile: '{unknown[0]}' is neither a parameter nor a T.const name "
                             f"(there are {known})")
+
+
+def _is_tensor(annotation: Any) -> bool:
+    return isinstance(annotation, Tensor) or (isinstance(annotation, type) and issubclass(annotation, Tensor))
 
 
 def const(name: str, dtype: Any = "int32") -> Any:

@@ -18,6 +18,7 @@ from . import foreign as _foreign
 from . import function as _function
 from . import macros as _macros
 from . import mathematics as _mathematics
+from . import operators as _operators
 from . import packed as _packed
 from . import random as _random
 from . import scalar as _scalar
@@ -45,6 +46,7 @@ from .layout import (
 )
 from .macros import *  # noqa: F403
 from .mathematics import *  # noqa: F403
+from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
@@ -69,6 +71,7 @@ __all__ += _foreign.__all__
 __all__ += _function.__all__
 __all__ += _macros.__all__
 __all__ += _mathematics.__all__
+__all__ += _operators.__all__
 __all__ += _packed.__all__
 __all__ += _random.__all__
 __all__ += _scalar.__all__

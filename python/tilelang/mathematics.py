@@ -229,44 +229,65 @@ def places_of_pair(region: Region, what: str) -> tuple[list, list]:
     return first, [*first[:-1], builder().binary("add", first[-1], 1)]
 
 
-def _lanewise(what: str, compute: Any, *operands: Any) -> Pair:
-    pairs = [as_pair(x, what) for x in operands]
+_PACKED = ("float16", "bfloat16")
+
+
+def _lanewise(name: str, compute: Any, *operands: Any) -> Pair:
+    pairs = [as_pair(x, f"T.{name}") for x in operands]
+    types = {lane.dtype for pair in pairs for lane in pair if isinstance(lane, Expr)}
+    if len(types) == 1 and (dtype := types.pop()) in (as_dtype(packed) for packed in _PACKED):
+        b = builder()
+        words = [_word(b, [lane if isinstance(lane, Expr) else b.const(lane, dtype) for lane in pair])
+                 for pair in pairs]
+        word = b.let("pair", b.call(f"{name}_{dtype.name}", words))
+        return Pair((_half(b, word, dtype), _half(b, b.binary("shr", word, 16), dtype)))
     return Pair((compute(*[p[0] for p in pairs]), compute(*[p[1] for p in pairs])))
+
+
+def _word(b: Any, lanes: list) -> Expr:
+    """The bits of two 16-bit floats, the first in the lower half."""
+    wide, bits = as_dtype("uint32"), as_dtype("uint16")
+    low, high = (b.cast(wide, b.call("reinterpret", (lane,), bits)) for lane in lanes)
+    return b.binary("or", low, b.binary("shl", high, 16))
+
+
+def _half(b: Any, word: Expr, dtype: Any) -> Expr:
+    return b.call("reinterpret", (b.cast(as_dtype("uint16"), word),), dtype)
 
 
 def add2(x: Any, y: Any) -> Pair:
     """x + y of two pairs; each lane is rounded once, in its dtype."""
-    return _lanewise("T.add2", lambda a, b: builder().binary("add", a, b), x, y)
+    return _lanewise("add2", lambda a, b: builder().binary("add", a, b), x, y)
 
 
 def sub2(x: Any, y: Any) -> Pair:
     """x - y of two pairs."""
-    return _lanewise("T.sub2", lambda a, b: builder().binary("sub", a, b), x, y)
+    return _lanewise("sub2", lambda a, b: builder().binary("sub", a, b), x, y)
 
 
 def mul2(x: Any, y: Any) -> Pair:
     """x * y of two pairs."""
-    return _lanewise("T.mul2", lambda a, b: builder().binary("mul", a, b), x, y)
+    return _lanewise("mul2", lambda a, b: builder().binary("mul", a, b), x, y)
 
 
 def fma2(x: Any, y: Any, z: Any) -> Pair:
     """x * y + z of three pairs; each lane is rounded once."""
-    return _lanewise("T.fma2", lambda a, b, c: builder().call("fma", (a, b, c)), x, y, z)
+    return _lanewise("fma2", lambda a, b, c: builder().call("fma", (a, b, c)), x, y, z)
 
 
 def max2(x: Any, y: Any) -> Pair:
     """The greater of each lane; of a NaN and a number, the number."""
-    return _lanewise("T.max2", lambda a, b: builder().binary("max", a, b), x, y)
+    return _lanewise("max2", lambda a, b: builder().binary("max", a, b), x, y)
 
 
 def min2(x: Any, y: Any) -> Pair:
     """The lesser of each lane; of a NaN and a number, the number."""
-    return _lanewise("T.min2", lambda a, b: builder().binary("min", a, b), x, y)
+    return _lanewise("min2", lambda a, b: builder().binary("min", a, b), x, y)
 
 
 def abs2(x: Any) -> Pair:
     """The magnitude of each lane."""
-    return _lanewise("T.abs2", lambda a: builder().call("abs", (a,)), x)
+    return _lanewise("abs2", lambda a: builder().call("abs", (a,)), x)
 
 
 def extract_lane(vector: Any, lane: int) -> Any:

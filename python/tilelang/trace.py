@@ -20,7 +20,7 @@ class Trace:
     """One prim_func being built."""
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
-                 "generator", "aliased", "attributes", "pass_configs", "compile_flags",
+                 "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "born", "outputs", "returns", "eager",
                  "parameters", "sources")
 
@@ -32,6 +32,7 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
         self.parameters: list[Any] = []    # of the prim_func, in order
         self.sources: list[str] = []       # foreign text for the next kernel
         self.generator: Any = None         # of random numbers, since the last T.rng_init
@@ -60,7 +61,7 @@ class Trace:
 
     def wrote(self, buffer: Buffer) -> None:
         """A statement that writes to `buffer` was built."""
-        key = buffer.id
+        key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
 
     def depth(self) -> int:

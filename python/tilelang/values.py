@@ -38,14 +38,14 @@ class Element:
     def __init__(self, buffer: Buffer, index: tuple) -> None:
         self.buffer, self.index = buffer, index
         trace = current()
-        self.writes = trace.writes.get(buffer.id, 0) if trace is not None else 0
+        self.writes = trace.writes.get(buffer.storage, 0) if trace is not None else 0
 
     def load(self) -> Expr:
         """The value that the element has where it was written down."""
         trace = in_kernel(f"reading an element of {self.buffer.name}")
         if trace.undecided:
             loose.refuse_scalar(trace, self.buffer, "reading an element of")
-        if self.writes is not None and trace.writes.get(self.buffer.id, 0) != self.writes:
+        if self.writes is not None and trace.writes.get(self.buffer.storage, 0) != self.writes:
             raise fail(f"this element of {self.buffer.name} was written down before, and is used after, a "
                        f"statement that changes {self.buffer.name}: give its value a name first (x = "
                        f"{self.buffer.name}[...])")

@@ -14,12 +14,6 @@
 namespace tl {
 namespace {
 
-std::string listed(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
-  return text;
-}
-
 // Those that make sense for an access: a load releases nothing, a store acquires nothing.
 void check_order(std::string_view op, Callee::Atomic kind, const std::string& order, Span span) {
   auto all = memory_orders();

@@ -85,8 +85,8 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride, true};
 }
 
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows are as
-// far apart as all extents but the first say.
+// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows
+// are as far apart as all extents but the first say.
 int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
   int64_t elements = 1;
   for (auto& p : f.params) {
@@ -353,6 +353,8 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
       continue;
     }
     HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
+    arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
+    for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
     args.push_back(std::move(arg));
   }

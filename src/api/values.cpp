@@ -153,7 +153,27 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
   return exprs;
 }
 
+void check_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  bool ok = args.size() == 3 && type && std::holds_alternative<int64_t>(args[1]) && std::holds_alternative<int64_t>(args[2]) &&
+            row.name.substr(3) == to_string(*type);
+  if (!ok) fail(span, "{} takes a number, a rounding, whether to saturate, and the type that it makes", row.name);
+}
+
+// to_e4m3(x, rounding, saturate) and its like: the rounded value.
+Expr call_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  check_narrow(row, args, type, span);
+  Expr x = in_arithmetic(strong(args[0], span), span);
+  DType t = x->dtype, single = f32.with_lanes(t.lanes);
+  bool fits = t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16);
+  if (fits) x = cast(single, x, span);
+  if (!fits) x = call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), x, span)}, single, span);
+  DType code = type->bits == 32 ? u32 : type->bits == 16 ? u16 : u8;
+  Expr bits = call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
+  return call(*find_callee("reinterpret"), {bits}, *type, span);
+}
+
 Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  if (row.name.starts_with("to_")) return call_narrow(row, args, type, span);
   std::vector<Expr> exprs = exact_arguments(row, args, span);
   if (row.result != Callee::Result::given) return call(row, std::move(exprs), span);
   DType from = exprs[0]->dtype;
@@ -303,6 +323,12 @@ std::optional<std::string_view> nearest_name(std::string_view name,
 std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates) {
   auto near = nearest_name(name, candidates);
   return near ? fmt::format("; did you mean `{}`?", *near) : "";
+}
+
+std::string listed(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
+  return text;
 }
 
 }  // namespace tl

@@ -370,6 +370,7 @@ Text Printer::print_call(const Call& n) {
     internal_check(at, "the address of something that is not in memory");
     return {"&" + element(at->buffer, at->index), prefix};
   }
+  if (n.callee == &even_lanes || n.callee == &odd_lanes) return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
   if (n.callee == &sync_threads) return {"__syncthreads()"};
   if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)
     return print_message(n);

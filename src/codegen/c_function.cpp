@@ -89,6 +89,12 @@ Text Printer::print_exact(const Call& n) {
     need("reinterpret");
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), list)};
   }
+  if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
+  if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
+  if (name.starts_with("to_") || name.starts_with("from_")) {
+    need("narrow");
+    return {fmt::format("tl_{}({})", name, list)};
+  }
   if (name == "popcount" || name == "clz") {
     std::string_view wide = t.bits == 64 ? "ll" : "";
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
@@ -99,6 +105,10 @@ Text Printer::print_exact(const Call& n) {
   if (name == "philox") {
     need("philox");
     return {fmt::format("tl_philox({})", list)};
+  }
+  if (name.ends_with("f16")) {  // a pair: add2_f16, add2_bf16
+    need("pairs");
+    return {fmt::format("tl_{}({})", name, list)};
   }
   for (auto& row : ieee_functions)
     if (name.starts_with(row.ours) && name.size() == row.ours.size() + 3)

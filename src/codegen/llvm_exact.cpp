@@ -131,6 +131,29 @@ Value leading_zeros(Writer& w, DType from, const Value& a, DType to) {
   return w.convert(from.bits > to.bits ? "trunc" : "zext", from, n, to);
 }
 
+// Two 16-bit floats in a word; lanes are computed in f64, so that each is rounded once.
+Value pair(KernelWriter& k, std::string_view name, DType word, const std::vector<Value>& args) {
+  Writer& w = k.w;
+  DType half = (name.ends_with("_bf16") ? bf16 : f16).with_lanes(word.lanes), bits = u16.with_lanes(word.lanes);
+  Math d{w, f64.with_lanes(word.lanes)};
+  std::string_view op = name.substr(0, name.find('2'));
+  Value lanes[2];
+  for (int lane = 0; lane < 2; lane++) {
+    std::vector<Value> x;
+    for (auto& a : args) {
+      Value part = lane ? w.op("lshr", word, a, int_constant(16, word)) : a;
+      x.push_back(convert(w, half, w.convert("trunc", word, part, bits), d.t, k.has_half));
+    }
+    Value y = op == "abs"   ? d.abs(x[0])
+              : op == "max" ? w.intrinsic("llvm.maxnum", d.t, x)
+              : op == "min" ? w.intrinsic("llvm.minnum", d.t, x)
+              : op == "fma" ? w.op("fadd", d.t, w.op("fmul", d.t, x[0], x[1]), x[2])
+                            : nearest(d, op, x);
+    lanes[lane] = w.convert("zext", bits, convert(w, d.t, y, half, k.has_half), word);
+  }
+  return w.op("or", word, lanes[0], w.op("shl", word, lanes[1], int_constant(16, word)));
+}
+
 // ── messages ──────────────────────────────────────────────────────────────────────────────────────────
 // A text of the module, by its address.
 Value text_constant(Writer& w, const std::string& text) {
@@ -195,10 +218,11 @@ void assume(KernelWriter& k, const Call& n) {
 
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;
+  std::string_view name = n.callee->name;
+  if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a")) return narrow_call(k, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
   DType from = n.args.at(0)->dtype, to = n.dtype;
-  std::string_view name = n.callee->name;
   if (name == "reinterpret") {
     std::string a = type_text(from), b = type_text(to);
     return a == b ? args[0] : w.pure(fmt::format("bitcast {} {} to {}", a, args[0], b));
@@ -206,6 +230,7 @@ Value exact_call(KernelWriter& k, const Call& n) {
   if (name == "popcount") return w.intrinsic("llvm.ctpop", to, args);
   if (name == "clz") return leading_zeros(w, from, args[0], to);
   if (name == "philox") return philox(w, from, args);
+  if (name.ends_with("f16")) return pair(k, name, to, args);
   internal_check(name.starts_with("ieee_"), "LLVM IR for " + std::string(name));
   return ieee(k, n, args);
 }

@@ -245,10 +245,17 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
   if (n.callee != &interleave) {
     int first = n.callee == &odd_lanes;
     Value x = k.expr(n.args[0]);
+    if (n.dtype.lanes == 1) return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
     return shuffled(x, "poison", from, n.dtype.lanes, [&](int i) { return 2 * i + first; });
   }
   std::vector<Value> parts;
   for (auto& a : n.args) parts.push_back(k.expr(a));
+  if (from.lanes == 1) {
+    Value all = "poison";
+    for (size_t i = 0; i < parts.size(); i++)
+      all = k.w.pure(fmt::format("insertelement {} {}, {} {}, i32 {}", type_text(n.dtype), all, type_text(from), parts[i], i));
+    return all;
+  }
   internal_check(std::has_single_bit(parts.size()), "a power of two of vectors to interleave");
   for (; parts.size() > 1; from = from.with_lanes(2 * from.lanes)) {  // a c, b d; then a b c d
     size_t half = parts.size() / 2;

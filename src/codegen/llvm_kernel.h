@@ -6,6 +6,9 @@
 
 namespace tl::llvm {
 
+struct KernelWriter;
+Value narrow_call(KernelWriter& k, const Call& n);  // llvm_narrow.cpp: to_X, from_X
+
 struct KernelWriter {
   const Function& f;
   const Target& target;

@@ -34,6 +34,7 @@ constexpr Pass passes[] = {
     {"guard_bounds", guard_bounds, Level::thread},
     {"flatten_buffers", flatten_buffers, Level::thread},
     {"vectorize", vectorize, Level::thread},
+    {"expand_dtypes", expand_dtypes, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
     // ── machine level: memory placed, barriers in ──────────────────────────────────────────────────────
     {"plan_memory", plan_memory, Level::machine},

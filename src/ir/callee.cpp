@@ -116,8 +116,8 @@ std::string_view printf_conversion(DType t) {
 std::span<const Callee> lane_functions() { return lane_rows; }
 
 const Callee* find_callee(std::string_view name) {
-  for (auto rows :
-       {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions(),
+                    narrow_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;

@@ -54,6 +54,9 @@ std::span<const Callee> thread_functions();
 // philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
 // whether that thread runs this, and random_sequence(block), the number of a thread among all.
 std::span<const Callee> exact_functions();
+// ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
+// dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
+std::span<const Callee> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
@@ -96,7 +99,7 @@ struct OpInfo {
   };
   struct Attr {
     std::string_view name;
-    enum class Type : uint8_t { flag, integer, number, choice, map } type = Type::flag;
+    enum class Type : uint8_t { flag, integer, number, choice, map, function } type = Type::flag;
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;

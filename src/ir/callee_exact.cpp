@@ -20,13 +20,13 @@ constexpr Scalar real(double d) { return {.d = d}; }
 // ── bits ──────────────────────────────────────────────────────────────────────────────────────────────
 uint64_t bits_of(Scalar v, DType t) {
   if (!t.is_float()) return t.bits == 64 ? uint64_t(v.i) : uint64_t(v.i) & ((uint64_t(1) << t.bits) - 1);
-  if (t.kind != DType::Kind::floating || t.bits == 16) return float_bits(v.d, t);
+  if (t.bits <= 16) return float_bits(v.d, t, default_rounding(t), false);
   return t.bits == 32 ? std::bit_cast<uint32_t>(float(v.d)) : std::bit_cast<uint64_t>(v.d);
 }
 
 Scalar from_bits(uint64_t bits, DType t) {
   if (!t.is_float()) return whole(wrap_int(int64_t(bits), t));
-  if (t.kind != DType::Kind::floating || t.bits == 16) return real(float_value(bits, t));
+  if (t.bits <= 16) return real(float_value(bits, t));
   return real(t.bits == 32 ? double(std::bit_cast<float>(uint32_t(bits))) : std::bit_cast<double>(bits));
 }
 
@@ -89,6 +89,33 @@ Scalar philox(const Scalar* a, const DType*, DType) {
   return whole(int64_t(c[a[2].i & 3]));
 }
 
+// ── pairs ─────────────────────────────────────────────────────────────────────────────────────────────
+// Two 16-bit floats in a word, the first in its lower half; each lane is rounded once.
+enum class PairOp { add, sub, mul, fma, max, min, abs };
+template <PairOp op>
+double lane_value(const double* x) {
+  switch (op) {
+    case PairOp::add: return x[0] + x[1];
+    case PairOp::sub: return x[0] - x[1];
+    case PairOp::mul: return x[0] * x[1];
+    case PairOp::fma: return std::fma(x[0], x[1], x[2]);
+    case PairOp::max: return std::fmax(x[0], x[1]);
+    case PairOp::min: return std::fmin(x[0], x[1]);
+    case PairOp::abs: break;
+  }
+  return std::fabs(x[0]);
+}
+template <PairOp op, int arity, double (*value)(uint16_t), uint16_t (*bits)(double)>
+Scalar pair(const Scalar* a, const DType*, DType) {
+  uint32_t word = 0;
+  for (int lane = 0; lane < 2; lane++) {
+    double x[3] = {};
+    for (int i = 0; i < arity; i++) x[i] = value(uint16_t(uint64_t(a[i].i) >> 16 * lane));
+    word |= uint32_t(bits(lane_value<op>(x))) << 16 * lane;
+  }
+  return whole(int64_t(word));
+}
+
 Scalar first_argument(const Scalar* a, const DType*, DType) { return a[0]; }
 Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
 
@@ -99,7 +126,15 @@ Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
     {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = Takes::floats},      \
     {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = Takes::floats}
 
+#define TL_PAIR(NAME, OP, ARITY)                                                                                    \
+    {.name = NAME "_f16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, f16_value, f16_bits>,                    \
+     .takes = Takes::integers},                                                                                     \
+    {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,                 \
+     .takes = Takes::integers}
+
 constexpr Callee exact_rows[] = {
+    TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
+    TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
     {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
     {.name = "popcount", .exact = population, .takes = Takes::integers},
     {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = Takes::integers},

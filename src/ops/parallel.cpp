@@ -71,10 +71,34 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
   return std::nullopt;
 }
 
+// Does the nest store to arrays only that every thread has for itself?  Then every thread runs all of it.
+bool fills_own_arrays(const ParallelNest& nest, const LayoutContext& ctx) {
+  bool stores = false;
+  for (auto& a : accesses_of(nest)) {
+    if (!a.is_store) continue;
+    const BufferInfo& info = ctx.function[a.buffer];
+    if (info.scope != Scope::local || !info.reducer.empty()) return false;
+    stores = true;
+  }
+  return stores;
+}
+
+Fragment on_every_thread(const ParallelNest& nest, const LayoutContext& ctx) {
+  std::vector<Term> terms{{.output = 0, .stride = 1, .digit = {int(nest.extents.size()), 1, ctx.threads}}};
+  int64_t stride = 1;
+  for (size_t d = nest.extents.size(); d-- > 0; stride *= nest.extents[d])
+    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, nest.extents[d]}});
+  return make_fragment(nest.extents, ctx.threads, std::move(terms));
+}
+
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
                  Strictness level, LayoutMap& out) {
   out.loop = ctx.known.loop;
   if (out.loop) return;
+  if (ctx.target.has_threads() && fills_own_arrays(nest, ctx)) {
+    if (level == Strictness::free) out.loop = on_every_thread(nest, ctx);
+    return;
+  }
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
   if (level != Strictness::free) return;
   out.lanes = vector_width(nest, ctx);
@@ -154,6 +178,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         for (auto& i : n.index) index.push_back(self(i));
         if (is_tile(n.buffer)) index = {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)};
         bool once = scope == Scope::global || scope == Scope::shared;   // copies write once
+        once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
         return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {                      // … and have one effect
@@ -192,13 +217,21 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   const Fragment& mapping = *ctx.layouts.loop;
   FragmentLoops loops = inverse(mapping, ctx.kernel.thread, ctx.threads);
-  bool vector = cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
+  bool reduces = false;                                               // lanes would add to one element
+  for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
+  bool vector = !reduces && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   int64_t trips = 1;
   for (auto& axis : loops.axes) {
     facts.bind(axis.var, Interval{0, axis.extent - 1});
     trips *= axis.extent;
   }
+  int64_t wanted = nest.attrs.get_int("coalesced_width");
+  if (wanted && ctx.target.has_threads() && (vector ? loops.axes.back().extent : 1) != wanted)
+    ctx.note("coalesced_width", fmt::format("{} was asked for, but a thread moves {} at once, as {}", wanted,
+                                            vector ? loops.axes.back().extent : 1,
+                                            ctx.layouts.lanes ? "the accesses are aligned and divided no better"
+                                                              : "the loop follows a fragment"), nest.span, true);
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);

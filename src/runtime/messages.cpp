@@ -1,10 +1,10 @@
-// One launch runs at a time, so one place for a failure is enough.
+// A failure is noted by the thread whose block it is; who runs the grid collects it from its threads.
 #include "runtime/messages.h"
 
-#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "base/output.h"
 #include "runtime/device.h"
@@ -12,7 +12,7 @@
 namespace tl {
 namespace {
 
-std::atomic<const char*> failure{nullptr};
+thread_local const char* noted = nullptr;
 
 }  // namespace
 
@@ -30,13 +30,11 @@ void print_line(const char* format, ...) {
 }
 
 void note_failure(const char* message) {
-  const char* none = nullptr;
-  failure.compare_exchange_strong(none, message);
+  if (!noted) noted = message;
 }
 
-void raise_failure() {
-  if (!failure.load(std::memory_order_relaxed)) return;
-  if (const char* message = failure.exchange(nullptr)) throw RuntimeError(message);
-}
+const char* take_failure() { return std::exchange(noted, nullptr); }
+
+void raise_failure(const char* message) { throw RuntimeError(message); }
 
 }  // namespace tl

@@ -195,7 +195,7 @@ std::function<int64_t(Frame&)> ExprCompiler::offset(BufferId id, const std::vect
       int64_t i = codes[d](x).i;
       const Memory& m = x.buffers[size_t(id.value)];
       if (uint64_t(i) >= uint64_t(m.shape[d])) {
-        if (tensor) return int64_t(-1);
+        if (tensor) return outside;
         std::vector<int64_t> all;
         for (auto& c : codes) all.push_back(c(x).i);
         out_of_bounds(*function, id, x, all, span);
@@ -233,9 +233,11 @@ Code ExprCompiler::operator()(const Expr& e) {
                      auto at = offset(n.buffer, n.index, span);
                      size_t id = size_t(n.buffer.value);
                      int64_t bytes = n.dtype.bytes();
-                     Code load = [get, at, id, bytes](Frame& x) {
+                     double safe = f[n.buffer].safe_value;
+                     Scalar padding = n.dtype.is_float() ? scalar(safe) : scalar(int64_t(safe));
+                     Code load = [get, at, id, bytes, padding](Frame& x) {
                        int64_t offset = at(x);
-                       return offset < 0 ? Scalar() : get(x.buffers[id].data + offset * bytes);
+                       return offset == outside ? padding : get(x.buffers[id].data + offset * bytes);
                      };
                      if (!n.mask) return load;
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };

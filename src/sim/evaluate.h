@@ -44,8 +44,9 @@ struct ExprCompiler {
 
   size_t slot_of(const Expr& var);  // the same for the same variable
   Code operator()(const Expr& e);
-  // The offset in elements.  Outside a tensor it is -1 (a load gives 0, a store is dropped); outside a tile
+  // The offset in elements.  Outside a tensor it is `outside` (a load gives 0, a store is dropped); outside a tile
   // it is the user's error, at `span`.
+  static constexpr int64_t outside = INT64_MIN;
   std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
 };
 

@@ -144,6 +144,11 @@ void Host::begin_at(BufferId id, int64_t address, Span span) {
 void Host::begin(BufferId id) {
   const BufferInfo& b = f[id];
   Memory& m = frame.buffers[size_t(id.value)];
+  if (b.alias_of) {  // it brings no storage
+    shape_of(m, b);
+    m.data = frame.buffers[size_t(b.alias_of.value)].data;
+    return;
+  }
   if (m.owned.empty()) {
     shape_of(m, b);
     int64_t elements = 1;

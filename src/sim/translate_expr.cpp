@@ -207,6 +207,7 @@ Value Translator::call_value(const Call& n) {
     result.place = place;
     return result;
   }
+  if (n.callee == &even_lanes || n.callee == &odd_lanes) return value(element(n.args[0], n.callee == &odd_lanes));
   if (!n.callee->computes()) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
@@ -411,6 +412,10 @@ Expr Translator::element(const Expr& e, int k) {
   if (auto* n = e.as<Ramp>())
     return binary(BinaryOp::add, n->base, binary(BinaryOp::mul, n->stride, imm(k, type)), e->span);
   if (auto* n = e.as<Broadcast>()) return n->value;
+  if (auto* n = e.as<Call>(); n && n->callee == &interleave)
+    return element(n->args[size_t(k) % n->args.size()], k / int(n->args.size()));
+  if (auto* n = e.as<Call>(); n && (n->callee == &even_lanes || n->callee == &odd_lanes))
+    return element(n->args[0], 2 * k + (n->callee == &odd_lanes));
   if (auto* n = e.as<Unary>()) return unary(n->op, of(n->a), e->span);
   if (auto* n = e.as<Binary>()) return binary(n->op, of(n->a), of(n->b), e->span);
   if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);

@@ -170,6 +170,30 @@ def test_fast_math_on_the_cpu(tmp_path):
     assert np.allclose(a, want, rtol=1e-6, atol=1e-37) and a[0, 0] == 0 and np.isinf(a[0, 1])
 
 
+def test_compile_time_limit(tmp_path, monkeypatch):
+    """TILELANG_COMPILE_TIMEOUT_SECONDS and TILELANG_AUTO_TUNING_CPU_COUNTS, of several compilations."""
+    import threading
+    import time
+    from concurrent.futures import TimeoutError as TooLong
+
+    from tilelang import env
+    from tilelang.kernel import run_all
+
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "2")
+    assert env.compile_threads() == 2 and env.compile_timeout() is None
+    assert run_all(lambda x: x * x, [1, 2, 3], None, False) == [1, 4, 9]
+    monkeypatch.setenv("TILELANG_COMPILE_TIMEOUT_SECONDS", "1")
+    ended = threading.Event()
+    begin = time.monotonic()
+    assert run_all(lambda x: ended.wait(20) if x else 7, [0, 1], None, True) == [7, None]
+    with pytest.raises(TooLong):
+        run_all(lambda x: ended.wait(20), [1], None, False)
+    assert time.monotonic() - begin < 15
+    ended.set()
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
+    assert not env.is_tuning_cache_enabled()
+
+
 def test_attr(tmp_path):
     prim = kernel_of(tmp_path, "with T.attr(bx, 'pragma_unroll', 1):\n    A[bx, 0] = 1")
     a = np.zeros((64, 8), np.float32)

@@ -260,6 +260,33 @@ def test_only_what_a_kernel_uses_is_passed():
         assert (y[0] == x[:, 0] * 2).all()
 
 
+# ── facts of the user's ──
+def test_facts_of_a_function_are_used():
+    text = """
+        func main(A: f32[n], B: f32[n]):
+          assume n % 256 == 0
+          kernel main grid(bx: n//256) threads(64):
+            for i in parallel(256):
+              B[bx*256 + i] = A[bx*256 + i]
+        """
+    function = _core.parse(text.replace("\n        ", "\n"))
+    assert "if (" not in _core.compile(function, "sim:sm_80", {}).source.split("main_kernel(")[1]
+
+
+def test_an_assumption_in_a_kernel_is_used():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 256), threads=64) as bx:
+            T.assume(n % 256 == 0)
+            for i in T.Parallel(256):
+                Y[bx * 256 + i] = X[bx * 256 + i]
+
+    source = tilelang.compile(main, target="sim:sm_80").get_kernel_source()
+    assert "if (" not in source.split("main_kernel(")[1]
+
+
 # ── strides ───────────────────────────────────────────────────────────────────────────────────────────
 def strided_add(dtype="float32"):
     M, N, s, t, u = T.dynamic("M, N, s, t, u")
@@ -284,7 +311,7 @@ def test_views_of_any_strides(target):
     for m, n in [(1, 1), (0, 5), (7, 0), (16, 64), (13, 41), (24, 96)]:
         wide = rng.standard_normal((m, n + 16), np.float32)
         tall = rng.standard_normal((2 * n, 3 * m), np.float32)
-        for x in (wide[:, :n], wide[:, 3 : n + 3], np.broadcast_to(wide[:1, :n], (m, n))):
+        for x in (wide[:, :n], wide[::-1, 3 : n + 3], np.broadcast_to(wide[:1, :n], (m, n))):
             for y in (wide[:, 8 : n + 8], tall[::2, ::3].T, np.broadcast_to(np.float32(7), (m, n))):
                 z = np.full((m, n), np.nan, np.float32)
                 kernel(x, y, z)
@@ -374,16 +401,20 @@ def test_loops_may_run_to_a_dynamic_bound(target):
         assert (y == x + 1).all() and z.tolist() == [x.sum(), x[1:-1].sum()]
 
 
-@pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment"])
-def test_a_tile_shape_must_be_a_number(tmp_path, scope):
+@pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment", "alloc_local"])
+@pytest.mark.parametrize("extent, kind", [("n", "T.int32"), ("m", "dynamic"), ("n // 2", "arithmetic")])
+def test_a_tile_shape_must_be_a_number(tmp_path, scope, extent, kind):
     error = failure(
         tmp_path,
         f"""
-        tile = T.{scope}((32, n), "float32")
+        tile = T.{scope}((32, {extent}), "float32")
         T.clear(tile)
         """,
+        signature="A: T.Tensor((m, 8), 'float32'), n: T.int32",
+        before="import tilelang.language as T\nm = T.dynamic('m')\n",
     )
-    assert "tile" in str(error) and "n" in str(error)
+    text = extent.replace(" // ", "//")
+    assert f"T.{scope}: extent 1 of tile is {text}, which only a call tells" in str(error), kind
 
 
 # ── more than 2^31 elements ───────────────────────────────────────────────────────────────────────────

@@ -400,4 +400,5 @@ def test_cuda_text(chip):
         tilelang.compile(counts, target=target)
     tilelang.compile(unary(512, "float16", "uint16", lambda x: T.reinterpret(x, "uint16")), target=target)
     tilelang.compile(unary(512, "int64", "float64", lambda x: T.reinterpret(x, "float64")), target=target)
-    tilelang.compile(pairs(64, "float16"), target=target)
+    for dtype, word in (("float16", "add.rn.f16x2"), ("bfloat16", "fma.rn.bf16x2"), ("float32", " + ")):
+        assert word in tilelang.compile(pairs(64, dtype), target=target).get_kernel_source()
