@@ -86,7 +86,7 @@ def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool)
             _everywhere(op, dst, value, order)
             return None
         to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
-        trace.builder.tile(op, (to, source), {"memory_order": order})
+        trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order})
         trace.wrote(to if to.__class__ is Buffer else to.buffer)
         return None
     place = _element(dst, what)

@@ -1,4 +1,4 @@
-// atomic_add, atomic_max, atomic_min on tiles: every element of dst is updated, indivisibly, by that of src.  Sugar
+// atomic_add_tile and its like: every element of dst is updated, indivisibly, by that of src.  Sugar
 // for a parallel loop of scalar updates; vectorize joins neighbours where the chip has such instructions.
 #include "ops/atomic.h"
 
@@ -12,7 +12,8 @@ namespace {
 
 const Region& target_of(const Tile& t) { return region_of(t, 0); }
 const Region& source(const Tile& t) { return region_of(t, 1); }
-const Callee& callee_of(const Tile& t) { return *find_callee(t.op->name); }
+// The update of one element; the operator is called after it, atomic_add_tile.
+const Callee& callee_of(const Tile& t) { return *find_callee(t.op->name.substr(0, t.op->name.rfind('_'))); }
 
 bool is_base(const Region& r) {
   return std::any_of(r.ranges.begin(), r.ranges.end(), [](auto& range) { return !range.extent; });
@@ -159,8 +160,8 @@ void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Spa
 }
 
 extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
-const TileOp atomic_add_op = row("atomic_add", "dst += value, element by element, each indivisibly.");
-const TileOp atomic_max_op = row("atomic_max", "dst = max(dst, value), element by element, each indivisibly.");
-const TileOp atomic_min_op = row("atomic_min", "dst = min(dst, value), element by element, each indivisibly.");
+const TileOp atomic_add_op = row("atomic_add_tile", "dst += value, element by element, each indivisibly.");
+const TileOp atomic_max_op = row("atomic_max_tile", "dst = max(dst, value), element by element, each indivisibly.");
+const TileOp atomic_min_op = row("atomic_min_tile", "dst = min(dst, value), element by element, each indivisibly.");
 
 }  // namespace tl

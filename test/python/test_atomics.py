@@ -367,8 +367,8 @@ def test_text_ir_round_trips():
     function = old_values("float32", "shared").function
     assert 'atomic_add<f32>(address_of(S[0]), X[i], "acq_rel")' in function.text()
     assert_round_trip(function.text())
-    tile = tiles("atomic_add", 64, 64, "float32", "fragment").function
-    assert_round_trip(tile.text())
+    assert_round_trip(tiles("atomic_add", 64, 64, "float32", "fragment").function.text())
+    assert_round_trip(histogram(100, 10).function.text())
 
 
 SIGNATURE = "A: T.Tensor((64, 8), 'float32'), I: T.Tensor((64,), 'int8'), n: T.int32"
