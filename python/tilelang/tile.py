@@ -31,6 +31,8 @@ class Kernel:
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
+        self.indices: list = []   # of the block, when it is open
+        self.reducers: list = []  # of the open T.attr(…, "reduce_scope", …)
         self.trace = active("T.Kernel")
 
     def __enter__(self) -> Any:
@@ -46,7 +48,7 @@ class Kernel:
             name or default
             for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
         ]
-        indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
+        self.indices = indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
         trace.kernel = self
         return indices[0] if n == 1 else tuple(indices)
 
@@ -366,39 +368,9 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
         trace.builder.use_swizzle(as_value(panel_size), order)
 
 
-# ── threads ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _dimension(dim: int, what: str) -> int:
-    if dim not in (0, 1, 2):
-        raise fail(f"{what}: dim must be 0, 1 or 2 (x, y, z), not {dim}")
-    return int(dim)
-
-
-def get_thread_binding(dim: int = 0) -> Expr:
-    """The index of the thread in its block along x, y or z; thread-level code, for GPUs."""
-    return in_kernel("T.get_thread_binding").builder.call(
-        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
-    )
-
-
-def get_thread_extent(dim: int = 0) -> int:
-    """The threads of a block along x, y or z, as given to T.Kernel."""
-    threads = in_kernel("T.get_thread_extent").kernel.threads
-    if threads is None:
-        raise fail("T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give "
-                   "threads=")
-    return [*threads, 1, 1][_dimension(dim, "T.get_thread_extent")]
-
-
-def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
-    """Wait until every thread of the block is here; thread-level code, for GPUs."""
-    _later("sync_threads", barrier_id=barrier_id, arrive_count=arrive_count)
-    in_kernel("T.sync_threads").builder.call("sync_threads", ())
-
 __all__ = [
     "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
-    "alloc_var", "clear", "copy", "fill", "gemm", "get_thread_binding", "get_thread_extent", "grid",
+    "alloc_var", "clear", "copy", "fill", "gemm", "grid",
     "parallel", "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum",
-    "serial", "sync_threads", "unroll", "use_swizzle", "vectorized",
+    "serial", "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip

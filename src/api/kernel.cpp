@@ -45,9 +45,7 @@ Program reference_signature(const Function& f) {
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
-      auto effect = n.callee->effect;
-      if (effect == Callee::Effect::thread || effect == Callee::Effect::warp ||
-          effect == Callee::Effect::barrier)
+      if (is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
     });

@@ -100,6 +100,7 @@ struct Printer {
   Text print_cast(const Cast& n);
   Text print_load(const Load& n);
   Text print_call(const Call& n);
+  Text print_thread_call(const Call& n);
   Text print_function(const Call& n);
 
   // c_vector.cpp: vector expressions, lane by lane.

@@ -224,6 +224,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
     internal_check(element && element->index.size() == 1, "address_of takes an element");
     return k.address(element->buffer, element->index[0]);
   }
+  if (&callee == &block_uniform) return k.expr(n.args[0]);
   if (callee.effect != Callee::Effect::pure)
     fail(n.span,
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "

@@ -60,6 +60,18 @@ void check_names(const Options& o) {
     if (!known(n)) fail({}, "there is no pass '{}'; the passes are {}", n, fmt::join(names, ", "));
 }
 
+// A pass may need what another was to do.  If that one was left out on demand, this is no fault of the compiler.
+template <class F>
+void blaming_skips(const Options& options, std::string_view pass, F work) {
+  if (options.skip.empty()) return work();
+  try {
+    work();
+  } catch (const InternalError& e) {
+    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after; what is "
+         "missing: {}", pass, fmt::join(options.skip, ", "), e.what());
+  }
+}
+
 // Runs `work`, which returns a T, and adds its time to the phases.
 template <class F>
 auto timed(std::vector<PhaseTime>& phases, std::string_view name, F work) {
@@ -91,16 +103,19 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   int number = 0;
   for (auto& pass : passes) {
     number++;
-    if (!contains(options.skip, pass.name)) {
-      c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
-      verify(c.function, pass.level, pass.name);
-    }
+    if (!contains(options.skip, pass.name))
+      blaming_skips(options, pass.name, [&] {
+        c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+        verify(c.function, pass.level, pass.name);
+      });
     if (dump) dump(number, pass.name, c.function);
     if (options.stop_after == pass.name) return c;
   }
   for (auto& language : languages)
     if (language.name == target.language)
-      c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, target); });
+      blaming_skips(options, fmt::format("the printer of {}", language.name), [&] {
+        c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, target); });
+      });
   internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
   if (options.fast_math) c.program.flags.push_back("--use_fast_math");

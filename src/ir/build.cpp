@@ -282,6 +282,8 @@ DType result_type(const Callee& callee, const std::vector<Expr>& args) {
     case Callee::Result::boolean: return boolean.with_lanes(lanes);
     case Callee::Result::handle: return handle;
     case Callee::Result::i64: return i64;
+    case Callee::Result::i32: return i32;
+    case Callee::Result::u32: return u32;
     case Callee::Result::none: break;
   }
   return none_type;

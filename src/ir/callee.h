@@ -12,13 +12,15 @@ namespace tl {
 struct Callee {
   std::string_view name;
   int arity = 1;  // -1: any number
-  enum class Result : uint8_t { same, boolean, handle, none, i64 } result = Result::same;  // same: as the first argument
+  enum class Result : uint8_t { same, boolean, handle, none, i64, i32, u32 } result = Result::same;  // same: as the first argument
   enum class Effect : uint8_t {
     pure,       // depends on its arguments alone
     thread,     // depends on which thread asks
     warp,       // takes values of other threads of the warp, which all execute it together
     memory,     // reads or writes through its handle arguments, as `access` says
-    barrier     // orders memory among the threads of the group
+    barrier,    // every thread of the block waits for all others, which orders memory among them
+    partial_barrier,  // the same among some threads of the block
+    control     // where the thread goes next: break, continue, thread_return; a statement of its own
   } effect = Effect::pure;
   // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value
   std::string_view access = "";
@@ -28,14 +30,24 @@ struct Callee {
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
 std::span<const Callee> scalar_functions();
-// thread_index(dim), block-wide sync_threads(), address_of(load), and the shuffles, by which each thread of a warp
-// gets the `value` of another: shfl(value, lane) of that lane, shfl_xor(value, mask) of its own lane ^ mask,
-// shfl_up and shfl_down(value, n) of the lane n below or above, its own where there is none.
+// thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load), and the
+// shuffles, by which each thread of a warp gets the `value` of another: shfl(value, lane) of that lane,
+// shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or above, its own
+// where there is none.  shfl_sync(value, lane, width, mask) and its like do so within runs of `width` lanes, among
+// the lanes in `mask`.  Votes: any_sync(condition, mask) …; match_any_sync(value, mask): the lanes with an equal value;
+// match_all_sync: `mask` if they all are equal, else 0.  bar_sync(id, threads) and bar_arrive(id, threads) are the
+// named barriers (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
+// sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
+// block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Callee> thread_functions();
 // The row of that name among those two; null if there is none.
 const Callee* find_callee(std::string_view name);
 
-extern const Callee &address_of, &thread_index, &sync_threads, &fma_function, &shfl_xor;
+extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
+extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
+
+// Does it only make sense where a block has threads?
+bool is_thread_level(const Callee& callee);
 
 enum class Access : uint8_t { value, read, write, update };
 

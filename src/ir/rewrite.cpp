@@ -1,6 +1,8 @@
 // The one walk over fields(): rebuilding children, comparing, hashing, substituting.
 #include "ir/rewrite.h"
 
+#include <algorithm>
+
 #include <bit>
 #include <type_traits>
 
@@ -257,6 +259,28 @@ bool uses_var(const Expr& e, const Expr& var) {
   bool found = false;
   visit_nodes(e, [&](const Node& n) { found |= &n == static_cast<const Node*>(var.get()); });
   return found;
+}
+
+const Callee* control_of(const Stmt& s) {
+  auto* e = s.as<Eval>();
+  auto* c = e ? e->value.as<Call>() : nullptr;
+  return c && c->callee->effect == Callee::Effect::control ? c->callee : nullptr;
+}
+
+bool has_control(const Stmt& s) {
+  bool found = false;
+  if (s) visit(s, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::control; });
+  return found;
+}
+
+bool jumps(const Stmt& s) {
+  if (!s || s.as<For>() || s.as<While>()) return false;   // its own loop takes what is inside
+  if (auto* b = s.as<Block>()) return std::any_of(b->stmts.begin(), b->stmts.end(), jumps);
+  if (auto* i = s.as<If>()) return jumps(i->then_body) || jumps(i->else_body);
+  if (auto* g = s.as<Group>()) return jumps(g->body);
+  if (auto* t = s.as<Tile>()) return jumps(t->body);
+  const Callee* c = control_of(s);
+  return c == &break_loop || c == &continue_loop;
 }
 
 }  // namespace tl

@@ -71,10 +71,34 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
   return std::nullopt;
 }
 
+// Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between one and
+// a place that the thread's index names.
+bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
+  std::set<BufferId> inner;                        // allocated in the body: each iteration's
+  visit(nest.body, [&](const Alloc& n) { inner.insert(n.buffer); });
+  bool writes = false, only_local = true, touches = false, names_thread = false;
+  for (auto& a : accesses_of(nest)) {
+    if (inner.contains(a.buffer)) continue;
+    bool array = f[a.buffer].scope == Scope::local && !f[a.buffer].shape.empty();
+    for (auto& i : a.index) {
+      names_thread |= k.thread && uses_var(i, k.thread);
+      for (auto& v : nest.vars) touches |= array && uses_var(i, v);
+    }
+    if (!a.is_store) continue;
+    writes = true;
+    only_local &= array;
+  }
+  return writes && (only_local || (touches && names_thread));
+}
+
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
                  Strictness level, LayoutMap& out) {
   out.loop = ctx.known.loop;
   if (out.loop) return;
+  if (ctx.target.has_threads() && is_own(nest, ctx.function, ctx.kernel)) {
+    out.loop = everywhere(nest.extents, ctx.threads);
+    return;
+  }
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
   if (level != Strictness::free) return;
   out.lanes = vector_width(nest, ctx);
@@ -123,6 +147,7 @@ namespace {
 
 // The body at one point of the nest, its accesses to tiles made physical.
 Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext& ctx, const Facts& facts) {
+  bool own = is_own(nest, ctx.function, ctx.kernel);
   VarMap point;
   for (size_t d = 0; d < nest.vars.size(); d++) point.emplace(nest.vars[d].get(), loops.indices[d]);
   auto is_tile = [&](BufferId b) { return ctx.function[b].scope != Scope::global; };
@@ -139,7 +164,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         std::vector<Expr> index;
         for (auto& i : n.index) index.push_back(self(i));
         if (is_tile(n.buffer)) index = {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)};
-        bool once = scope == Scope::global || scope == Scope::shared;   // copies write once
+        bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
         return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
       });
 }

@@ -14,9 +14,10 @@ struct Workspaces {
   Stream stream;
   std::vector<void*> memory;
 
-  void* add(int64_t bytes) {
-    memory.push_back(device.allocate(size_t(std::max<int64_t>(bytes, 1)), stream));
-    return memory.back();
+  void add(int64_t bytes, bool zeroed) {
+    auto size = size_t(std::max<int64_t>(bytes, 1));
+    memory.push_back(device.allocate(size, stream));
+    if (zeroed) device.clear(memory.back(), size, stream);
   }
   ~Workspaces() {
     for (void* block : memory) device.release(block, stream);
@@ -67,7 +68,7 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
 
 void Executable::launch_all(Device& device, const Module& module, const Packed& packed, Stream stream) const {
   Workspaces workspaces{device, stream, {}};
-  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, packed.integers));
+  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, packed.integers), w.zeroed);
   uint64_t small[64];
   std::vector<uint64_t> large;
   for (size_t i = 0; i < program.entries.size(); i++) {

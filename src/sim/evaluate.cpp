@@ -164,6 +164,7 @@ Code unary_code(const Unary& n, Code a) {
 }
 
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
+  if (n.callee == &block_uniform) return args[0];
   if (n.callee->effect != Callee::Effect::pure || !n.callee->eval) refuse_thread_level(span, n.callee->name);
   constexpr size_t most = 8;
   internal_check(args.size() <= most, "a scalar function of many arguments");

@@ -145,6 +145,12 @@ struct Machine {
     Code value = compile(n.value);
     return [value, slot = compile.slot_of(n.var)](Frame& x) { x.vars[slot] = value(x); };
   }
+  // At the end of an iteration after a jump: does it leave the loop?
+  static bool leaves(Frame& x) {
+    Flow flow = x.flow;
+    if (flow != Flow::returned) x.flow = Flow::on;
+    return flow != Flow::continued;
+  }
   Step step(const For& n) {
     Code min = compile(n.min), extent = compile(n.extent);
     size_t slot = compile.slot_of(n.var);
@@ -154,6 +160,7 @@ struct Machine {
       for (int64_t i = begin; i < end; i++) {
         x.vars[slot] = scalar(i);
         body(x);
+        if (x.flow != Flow::on && leaves(x)) break;
       }
     };
   }
@@ -167,14 +174,20 @@ struct Machine {
     Code cond = compile(n.cond);
     Step body = step(n.body);
     return [=](Frame& x) {
-      while (cond(x).i) body(x);
+      while (cond(x).i) {
+        body(x);
+        if (x.flow != Flow::on && leaves(x)) break;
+      }
     };
   }
   Step step(const Block& n) {
     std::vector<Step> steps;
     for (auto& s : n.stmts) steps.push_back(step(s));
     return [steps](Frame& x) {
-      for (auto& s : steps) s(x);
+      for (auto& s : steps) {
+        s(x);
+        if (x.flow != Flow::on) return;
+      }
     };
   }
   Step step(const Group& n) { return step(n.body); }
@@ -187,6 +200,10 @@ struct Machine {
     return [this, &row, tile = Stmt(&n)](Frame&) { row.eval(*tile.as<Tile>(), f, context); };
   }
   Step step(const Eval& n) {
+    if (const Callee* c = control_of(Stmt(&n))) {
+      Flow flow = c == &break_loop ? Flow::broken : c == &continue_loop ? Flow::continued : Flow::returned;
+      return [flow](Frame& x) { x.flow = flow; };
+    }
     return [value = compile(n.value)](Frame& x) { value(x); };
   }
 
@@ -208,6 +225,7 @@ struct Machine {
         frame.where += fmt::format("{}{}", d ? ", " : "", i);
       }
       frame.where += ") of " + k.name;
+      frame.flow = Flow::on;
       body(frame);
     }
   }
@@ -220,7 +238,7 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
-      if (c.callee->effect != Callee::Effect::pure)
+      if (c.callee->effect != Callee::Effect::pure && c.callee->effect != Callee::Effect::control)
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

@@ -205,6 +205,7 @@ Value Translator::call_value(const Call& n) {
     result.place = place;
     return result;
   }
+  if (n.callee == &block_uniform) return value(n.args[0]);
   if (!n.callee->eval) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
@@ -237,6 +238,7 @@ Value Translator::effect(const Call& n) {
                 .positions = std::move(row.positions),
                 .callee = n.callee,
                 .args = {},
+                .type = n.dtype,
                 .span = span};
   for (auto& a : n.args) {
     Value v = value(a);
