@@ -4,9 +4,10 @@
 #   test   all checks and tests; those that need a GPU are skipped without one
 #   bless  rewrite the expected halves of test/golden from what the compiler says now
 #   fuzz   the random tests, for longer: make fuzz SECONDS=600
+#   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
 #   fmt    clang-format and ruff, in place
-.PHONY: build demo test bless fuzz size fmt
+.PHONY: build demo test bless fuzz docs size fmt
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
@@ -41,6 +42,10 @@ bless:
 fuzz:
 	@tools/setup.sh test
 	@TL_FUZZ_SECONDS=$(SECONDS) build/release/tl_fuzz
+
+docs:
+	@tools/setup.sh demo
+	@$(PYTHON) tools/make_docs.py
 
 size:
 	@python3 tools/size.py

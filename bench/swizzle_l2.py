@@ -1,8 +1,9 @@
 """What T.use_swizzle saves: time and DRAM traffic of f16 GEMMs on wide grids, beside a model.
 
-The model is written down before anything is measured: blocks run in waves of as many as the GPU holds, a wave
-walks along k in step, and each strip of A or B that a step needs comes from an L2 cache that forgets what was
-used least recently.  C is written once.
+The model is written down before anything is measured: as many blocks run as the GPU holds, each walks along
+k at the same speed, and each strip of A or B that it needs comes from an L2 cache that forgets what was used
+least recently; a block whose strip is missing falls behind, and the next in the order starts where one has
+ended.  C is written once.  The order of the panels, by rows or by columns, is that of the lesser prediction.
 
     python bench/swizzle_l2.py --model            predictions only; no GPU needed
     python bench/swizzle_l2.py                    times, on and off
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import heapq
 import io
 import math
 import re
@@ -30,6 +32,8 @@ TILE = (128, 128, 64)
 THREADS = 256
 L2_BYTES = 50 << 20
 SMS = 132
+STRIP = 512  # along k, what the model moves at once
+MISS_COST = 0.2  # of the time a block needs for a strip: what it waits for one from DRAM
 
 
 @tilelang.jit(out_idx=None)
@@ -73,25 +77,25 @@ def visits(columns: int, rows: int, panel: int, order: str):
 
 
 def predicted_bytes(shape: str, in_flight: int, panel: int, order: str, l2: int = L2_BYTES) -> int:
-    """DRAM traffic: misses of an LRU cache, for strips of 512 along k, plus C."""
+    """DRAM traffic: misses of an LRU cache for strips of 512 along k, plus C."""
     (m, n, k), (block_m, block_n, _) = SHAPES[shape], TILE
-    blocks = visits(math.ceil(n / block_n), math.ceil(m / block_m), panel, order)
-    step, cache, held, moved = 512, OrderedDict(), 0, m * n * 2
-    for start in range(0, len(blocks), in_flight):
-        wave = blocks[start : start + in_flight]
-        strips = [("B", x, block_n) for x in sorted({x for x, _ in wave})]
-        strips += [("A", y, block_m) for y in sorted({y for _, y in wave})]
-        for at in range(0, k, step):
-            for name, index, extent in strips:
-                key, size = (name, index, at), extent * step * 2
-                if key in cache:
-                    cache.move_to_end(key)
-                    continue
-                moved += size
-                held += size
-                cache[key] = size
-                while held > l2:
-                    held -= cache.popitem(last=False)[1]
+    waiting = iter(visits(math.ceil(n / block_n), math.ceil(m / block_m), panel, order))
+    cache, held, moved = OrderedDict(), 0, m * n * 2
+    running = [(0.0, slot, *block, 0) for slot, block in zip(range(in_flight), waiting, strict=False)]
+    while running:
+        time, slot, x, y, step = heapq.heappop(running)
+        for key, size in ((("B", x, step), block_n * STRIP * 2), (("A", y, step), block_m * STRIP * 2)):
+            if key in cache:
+                cache.move_to_end(key)
+                continue
+            moved, held, time = moved + size, held + size, time + MISS_COST
+            cache[key] = size
+            while held > l2:
+                held -= cache.popitem(last=False)[1]
+        if (step + 1) * STRIP < k:
+            heapq.heappush(running, (time + 1, slot, x, y, step + 1))
+        elif block := next(waiting, None):
+            heapq.heappush(running, (time + 1, slot, *block, 0))
     return moved
 
 
@@ -171,24 +175,26 @@ def main() -> int:
     parser.add_argument("--ncu", action="store_true")
     parser.add_argument("--launch", choices=SHAPES)
     parser.add_argument("--panel", type=int, default=0, help="0: what the model likes")
-    parser.add_argument("--order", choices=("row", "col"), default="row")
+    parser.add_argument("--order", choices=("row", "col"), default="", help="default: what the model likes")
     o = parser.parse_args()
     if o.launch:
         launch_once(o.launch, o.panel, o.order)
         return 0
     for shape in SHAPES:
         target = "cuda -arch=sm_90" if o.model else "cuda"
-        in_flight = blocks_in_flight(compiled(shape, 0, o.order, target))
+        in_flight = blocks_in_flight(compiled(shape, 0, "row", target))
         panel = o.panel or best_panel(in_flight)
-        off, on = (predicted_bytes(shape, in_flight, p, o.order) for p in (0, panel))
-        print(f"{shape} model, {in_flight} blocks in flight, panels of {panel}: off {off / 1e9:.2f} GB, "
-              f"on {on / 1e9:.2f} GB, ratio {on / off:.3f}")
+        orders = [o.order] if o.order else ["row", "col"]
+        on, order = min((predicted_bytes(shape, in_flight, panel, order), order) for order in orders)
+        off = predicted_bytes(shape, in_flight, 0, "row")
+        print(f"{shape} model, {in_flight} blocks in flight, panels of {panel} ({order}): "
+              f"off {off / 1e9:.2f} GB, on {on / 1e9:.2f} GB, ratio {on / off:.3f}")
         if o.ncu:
-            seen_off, seen_on = dram_bytes(shape, 0, o.order), dram_bytes(shape, panel, o.order)
+            seen_off, seen_on = dram_bytes(shape, 0, order), dram_bytes(shape, panel, order)
             print(f"{shape} ncu: off {seen_off / 1e9:.2f} GB, on {seen_on / 1e9:.2f} GB, ratio "
                   f"{seen_on / seen_off:.3f}, on / model {seen_on / on:.3f}")
         elif not o.model:
-            report_times(shape, panel, o.order)
+            report_times(shape, panel, order)
     return 0
 
 

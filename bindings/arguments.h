@@ -1,31 +1,34 @@
 // What Python hands over in a call, as the runtime's arguments.  Nothing is copied: the views borrow from the
 // objects, and live as long as this.
 #pragma once
-#include <memory>
-
 #include "api/kernel.h"
-#include "convert.h"
+#include "arrays.h"
 
 class Arguments {
  public:
-  // `wanted` says which are tensors; an object that can be neither raises a TypeError naming the parameter.
-  Arguments(nb::handle sequence, const tl::Program& wanted);
+  Arguments(const tl::Program& wanted, size_t count, bool on_gpu);
+  // All of a call, and its stream asked of the arrays' library where `stream` is not given.
+  Arguments(const tl::Program& wanted, nb::handle const* objects, size_t count, bool on_gpu,
+            std::optional<tl::Stream> stream);
   Arguments(const Arguments&) = delete;
-  ~Arguments();
-  std::vector<tl::Argument> list;
+
+  // The objects' places among the parameters are `params`; what is not set is None.
+  void read_all(nb::handle const* objects, std::span<const size_t> params, std::optional<tl::Stream> wanted);
+  void read(size_t param, nb::handle object);
+  std::span<const tl::Argument> list() const { return {items, count}; }
+  tl::Stream stream = 0;
+  nb::handle model;  // the first array; null where there is none
 
  private:
-  struct Extents {
-    std::vector<int64_t> shape, strides;
-  };
-  // What a view points to, where its owner has it in another form.
-  std::vector<std::unique_ptr<Extents>> extents;
-  std::vector<std::unique_ptr<Py_buffer>> buffers;
-  std::vector<nb::object> kept;
+  static constexpr size_t few = 64;
+  const tl::Program& program;
+  size_t count;
+  bool on_gpu;
+  alignas(tl::Argument) std::byte small[few * sizeof(tl::Argument)];
+  std::vector<tl::Argument> large;
+  tl::Argument* items;
+  Borrowed borrowed;
 
-  tl::Argument tensor(nb::handle object);
-  bool from_buffer(nb::handle object, tl::TensorView& view);
-  tl::TensorView from_array_interface(nb::handle object, nb::handle interface);
-  tl::TensorView from_dlpack(nb::handle object);
-  void set_extents(tl::TensorView& view, std::vector<int64_t> shape, std::vector<int64_t> byte_strides);
+  tl::Argument value_of(const tl::ParamSpec& spec, nb::handle object);
+  bool find_stream();
 };

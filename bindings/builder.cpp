@@ -13,7 +13,7 @@ DType dtype_named(const std::string& name) {
   if (auto type = parse_dtype(name)) return *type;
   fail({}, "there is no dtype `{}`{}", name,
        did_you_mean(name, {"f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
-                           "bool"}));
+                           "bool", "tf32", "e4m3", "e5m2", "e8m0", "e2m1", "i4", "u4"}));
 }
 
 nb::object value_object(const Expr& e) {
@@ -159,6 +159,7 @@ void bind_memory(nb::class_<Builder>& c) {
        [](Builder& b, const std::string& name, const std::string& scope, nb::object shape, DType dtype,
           nb::dict attrs) { return b.alloc(name, scope, values_of(shape), dtype, attrs_of(attrs)); },
        nb::arg("name"), nb::arg("scope"), nb::arg("shape"), nb::arg("dtype"), nb::arg("attrs"))
+      .def("set_dtype", &Builder::set_dtype, nb::arg("tile"), nb::arg("dtype"))
       .def(
           "load",
           [](Builder& b, const Buffer& buffer, nb::object index) { return b.load(buffer, values_of(index)); },

@@ -21,9 +21,24 @@ struct UserTileOp {
   const tl::TileOp* row;
 };
 
+// Sets Python's error from the exception that is being handled, as nanobind does for what it binds.
+void set_python_error();
+// What `body` returns, as a new reference; null with Python's error set where it throws.
+template <class Body>
+PyObject* guarded(Body&& body) {
+  try {
+    return nb::object(body()).release().ptr();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
 void bind_values(nb::module_& m);
 void bind_builder(nb::module_& m);
 void bind_kernel(nb::module_& m);
+void bind_launcher(nb::module_& m);
+void bind_call_cache(nb::module_& m);
 void bind_layout(nb::module_& m);
 void bind_report(nb::module_& m);
 void bind_user(nb::module_& m);

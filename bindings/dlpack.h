@@ -1,4 +1,5 @@
-// The C side of DLPack (dmlc.github.io/dlpack), as far as a borrower needs it.
+// The C side of DLPack (dmlc.github.io/dlpack), as far as a borrower, and one who asks for new arrays, needs
+// it.
 #pragma once
 #include <cstdint>
 
@@ -21,13 +22,26 @@ struct Managed {
   Tensor tensor;
 };
 
-// The table behind type.__dlpack_c_exchange_api__, a capsule "dlpack_exchange_api".
-struct ExchangeApi {
+// What the capsule "dltensor_versioned" points to.
+struct ManagedVersioned {
   uint32_t major, minor;
-  ExchangeApi* previous;
-  void* unused[3];
-  int (*borrow)(void* py_object,
-                Tensor* out);  // without synchronisation; 0, or -1 with a Python error; may be null
+  void* context;
+  void (*deleter)(ManagedVersioned*);
+  uint64_t flags;  // bit 0: read-only
+  Tensor tensor;
+};
+
+// The table behind type.__dlpack_c_exchange_api__, a capsule "dlpack_exchange_api".  Functions return 0, or
+// -1 with a Python error set; none of them synchronises.
+struct ExchangeApi {
+  using SetError = void(void* context, const char* kind, const char* message);
+  uint32_t major, minor;
+  ExchangeApi* previous;  // for an older major version
+  int (*allocate)(const Tensor* like, ManagedVersioned** out, void* context, SetError* set_error);
+  int (*export_managed)(void* py_object, ManagedVersioned** out);
+  int (*to_object)(ManagedVersioned* taken, void** py_object);
+  int (*borrow)(void* py_object, Tensor* out);  // may be null
+  int (*current_stream)(int32_t device_type, int32_t device_id, void** stream);
 };
 
 }  // namespace dlpack

@@ -94,35 +94,11 @@ std::shared_ptr<CompiledKernel> compile_function(const Function& f, const std::s
 }
 
 void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
-  Arguments arguments(args, k.program);
-  if (k.device_type() == device_cuda) return k.launch(arguments.list, stream);
+  std::vector<nb::object> objects = items_of(args);
+  std::vector<nb::handle> handles(objects.begin(), objects.end());
+  Arguments arguments(k.program, handles.data(), handles.size(), k.device_type() == device_cuda, stream);
   nb::gil_scoped_release released;
-  k.launch(arguments.list, stream);
-}
-
-nb::list output_shapes(CompiledKernel& k, nb::handle args, nb::handle outputs) {
-  // The outputs are not among the arguments: put nothing in their places.
-  std::vector<size_t> places;
-  for (auto& i : items_of(outputs)) places.push_back(nb::cast<size_t>(i));
-  std::vector<nb::object> given = items_of(args);
-  nb::list full;
-  size_t next = 0;
-  for (size_t i = 0; i < k.program.params.size(); i++) {
-    bool is_output = std::find(places.begin(), places.end(), i) != places.end();
-    if (is_output || next >= given.size())
-      full.append(nb::none());
-    else
-      full.append(given[next++]);
-  }
-  Arguments arguments(full, k.program);
-  nb::list shapes;
-  for (size_t p : places) {
-    if (p >= k.program.params.size()) throw nb::index_error("output_shapes: there is no such parameter");
-    std::vector<nb::object> extents;
-    for (int64_t n : k.shape_of(arguments.list, p)) extents.push_back(nb::int_(n));
-    shapes.append(tuple_of(extents));
-  }
-  return shapes;
+  k.launch(arguments.list(), stream);
 }
 
 nb::dict phases_of(const CompiledKernel& k) {
@@ -197,7 +173,6 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
-      .def("output_shapes", &output_shapes, nb::arg("args"), nb::arg("outputs"))
       .def("launch", &launch, nb::arg("args"), nb::arg("stream"));
   m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
   m.def(

@@ -18,13 +18,24 @@ void raise_compile_error(const tl::CompileError& e) {
   PyErr_SetObject(compile_error, error.ptr());
 }
 
-void translate(const std::exception_ptr& p, void*) {
+bool set_own_error() {
   try {
-    std::rethrow_exception(p);
+    throw;
   } catch (const tl::CompileError& e) {
     raise_compile_error(e);
   } catch (const tl::ArgumentError& e) {
     PyErr_SetString(argument_error, e.what());
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (...) {
+    if (!set_own_error()) throw;
   }
 }
 
@@ -38,6 +49,24 @@ PyObject* new_exception(nb::module_& m, const char* name, nb::handle base, const
 
 }  // namespace
 
+void set_python_error() {
+  if (set_own_error()) return;
+  try {
+    throw;
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const nb::builtin_exception& e) {
+    bool is_index = e.type() == nb::exception_type::index_error;
+    PyErr_SetString(is_index ? PyExc_IndexError : PyExc_TypeError, e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::range_error& e) {
+    PyErr_SetString(PyExc_ValueError, e.what());
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+}
+
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // module-level values of Python outlive the module at interpreter exit
   compile_error =
@@ -48,6 +77,8 @@ NB_MODULE(_core, m) {
   bind_values(m);
   bind_builder(m);
   bind_kernel(m);
+  bind_launcher(m);
+  bind_call_cache(m);
   bind_layout(m);
   bind_report(m);
   bind_user(m);

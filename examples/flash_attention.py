@@ -2,10 +2,11 @@
 
     python examples/flash_attention.py [--target auto|cpu|cuda|sim:CHIP|reference] [--causal]
                                        [--dtype float16|float32] [--batch B] [--heads H]
-                                       [--queries N] [--keys N] [--dim D]
+                                       [--kv-heads G] [--queries N] [--keys N] [--dim D]
 
-Each block keeps a tile of queries and walks over the keys.  Per row it holds the greatest score so far, the
-sum of the exponentials and the weighted sum of V; when a greater score turns up, both sums are scaled down.
+With fewer heads of K and V than of Q, neighbouring heads of Q share theirs (grouped queries).  Each block
+keeps a tile of queries and walks over the keys.  Per row it holds the greatest score so far, the sum of the
+exponentials and the weighted sum of V; when a greater score turns up, both sums are scaled down.
 """
 
 import argparse
@@ -26,8 +27,11 @@ TILES = {
 
 
 @tilelang.jit
-def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, threads, dtype="float16"):
+def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, threads, dtype="float16",
+              kv_heads=None):
     scale = math.log2(math.e) / math.sqrt(dim)  # powers of two are cheaper than those of e
+    kv_heads = kv_heads or heads
+    share = heads // kv_heads  # heads of Q that one head of K and V serves
     past = keys - queries  # the last query sees every key
     ragged = keys % block_N != 0
     full_row = T.GemmWarpPolicy.FullRow  # a warp holds whole rows: their statistics need no other warp
@@ -35,8 +39,8 @@ def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, thread
     @T.prim_func
     def main(
         Q: T.Tensor((batch, heads, queries, dim), dtype),
-        K: T.Tensor((batch, heads, keys, dim), dtype),
-        V: T.Tensor((batch, heads, keys, dim), dtype),
+        K: T.Tensor((batch, kv_heads, keys, dim), dtype),
+        V: T.Tensor((batch, kv_heads, keys, dim), dtype),
         O: T.Tensor((batch, heads, queries, dim), dtype),
     ):
         with T.Kernel(T.ceildiv(queries, block_M), heads, batch, threads=threads) as (bx, by, bz):
@@ -60,7 +64,7 @@ def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, thread
             if causal:
                 steps = T.min(steps, T.ceildiv((bx + 1) * block_M + past, block_N))
             for k in T.Pipelined(steps, num_stages=1):
-                T.copy(K[bz, by, k * block_N : (k + 1) * block_N, :], K_shared)
+                T.copy(K[bz, by // share, k * block_N : (k + 1) * block_N, :], K_shared)
                 if causal:
                     for i, j in T.Parallel(block_M, block_N):
                         acc_s[i, j] = T.if_then_else(
@@ -88,7 +92,7 @@ def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, thread
                     acc_o[i, j] *= scores_scale[i]
 
                 T.copy(acc_s, acc_s_cast)
-                T.copy(V[bz, by, k * block_N : (k + 1) * block_N, :], V_shared)
+                T.copy(V[bz, by // share, k * block_N : (k + 1) * block_N, :], V_shared)
                 T.gemm(acc_s_cast, V_shared, acc_o, policy=full_row)
             for i, j in T.Parallel(block_M, dim):
                 acc_o[i, j] /= logsum[i]
@@ -103,11 +107,12 @@ def exact(q, k, v, causal):
     queries, keys = q.shape[2], k.shape[2]
     hidden = np.arange(keys) > np.arange(queries)[:, None] + keys - queries
     for head in np.ndindex(*q.shape[:2]):
-        scores = q[head].astype(np.float64) @ k[head].astype(np.float64).T / math.sqrt(q.shape[3])
+        shared = head[0], head[1] * k.shape[1] // q.shape[1]
+        scores = q[head].astype(np.float64) @ k[shared].astype(np.float64).T / math.sqrt(q.shape[3])
         if causal:
             scores[hidden] = -np.inf
         weights = np.exp(scores - scores.max(1, keepdims=True))
-        out[head] = weights @ v[head].astype(np.float64) / weights.sum(1, keepdims=True)
+        out[head] = weights @ v[shared].astype(np.float64) / weights.sum(1, keepdims=True)
     return out
 
 
@@ -117,7 +122,8 @@ def build(options):
     tiles = TILES[kind][options.dim > 64]
     sizes = (options.batch, options.heads, options.queries, options.keys, options.dim)
     return tilelang.compile(
-        attention.get_tir(*sizes, options.causal, *tiles, options.dtype), target=options.target
+        attention.get_tir(*sizes, options.causal, *tiles, options.dtype, options.kv_heads),
+        target=options.target,
     )
 
 
@@ -129,7 +135,11 @@ def main():
     sizes = {"batch": 1, "heads": 8, "queries": 2048, "keys": 2048, "dim": 64}
     for name, size in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=size)
+    parser.add_argument("--kv-heads", type=int, help="of K and V; a divisor of --heads, which is the default")
     options = parser.parse_args()
+    options.kv_heads = options.kv_heads or options.heads
+    if options.heads % options.kv_heads:
+        parser.error("--kv-heads must divide --heads")
     if options.causal and options.keys < options.queries:
         parser.error("with --causal there must be at least as many keys as queries, or some would see none")
 
@@ -139,8 +149,12 @@ def main():
 
     rng = np.random.default_rng(0)
     q, k, v = (
-        rng.standard_normal((options.batch, options.heads, n, options.dim), np.float32).astype(options.dtype)
-        for n in (options.queries, options.keys, options.keys)
+        rng.standard_normal((options.batch, heads, n, options.dim), np.float32).astype(options.dtype)
+        for heads, n in (
+            (options.heads, options.queries),
+            (options.kv_heads, options.keys),
+            (options.kv_heads, options.keys),
+        )
     )
     out = np.empty_like(q)
     arrays = [q, k, v, out]

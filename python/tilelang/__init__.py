@@ -5,13 +5,16 @@ Write a kernel on tiles with `import tilelang.language as T`, compile it with `@
 `import tilelang` takes a few milliseconds and imports neither NumPy nor PyTorch.
 """
 
+import sys
 from importlib import import_module
 
 _WHERE = {
     "jit": "factory", "JITImpl": "factory",
     "compile": "kernel", "par_compile": "kernel", "JITKernel": "kernel",
     "resolve_target": "kernel",
-    "Profiler": "profiler", "TensorSupplyType": "profiler", "do_bench": "profiler",
+    "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
+    "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
+    "get_autotune_inputs": "autotuner", "lower": "engine",
     "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",
@@ -19,11 +22,10 @@ _WHERE = {
     "cdiv": "math", "next_power_of_2": "math",
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
-            "layout", "tools")
+            "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
+            "tvm")
 _LATER = (
-    "autotune", "AutoTuner", "autotuner", "set_autotune_inputs", "get_autotune_inputs", "lower", "engine",
-    "testing", "carver", "utils", "contrib", "transform",
-    "quantize", "intrinsics", "tvm", "SimulationError", "cuda", "cpu", "rocm",
+    "transform", "intrinsics", "SimulationError", "cuda", "cpu", "rocm",
 )  # fmt: skip
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
@@ -62,3 +64,36 @@ def _version() -> str:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_WHERE, *_MODULES])
+
+
+class _TvmFinder:
+    """`import tvm` where there is no TVM: tilelang.tvm, the few names that published kernels take from it."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        if name.partition(".")[0] != "tvm":
+            return None
+        from importlib.machinery import ModuleSpec, PathFinder
+
+        ours = sys.modules.get("tvm") is sys.modules.get(f"{__name__}.tvm")
+        if PathFinder.find_spec(name) if name == "tvm" else not ours:
+            return None  # TVM itself
+
+        return ModuleSpec(name, _TvmFinder, is_package=True)
+
+    @staticmethod
+    def create_module(spec: object) -> object:
+        try:
+            module = import_module(f"{__name__}.{spec.name}")
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(f"No module named '{spec.name}' (there is no TVM here; tilelang stands "
+                                      "in for a few of its names)", name=spec.name) from None
+        spec.loader_state = module.__spec__, module.__package__
+        return module
+
+    @staticmethod
+    def exec_module(module: object) -> None:
+        module.__spec__, module.__package__ = module.__spec__.loader_state  # what importing has overwritten
+
+
+sys.meta_path.insert(0, _TvmFinder)

@@ -212,11 +212,38 @@ class Kernel:
     phases: dict[str, float]           # name -> milliseconds
     params: list[dict[str, Any]]
     from_cache: bool
-    def output_shapes(self, args: Sequence[Any], outputs: Sequence[int]) -> list[tuple[int, ...]]:
-        """Shapes of the parameters `outputs` (indices), given the other arguments."""
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""
+
+class Launcher:
+    """A kernel to be called with its parameters but for those in `outputs`, which are allocated by the library of the
+    first array and returned: one as it is, several as a list.  A call goes straight to C++; only one with names or
+    with another count of arguments asks the subclass's `_bind(args, kwargs)` for the tuple of all inputs."""
+    def __init__(self, kernel: Kernel, outputs: Sequence[int]) -> None: ...
+    def launch(self, args: Sequence[Any]) -> None:
+        """All the parameters, outputs included, on the current stream of the arrays' library."""
+    def allocate_outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """New arrays for the parameters in `outputs`."""
+
+class CallCache:
+    """The call forms of one function of the eager dialect.  A call whose form is known goes straight to its kernel in
+    C++; any other, and one with arguments that do not fit, to the subclass's `_call(args, kwargs)`.  A form is: the
+    values of the arguments that are not runtime ones (numbers, texts, dtypes and containers of them by value, other
+    objects by identity and hash), the same of what is watched (other objects by identity), the kinds of devices, and
+    what `reads` names of the tensors."""
+    def __init__(self, names: Sequence[str], defaults: dict[str, Any], runtime: Sequence[int],
+                 watches: Sequence[tuple[Any, str, Sequence[str]]] = ()) -> None:
+        """names: of the parameters; runtime: the places of those that a kernel takes; watches: (dict or cell, name,
+        attributes) that the function reads from around itself."""
+    def remember(self, args: Sequence[Any], reads: Sequence[tuple[int, str, int]], kernel: Launcher,
+                 inputs: Sequence[int]) -> None:
+        """From now on, calls like `args` (one value for each name) go to `kernel` with the arguments at `inputs`.
+        reads: (position, "shape" | "stride" | "whole", dimension) of the tensors; calls that differ there are others."""
+    def find(self, args: Sequence[Any]) -> Launcher | None:
+        """The kernel that such a call would run."""
+    def forget(self, watches: Sequence[tuple[Any, str, Sequence[str]]]) -> None:
+        """Drop all kernels, and watch these names from now on."""
 
 def compile(function: Function, target: str, options: dict[str, Any]) -> Kernel:
     """options: cache (bool), cache_dir (str), dump_dir (str), flags (list[str]), fast_math (bool) …"""

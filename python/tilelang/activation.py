@@ -67,8 +67,8 @@ class Activation:
     def __init__(self, trace: Trace, file: str, is_macro: bool) -> None:
         self.trace, self.builder, self.file, self.is_macro = trace, trace.builder, file, is_macro
         self.frames: list[_Frame] = []
-        # name -> its alloc_var, or the line that bound it to an expression
-        self.names: dict[str, Buffer | int] = {}
+        # name -> its alloc_var, the place that it refers to, or the line that bound it to an expression
+        self.names: dict[str, Buffer | Element | int] = {}
 
     def at(self, site: tuple) -> None:
         self.trace.at(self.file, site)
@@ -103,6 +103,10 @@ class Activation:
         """`name = value`.  Returns what Python binds the name to; `bound`: the value is evaluated already."""
         meaning = self.names.get(name)
         kind = value.__class__
+        if meaning.__class__ is Element:  # a macro's T.Ref parameter
+            self.at(site)
+            meaning.store(value)
+            return meaning
         if kind is Buffer and value.scope == "var":
             if value.id not in self.trace.owned:
                 self.trace.owned.add(value.id)
@@ -134,12 +138,50 @@ class Activation:
         self.note(name, site[0])
         return value if bound or value.__class__ is not Expr else self.builder.let(name, value)
 
+    def declare(self, site: tuple, name: str, annotation: Any) -> Any:
+        """`name: annotation`, without a value: a parameter of an eager function meets its argument."""
+        self.at(site)
+        if self.trace.eager is None or self.is_macro:
+            raise self.error(f"an annotation without a value: parameters are annotated in the body of an "
+                             f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "
+                             "= T.alloc_var(dtype)", site)
+        return self.trace.eager.declare(name, annotation)
+
+    def set_attribute(self, site: tuple, value: Any, obj: Any, name: str) -> None:
+        """`obj.name = value`, of an object that exists while the kernel is built."""
+        self.at(site)
+        if isinstance(obj, (*DEVICE, Loop)):
+            raise self.error("attributes of the kernel's values cannot be assigned; use a name, or an "
+                             "element of a buffer", site)
+        old = getattr(obj, name, None)
+        fresh = value.__class__ is Buffer and value.scope == "var" and value.id not in self.trace.owned
+        if old.__class__ is Buffer and old.scope == "var" and not fresh:
+            self.builder.store(old, (), as_value(value))
+            self.trace.wrote(old)
+            return
+        if self.trace.depth() != self.trace.born.get(id(obj), (obj, 0))[1]:
+            raise self.error(f"the attribute {name} changes in a loop or branch that the device runs, but it "
+                             f"is a Python value, set once while the kernel is built: make it a variable "
+                             f"before, {name} = T.alloc_var(dtype, init)", site)
+        if fresh:
+            self.trace.owned.add(value.id)
+        setattr(obj, name, value if fresh else self.settle(name, value))
+
+    def augment_attribute(self, site: tuple, op: str, obj: Any, name: str, value: Any) -> None:
+        """`obj.name op= value`"""
+        old = getattr(obj, name)
+        device = isinstance(old, DEVICE) or isinstance(value, DEVICE)
+        new = self.binary(site, op, old, value) if device else values.INPLACE[op](old, value)
+        self.set_attribute(site, new, obj, name)
+
     def annotated(self, site: tuple, name: str, annotation: Any, value: Any) -> Any:
         """`name: dtype = value`."""
         from .dtypes import as_dtype
         from .scalar import cast
 
         self.at(site)
+        if value.__class__ is Buffer and value.scope != "var":  # C: T.Tensor(…) = T.empty(…)
+            return self.assign(site, name, value)
         return self.assign(site, name, cast(value, as_dtype(annotation)))
 
     def augment(self, site: tuple, name: str, op: str, old: Any, value: Any) -> Any:
@@ -238,7 +280,7 @@ class Activation:
 
     def _refuse(self, names: tuple, why: str) -> None:
         for name, *where in names:
-            if self.names.get(name).__class__ is not Buffer:
+            if self.names.get(name).__class__ not in (Buffer, Element):
                 raise self.error(f"'{name}' " + why.format(name), tuple(where))
 
     def _device_loop(self, site: tuple, loop: Loop, names: Any) -> Iterator:
@@ -303,13 +345,15 @@ class Activation:
 
     def leave(self, site: tuple, value: Any = None) -> Any:
         """`return value`."""
+        if value is not None and not self.is_macro and not any(frame.device for frame in self.frames):
+            from .eager import take_results
+
+            self.at(site)
+            return take_results(self.trace, value, site)
         if any(frame.device for frame in self.frames):
-            raise self.error("'return' inside a loop or branch that the device runs is not in this version "
-                             "yet; assign the result to a T.alloc_var and return that at the end", site)
+            raise self.error("'return' inside a loop or branch that the device runs: what gives a value "
+                             "returns at its end; assign the result to a T.alloc_var and return that", site)
         if not self.is_macro:
-            if value is not None:
-                raise self.error("a prim_func returns nothing: write to a tensor parameter and name it in "
-                                 "out_idx", site)
             return None
         self.at(site)
         if isinstance(value, tuple):

@@ -66,6 +66,10 @@ def evaluate(value: Any) -> None:
         in_kernel("T.evaluate").builder.evaluate(value)
 
 
+def _open_reducer(trace: Any) -> Reducer | None:
+    return trace.kernel.reducers[-1] if trace.kernel.reducers else None
+
+
 def _thread_dimension(threadvar: Any) -> int:
     found = re.fullmatch(r"thread_index\((\d)\)", str(threadvar))
     if not found:
@@ -83,7 +87,8 @@ def tvm_thread_allreduce(size: Any, value: Any, cond: Any, out: Any, *threadvars
     """
     trace = in_kernel("T.tvm_thread_allreduce")
     kernel, builder = trace.kernel, trace.builder
-    if not kernel.reducers:
+    reducer = _open_reducer(trace)
+    if reducer is None:
         raise fail('T.tvm_thread_allreduce outside `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`')
     if not isinstance(out, Element) or len(threadvars) != 1:
         raise fail("T.tvm_thread_allreduce(size, value, cond, out[0], thread): one element to write to, and "
@@ -91,7 +96,7 @@ def tvm_thread_allreduce(size: Any, value: Any, cond: Any, out: Any, *threadvars
     if kernel.threads is None:
         raise fail("T.tvm_thread_allreduce: this T.Kernel leaves the number of threads to the target; give "
                    "threads=")
-    reducer, dim, threads = kernel.reducers[-1], _thread_dimension(threadvars[0]), [*kernel.threads, 1, 1][:3]
+    dim, threads = _thread_dimension(threadvars[0]), [*kernel.threads, 1, 1][:3]
     identity = builder.cast(out.dtype, as_value(reducer.identity))
     result = builder.cast(out.dtype, as_value(value))
     cond = as_condition(cond)

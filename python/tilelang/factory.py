@@ -1,52 +1,20 @@
-"""`@tilelang.jit`: a factory of prim_funcs becomes a factory of compiled kernels, each made once."""
+"""`@tilelang.jit`: a factory of prim_funcs becomes a factory of compiled kernels, each made once; a function
+whose own body is a kernel becomes an eager kernel (dispatch.py).
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-from ._core import DType
+from . import dialect
+from .captures import Captures, key_of
 from .errors import caller_place, compile_error
 from .function import PrimFunc, defaults_of
 from .kernel import JITKernel, compile, run_all
-
-_BY_VALUE = (int, str, bool, type(None), DType)
-_CONTAINERS = (tuple, list, dict)
-
-
-def _key(value: Any) -> Any:
-    """A value as part of a key: equal exactly if the kernels made from the values would be."""
-    kind = value.__class__
-    if kind in _BY_VALUE:
-        return (kind, value)
-    if kind is float:
-        return (kind, value.hex())
-    if kind is tuple or kind is list:
-        return (kind, tuple([_key(item) for item in value]))
-    if kind is dict:
-        return (kind, tuple([(_key(k), _key(v)) for k, v in value.items()]))
-    hash(value)
-    return (kind, value)
-
-
-def _captured(value: Any) -> Any:
-    """Captured numbers, strings, dtypes and containers of them count by value, the rest by identity."""
-    if value.__class__ in _BY_VALUE or value.__class__ is float or isinstance(value, _CONTAINERS):
-        try:
-            return _key(value)
-        except TypeError:
-            return id(value)
-    return id(value)
-
-
-def _names_used(code: CodeType) -> set[str]:
-    names = set(code.co_names)
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            names |= _names_used(const)
-    return names
 
 
 class JITImpl:
@@ -60,7 +28,7 @@ class JITImpl:
         self._kept: list[Any] = []  # what was captured, so that an identity in a key stays its own
         self._making: dict[Any, threading.Lock] = {}  # per key: two threads never compile the same kernel
         code = func.__code__
-        self._globals = sorted(name for name in _names_used(code) if name in func.__globals__)
+        self._captures: Captures | None = None
         self._parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self._defaults = defaults_of(func)
 
@@ -72,9 +40,12 @@ class JITImpl:
         found = self._kernels.get(key)
         if found is not None:
             return found
+        if self._captures.refresh():
+            self._kernels.clear()
+            key = self._memo_key(args, kwargs)
         with self._making.setdefault(key, threading.Lock()):
             if key not in self._kernels:
-                self._kept.append(self._captures())
+                self._kept.append(self._captures.values())
                 self._kernels[key] = compile(self.get_tir(*args, **kwargs), **self.settings)
             return self._kernels[key]
 
@@ -87,9 +58,9 @@ class JITImpl:
             return made
         code = self.func.__code__
         place = (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1)
-        raise compile_error(f"'{self.func.__name__}' returned {type(made).__name__}, not a @T.prim_func; the "
-                            "eager dialect (annotations in the body of the function) is not in this version "
-                            "yet", place)
+        raise compile_error(f"'{self.func.__name__}' returned {type(made).__name__}, not a @T.prim_func; if "
+                            "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
+                            "dtype)) and opens a T.Kernel", place)
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
         """The generated text of the kernel for these arguments."""
@@ -102,7 +73,7 @@ class JITImpl:
         """
 
         def one(config: Any) -> JITKernel:
-            return self(**config) if isinstance(config, dict) else self(*config)
+            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
 
         return run_all(one, list(configs), num_workers, ignore_error)
 
@@ -113,20 +84,12 @@ class JITImpl:
             return None  # too many, or one twice: Python will say so
         named = {**self._defaults, **given}
         try:
-            arguments = tuple([(name, _key(named[name])) for name in sorted(named)])
-            return (arguments, *[_captured(value) for value in self._captures()])
+            arguments = tuple([(name, key_of(named[name])) for name in sorted(named)])
+            if self._captures is None:
+                self._captures = Captures(self.func)
+            return (arguments, self._captures.key())
         except TypeError:
             return None
-
-    def _captures(self) -> list[Any]:
-        scope = self.func.__globals__
-        captures = [scope.get(name) for name in self._globals]
-        for cell in self.func.__closure__ or ():
-            try:
-                captures.append(cell.cell_contents)
-            except ValueError:  # not bound yet
-                captures.append(None)
-        return captures
 
 
 def jit(
@@ -142,26 +105,37 @@ def jit(
     compile_flags: Any = None,
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
-    arguments.
+    arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
+    runs it.
 
-    The parameters mean what they mean to `tilelang.compile`; `@tilelang.jit` and `@tilelang.jit(...)` both
-    work.
+    The parameters mean what they mean to `tilelang.compile`; an eager kernel returns what it makes by
+    T.empty, and has no out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
+    `@tilelang.jit(...)` both work.
     """
     settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,
                 "execution_backend": execution_backend, "pass_configs": pass_configs,
                 "debug_root_path": debug_root_path, "compile_flags": compile_flags}
     if func is None:
-        return lambda f: _wrap(f, settings)
-    return _wrap(func, settings)
+        return lambda f: _wrap(f, settings, sys._getframe(1))
+    return _wrap(func, settings, sys._getframe(1))
 
 
-def _wrap(func: Any, settings: dict[str, Any]) -> JITImpl:
+def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> JITImpl:
     if isinstance(func, PrimFunc):
         raise compile_error("@tilelang.jit decorates a function that returns a @T.prim_func; a prim_func "
                             "itself is compiled by tilelang.compile", caller_place())
     if not isinstance(func, FunctionType):
         raise compile_error("@tilelang.jit decorates a function, not a "
                             f"{type(func).__name__}", caller_place())
-    return JITImpl(func, settings)
+    found = dialect.read(func, frame)
+    if found is None:
+        return JITImpl(func, settings)
+    if settings["out_idx"] is not None:
+        raise compile_error(f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
+                            "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
+                            caller_place())
+    from .dispatch import EagerImpl
+
+    return EagerImpl(func, settings, *found)
 
 

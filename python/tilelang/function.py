@@ -1,4 +1,4 @@
-"""`@T.prim_func` and `@T.macro`: functions that are kernels, and functions that kernels call; tensor
+"""Functions that are kernels: `@T.prim_func`, and the trace that it shares with the eager dialect; tensor
 parameters.
 """
 
@@ -9,27 +9,31 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from . import _core
+from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
 from .errors import CompileError, compile_error
 from .parse import Rewritten, rewrite, site_of
-from .trace import Trace, current, fail
-from .values import Dynamic, Element, as_value
+from .symbols import Const
+from .trace import Trace, fail
+from .values import Dynamic, as_value
 
 
 class _TensorType(type):
     def __getitem__(cls, key: Any) -> Tensor:
-        if not isinstance(key, tuple) or len(key) != 2:
-            raise fail("T.Tensor[shape, dtype] takes a shape and a dtype")
-        return cls(*key)
+        if not isinstance(key, tuple) or len(key) < 2:
+            raise fail(f"T.{cls.__name__}[...] takes a shape and a dtype: T.{cls.__name__}[[M, N], dtype]")
+        if isinstance(key[0], (tuple, list)) or len(key) == 2:
+            return cls(*key)
+        return cls(key[:-1], key[-1])  # T.Tensor[M, N, dtype]
 
 
 class Tensor(metaclass=_TensorType):
     """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, or `T.Tensor[[M, K], T.float16]`.
 
     shape: extents in elements; dtype: of an element; strides: in elements, row-major without gaps if left
-    out.
+    out.  In an eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape
+    and dtype from the argument.
     """
 
     __slots__ = ("shape", "dtype", "strides")
@@ -48,39 +52,73 @@ def _extents(value: Any, what: str, least: int) -> tuple:
     items = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     result = []
     for item in items:
-        if isinstance(item, (Dynamic, _core.Expr)):
+        if isinstance(item, (Dynamic, _core.Expr)) or isinstance(item, Const) and item.value is None:
             result.append(item)
         elif isinstance(item, bool) or not hasattr(item, "__index__"):
             raise fail(f"T.Tensor: {what} must be integers, got {item!r}")
         elif item.__index__() < least:
             raise fail(f"T.Tensor: {what} {tuple(items)} has {item}, which is less than {least}")
         else:
-            result.append(item.__index__())
+            result.append(item if isinstance(item, Const) else item.__index__())
     return tuple(result)
 
 
-def Buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> Tensor:
+class Buffer(Tensor):
     """The same as Tensor."""
-    return Tensor(shape, dtype, data, strides)
+
+    __slots__ = ()
 
 
-def StridedTensor(shape: Any, strides: Any, dtype: Any = "float32") -> Tensor:
-    """A parameter in global memory with the given strides, in elements."""
-    return Tensor(shape, dtype, strides=strides)
+class StridedTensor(Tensor):
+    """A parameter in global memory with strides of its own: T.StridedTensor(shape, strides, dtype)."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Any, strides: Any, dtype: Any = "float32") -> None:
+        super().__init__(shape, dtype, strides=strides)
 
 
 class PrimFunc:
     """A traced kernel: parameters and body at tile level, ready for `tilelang.compile`."""
 
-    def __init__(self, fn: FunctionType, frame: Any) -> None:
+    def __init__(self, fn: FunctionType, scope: dict[str, Any], eager: Any = None) -> None:
+        """Traces `fn`.  scope: names that its annotations may use beyond those that it sees itself; eager:
+        gives the Session for a trace, if `fn` is written in the eager dialect.
+        """
         self.__name__ = self.name = fn.__name__
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
         self.defaults = defaults_of(fn)
+        self.call_order: list[str] | None = None  # of the arguments, where it is not that of the parameters
+        self.results: Any = None  # what it returns, where the body makes tensors or returns any
         try:
-            self.function: _core.Function = _trace(fn, frame)
+            self.function: _core.Function = self._trace(fn, scope, eager)
         except CompileError as error:
             raise error.with_traceback(None) from None  # the error says where; our frames would only hide it
+
+    def _trace(self, fn: FunctionType, scope: dict[str, Any], eager: Any) -> _core.Function:
+        new = rewrite(fn)
+        trace = Trace(fn.__name__)
+        with trace:
+            trace.at(new.file, new.site)
+            if eager is not None:
+                trace.eager = eager(trace)
+            args = [_parameter(trace, new, arg, fn, scope) for arg in new.parameters]
+            trace.at(new.file, new.site)
+            n = fn.__code__.co_argcount
+            named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
+            activation = Activation(trace, new.file, is_macro=False)
+            trace.activations.append(activation)
+            new.run_with(fn, activation, scope)(*args[:n], **named)
+            trace.at(new.file, new.site)
+            loose.check_all_known(trace)
+            if eager is not None:
+                trace.eager.check_complete(new)
+            if trace.outputs or trace.returns is not None:
+                from .eager import Results  # it imports this module
+
+                self.results = Results(trace)
+            return trace.builder.finish()
 
     @property
     def params(self) -> list[dict[str, Any]]:
@@ -110,47 +148,40 @@ def defaults_of(fn: FunctionType) -> dict[str, Any]:
     return {**dict(zip(names[len(names) - len(values) :], values, strict=True)), **(fn.__kwdefaults__ or {})}
 
 
-def _trace(fn: FunctionType, frame: Any) -> _core.Function:
-    new = rewrite(fn)
-    trace = Trace(fn.__name__)
-    with trace:
-        trace.at(new.file, new.site)
-        args = [_parameter(trace, new, arg, fn, frame) for arg in new.parameters]
-        trace.at(new.file, new.site)
-        n = fn.__code__.co_argcount
-        named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
-        new.run_with(fn, Activation(trace, new.file, is_macro=False))(*args[:n], **named)
-        trace.at(new.file, new.site)
-        return trace.builder.finish()
-
-
 _SCALARS = (int, float, bool)
 
 
-def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, frame: Any) -> Any:
+def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, scope: dict[str, Any]) -> Any:
     trace.at(new.file, site_of(arg))
+    if trace.eager is not None:
+        return trace.eager.parameter(arg.arg, lambda: _annotation(trace, new, arg, fn, scope))
     if arg.annotation is None:
         raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
                    "scalar dtype such as T.float32")
-    kind = fn.__annotations__.get(arg.arg)
-    if isinstance(kind, str):
-        kind = _evaluate(arg.annotation, new.file, fn, frame)
-    trace.at(new.file, site_of(arg))
+    kind = _annotation(trace, new, arg, fn, scope)
     if isinstance(kind, Tensor):
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         return trace.builder.tensor(arg.arg, [as_value(n) for n in kind.shape], kind.dtype, strides)
-    if kind is Tensor:
-        raise fail(f"{arg.arg}: T.Tensor without shape and dtype (taken from the argument) is not in this "
-                   "version yet")
+    if isinstance(kind, type) and issubclass(kind, Tensor):
+        raise fail(f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
+                   "its shape and dtype; they are taken from the argument in an eager function, "
+                   "@tilelang.jit on the kernel itself")
     if isinstance(kind, _core.DType) or any(kind is scalar for scalar in _SCALARS):
         return trace.builder.scalar(arg.arg, _dtypes.as_dtype(kind))
     raise fail(f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not "
                f"{kind!r}")
 
 
-def _evaluate(node: ast.expr, file: str, fn: FunctionType, frame: Any) -> Any:
+def _annotation(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, scope: dict[str, Any]) -> Any:
+    kind = fn.__annotations__.get(arg.arg)
+    if isinstance(kind, str):
+        kind = evaluate_annotation(arg.annotation, new.file, fn, scope)
+    trace.at(new.file, site_of(arg))
+    return kind
+
+
+def evaluate_annotation(node: ast.expr, file: str, fn: FunctionType, scope: dict[str, Any]) -> Any:
     """An annotation that Python left as a string, in the scopes where it was written."""
-    scope = _scope(fn, frame)
     try:
         value: Any = node
         while isinstance(value, (ast.expr, str)):
@@ -170,7 +201,7 @@ def _evaluate(node: ast.expr, file: str, fn: FunctionType, frame: Any) -> Any:
                             (file, *site_of(node))) from None
 
 
-def _scope(fn: FunctionType, frame: Any) -> dict[str, Any]:
+def scope_of(fn: FunctionType, frame: Any) -> dict[str, Any]:
     """The local names that the text of `fn` sees: of the enclosing functions that are still running."""
     layers = []
     code = fn.__code__
@@ -196,67 +227,24 @@ def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> A
     Every parameter is annotated: T.Tensor(shape, dtype), or a scalar dtype (T.float32, int, float, bool).
     """
     if eager_jit:
-        raise fail("T.prim_func(eager_jit=True): the eager dialect is not in this version yet")
+        raise fail("T.prim_func(eager_jit=True): write @tilelang.jit on the kernel itself instead; it is "
+                   "eager where there is no prim_func in it")
     if func is None:
-        return lambda f: PrimFunc(_function(f, "T.prim_func"), sys._getframe(1))
-    return PrimFunc(_function(func, "T.prim_func"), sys._getframe(1))
+        return lambda f: _prim_func(f, sys._getframe(1))
+    return _prim_func(func, sys._getframe(1))
 
 
-def _function(func: Any, what: str) -> FunctionType:
-    if isinstance(func, FunctionType):
-        return func
-    raise fail(f"@{what} decorates a function, not a {type(func).__name__}")
+def _prim_func(func: Any, frame: Any) -> PrimFunc:
+    if not isinstance(func, FunctionType):
+        raise fail(f"@T.prim_func decorates a function, not a {type(func).__name__}")
+    return PrimFunc(func, scope_of(func, frame))
 
 
-class Macro:
-    """A function that kernels call and that is built in place; see `macro`."""
+def dimensions(n: int) -> str:
+    """How many extents, in words."""
+    return "1 extent" if n == 1 else f"{n} extents"
 
-    def __init__(self, fn: FunctionType) -> None:
-        self.__name__ = fn.__name__
-        self.__doc__ = fn.__doc__
-        self.__wrapped__ = fn
-        self.rewritten = rewrite(fn)
-        for arg in self.rewritten.parameters:
-            if arg.annotation is not None and any(_is_ref(node) for node in ast.walk(arg.annotation)):
-                raise compile_error("T.Ref: not in this version yet (macro arguments by reference: pass a "
-                                    "buffer)",
-                                    (self.rewritten.file, *site_of(arg)))
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        return lambda *args, **kwargs: self(instance, *args, **kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        trace = current()
-        if trace is None:
-            raise fail(f"the macro '{self.__name__}' can only be called from a kernel")
-        activation = Activation(trace, self.rewritten.file, is_macro=True)
-        names = [arg.arg for arg in self.rewritten.parameters]
-        values = [_argument(activation, name, value) for name, value in zip(names, args, strict=False)]
-        values += args[len(names) :]
-        named = {name: _argument(activation, name, value) for name, value in kwargs.items()}
-        return self.rewritten.run_with(self.__wrapped__, activation)(*values, **named)
-
-
-def _argument(activation: Activation, name: str, value: Any) -> Any:
-    return value if value.__class__ is Element else activation.settle(name, value)
-
-
-def _is_ref(node: ast.AST) -> bool:
-    return "Ref" in (getattr(node, "attr", None), getattr(node, "id", None))
-
-
-def macro(func: FunctionType | None = None) -> Any:
-    """Make a function one that kernels call: its body becomes part of the kernel at each call.
-
-    Arguments are passed by value (buffers and Python values as they are; `A[i, j]` stays the place of a
-    tile).  It may return a value, or a tuple, at its end.
-    """
-    if func is None:
-        return macro
-    return Macro(_function(func, "T.macro"))
 
 __all__ = [
-    "Buffer", "StridedTensor", "Tensor", "macro", "prim_func",
+    "Buffer", "StridedTensor", "Tensor", "prim_func",
 ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""Arrays of other libraries: NumPy and PyTorch, never imported here unless the user already has."""
+"""Arrays of other libraries, where the launch path (bindings/launcher.cpp) asks Python: new arrays of
+libraries without an allocator in C, and current streams.  Nothing is imported that the user has not imported.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,49 @@ from typing import Any
 from ._core import DType
 
 
+def library_of(value: Any) -> str:
+    """The top package of an object's type: "torch", "numpy", "cupy", "jax"; of jaxlib's types "jax"."""
+    for base in type(value).__mro__:
+        top = base.__module__.partition(".")[0]
+        if top in ("torch", "numpy", "cupy", "jax", "jaxlib"):
+            return top.removesuffix("lib")
+    return ""
+
+
 def is_tensor(value: Any) -> bool:
     """Whether an argument is an array, not a number."""
     return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
+
+
+def shape_of(tensor: Any) -> Sequence[int]:
+    """The extents of an array of any library."""
+    return tensor.shape
+
+
+def strides_of(tensor: Any) -> Sequence[int]:
+    """The strides of an array of any library, in elements."""
+    if is_torch(tensor):
+        return tensor.stride()
+    strides = getattr(tensor, "strides", None)
+    if strides is not None:
+        return [step // tensor.itemsize for step in strides]
+    steps = [1]
+    for extent in reversed(tensor.shape[1:]):
+        steps.insert(0, steps[0] * extent)
+    return steps[len(steps) - len(tensor.shape) :]
+
+
+def device_kind(args: Sequence[Any]) -> str | None:
+    """Where the first array among the arguments lives, "cuda" or "cpu"; None if there is no array."""
+    for arg in args:
+        on_cuda = getattr(arg, "is_cuda", None)
+        if on_cuda is not None:
+            return "cuda" if on_cuda else "cpu"
+        if hasattr(arg, "__array_interface__"):
+            return "cpu"
+        if hasattr(arg, "__dlpack_device__"):
+            return "cuda" if arg.__dlpack_device__()[0] in (2, 13) else "cpu"
+    return None
 
 
 def first_tensor(args: Sequence[Any]) -> Any:
@@ -24,25 +66,29 @@ def first_tensor(args: Sequence[Any]) -> Any:
 
 def is_torch(value: Any) -> bool:
     """Whether a value is a PyTorch tensor."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return library_of(value) == "torch"
 
 
 def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DType) -> Any:
     """A new array of the library and device of `model`; without one, of NumPy for the CPU, of PyTorch for
     CUDA.
     """
-    if is_torch(model):
-        torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=dtype.as_torch(), device=model.device)
+    library = library_of(model)
+    if library == "torch":
+        return sys.modules["torch"].empty(shape, dtype=dtype.as_torch(), device=model.device)
+    if library == "cupy":
+        with model.device:
+            return sys.modules["cupy"].empty(shape, dtype.as_numpy())
+    if library == "jax":
+        return _jax_empty(model, shape, dtype)
     if device_type == "cpu":
-        if model is None or hasattr(model, "__array_interface__"):
+        if model is None or library == "numpy" or hasattr(model, "__array_interface__"):
             import numpy
 
             return numpy.empty(shape, dtype.as_numpy())
         raise TypeError("outputs cannot be allocated like a "
                         f"{type(model).__module__}.{type(model).__name__}: compile without out_idx and pass "
-                        "them, or use NumPy or PyTorch")
+                        "them, or use NumPy, PyTorch or JAX")
     torch = sys.modules.get("torch")
     if model is None and torch is not None:
         return torch.empty(shape, dtype=dtype.as_torch(), device="cuda")
@@ -50,12 +96,24 @@ def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DTyp
                     "compile with target=\"cpu\" for NumPy arrays)")
 
 
+def _jax_empty(model: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """A new array of JAX.  Its arrays never change once others may see them; this one nobody sees yet."""
+    jax = sys.modules["jax"]
+    device = next(iter(model.devices()))
+    with jax.default_device(device):
+        return jax.numpy.empty(shape, dtype.as_numpy()).block_until_ready()
+
+
 def current_stream(args: Sequence[Any]) -> int:
-    """PyTorch's current stream on the device of the first GPU tensor; without PyTorch 0, the default."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return 0
+    """The current stream of the library of the first GPU array (PyTorch or CuPy); else 0, the default one."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     for arg in args:
-        if isinstance(arg, torch.Tensor) and arg.is_cuda:
+        library = library_of(arg)
+        if library == "torch" and arg.is_cuda:
             return torch._C._cuda_getCurrentRawStream(arg.device.index)
+        if library == "cupy" and hasattr(arg, "device"):
+            with arg.device:
+                return cupy.cuda.get_current_stream().ptr
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_stream().cuda_stream
     return 0

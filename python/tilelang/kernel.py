@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core, config, env, interop
+from . import _core, config, env
 from .errors import CompileError, caller_place, compile_error
 from .function import PrimFunc
 
@@ -31,7 +31,7 @@ class KernelParam:
         return f"{self.name}: {self.dtype}{shape}"
 
 
-class JITKernel:
+class JITKernel(_core.Launcher):
     """A compiled kernel.  Calling it runs it: tensors and numbers in the order of its parameters, without
     those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
     as a list).
@@ -43,9 +43,7 @@ class JITKernel:
         self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
         self._outputs = _output_indices(out_idx, self.params, func.name)
         self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]
-        self._on_gpu = compiled.device_type == "cuda"
-        shapes = [self.params[i].shape for i in self._outputs]
-        self._constant_shapes = shapes if all(isinstance(n, int) for s in shapes for n in s) else None
+        super().__init__(compiled, self._outputs)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,6 +115,22 @@ class JITKernel:
             report.save(html)
         return report
 
+    # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
+    latency: float | None = None
+    config: dict[str, Any] | None = None
+    ref_latency: float | None = None
+
+    def update_tuner_result(self, latency: float, config: dict[str, Any], ref_latency: float | None) -> Any:
+        """Note what tuning found; the kernel itself."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def get_tuner_result(self) -> dict[str, Any]:
+        """What tuning found, as a dict; ValueError for a kernel that was not tuned."""
+        if self.latency is None:
+            raise ValueError(f"{self._func.name} was not tuned")
+        return {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}
+
     def get_profiler(self, tensor_supply_type: Any = None) -> Any:
         """A Profiler, which measures the kernel on inputs of its own."""
         from .profiler import Profiler
@@ -126,22 +140,7 @@ class JITKernel:
     def __repr__(self) -> str:
         return f"<kernel {self._func.name}({', '.join(map(repr, self.params))}) for {self.target}>"
 
-    # ── the call ──────────────────────────────────────────────────────────────────────────────────────
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != len(self._inputs):
-            args = self._bind(args, kwargs)
-        if not self._outputs:
-            self.launch(args)
-            return None
-        outputs = self.allocate_outputs(args)
-        full = self.merge(args, outputs)
-        self.launch(full)
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    def launch(self, args: Sequence[Any]) -> None:
-        """Run on all the parameters, outputs included, on PyTorch's current stream."""
-        self._kernel.launch(args, interop.current_stream(args) if self._on_gpu else 0)
+    # ── the call: Launcher's, in C++ ──────────────────────────────────────────────────────────────────
 
     def merge(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """Inputs and outputs in the order of the parameters."""
@@ -149,16 +148,6 @@ class JITKernel:
         for index, output in sorted(zip(self._outputs, outputs, strict=True), key=lambda pair: pair[0]):
             full.insert(index, output)
         return full
-
-    def allocate_outputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """New arrays for the parameters that out_idx names, like the first array among the inputs."""
-        shapes = self._constant_shapes
-        if shapes is None:
-            shapes = self._kernel.output_shapes(inputs, self._outputs)
-        model = interop.first_tensor(inputs)
-        kind = self._kernel.device_type
-        return [interop.empty_like(model, kind, tuple(shape), self.params[i].dtype)
-                for i, shape in zip(self._outputs, shapes, strict=True)]
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         """Arguments by position and name, with the defaults of the definition, in order."""
@@ -232,7 +221,7 @@ def compile(
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:
         raise error.with_traceback(None) from None
-    kernel = JITKernel(func, compiled, out_idx)
+    kernel = _kernel(func, compiled, out_idx)
     if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
@@ -240,6 +229,20 @@ def compile(
     if verbose or (verbose is None and env.flag("VERBOSE")):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
+
+
+def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
+    results = func.results
+    if results is None and func.call_order is None:
+        return JITKernel(func, compiled, out_idx)
+    if results is not None and out_idx is not None:
+        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out")
+    if results is not None and results.plain and func.call_order is None:
+        names = [row["name"] for row in compiled.params]
+        return JITKernel(func, compiled, [names.index(name) for name in results.outputs] or None)
+    from .returning import ReturningKernel
+
+    return ReturningKernel(func, compiled)
 
 
 def resolve_target(target: Any = None) -> str:

@@ -15,9 +15,12 @@ from . import atomic as _atomic
 from . import control as _control
 from . import debug as _debug
 from . import dtypes as dtypes
+from . import eager as _eager
 from . import foreign as _foreign
 from . import function as _function
+from . import macros as _macros
 from . import mathematics as _mathematics
+from . import packed as _packed
 from . import random as _random
 from . import scalar as _scalar
 from . import thread as _thread
@@ -30,6 +33,7 @@ from .atomic import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .dtypes import *  # noqa: F403
+from .eager import *  # noqa: F403
 from .foreign import *  # noqa: F403
 from .function import *  # noqa: F403
 from .layout import (
@@ -43,7 +47,9 @@ from .layout import (
     make_swizzled_layout,
     make_wgmma_swizzled_layout,
 )
+from .macros import *  # noqa: F403
 from .mathematics import *  # noqa: F403
+from .packed import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .thread import *  # noqa: F403
@@ -64,15 +70,23 @@ __all__ += _atomic.__all__
 __all__ += _control.__all__
 __all__ += _debug.__all__
 __all__ += dtypes.__all__
+__all__ += _eager.__all__
 __all__ += _foreign.__all__
 __all__ += _function.__all__
+__all__ += _macros.__all__
 __all__ += _mathematics.__all__
+__all__ += _packed.__all__
 __all__ += _random.__all__
 __all__ += _scalar.__all__
 __all__ += _thread.__all__
 __all__ += _tile.__all__
 __all__ += _tile_op.__all__
 __all__ += _values.__all__
+
+
+# For tools/make_docs.py: the modules in the order of the reference.
+MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _atomic, _foreign,
+           _random, _debug, _annotate, dtypes)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

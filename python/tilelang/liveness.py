@@ -38,8 +38,7 @@ def _assign(stmt: ast.Assign, after: frozenset) -> frozenset:
 
 
 def _ann_assign(stmt: ast.AnnAssign, after: frozenset) -> frozenset:
-    kept = after - targets(stmt.target).keys() if stmt.value else after
-    return kept | reads(stmt)
+    return (after - targets(stmt.target).keys()) | reads(stmt)
 
 
 def _aug_assign(stmt: ast.AugAssign, after: frozenset) -> frozenset:
@@ -123,11 +122,7 @@ def assigned(body: list[ast.stmt]) -> dict[str, ast.AST]:
         nodes: list[ast.AST] = []
         if isinstance(stmt, ast.Assign):
             nodes = stmt.targets
-        elif (
-            isinstance(stmt, ast.AugAssign)
-            or (isinstance(stmt, ast.AnnAssign) and stmt.value)
-            or isinstance(stmt, ast.For)
-        ):
+        elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign, ast.For)):
             nodes = [stmt.target]
         elif isinstance(stmt, ast.With):
             nodes = [item.optional_vars for item in stmt.items if item.optional_vars is not None]

@@ -15,6 +15,7 @@ computes on Python values it computes now, what it does with values of the kerne
 from __future__ import annotations
 
 import ast
+import builtins
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -197,6 +198,8 @@ class Rewriter(ast.NodeTransformer):
                         self.hints[item] = f"{target.id}_{i}"
             elif isinstance(value, (ast.ListComp, ast.DictComp)):
                 self.hint(target, value.elt if isinstance(value, ast.ListComp) else value.value)
+        elif isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
+            self.hints[value] = target.attr
         elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
             for name, item in zip(target.elts, value.elts, strict=False):
                 self.hint(name, item)
@@ -225,8 +228,8 @@ class Rewriter(ast.NodeTransformer):
             return [self.statement(call, at)]
         if isinstance(target, (ast.Tuple, ast.List)):
             return self.unpack(target, value, at)
-        raise self.error("attributes cannot be assigned in a kernel; use a name, or an element of a "
-                         "buffer", target)
+        obj, name = self.visit(target.value), _constant(target.attr, at)
+        return [self.statement(self.help("set_attribute", at, value, obj, name), at)]
 
     def unpack(self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.AST) -> list[ast.stmt]:
         names, parts, rest = [], [], []
@@ -253,14 +256,16 @@ class Rewriter(ast.NodeTransformer):
                 "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
             )
             return self.statement(call, node)
-        raise self.error("attributes cannot be assigned in a kernel; use a name, or an element of a "
-                         "buffer", target)
+        obj, name = self.visit(target.value), _constant(target.attr, node)
+        return self.statement(self.help("augment_attribute", node, op, obj, name, value), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        if node.value is None or not isinstance(node.target, ast.Name):
-            raise self.error("an annotation without a value: tensors declared in the body belong to the "
-                             "eager dialect, which is not in this version yet; a variable is made by "
-                             "T.alloc_var(dtype)", node)
+        if not isinstance(node.target, ast.Name):
+            raise self.error("only plain names are annotated in a kernel", node)
+        if node.value is None:
+            name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
+            declared = self.help("declare", node, name, annotation)
+            return _at(ast.Assign([node.target], declared), node)
         self.hint(node.target, node.value)
         name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
         call = self.help("annotated", node, name, annotation, self.visit(node.value))
@@ -341,7 +346,7 @@ class Rewriter(ast.NodeTransformer):
 class Rewritten:
     """The code of a function after rewriting, and what its definition says about its parameters."""
 
-    __slots__ = ("code", "file", "parameters", "site", "original")
+    __slots__ = ("code", "file", "parameters", "site", "original", "extra")
 
     def __init__(self, original: CodeType, tree: ast.FunctionDef) -> None:
         self.original = original  # kept alive: the cache below goes by its identity
@@ -352,22 +357,40 @@ class Rewritten:
         if a.vararg or a.kwarg:
             raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
                                 (self.file, *site_of(a.vararg or a.kwarg)))
+        self.extra = names_outside(tree, original)
         rewriter = Rewriter(self.file)
         liveness.annotate(tree.body)
         body = rewriter.body(tree.body)
-        self.code = _compile(tree, body, original)
+        self.code = _compile(tree, body, original, self.extra)
 
-    def run_with(self, fn: FunctionType, helper: Any) -> FunctionType:
-        """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`."""
+    def run_with(self, fn: FunctionType, helper: Any, scope: dict[str, Any] | None = None) -> FunctionType:
+        """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`, `scope` has names
+        of the functions around it, for annotations.
+        """
         cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
         cells[HELPER] = CellType(helper)
+        for name in self.extra:
+            found = [names[name] for names in (scope or {}, fn.__globals__, vars(builtins)) if name in names]
+            cells[name] = CellType(*found[:1])
         closure = tuple([cells[name] for name in self.code.co_freevars])
         new = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
         new.__kwdefaults__ = fn.__kwdefaults__
         return new
 
 
-def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType) -> CodeType:
+def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
+    """The names in annotations of a function's body that Python did not take along when it made the function,
+    as it does not evaluate them (with `from __future__ import annotations`).
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            found |= liveness.reads(node.annotation)
+    return tuple(sorted(found - {*code.co_varnames, *code.co_cellvars, *code.co_freevars}))
+
+
+def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType,
+             extra: tuple[str, ...]) -> CodeType:
     args = tree.args
     for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
         arg.bare = _at(ast.arg(arg.arg, None), arg)
@@ -379,7 +402,7 @@ def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType) ->
         defaults=[],
     )
     inner = ast.FunctionDef(name=tree.name, args=bare, body=body, decorator_list=[])
-    outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars)]
+    outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars, *extra)]
     none = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])
     outer = ast.FunctionDef(name="make", args=none, body=[_at(inner, tree)], decorator_list=[])
     module = ast.Module([_at(outer, tree)], [])

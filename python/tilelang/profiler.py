@@ -1,27 +1,16 @@
-"""How long a kernel takes: by CUDA events through PyTorch on a GPU, by the clock on a CPU."""
+"""How long a kernel takes, and whether it is right: measured by events or a graph on a GPU, by the clock on a
+CPU; compared with a program of the user's.
+"""
 
 from __future__ import annotations
 
-import enum
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ._core import DType
-
-
-class TensorSupplyType(enum.Enum):
-    """What a Profiler puts into its inputs."""
-
-    Integer = 1
-    Uniform = 2
-    Normal = 3
-    Randn = 4
-    Zero = 5
-    One = 6
-    Auto = 7
-
+from .compare import as_list, torch_assert_close
+from .supply import TensorSupplyType, make_inputs
 
 _MODES: dict[str, Callable] = {
     "mean": lambda times: sum(times) / len(times),
@@ -29,6 +18,7 @@ _MODES: dict[str, Callable] = {
     "min": min,
     "max": max,
 }
+_BACKENDS = ("event", "cudagraph", "cupti")
 
 
 def _quantile(times: list[float], q: float) -> float:
@@ -57,29 +47,37 @@ def do_bench(
     """The time of one call of `fn`, in milliseconds.
 
     warmup, rep: milliseconds spent before and while measuring; _n_warmup, _n_repeat: calls instead of time.
-    quantiles: return these (one as a number, several as a list) instead of `return_mode`, which is "mean",
-    "median", "min" or "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds
-    cold caches; by default on a GPU only.  With PyTorch and a GPU, events on the current stream measure; else
-    the clock does.
+    backend: "event" (CUDA events around each call), "cudagraph" (the call is captured and replayed, so that
+    launching costs nothing), "cupti" (the kernels' own time, through torch.profiler); without a GPU the clock
+    measures, whatever is asked.  quantiles: return these (one as a number, several as a list) instead of
+    `return_mode`, which is "mean", "median", "min" or "max".  flush_cache: overwrite `cache_size` MiB before
+    every call, so that it finds cold caches; by default on a GPU only.  early_stop_baseline: where a first
+    estimate lies above it, that estimate is the answer.
     """
-    if backend != "event":
-        raise NotImplementedError(f"do_bench: backend='{backend}' is not in this version yet; use 'event'")
-    if early_stop_baseline is not None:
-        raise NotImplementedError("do_bench: early_stop_baseline is not in this version yet")
+    if backend not in _BACKENDS:
+        raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
     if quantiles is None and return_mode not in _MODES:
         raise ValueError(f"do_bench: return_mode must be one of {', '.join(_MODES)}, not '{return_mode}'")
     torch = sys.modules.get("torch")
     on_gpu = device not in ("cpu",) and torch is not None and torch.cuda.is_available()
     flush = _flusher(torch, on_gpu, cache_size) if (on_gpu if flush_cache is None else flush_cache) else None
-    measure = _events(torch) if on_gpu else _clock
+    measure: Callable = _clock
+    if on_gpu:
+        measure = {"event": _events, "cudagraph": _graph, "cupti": _activity}[backend](torch)
     fn()
-    estimate = max(measure(fn, None, 5)) or 1e-4
-    measure(fn, None, _n_warmup or max(1, int(warmup / estimate)))
-    times = measure(fn, flush, _n_repeat or max(1, int(rep / estimate)))
-    if quantiles is not None:
-        found = [_quantile(times, q) for q in quantiles]
-        return found[0] if len(found) == 1 else found
-    return _MODES[return_mode](times)
+    estimate = max((_events(torch) if on_gpu else _clock)(fn, None, 5)) or 1e-4
+    if early_stop_baseline is not None and estimate > early_stop_baseline:
+        return _answer([estimate], quantiles, return_mode)
+    for _ in range(_n_warmup or max(1, int(warmup / estimate))):
+        fn()
+    return _answer(measure(fn, flush, _n_repeat or max(1, int(rep / estimate))), quantiles, return_mode)
+
+
+def _answer(times: list[float], quantiles: Sequence[float] | None, return_mode: str) -> Any:
+    if quantiles is None:
+        return _MODES[return_mode](times)
+    found = [_quantile(times, q) for q in quantiles]
+    return found[0] if len(found) == 1 else found
 
 
 def _flusher(torch: Any, on_gpu: bool, cache_size: int) -> Callable[[], Any]:
@@ -119,47 +117,81 @@ def _events(torch: Any) -> Callable:
     return measure
 
 
+def _graph(torch: Any) -> Callable:
+    """Captures the call once and replays it."""
+
+    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            fn()
+        return _events(torch)(graph.replay, flush, n)
+
+    return measure
+
+
+def _activity(torch: Any) -> Callable:
+    """The time the GPU spends in what `fn` launches: traced with the flushes, then without `fn`."""
+
+    def busy(fn: Callable[[], Any] | None, flush: Callable[[], Any] | None, n: int) -> float:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+            for _ in range(n):
+                if flush:
+                    flush()
+                if fn:
+                    fn()
+            torch.cuda.synchronize()
+        return sum(row.self_device_time_total for row in trace.key_averages()) / 1e3
+
+    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+        return [(busy(fn, flush, n) - (busy(None, flush, n) if flush else 0.0)) / n]
+
+    return measure
+
+
 class Profiler:
-    """Measures one kernel on inputs of its own; `kernel.get_profiler()` makes it."""
+    """Measures and checks one kernel on inputs of its own; `kernel.get_profiler()` makes it."""
 
     def __init__(self, kernel: Any, tensor_supply_type: TensorSupplyType | None = None) -> None:
-        self.func = self.kernel = kernel
+        self.func = self.kernel = self.mod = kernel
         self.params = kernel.params
         self.supply = tensor_supply_type or TensorSupplyType.Auto
 
-    def inputs(self) -> list[Any]:
-        """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar."""
-        made = []
-        for index, param in enumerate(self.params):
-            if index in self.kernel.out_idx:
-                continue
-            if not param.is_tensor:
-                made.append(1.0 if param.dtype.is_float else 1)
-            elif not all(isinstance(n, int) for n in param.shape):
-                raise ValueError(f"the shape of {param!r} is not constant: pass input_tensors")
-            else:
-                made.append(_supply(self.supply, param.shape, param.dtype, self.kernel.device_type))
-        return made
+    def inputs(self, extents: Mapping[str, int] | None = None) -> list[Any]:
+        """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar.
+
+        extents: values of the extents that are known only when the kernel is called, by name.
+        """
+        return make_inputs(self.kernel, self.supply, extents)
+
+    def with_default_adapter(self, adapter: Any) -> Profiler:
+        """This profiler: there is one runtime."""
+        return self
+
+    def run_once(self, func: Callable | None = None) -> Any:
+        """Run the kernel, or `func`, once on new inputs; what it returns."""
+        return (func or self.kernel)(*self.inputs())
+
+    __call__ = run_once
 
     def do_bench(self, func: Callable | None = None, warmup: float = 25, rep: float = 100, n_warmup: int = 0,
                  n_repeat: int = 0, input_tensors: Sequence[Any] | None = None, backend: str = "event",
                  quantiles: Sequence[float] | None = None, return_mode: str = "mean",
-                 dynamic_symbolic_constraints: Any = None, device: Any = None,
+                 dynamic_symbolic_constraints: Mapping[str, int] | None = None, device: Any = None,
                  early_stop_baseline: float | None = None) -> Any:
         """The time of one run in milliseconds, as the function do_bench says; of `func(*inputs)` instead if
         given.
 
-        The kernel's outputs are allocated once, before the measurement.
+        The kernel's outputs are allocated once, before the measurement.  dynamic_symbolic_constraints: the
+        values of extents that are known only when the kernel is called, by name.
         """
-        if dynamic_symbolic_constraints is not None:
-            raise NotImplementedError("do_bench: dynamic_symbolic_constraints is not in this version yet")
-        args = list(input_tensors) if input_tensors is not None else self.inputs()
+        inputs = self.inputs(dynamic_symbolic_constraints) if input_tensors is None else list(input_tensors)
         if func is None:
-            full = self.kernel.merge(args, self.kernel.allocate_outputs(args))
+            full = self.kernel.merge(inputs, self.kernel.allocate_outputs(inputs))
             run = lambda: self.kernel.launch(full)
         else:
-            run = lambda: func(*args)
-        on_cpu = self.kernel.device_type == "cpu" and not any(getattr(a, "is_cuda", False) for a in args)
+            run = lambda: func(*inputs)
+        on_cpu = self.kernel.device_type == "cpu" and not any(getattr(a, "is_cuda", False) for a in inputs)
         return do_bench(
             run,
             warmup,
@@ -173,33 +205,84 @@ class Profiler:
             early_stop_baseline=early_stop_baseline,
         )
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("assert_allclose", "manual_assert_close", "assert_consistent", "run_once"):
-            raise NotImplementedError(f"Profiler.{name}: not in this version yet; here "
-                                      "there is do_bench")
-        raise AttributeError(f"Profiler has no attribute '{name}'")
+    # ── checks ────────────────────────────────────────────────────────────────────────────────────────
+
+    def assert_allclose(
+        self,
+        reference_program: Callable,
+        input_tensors: Sequence[Any] | None = None,
+        atol: float = 1e-2,
+        rtol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+    ) -> None:
+        """AssertionError unless the kernel and `reference_program` agree on the same inputs.
+
+        What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
+        after it and the reference ran on copies of them (a reference that returns values is compared with
+        the tensors that the kernel changed, in their order).
+        """
+        compare = lambda found, expected: torch_assert_close(
+            found, expected, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
+            check_dtype=False, check_device=False)  # fmt: skip
+        self._check(reference_program, input_tensors, compare)
+
+    def manual_assert_close(
+        self,
+        reference_program: Callable,
+        input_tensors: Sequence[Any] | None = None,
+        manual_check_prog: Callable | None = None,
+    ) -> None:
+        """As assert_allclose, but `manual_check_prog(found, expected)` says whether they agree, by raising;
+        it gets lists of tensors.
+        """
+        if manual_check_prog is None:
+            raise TypeError("manual_assert_close: pass manual_check_prog=, a function of the tensors of the "
+                            "kernel and of the reference")
+        self._check(reference_program, input_tensors, None, manual_check_prog)
+
+    def _check(
+        self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
+        check_all: Callable | None = None,
+    ) -> None:  # fmt: skip
+        inputs = self.inputs() if given is None else list(given)
+        mine, theirs = _copies(inputs), _copies(inputs)
+        found, expected = as_list(self.kernel(*mine)), as_list(reference(*theirs))
+        if not found:
+            tensors = [i for i, x in enumerate(mine) if hasattr(x, "shape")]
+            changed = [i for i in tensors if not _identical(mine[i], inputs[i])]
+            found = [mine[i] for i in (changed if expected else tensors)]
+            expected = expected or [theirs[i] for i in tensors]
+        if len(found) != len(expected):
+            raise AssertionError(f"the kernel gives {len(found)} tensors, the reference {len(expected)}")
+        if check_all:
+            check_all(found, expected)
+            return
+        for one, other in zip(found, expected, strict=True):
+            compare(one, other)
+
+    def assert_consistent(self, repeat: int = 10) -> None:
+        """AssertionError unless `repeat` runs on the same inputs give the same bits."""
+        inputs = self.inputs()
+        results = []
+        for _ in range(repeat):
+            mine = _copies(inputs)
+            results.append(as_list(self.kernel(*mine)) or [x for x in mine if hasattr(x, "shape")])
+        for run, tensors in enumerate(results):
+            for index, (one, first) in enumerate(zip(tensors, results[0], strict=True)):
+                if not _identical(one, first):
+                    raise AssertionError(f"run {run} gives another tensor {index} than run 0, on the same "
+                                         "inputs")
 
 
-def _supply(kind: TensorSupplyType, shape: tuple[int, ...], dtype: DType, device_type: str) -> Any:
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    return [x.clone() if hasattr(x, "clone") else x.copy() if hasattr(x, "copy") else x for x in inputs]
+
+
+def _identical(one: Any, other: Any) -> bool:
     import numpy
 
-    rng = numpy.random.default_rng()
-    if kind is TensorSupplyType.Zero or kind is TensorSupplyType.One:
-        array = numpy.full(shape, kind is TensorSupplyType.One)
-    elif kind is TensorSupplyType.Integer or (kind is TensorSupplyType.Auto and not dtype.is_float):
-        low, high = (0, 2) if dtype.name == "bool" else (0, 5) if dtype.name.startswith("u") else (-2, 3)
-        array = rng.integers(low, high, shape)
-    elif kind is TensorSupplyType.Uniform:
-        array = rng.random(shape, numpy.float32) * 2 - 1
-    else:
-        array = rng.standard_normal(shape, numpy.float32)
-    array = array.astype(dtype.as_numpy())
-    if device_type == "cpu":
-        return array
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise RuntimeError("inputs of a CUDA kernel are PyTorch tensors: import torch first, or pass "
-                           "input_tensors")
-    if dtype.name == "bf16":
-        return torch.from_numpy(array.view(numpy.int16)).cuda().view(torch.bfloat16)
-    return torch.from_numpy(array).cuda()
+    if hasattr(one, "detach"):
+        torch = sys.modules["torch"]
+        return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+    one, other = (numpy.ascontiguousarray(x).view("u1") for x in (one, other))
+    return numpy.array_equal(one, other)

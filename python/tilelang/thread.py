@@ -345,28 +345,6 @@ def _hint(name: str) -> Any:
 disable_warp_group_reg_alloc = _hint("disable_warp_group_reg_alloc")
 no_set_max_nreg = _hint("no_set_max_nreg")
 
-_SM_90A = """
-    set_max_nreg inc_max_nreg dec_max_nreg annotate_producer_reg_dealloc annotate_consumer_reg_alloc ws
-    WarpSpecialize alloc_barrier alloc_cluster_barrier mbarrier_wait_parity mbarrier_arrive
-    mbarrier_expect_tx mbarrier_arrive_expect_tx barrier_wait barrier_arrive cp_async_barrier_noinc
-    fence_proxy_async tma_copy tma_load create_tma_descriptor tma_store_arrive tma_store_wait
-    warpgroup_arrive warpgroup_commit_batch warpgroup_wait warpgroup_fence_operand wgmma_gemm wait_wgmma
-    ptx_wgmma_ss alloc_wgmma_desc alloc_descriptor initialize_wgmma_descriptor block_rank_in_cluster
-    cluster_arrive cluster_arrive_relaxed cluster_wait cluster_sync copy_cluster ClusterKernel
-""".split()  # noqa: SIM905
-
-
-def _refused(name: str) -> Any:
-    def refused(*_: Any, **__: Any) -> Any:
-        raise fail(f"T.{name} needs sm_90a: not in this version")
-
-    refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = "Needs sm_90a: not in this version; raises CompileError."
-    return refused
-
-
-globals().update({name: _refused(name) for name in _SM_90A})
-
 __all__ = [
     "activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disable_warp_group_reg_alloc",
     "get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents", "get_lane_idx",
@@ -376,5 +354,4 @@ __all__ = [
     "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and", "syncthreads_count",
     "syncthreads_or", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
     "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum",
-    *_SM_90A,
 ]  # fmt: skip

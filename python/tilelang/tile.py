@@ -6,7 +6,7 @@ import enum
 import operator
 from typing import Any
 
-from . import dtypes
+from . import dtypes, loose
 from ._core import Buffer, Expr
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
@@ -75,20 +75,22 @@ def _ints(value: Any, what: str) -> list[int]:
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
-    if dtype is None:
-        raise fail(f"{what}(shape, dtype): the dtype is missing (finding it from the first use is not in "
-                   "this version yet)")
-    if isinstance(dtype, int):
-        raise fail(f"{what}({shape}, {dtype}): a shape of several dimensions is a tuple, {what}(({shape}, "
-                   f"{dtype}), dtype); two integers without a dtype are not in this version yet")
+    if hasattr(dtype, "__index__"):  # two integers are a shape
+        shape, dtype = (shape, dtype), None
     shape = _ints(shape, f"{what}: the shape")
-    return trace.builder.alloc(trace.take_hint(name), scope, shape, dtypes.as_dtype(dtype), {})
+    known = loose.PLACEHOLDER if dtype is None else dtypes.as_dtype(dtype)
+    buffer = trace.builder.alloc(trace.take_hint(name), scope, shape, known, {})
+    if dtype is None:
+        loose.leave_open(trace, buffer)
+    return buffer
 
 
 def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Buffer:
     """A tile that the threads of a block share.
 
-    shape: extents, constant; scope: "shared" or "shared.dyn", which are the same here.
+    shape: extents, constant; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  dtype: of an element; without
+    one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
+    "shared" or "shared.dyn", which are the same here.
     """
     if scope not in ("shared", "shared.dyn"):
         raise fail(f"T.alloc_shared: scope must be 'shared' or 'shared.dyn', not '{scope}'")
@@ -96,7 +98,11 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
 
 
 def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
-    """A tile of a block held in registers, spread over its threads as layout inference decides."""
+    """A tile of a block held in registers, spread over its threads as layout inference decides.
+
+    shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
+    int32.
+    """
     if scope != "local.fragment":
         raise fail(f"T.alloc_fragment: scope must be 'local.fragment', not '{scope}'")
     return _alloc("fragment", "fragment", shape, dtype)
@@ -136,6 +142,7 @@ def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *wr
     if annotations:
         raise fail(f"T.{op}: annotations are not in this version yet")
     trace = in_kernel(f"T.{op}")
+    loose.decide(op, operands)
     trace.builder.tile(op, operands, attrs)
     for operand in written:
         trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
@@ -323,9 +330,15 @@ def unroll(
     unroll_factor: int | None = None,
     annotations: Any = None,
 ) -> Loop:
-    """A serial loop whose body is written out once per iteration; explicit changes nothing here."""
-    _later("unroll", unroll_factor=unroll_factor, annotations=annotations or None)
-    return _serial(*_bounds(start, stop, step), kind="unrolled")
+    """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
+
+    explicit changes nothing here.
+    """
+    _later("unroll", annotations=annotations or None)
+    attrs = {}
+    if unroll_factor is not None:
+        attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
+    return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:

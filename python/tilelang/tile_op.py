@@ -6,10 +6,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, loose
 from ._core import Buffer, CompileError, DType, Expr, Region
 from .errors import compile_error
-from .function import Macro
+from .macros import Macro
 from .trace import fail, in_kernel
 from .values import Element, Part, as_operand, as_value
 
@@ -65,6 +65,7 @@ class TileOp:
                 options[parameter] = argument
             else:
                 given.append(_operand(f"{name}: {parameter}", access, argument))
+        loose.decide(name, given)
         core = [x.region if isinstance(x, Part) else x for x in given]
         trace.builder.begin_tile(self._core, core, _attrs(name, options))
         if self.infer_layout is not None:

@@ -19,7 +19,8 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics")
+    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "undecided", "activations", "born", "outputs", "returns", "eager")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -29,6 +30,12 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
+        self.activations: list[Any] = []   # the functions that run, the macros called last at the end
+        self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made
+        self.outputs: list[Buffer] = []    # what T.empty made
+        self.returns: Any = None           # what `return` gave
+        self.eager: Any = None             # the arguments that an eager function meets, see eager.py
 
     def __enter__(self) -> Trace:
         _stack().append(self)
@@ -46,6 +53,10 @@ class Trace:
         """A statement that writes to `buffer` was built."""
         key = buffer.id
         self.writes[key] = self.writes.get(key, 0) + 1
+
+    def depth(self) -> int:
+        """How many loops and branches of the device are open."""
+        return sum(frame.device for activation in self.activations for frame in activation.frames)
 
     def take_hint(self, otherwise: str) -> str:
         """The name to give to what is being made."""
@@ -84,8 +95,7 @@ def active(what: str) -> Trace:
     """The trace, for something that only makes sense inside a prim_func."""
     trace = current()
     if trace is None:
-        raise fail(f"{what} outside a @T.prim_func; the eager dialect (annotations in the body of a "
-                   "@tilelang.jit function) is not in this version yet")
+        raise fail(f"{what} outside a @T.prim_func, or a @tilelang.jit function whose body is the kernel")
     return trace
 
 

@@ -11,7 +11,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from . import loose
 from ._core import Buffer, DType, Expr, Region
+from .symbols import Undeclared
 from .trace import active, builder, current, fail, in_kernel
 
 _BINARY = {
@@ -41,11 +43,25 @@ class Element:
     def load(self) -> Expr:
         """The value that the element has where it was written down."""
         trace = in_kernel(f"reading an element of {self.buffer.name}")
-        if trace.writes.get(self.buffer.id, 0) != self.writes:
+        if trace.undecided:
+            loose.refuse_scalar(trace, self.buffer, "reading an element of")
+        if self.writes is not None and trace.writes.get(self.buffer.id, 0) != self.writes:
             raise fail(f"this element of {self.buffer.name} was written down before, and is used after, a "
                        f"statement that changes {self.buffer.name}: give its value a name first (x = "
                        f"{self.buffer.name}[...])")
         return trace.builder.load(self.buffer, self.index)
+
+    def reference(self, index: tuple) -> Element:
+        """The place itself, whatever is written there: what a macro's T.Ref parameter is."""
+        place = Element(self.buffer, index)
+        place.writes = None
+        return place
+
+    def store(self, value: Any) -> None:
+        """Write the element."""
+        trace = in_kernel(f"a store to {self.buffer.name}")
+        trace.builder.store(self.buffer, self.index, as_value(value))
+        trace.wrote(self.buffer)
 
     @property
     def dtype(self) -> DType:
@@ -186,6 +202,8 @@ def as_operand(x: Any, what: str) -> Any:
         return x.region()
     if kind is Region or (kind is Buffer and x.scope != "var"):
         return x
+    if kind is Undeclared:
+        raise x.refuse()
     raise fail(f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
                f"{'a variable' if kind is Buffer else type(x).__name__}")
 
@@ -262,6 +280,8 @@ def subscript(buffer: Buffer, index: Any) -> Element | Region:
 def store(buffer: Buffer, index: Any, value: Any) -> None:
     """`buffer[index] = value`."""
     trace = in_kernel(f"a store to {buffer.name}")
+    if trace.undecided:
+        loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "
@@ -404,6 +424,19 @@ _attach()
 
 symbolic = dynamic  # the older name
 
+
+def index_to_coordinates(index: Any, shape: Any) -> list:
+    """The coordinates of the element with that number in a row-major array of that shape.
+
+    index: an integer or a value, in [0, product of the extents); shape: extents.  One coordinate per extent.
+    """
+    rest, coordinates = index, []
+    for extent in reversed(list(shape)[1:]):
+        coordinates.append(rest % extent)
+        rest = rest // extent
+    return [rest, *reversed(coordinates)]
+
+
 __all__ = [
-    "dynamic", "symbolic",
+    "dynamic", "index_to_coordinates", "symbolic",
 ]  # fmt: skip

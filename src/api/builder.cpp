@@ -79,7 +79,7 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
 void Builder::check_param_name(const std::string& name) const {
   auto& f = draft->function;
   if (finished) fail(here(), "the function {} is finished", f.name);
-  if (!f.kernels.empty() || !frames.empty()) fail(here(), "the parameter {} comes after a kernel", name);
+  if (!frames.empty()) fail(here(), "the parameter {} is made inside of a kernel: make it before", name);
   for (auto& p : f.params)
     if (p.name == name) fail(here(), "two parameters are called {}", name);
 }
@@ -174,10 +174,10 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
   }
   auto extent = as_int(head.extent);
   if (extent && *extent < 0) head.extent = imm(0);
-  if (!extent && (loop == Loop::parallel || loop == Loop::vectorized))
+  if (!extent && loop == Loop::vectorized)
     fail(here(), "the extent of a {} loop must be a constant, but it is {}", to_string(loop),
          text_of(head.extent, draft->function));
-  if (loop == Loop::parallel && *extent < 1)
+  if (loop == Loop::parallel && extent && *extent < 1)
     fail(here(), "the extent of a parallel loop must be positive, but it is {}", *extent);
   return head;
 }
@@ -328,6 +328,12 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
   else
     emit(tl::alloc(id, here(), std::move(attrs)));
   return {draft, id};
+}
+
+void Builder::set_dtype(const Buffer& tile, DType type) {
+  check_owner(tile);
+  check_element_type(tile.info().name, type, here());
+  draft->function[tile.id].dtype = type;
 }
 
 std::vector<Expr> Builder::index_of(const Buffer& buffer, const std::vector<Value>& index,

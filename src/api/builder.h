@@ -72,6 +72,8 @@ class Builder {
   // which may be made outside of a kernel.
   Buffer alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape, DType type,
                Attrs attrs);
+  // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used it.
+  void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.

@@ -1,9 +1,10 @@
-// From a function to something that can be called: the cache, the straight line, the variants of a call.
+// From a function to something that can be called: the cache, the straight line, the two variants.
 #include "api/kernel.h"
 
 #include <algorithm>
 #include <chrono>
 
+#include "arith/simplify.h"
 #include "base/build_id.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -69,6 +70,7 @@ struct Found {
 };
 Found dimension_of(const IntegerSource& source, std::span<const Argument> arguments) {
   if (size_t(source.param) >= arguments.size()) return {};
+  if (auto* value = std::get_if<int64_t>(&arguments[size_t(source.param)])) return {*value, true};
   auto* t = std::get_if<TensorView>(&arguments[size_t(source.param)]);
   if (!t || source.dim >= t->ndim) return {};
   if (source.from == IntegerSource::From::extent) return {t->shape[source.dim], true};
@@ -78,17 +80,39 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride, true};
 }
 
-// How many elements make 16 bytes in every tensor whose extents or strides are this variable.
+// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows are as
+// far apart as all extents but the first say.
 int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
   int64_t elements = 1;
   for (auto& p : f.params) {
     if (!p.buffer) continue;
     const BufferInfo& b = f[p.buffer];
-    for (auto* list : {&b.shape, &b.strides})
-      for (auto& e : *list)
-        if (uses_var(e, v)) elements = std::max<int64_t>(elements, 16 / b.dtype.bytes());
+    auto apart = b.strides.empty() && !b.shape.empty() ? std::span(b.shape).subspan(1) : std::span(b.strides);
+    for (auto& e : apart)
+      if (uses_var(e, v)) elements = std::max<int64_t>(elements, 16 / b.dtype.bytes());
   }
   return elements;
+}
+
+// The elements from the first to the last of a parameter, as narrow_index asks for them.
+Expr span_of(const BufferInfo& b) {
+  Expr span = imm(1);
+  for (size_t d = 0; d < b.shape.size(); d++)
+    span = b.strides.empty() ? span * b.shape[d] : span + (b.shape[d] - 1) * b.strides[d];
+  return span;
+}
+
+// Do the indices of the tensor's elements fit 32 bits?
+bool spans_32_bits(const TensorView& t) {
+  __int128 last = 0, row_major = 1;
+  for (int d = t.ndim; d-- > 0;) {
+    if (t.shape[d] == 0) return true;
+    __int128 stride = t.strides ? __int128(t.strides[d]) : row_major;
+    if (stride < 0 || row_major > INT64_MAX) return false;
+    last += (t.shape[d] - 1) * stride;
+    row_major *= t.shape[d];
+  }
+  return last < INT32_MAX;
 }
 
 }  // namespace
@@ -121,8 +145,8 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
-  usual = usual_assumptions();
-  Made made = make(usual);
+  usual = find_usual();
+  Made made = make(true);
   program = made.variant.program;
   source = program.text;
   report.kernels = std::move(made.kernels);
@@ -133,48 +157,63 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
 }
 
 // ── variants ──────────────────────────────────────────────────────────────────────────────────────────
-CompiledKernel::Assumptions CompiledKernel::usual_assumptions() {
-  Assumptions a{.alignment = target.chip->vector_bytes, .divisible = {}};
-  if (target.chip->vector_alignment == 1) return {.alignment = 1, .divisible = {}};
+CompiledKernel::Usual CompiledKernel::find_usual() const {
+  Usual u;
+  bool aligns = target.chip->vector_alignment != 1, narrows = target.chip->index_bits <= 32;
+  if (aligns) u.alignment = target.chip->vector_bytes;
+  if (!aligns && !narrows) return u;
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
   for (size_t i = 0; i < vars.size(); i++) {
-    if (signature.integers[i].from == IntegerSource::From::value) continue;
-    int64_t elements = elements_of_16_bytes(function, vars[i]);
-    if (elements == 1) continue;
-    dimensions.push_back({vars[i], signature.integers[i], elements});
+    int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
+    if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
+      u.dimensions.push_back({vars[i], signature.integers[i], elements});
   }
-  a.divisible.assign(dimensions.size(), true);
-  return a;
+  for (size_t i = 0; i < function.params.size() && narrows; i++)
+    if (BufferId b = function.params[i].buffer; b && !as_int(simplify(span_of(function[b])))) u.sized.push_back(i);
+  return u;
 }
 
-CompiledKernel::Assumptions CompiledKernel::assumptions_of(std::span<const Argument> arguments) const {
-  Assumptions a = usual;
-  if (usual.alignment == 1) return a;
-  int least = 1;  // an element is always aligned to itself, or the call is refused
-  for (auto& p : program.params)
-    if (p.is_tensor) least = std::max(least, p.bits / 8);
-  a.alignment = std::max(least, std::min(a.alignment, common_alignment(arguments)));
-  for (size_t i = 0; i < dimensions.size(); i++) {
-    Found d = dimension_of(dimensions[i].source, arguments);
-    a.divisible[i] = !d.known || d.value % dimensions[i].divisor == 0;
+bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
+  if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
+  for (auto& d : usual.dimensions) {
+    Found found = dimension_of(d.source, arguments);
+    if (found.known && (found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)) return false;
   }
-  return a;
+  for (size_t i : usual.sized)
+    if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
+      if (!spans_32_bits(*t)) return false;
+  return true;
 }
 
-std::string CompiledKernel::describe(const Assumptions& a) const {
+std::string CompiledKernel::describe_usual() const {
+  std::vector<std::string> parts;
+  if (usual.alignment > 1) parts.push_back(fmt::format("addresses are divisible by {} bytes", usual.alignment));
+  for (auto& d : usual.dimensions)
+    if (d.divisor > 1) parts.push_back(fmt::format("{} is divisible by {}", d.source.name, d.divisor));
+  if (!usual.sized.empty()) parts.push_back("tensors span fewer than 2^31 elements");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) const {
   std::vector<std::string> broken;
-  if (a.alignment < usual.alignment)
-    broken.push_back(
-        fmt::format("addresses are divisible by {} bytes only, not {}", a.alignment, usual.alignment));
-  for (size_t i = 0; i < dimensions.size(); i++)
-    if (!a.divisible[i])
-      broken.push_back(
-          fmt::format("{} is not divisible by {}", dimensions[i].source.name, dimensions[i].divisor));
+  if (int a = common_alignment(arguments); a < usual.alignment)
+    broken.push_back(fmt::format("an address is divisible by {} bytes only, not {}", a, usual.alignment));
+  for (auto& d : usual.dimensions) {
+    Found found = dimension_of(d.source, arguments);
+    if (!found.known) continue;
+    if (found.value % d.divisor)
+      broken.push_back(fmt::format("{} = {} is not divisible by {}", d.source.name, found.value, d.divisor));
+    if (found.value > INT32_MAX || found.value < 0)
+      broken.push_back(fmt::format("{} = {} is not in [0, 2^31)", d.source.name, found.value));
+  }
+  for (size_t i : usual.sized)
+    if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
+      broken.push_back(fmt::format("{} spans 2^31 elements or more", program.params[i].name));
   return fmt::format("{}", fmt::join(broken, ", "));
 }
 
-std::string CompiledKernel::key_of(const Function& f, const Target& chip, const Assumptions& a) const {
+std::string CompiledKernel::key_of(const Function& f, const Target& chip) const {
   std::vector<DType> types;
   for (auto& b : f.buffers) types.push_back(b.dtype);
   std::vector<std::string> parts{print(f),
@@ -182,36 +221,37 @@ std::string CompiledKernel::key_of(const Function& f, const Target& chip, const 
                                  build_id,
                                  fingerprint(settings.options),
                                  toolchain_id(std::string(target.chip->language)),
-                                 std::to_string(a.alignment),
                                  user_rows_text(chip, types)};
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
   return sha256_hex(text);
 }
 
-Function CompiledKernel::function_for(const Assumptions& a) const {
+Function CompiledKernel::function_for(bool is_usual) const {
   Function f = function;
-  for (size_t i = 0; i < dimensions.size(); i++)
-    if (a.divisible[i])
-      f.facts.push_back(
-          eq(floormod(dimensions[i].var, dimensions[i].divisor), zero(dimensions[i].var->dtype)));
+  if (!is_usual) {
+    for (Kernel& k : f.kernels) k.attrs.entries["alignment"] = int64_t(0);
+    return f;
+  }
+  for (auto& d : usual.dimensions) {
+    DType type = d.var->dtype;
+    if (d.divisor > 1) f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
+    if (type != i64) continue;
+    f.facts.push_back(le(imm(0), d.var));
+    f.facts.push_back(le(d.var, imm(INT32_MAX)));
+  }
+  for (size_t i : usual.sized) f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));
   return f;
 }
 
-Target CompiledKernel::target_for(const Assumptions& a) const {
-  Target chip = with_user_rows(*target.chip);
-  if (usual.alignment > 1) chip.vector_bytes = a.alignment;
-  return chip;
-}
-
-CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
+CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   auto start = std::chrono::steady_clock::now();
-  Function f = function_for(a);
-  Target chip = target_for(a);
+  Function f = function_for(is_usual);
+  Target chip = with_user_rows(*target.chip);
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
-  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip, a);
+  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip);
   if (!key.empty() && !dumps)
     if (auto entry = cache.load(key)) {
       Made made{.variant = {},
@@ -258,21 +298,24 @@ CompiledKernel::Made CompiledKernel::make(const Assumptions& a) const {
 }
 
 const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argument> arguments) {
-  Assumptions a = assumptions_of(arguments);
-  if (a == usual) return first;
-  std::lock_guard guard(lock);
-  auto it = variants.find(a);
-  if (it == variants.end()) {
-    Program lenient = program;  // a call that is wrong in other ways is not worth a compilation
-    lenient.alignment = 1;
-    Packed unused;
-    check_and_pack(lenient, arguments, device_type(), unused);
-    Made made = make(a);
-    report.notes.push_back(
-        {.subject = "another variant", .text = "for calls where " + describe(a), .pass = "", .place = {}});
-    it = variants.emplace(a, std::move(made.variant)).first;
+  if (is_usual(arguments)) {
+    if (!usual_ran.load(std::memory_order_relaxed)) usual_ran.store(true, std::memory_order_relaxed);
+    return first;
   }
-  return it->second;
+  if (!general_made.load(std::memory_order_acquire)) {
+    std::lock_guard guard(lock);
+    if (!general) {
+      Program lenient = program;  // a call that is wrong in other ways is not worth a compilation
+      lenient.alignment = 0;
+      Packed unused;
+      check_and_pack(lenient, arguments, device_type(), unused);
+      general = std::make_unique<const Variant>(make(false).variant);
+      general_reason = why_unusual(arguments);
+      general_made.store(general.get(), std::memory_order_release);
+    }
+  }
+  if (!general_ran.load(std::memory_order_relaxed)) general_ran.store(true, std::memory_order_relaxed);
+  return *general;
 }
 
 // ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,11 +342,11 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
 }  // namespace
 
 void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) {
+  const Variant* variant = target.chip ? &variant_for(arguments) : nullptr;
+  if (variant && variant->executable) return variant->executable->call(arguments, stream);
   Packed packed;
-  if (!target.chip) return run_reference(function, host_arguments(program, arguments, packed));
-  const Variant& variant = variant_for(arguments);
-  if (variant.executable) return variant.executable->call(arguments, stream);
-  run_simulation(*variant.simulation, host_arguments(variant.program, arguments, packed));
+  if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
+  run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {
@@ -314,10 +357,10 @@ void CompiledKernel::explain_passes() {
   constexpr std::string_view mapped = "infer_layouts", last = "insert_sync";  // before loops are expanded
   Options options = settings.options;
   options.stop_after = last;
-  Target chip = target_for(usual);
+  Target chip = with_user_rows(*target.chip);
   Function laid_out;
   Compiled compiled =
-      compile(function_for(usual), chip, options, [&](int, std::string_view pass, const Function& f) {
+      compile(function_for(true), chip, options, [&](int, std::string_view pass, const Function& f) {
         if (pass == mapped) laid_out = f;
       });
   explain(report, function, laid_out, compiled.function, chip);
@@ -327,7 +370,18 @@ void CompiledKernel::explain_passes() {
 Report CompiledKernel::current_report() {
   std::lock_guard guard(lock);
   if (!explained) explain_passes();
-  return report;
+  Report now = report;
+  auto note = [&](std::string subject, std::string text, bool ran) {
+    now.notes.push_back({.subject = std::move(subject),
+                         .text = fmt::format("{}; {}", text, ran ? "has run" : "has not run yet"),
+                         .pass = "",
+                         .place = {}});
+  };
+  if (target.chip && (general || !usual.dimensions.empty())) {
+    note("usual variant", "for calls where " + describe_usual(), usual_ran);
+    if (general) note("general variant", "for all other calls; made for one where " + general_reason, general_ran);
+  }
+  return now;
 }
 
 }  // namespace tl

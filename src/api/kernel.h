@@ -1,7 +1,8 @@
-// A function compiled and ready to be called: target resolved, disk cache asked, variants made for calls
-// that break an assumption of the first one.
+// A function compiled and ready to be called: target resolved, disk cache asked.  There are two variants at most: the
+// usual one takes for granted what nearly every call brings, whatever its sizes; the general one takes nothing for
+// granted, and is made when the first call wants it.
 #pragma once
-#include <map>
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -49,17 +50,18 @@ class CompiledKernel {
   Report current_report();
 
  private:
-  // An extent or stride that a call brings, and what its usual value is divisible by: 16 bytes of elements.
+  // An extent or stride that a call brings.  Usually it is divisible by 16 bytes of elements, where that decides
+  // whether rows of a tensor are aligned; and it fits 32 bits.
   struct Dimension {
     Expr var;
     IntegerSource source;
     int64_t divisor = 1;
   };
-  // What a variant takes for granted of its arguments; the key of the variants.
-  struct Assumptions {
-    int alignment = 1;            // of every tensor's address, in bytes
-    std::vector<bool> divisible;  // per dimension
-    auto operator<=>(const Assumptions&) const = default;
+  // What the usual variant takes for granted of its arguments; nothing on targets that gain nothing by it.
+  struct Usual {
+    int alignment = 1;                 // of every tensor's address, in bytes
+    std::vector<Dimension> dimensions = {};
+    std::vector<size_t> sized = {};    // parameters: tensors that span fewer than 2^31 elements
   };
   // What runs: a binary on a device, or the simulator.
   struct Variant {
@@ -74,23 +76,26 @@ class CompiledKernel {
     std::vector<Phase> phases;
     bool from_cache = false;
   };
-  Assumptions usual_assumptions();
-  Assumptions assumptions_of(std::span<const Argument> arguments) const;
-  std::string describe(const Assumptions& a) const;
-  std::string key_of(const Function& f, const Target& chip, const Assumptions& a) const;
-  Function function_for(const Assumptions& a) const;
-  Target target_for(const Assumptions& a) const;
-  Made make(const Assumptions& a) const;
+  Usual find_usual() const;
+  bool is_usual(std::span<const Argument> arguments) const;
+  std::string describe_usual() const;
+  // What makes a call an unusual one.
+  std::string why_unusual(std::span<const Argument> arguments) const;
+  std::string key_of(const Function& f, const Target& chip) const;
+  Function function_for(bool is_usual) const;
+  Made make(bool is_usual) const;
   void explain_passes();
   const Variant& variant_for(std::span<const Argument> arguments);
 
   Settings settings;
-  std::vector<Dimension> dimensions;
-  Assumptions usual;
+  Usual usual;
   bool explained = false;
-  Variant first;    // assumes what is usual
-  std::mutex lock;  // of the other variants, and of the report
-  std::map<Assumptions, Variant> variants;
+  Variant first;    // the usual one
+  std::mutex lock;  // of the general one while it is made, and of the report
+  std::unique_ptr<const Variant> general;
+  std::atomic<const Variant*> general_made = nullptr;
+  std::atomic<bool> usual_ran = false, general_ran = false;
+  std::string general_reason;  // of the call that it was made for
 };
 
 // Text IR with the operators and instructions of this build.

@@ -17,10 +17,13 @@ bool fits(int64_t v, DType t) {
 
 // The type that a weak number takes beside an expression of type t.
 DType weak_type(const Value& number, DType t) {
+  t = arithmetic_type(t);
   if (std::holds_alternative<bool>(number)) return promote(boolean, t);
   if (std::holds_alternative<double>(number)) return t.is_float() ? t : f32;
   return t.is_bool() ? i32 : t;
 }
+
+Expr in_arithmetic(Expr e, Span span) { return cast(arithmetic_type(e->dtype), e, span); }
 
 struct Pair {
   Expr a, b;
@@ -107,8 +110,8 @@ std::optional<Expr> fold_call(const Callee& row, const std::vector<Expr>& args, 
 Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   std::optional<DType> common;
   for (auto& a : args)
-    if (auto* e = std::get_if<Expr>(&a)) common = common ? promote(*common, (*e)->dtype) : (*e)->dtype;
-  if (type && row.result == Callee::Result::same) common = type;
+    if (auto* e = std::get_if<Expr>(&a)) common = promote(common.value_or((*e)->dtype), (*e)->dtype);
+  if (type && row.result == Callee::Result::same) common = arithmetic_type(*type);
   bool floats =
       std::any_of(args.begin(), args.end(), [](auto& a) { return std::holds_alternative<double>(a); });
   if (!common || (floats && !common->is_float())) common = f32;
@@ -170,12 +173,14 @@ Expr to_index(const Value& value, std::string_view what, Span span) {
 }
 
 Expr to_bool(const Value& value, Span span) {
-  Expr e = strong(value, span);
+  Expr e = in_arithmetic(strong(value, span), span);
   if (e->dtype.is_bool()) return e;
   return binary(BinaryOp::ne, e, zero(e->dtype), span);
 }
 
 DType promote(DType a, DType b) {
+  a = arithmetic_type(a);
+  b = arithmetic_type(b);
   if (a == b) return a;
   if (a.is_bool()) return b;
   if (b.is_bool()) return a;
@@ -191,7 +196,7 @@ DType promote(DType a, DType b) {
 }
 
 Expr apply_unary(std::string_view op, const Value& a, Span span) {
-  Expr x = strong(a, span);
+  Expr x = in_arithmetic(strong(a, span), span);
   if (op == "not") return unary(UnaryOp::logical_not, to_bool(x, span), span);
   if (op == "invert") return unary(x->dtype.is_bool() ? UnaryOp::logical_not : UnaryOp::bit_not, x, span);
   if (op == "neg") return unary(UnaryOp::neg, x->dtype.is_bool() ? cast(i32, x, span) : x, span);
@@ -211,6 +216,7 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
     auto* amount = std::get_if<Expr>(&b);
     Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
                                                         : to_type(a, (*amount)->dtype, "the number", span);
+    x = in_arithmetic(x, span);
     if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
       fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
            x->dtype.bits);

@@ -31,6 +31,8 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts
 
 Facts facts_of(const Function& f, const Kernel& k) {
   Simplifier s(Facts{});
+  for (auto& b : f.buffers)
+    for (auto& extent : b.shape) s.learn_range(extent, {0, INT64_MAX});
   for (auto& condition : f.facts) s.learn(s.run(condition));
   for (size_t i = 0; i < k.grid_vars.size(); i++) {
     s.learn_range(k.grid_vars[i], {0, INT64_MAX});

@@ -41,6 +41,11 @@ bool is_linear(const Expr& e) {
 // Every value of `from` is a value of `to`.
 bool holds(DType to, DType from) {
   if (to.kind == from.kind) return to.bits >= from.bits;
+  if (to.is_storage()) return false;
+  if (to.is_float() && from.is_storage() && from.is_float()) {
+    bool small = from.bits < 8 || from.kind == DType::Kind::e4m3 || from.kind == DType::Kind::e5m2;
+    return to.bits >= 32 || (small && to.bits == 16) || (to == bf16.with_lanes(to.lanes) && from != tf32.with_lanes(from.lanes));
+  }
   if (to.is_float() && from.is_float()) return to.bits >= 32 && from.bits == 16;
   return false;
 }
@@ -200,6 +205,7 @@ Expr Simplifier::make_cast(DType type, const Expr& a) {
   bool number = from.is_int() || from.is_bool();
   bool kept = number && by.is_int() && fits(widen(known.range(n->a)), by.scalar());
   bool low_bits = number && by.is_int() && type.is_int() && type.bits <= by.bits;
+  if (type.kind == DType::Kind::tfloat) return cast(type, a, here);  // what is stored has bits that this cuts off
   bool wider = from.is_float() && type.is_float() && holds(by, from);
   return kept || low_bits || wider || holds(by, from) ? make_cast(type, n->a) : cast(type, a, here);
 }

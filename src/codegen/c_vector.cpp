@@ -142,6 +142,9 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
   internal_check(n && n->callee->effect == Callee::Effect::pure, "a vector of a kind that has no lanes");
   std::vector<std::vector<Expr>> args;
   for (auto& a : n->args) args.push_back(lanes(a, guard));
+  if (n->callee == &interleave) return each([&](size_t i) { return args[i % args.size()][i / args.size()]; });
+  if (n->callee == &even_lanes || n->callee == &odd_lanes)
+    return each([&](size_t i) { return args[0][2 * i + (n->callee == &odd_lanes)]; });
   return each([&](size_t i) {
     std::vector<Expr> of_lane;
     for (auto& a : args) of_lane.push_back(a.size() == 1 ? a[0] : a[i]);

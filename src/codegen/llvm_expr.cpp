@@ -217,6 +217,48 @@ Value ramp_expr(KernelWriter& k, const Ramp& n) {
   return k.w.op(plus, t, k.w.splat(lane, k.expr(n.base), t.lanes), offsets);
 }
 
+// c + a · b: the intrinsic takes vectors of 32-bit groups, of which a's is the same for all lanes.
+Value dot_expr(KernelWriter& k, const DotInstr& row, const Call& n) {
+  DType c = n.dtype;
+  std::string words = fmt::format("<{} x i32>", c.lanes);
+  auto group = [&](const Expr& e) {
+    Value v = k.expr(e);
+    if (e->dtype.lanes == row.depth * c.lanes) return k.w.pure(fmt::format("bitcast {} {} to {}", type_text(e->dtype), v, words));
+    return k.w.splat(i32, k.w.pure(fmt::format("bitcast {} {} to i32", type_text(e->dtype), v)), c.lanes);
+  };
+  Value sum = k.expr(n.args[0]), a = group(n.args[1]), b = group(n.args[2]);
+  std::string name = fmt::format("@{}", row.text), type = type_text(c);
+  k.w.declarations.insert(fmt::format("declare {} {}({}, {}, {})", type, name, type, words, words));
+  return k.w.pure(fmt::format("call {} {}({} {}, {} {}, {} {})", type, name, type, sum, words, a, words, b));
+}
+
+// One shufflevector after the other: pairs of vectors, then pairs of pairs.
+Value lanes_expr(KernelWriter& k, const Call& n) {
+  auto shuffled = [&](const Value& a, const Value& b, DType from, int count, auto lane) {
+    std::string order;
+    for (int i = 0; i < count; i++) order += fmt::format("{}i32 {}", i ? ", " : "", lane(i));
+    return k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type_text(from), a, type_text(from), b,
+                                count, order));
+  };
+  DType from = n.args[0]->dtype;
+  if (n.callee != &interleave) {
+    int first = n.callee == &odd_lanes;
+    Value x = k.expr(n.args[0]);
+    return shuffled(x, "poison", from, n.dtype.lanes, [&](int i) { return 2 * i + first; });
+  }
+  std::vector<Value> parts;
+  for (auto& a : n.args) parts.push_back(k.expr(a));
+  internal_check(std::has_single_bit(parts.size()), "a power of two of vectors to interleave");
+  for (; parts.size() > 1; from = from.with_lanes(2 * from.lanes)) {  // a c, b d; then a b c d
+    size_t half = parts.size() / 2;
+    for (size_t i = 0; i < half; i++)
+      parts[i] = shuffled(parts[i], parts[i + half], from, 2 * from.lanes,
+                          [&](int l) { return l / 2 + l % 2 * from.lanes; });
+    parts.resize(half);
+  }
+  return parts[0];
+}
+
 Value call_expr(KernelWriter& k, const Call& n) {
   const Callee& callee = *n.callee;
   if (&callee == &address_of) {
@@ -230,6 +272,9 @@ Value call_expr(KernelWriter& k, const Call& n) {
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
          "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
          callee.name);
+  if (&callee == &interleave || &callee == &even_lanes || &callee == &odd_lanes) return lanes_expr(k, n);
+  for (auto* row : k.target.dots)
+    if (&row->callee == &callee) return dot_expr(k, *row, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
   return call_function(k.w, callee.name, n.args[0]->dtype, args, k.has_half);

@@ -79,7 +79,8 @@ struct Program {
   std::vector<IntegerSource> integers;
   std::vector<Workspace> workspaces;
   std::vector<EntrySpec> entries;
-  int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses)
+  int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
+                       // the size of its element
 };
 
 // As bytes for the disk cache, and back; nothing if the bytes are not exactly one Program.

@@ -6,6 +6,7 @@
 
 #include "codegen/codegen.h"
 #include "ir/rewrite.h"
+#include "target/alignment.h"
 
 namespace tl {
 namespace {
@@ -130,12 +131,44 @@ std::vector<Formula> row_major_strides(const std::vector<Formula>& shape) {
   return strides;
 }
 
-ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
+// Two elements to a byte along the last dimension: what is passed are bytes, of which there are half as many.
+ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
   const BufferInfo& b = f[p.buffer];
+  bool in_bytes = b.holds.is_packed();  // as expand_dtypes left it
+  int64_t pair = in_bytes ? 1 : 2;
   FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
   ParamSpec spec{.name = p.name,
                  .is_tensor = true,
-                 .dtype = to_string(b.dtype),
+                 .dtype = to_string((in_bytes ? b.holds : b.dtype).with_lanes(2)),
+                 .bits = 8,
+                 .shape = {},
+                 .strides = {},
+                 .is_written = is_written};
+  auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
+  if (!last || *last % pair)
+    fail(b.span, "{} is {}, of which two lie in a byte: its last extent must be an even constant", p.name,
+         to_string(b.dtype));
+  for (auto& e : b.shape) spec.shape.push_back(formula(e));
+  spec.shape.back() = Formula::constant(*last / pair);
+  spec.strides = row_major_strides(spec.shape);
+  for (size_t d = 0; d < b.strides.size(); d++) {
+    auto stride = as_int(b.strides[d]);
+    bool is_last = d + 1 == b.strides.size();
+    if (!stride || (is_last ? *stride != 1 : *stride % pair != 0))
+      fail(b.span, "{} is {}, of which two lie in a byte: its strides must be even constants, and the last 1", p.name,
+           to_string(b.dtype));
+    spec.strides[d] = Formula::constant(is_last ? 1 : *stride / pair);
+  }
+  return spec;
+}
+
+ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
+  const BufferInfo& b = f[p.buffer];
+  if (b.dtype.is_packed() || b.holds.is_packed()) return packed_spec(f, p, integers, is_written);
+  FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
+  ParamSpec spec{.name = p.name,
+                 .is_tensor = true,
+                 .dtype = to_string(b.holds == none_type ? b.dtype : b.holds),
                  .bits = b.dtype.bits,
                  .shape = {},
                  .strides = {},
@@ -154,12 +187,26 @@ int64_t block_bytes(const Function& f, const Kernel& k) {
     const BufferInfo& b = f[id];
     if (b.scope == Scope::global || b.address < 0) return;
     internal_check(b.elements >= 0, "a placed buffer without a size: " + b.name);
-    bytes = std::max(bytes, b.address + b.elements * b.dtype.bytes());
+    bytes = std::max(bytes, b.address + bytes_of(b.elements, b.dtype));
   };
   visit(
       k.body, [&](const Alloc& n) { use(n.buffer); }, [&](const Load& n) { use(n.buffer); },
       [&](const Store& n) { use(n.buffer); });
   return bytes;
+}
+
+// What a kernel's text names: only that is passed to it.
+struct Used {
+  std::set<BufferId> buffers;
+  std::set<const ExprNode*> vars;
+};
+
+Used used_by(const Stmt& body) {
+  Used used;
+  visit(
+      body, [&](const Load& n) { used.buffers.insert(n.buffer); },
+      [&](const Store& n) { used.buffers.insert(n.buffer); }, [&](const Var& n) { used.vars.insert(&n); });
+  return used;
 }
 
 EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, const Integers& integers) {
@@ -175,10 +222,16 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
   visit(k.body, [&](const Call& n) { entry.cooperative |= n.callee == &sync_grid; });
 
   using Arg = EntrySpec::Arg;
-  for (size_t i = 0; i < f.params.size(); i++) entry.args.push_back({Arg::From::param, int(i)});
-  for (size_t i = 0; i < f.workspaces.size(); i++) entry.args.push_back({Arg::From::workspace, int(i)});
+  Used used = used_by(k.body);
+  auto needed = [&](const Param& p) {
+    return p.buffer ? used.buffers.contains(p.buffer) : used.vars.contains(p.var.get());
+  };
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (needed(f.params[i])) entry.args.push_back({Arg::From::param, int(i)});
+  for (size_t i = 0; i < f.workspaces.size(); i++)
+    if (used.buffers.contains(f.workspaces[i])) entry.args.push_back({Arg::From::workspace, int(i)});
   for (size_t i = 0; i < integers.sources.size(); i++)
-    if (integers.sources[i].from != IntegerSource::From::value)
+    if (integers.sources[i].from != IntegerSource::From::value && used.vars.contains(integers.vars[i].get()))
       entry.args.push_back({Arg::From::integer, int(i)});
   return entry;
 }
@@ -246,6 +299,8 @@ Program signature_of(const Function& f, const Target& target) {
   program.chip = target.name;
   program.integers = integers.sources;
   program.alignment = int(target.vector_alignment ? target.vector_alignment : target.vector_bytes);
+  for (auto& k : f.kernels)
+    program.alignment = int(std::min<int64_t>(program.alignment, tensor_alignment(k, target)));
   for (auto& p : f.params) {
     if (p.buffer)
       program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));

@@ -18,20 +18,22 @@ struct Pass {
   std::string_view name;
   Function (*run)(Function f, const Target& target);
   Level level;                          // what its result must satisfy
+  std::string_view needed_by = "";      // the first pass that cannot run without it, where verify would come too late
 };
 
 constexpr Pass passes[] = {
     // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
-    {"canonicalize", canonicalize, Level::tile},
+    {"canonicalize", canonicalize, Level::tile, "infer_layouts"},
     {"rasterize", rasterize, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
     // Beyond this point the order of tile operators is fixed.
-    {"infer_layouts", infer_layouts, Level::tile},
+    {"infer_layouts", infer_layouts, Level::tile, "lower_tile_ops"},
     // Beyond this point every shared and fragment buffer has a layout.
     {"lower_tile_ops", lower_tile_ops, Level::thread},
     // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
+    {"split_tails", split_tails, Level::thread},
     {"guard_bounds", guard_bounds, Level::thread},
-    {"flatten_buffers", flatten_buffers, Level::thread},
+    {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
     // ── machine level: memory placed, barriers in ──────────────────────────────────────────────────────
@@ -64,11 +66,16 @@ void check_names(const Options& o) {
 template <class F>
 void blaming_skips(const Options& options, std::string_view pass, F work) {
   if (options.skip.empty()) return work();
+  auto blame = [&](std::string_view why) {
+    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after{}{}", pass,
+         fmt::join(options.skip, ", "), why.empty() ? "" : "; what is missing: ", why);
+  };
+  for (auto& p : passes)
+    if (p.needed_by == pass && contains(options.skip, p.name)) blame("");
   try {
     work();
   } catch (const InternalError& e) {
-    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after; what is "
-         "missing: {}", pass, fmt::join(options.skip, ", "), e.what());
+    blame(e.what());
   }
 }
 

@@ -115,6 +115,8 @@ bool compare_float(BinaryOp op, double a, double b) {
 }
 
 void check_operand_types(BinaryOp op, DType t, Span span) {
+  if (t.is_storage())
+    fail(span, "`{}` takes no {}: cast to {} first", symbol(op), to_string(t), to_string(arithmetic_type(t)));
   bool bits = op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
   bool ints_only = divides(op) || op == BinaryOp::shl || op == BinaryOp::shr;
   if (is_logical(op) && !t.is_bool()) fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
@@ -173,6 +175,8 @@ Expr var(std::string hint, DType type, Span span) {
 Expr unary(UnaryOp op, Expr a, Span span) {
   DType t = a->dtype;
   if (op == UnaryOp::logical_not && !t.is_bool()) fail(span, "`not` takes a bool, not {}", to_string(t));
+  if (t.is_storage())
+    fail(span, "{} is no type of arithmetic: cast to {} first", to_string(t), to_string(arithmetic_type(t)));
   if (op == UnaryOp::bit_not && !t.is_int()) fail(span, "`~` takes an integer, not {}", to_string(t));
   if (op == UnaryOp::neg && !t.is_int() && !t.is_float()) fail(span, "`-` takes a number, not {}", to_string(t));
   if (auto* x = a.as<IntImm>()) {

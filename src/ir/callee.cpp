@@ -66,6 +66,9 @@ constexpr Callee thread_rows[] = {
     {.name = "thread_return", .arity = 0, .result = Result::none, .effect = Effect::control},
 };
 
+// Their calls say how many lanes there are.
+constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
+
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
 }  // namespace
@@ -73,8 +76,10 @@ const Callee& row(std::string_view name) { return *find_callee(name); }
 std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
 
+std::span<const Callee> lane_functions() { return lane_rows; }
+
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), lane_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -83,6 +88,7 @@ const Callee* find_callee(std::string_view name) {
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
+const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");
 const Callee &break_loop = row("break"), &continue_loop = row("continue"), &thread_return = row("thread_return");
 

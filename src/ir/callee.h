@@ -40,10 +40,13 @@ std::span<const Callee> scalar_functions();
 // sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
 // block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Callee> thread_functions();
-// The row of that name among those two; null if there is none.
+// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
+std::span<const Callee> lane_functions();
+// The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
+extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 
 // Does it only make sense where a block has threads?

@@ -1,6 +1,7 @@
 // Names of types, and conversions that round exactly once.
 #include "ir/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -10,34 +11,65 @@
 namespace tl {
 namespace {
 
-// Rounds |value| to a binary float of the given precision; returns the bits without the sign.
-uint64_t round_to(double value, int mantissa_bits, int exponent_bits) {
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const uint64_t infinity = uint64_t((1 << exponent_bits) - 1) << mantissa_bits;
-  if (std::isnan(value)) return infinity | (uint64_t(1) << (mantissa_bits - 1));
-  if (std::isinf(value)) return infinity;
-  if (value == 0) return 0;
-  int exponent = std::ilogb(value);
-  if (exponent < 1 - bias) exponent = 1 - bias;                                   // subnormal: fixed scale
-  double scaled = std::nearbyint(std::ldexp(value, mantissa_bits - exponent));    // exact scaling, one rounding
-  uint64_t mantissa = uint64_t(scaled);
-  uint64_t result = (uint64_t(exponent + bias - 1) << mantissa_bits) + mantissa;  // a carry moves the exponent up
-  return result >= infinity ? infinity : result;
+// How a float type spends its bits.  `top`: the code of the largest finite value; what follows it is infinity where
+// there is one, then NaN.
+struct Format {
+  int exponent_bits, mantissa_bits, bias;
+  uint64_t top, infinity, nan;
+  bool has_infinity;
+};
+constexpr Format ieee(int exponent_bits, int mantissa_bits) {
+  uint64_t infinity = ((uint64_t(1) << exponent_bits) - 1) << mantissa_bits;
+  return {exponent_bits, mantissa_bits, (1 << (exponent_bits - 1)) - 1, infinity - 1, infinity,
+          infinity | uint64_t(1) << (mantissa_bits - 1), true};
+}
+Format format_of(DType t) {
+  switch (t.kind) {
+    case DType::Kind::bfloat: return ieee(8, 7);
+    case DType::Kind::tfloat: return ieee(8, 10);
+    case DType::Kind::e5m2: return ieee(5, 2);
+    case DType::Kind::e4m3: return {4, 3, 7, 0x7E, 0x7F, 0x7F, false};
+    case DType::Kind::e2m1: return {2, 1, 1, 7, 7, 7, false};
+    default: break;
+  }
+  return t.bits == 16 ? ieee(5, 10) : t.bits == 32 ? ieee(8, 23) : ieee(11, 52);
 }
 
-double value_of(uint64_t bits, int mantissa_bits, int exponent_bits) {
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  uint64_t mantissa = bits & ((uint64_t(1) << mantissa_bits) - 1);
-  int exponent = int(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
-  bool negative = (bits >> (mantissa_bits + exponent_bits)) & 1;
-  double value;
-  if (exponent == (1 << exponent_bits) - 1)
-    value = mantissa ? std::nan("") : INFINITY;
-  else if (exponent == 0)
-    value = std::ldexp(double(mantissa), 1 - bias - mantissa_bits);
-  else
-    value = std::ldexp(double(mantissa | (uint64_t(1) << mantissa_bits)), exponent - bias - mantissa_bits);
-  return negative ? -value : value;
+double round_number(double scaled, Rounding rounding, bool negative) {  // of a magnitude
+  if (rounding == Rounding::nearest_even) return std::nearbyint(scaled);
+  double low = std::floor(scaled), rest = scaled - low;
+  if (rounding == Rounding::nearest_away) return low + (rest >= 0.5);
+  bool outward = rounding == (negative ? Rounding::down : Rounding::up);
+  return low + (outward && rest > 0);
+}
+
+// The code of |value|; `negative` only directs the rounding.
+uint64_t magnitude_bits(double value, const Format& f, Rounding rounding, bool negative, bool saturate) {
+  if (std::isinf(value)) return saturate ? f.top : f.infinity;
+  if (value == 0) return 0;
+  int exponent = std::max(std::ilogb(value), 1 - f.bias);  // of a subnormal: a fixed scale
+  double scaled = std::ldexp(value, f.mantissa_bits - exponent);
+  auto mantissa = uint64_t(round_number(scaled, rounding, negative));
+  uint64_t code = (uint64_t(exponent + f.bias - 1) << f.mantissa_bits) + mantissa;  // a carry moves the exponent up
+  bool outward = rounding == Rounding::nearest_even || rounding == Rounding::nearest_away ||
+                 rounding == (negative ? Rounding::down : Rounding::up);
+  return code <= f.top ? code : saturate || !outward ? f.top : f.infinity;
+}
+
+// A power of two and nothing else: the code is the exponent.
+uint64_t e8m0_bits(double value, Rounding rounding, bool saturate) {
+  if (std::isnan(value) || value < 0 || (value == 0 && !saturate)) return 255;
+  if (value == 0) return 0;
+  if (std::isinf(value)) return saturate ? 254 : 255;
+  int exponent = 0;
+  double fraction = std::frexp(value, &exponent) * 2;  // in [1, 2)
+  exponent += 126;
+  bool up = rounding == Rounding::up                                                          ? fraction > 1
+            : rounding == Rounding::toward_zero || rounding == Rounding::down                 ? false
+            : rounding == Rounding::nearest_even && fraction == 1.5                           ? exponent % 2 != 0
+                                                                                              : fraction >= 1.5;
+  exponent = std::max(exponent + up, 0);
+  return exponent <= 254 ? uint64_t(exponent) : saturate ? 254 : 255;
 }
 
 }  // namespace
@@ -52,6 +84,11 @@ std::string to_string(DType t) {
     case DType::Kind::floating: s = "f" + std::to_string(t.bits); break;
     case DType::Kind::bfloat: s = "bf" + std::to_string(t.bits); break;
     case DType::Kind::handle: s = "handle"; break;
+    case DType::Kind::tfloat: s = "tf32"; break;
+    case DType::Kind::e4m3: s = "e4m3"; break;
+    case DType::Kind::e5m2: s = "e5m2"; break;
+    case DType::Kind::e8m0: s = "e8m0"; break;
+    case DType::Kind::e2m1: s = "e2m1"; break;
   }
   return t.lanes == 1 ? s : s + "x" + std::to_string(t.lanes);
 }
@@ -63,7 +100,8 @@ std::optional<DType> parse_dtype(std::string_view name) {
     if (bad != std::errc() || end != name.data() + name.size() || lanes < 1 || lanes > 65535) return std::nullopt;
     name = name.substr(0, x);
   }
-  for (DType t : {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean, handle})
+  for (DType t : {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean, handle,
+                  tf32, e4m3, e5m2, e8m0, e2m1, i4, u4})
     if (to_string(t) == name) return t.with_lanes(lanes);
   return std::nullopt;
 }
@@ -76,15 +114,48 @@ int64_t wrap_int(int64_t value, DType t) {
   return int64_t(low);
 }
 
-double round_float(double value, DType t) {
-  if (t.kind == DType::Kind::bfloat) return bf16_value(bf16_bits(value));
-  if (t.bits == 16) return f16_value(f16_bits(value));
-  return t.bits == 32 ? double(float(value)) : value;
+DType arithmetic_type(DType t) {
+  if (!t.is_storage()) return t;
+  return (t.is_float() ? f32 : i32).with_lanes(t.lanes);
 }
 
-uint16_t f16_bits(double v) { return uint16_t(round_to(std::fabs(v), 10, 5) | (std::signbit(v) ? 0x8000 : 0)); }
-uint16_t bf16_bits(double v) { return uint16_t(round_to(std::fabs(v), 7, 8) | (std::signbit(v) ? 0x8000 : 0)); }
-double f16_value(uint16_t b) { return value_of(b, 10, 5); }
-double bf16_value(uint16_t b) { return value_of(b, 7, 8); }
+uint64_t float_bits(double v, DType t, Rounding rounding, bool saturate) {
+  if (t.kind == DType::Kind::e8m0) return e8m0_bits(v, rounding, saturate);
+  if (t.bits == 64) return std::bit_cast<uint64_t>(v);
+  Format f = format_of(t);
+  uint64_t code = f.nan;
+  bool negative = std::signbit(v) && !std::isnan(v);
+  if (!std::isnan(v)) code = magnitude_bits(std::fabs(v), f, rounding, negative, saturate && t.bits <= 8);
+  code |= uint64_t(negative) << (f.exponent_bits + f.mantissa_bits);
+  return t.kind == DType::Kind::tfloat ? code << 13 : code;
+}
+
+double float_value(uint64_t bits, DType t) {
+  if (t.kind == DType::Kind::e8m0) return bits == 255 ? std::nan("") : std::ldexp(1.0, int(bits) - 127);
+  if (t.bits == 64) return std::bit_cast<double>(bits);
+  if (t.bits == 32) return double(std::bit_cast<float>(uint32_t(bits)));
+  Format f = format_of(t);
+  uint64_t code = bits & ((uint64_t(1) << (f.exponent_bits + f.mantissa_bits)) - 1);
+  uint64_t mantissa = code & ((uint64_t(1) << f.mantissa_bits) - 1);
+  int exponent = int(code >> f.mantissa_bits);
+  double value = NAN;
+  if (code <= f.top)
+    value = exponent ? std::ldexp(double(mantissa | uint64_t(1) << f.mantissa_bits), exponent - f.bias - f.mantissa_bits)
+                     : std::ldexp(double(mantissa), 1 - f.bias - f.mantissa_bits);
+  else if (f.has_infinity && code == f.infinity)
+    value = INFINITY;
+  return bits >> (f.exponent_bits + f.mantissa_bits) & 1 ? -value : value;
+}
+
+double round_float(double value, DType t) {
+  if (t.kind == DType::Kind::floating && t.bits == 64) return value;
+  if (t.kind == DType::Kind::floating && t.bits == 32) return double(float(value));
+  return float_value(float_bits(value, t), t);
+}
+
+uint16_t f16_bits(double v) { return uint16_t(float_bits(v, f16)); }
+uint16_t bf16_bits(double v) { return uint16_t(float_bits(v, bf16)); }
+double f16_value(uint16_t b) { return float_value(b, f16); }
+double bf16_value(uint16_t b) { return float_value(b, bf16); }
 
 }  // namespace tl

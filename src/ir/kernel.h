@@ -20,6 +20,7 @@ struct BufferInfo {
   int64_t versions = 1;            // copies kept by a pipeline; the leading dimension of its layout if > 1
   int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
   int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
+  DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
 struct Param {  // a tensor (buffer set) or a scalar (var set)

@@ -46,6 +46,10 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       b.address = number("an address");
     } else if (accept("elements")) {
       b.elements = number("a number of elements");
+    } else if (accept("holds")) {
+      expect("(", "before a type");
+      b.holds = dtype();
+      expect(")", "after a type");
     } else if (accept("id")) {
       id = number("the id of a buffer");
     } else {

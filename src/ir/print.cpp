@@ -238,6 +238,7 @@ struct Printer {
     if (b.layout) s += fmt::format(" layout({})", text(*b.layout, layout_extents(b)));
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
+    if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
     while (declared.contains(next_id)) next_id++;
     if (id.value != next_id) s += fmt::format(" id({})", id.value);
     declared.insert(id.value);

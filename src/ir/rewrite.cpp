@@ -2,7 +2,6 @@
 #include "ir/rewrite.h"
 
 #include <algorithm>
-
 #include <bit>
 #include <type_traits>
 
@@ -35,6 +34,19 @@ template <class T>
 concept HasFields = requires(T& t) { t.fields(); };
 
 // ── rebuilding ────────────────────────────────────────────────────────────────────────────────────────
+// All of them first: each must find the others, whichever way they nest (lookup by argument does not look into an
+// unnamed namespace, and would take the one for plain data).
+bool remap(Expr& r, Rewriter& rw);
+bool remap(Stmt& r, Rewriter& rw);
+template <class T>
+bool remap(T& value, Rewriter& rw);
+template <class T>
+bool remap(std::vector<T>& v, Rewriter& rw);
+template <class... T>
+bool remap(std::variant<T...>& v, Rewriter& rw);
+template <class K, class V, class C>
+bool remap(std::map<K, V, C>& m, Rewriter& rw);
+
 bool remap(Expr& r, Rewriter& rw) {
   if (!r) return false;
   Expr n = rw(r);

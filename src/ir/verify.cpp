@@ -169,6 +169,7 @@ struct Checker {
       bad("`{}` has operands of two types, {} and {}", symbol(n.op), to_string(t), to_string(n.b->dtype));
     DType result = is_comparison(n.op) || is_logical(n.op) ? boolean.with_lanes(t.lanes) : t;
     if (n.dtype != result) bad("`{}` gives {}, not {}", symbol(n.op), to_string(result), to_string(n.dtype));
+    if (t.is_storage()) bad("`{}` on {}, which is no type of arithmetic", symbol(n.op), to_string(t));
     if (is_logical(n.op) && !t.is_bool()) bad("`{}` takes bool operands, not {}", symbol(n.op), to_string(t));
   }
   void node(const Cast& n) {

@@ -24,14 +24,21 @@ std::vector<int64_t> matrix_shape(const Function& f, const Region& r, std::strin
 void check_types(const Gemm& g, const Function& f, Span span) {
   bool floats = g.a_type.is_float() && g.c_type.is_float();
   bool ints = g.a_type.is_int() && g.c_type.is_int();
-  if (g.a_type != g.b_type)
+  auto same_family = [&](auto... members) {
+    return (... || (g.a_type == members)) && (... || (g.b_type == members));
+  };
+  if (g.a_type != g.b_type && !same_family(e4m3, e5m2) && !same_family(i8, u8) && !same_family(i4, u4))
     fail(span,
-         "gemm: A is {} but B is {}; their types must be equal: copy one to a buffer of the other's type",
+         "gemm: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both 4-bit "
+         "integers: copy one to a buffer of the other's type",
          describe(f, g.a), describe(f, g.b));
   if (!floats && !ints)
     fail(span,
          "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
          to_string(g.a_type), to_string(g.c_type));
+  if (g.c_type.is_storage())
+    fail(span, "gemm: C is {}, in which nothing can be summed; accumulate in {}", to_string(g.c_type),
+         to_string(arithmetic_type(g.c_type)));
   if (g.c_type.bits < g.a_type.bits)
     fail(span, "gemm: C is {}, narrower than A and B, {}; accumulate in {} or wider", to_string(g.c_type),
          to_string(g.a_type), floats ? "f32" : "i32");
@@ -64,6 +71,9 @@ void check(const Tile& t, const Function& f) {
 void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
   Gemm g = read_gemm(t, f);
   Array a = ctx.read(g.a), b = ctx.read(g.b), c = ctx.read(g.c);
+  for (auto* m : {&a, &b})
+    if (m->dtype == tf32)
+      for (double& x : m->floats) x = round_float(x, tf32);
   auto multiply = [&](const auto& x, const auto& y, auto& z) {
     if (g.clear) std::fill(z.begin(), z.end(), 0);
     for (int64_t i = 0; i < g.m; i++)
@@ -121,6 +131,11 @@ Stmt lower(const Tile& t, LowerContext& ctx) {
 }
 
 }  // namespace
+
+Expr as_factor(DType type, Expr element, Span span) {
+  if (element->dtype == tf32) element = cast(tf32, cast(f32, std::move(element), span), span);
+  return cast(type, std::move(element), span);
+}
 
 std::array<size_t, 2> matrix_dims(const Region& r) {
   std::vector<size_t> dims;

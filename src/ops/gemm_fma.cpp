@@ -141,7 +141,7 @@ Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows,
              const Facts& facts) {
   auto clamp = [&](Expr e, int64_t extent) { return simplify(min(std::move(e), imm(extent - 1)), facts); };
   Expr at = m.at(clamp(std::move(x), rows), clamp(std::move(y), cols), facts);
-  return cast(g.c_type, load(m.type, m.buffer, {at}, g.tile.span));
+  return as_factor(g.c_type, load(m.type, m.buffer, {at}, g.tile.span), g.tile.span);
 }
 
 Stmt lower(const Gemm& g, LowerContext& ctx) {

@@ -4,6 +4,9 @@
 // The block's warps form a grid over C.  A warp computes m_tiles × n_tiles instruction tiles; for each step
 // of the instruction's k it loads its rows of A and columns of B once and multiplies them all.  Grids need
 // not divide the tiles: the last warps of a row or column then have fewer, and warps beyond the grid none.
+//
+// 8-bit floats that the chip does not multiply become f16 in the registers, and 4-bit integers 8-bit ones: both
+// exactly.  tf32 is rounded there, for the instruction would cut off.
 #include <algorithm>
 
 #include "arith/prove.h"
@@ -114,15 +117,24 @@ bool begins_with(const OperandFragment& whole, const OperandFragment& part, int 
   return true;
 }
 
-bool same_types(const MatrixInstr& row, const Gemm& g) {
-  return row.a_type == g.a_type && row.b_type == g.b_type && row.c_type == g.c_type;
+// What the operands are multiplied as: themselves, or a type that holds all their values.
+DType wider(DType t) {
+  if (t == e4m3 || t == e5m2 || t == e2m1) return f16;
+  return t == i4 ? i8 : t == u4 ? u8 : t;
+}
+struct Types {
+  DType a, b, c;
+};
+bool same_types(const MatrixInstr& row, const Types& t) {
+  return row.a_type == t.a && row.b_type == t.b && row.c_type == t.c;
 }
 
 Rows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
+  Types types{row.a_type, row.b_type, row.c_type};
   Rows out{.row = &row};
   int64_t rest = g.k % row.k;
   for (auto* r : target.matrix)
-    if (rest && !out.tail && same_types(*r, g) && r->m == row.m && r->n == row.n && r->k == rest &&
+    if (rest && !out.tail && same_types(*r, types) && r->m == row.m && r->n == row.n && r->k == rest &&
         begins_with(row.a, r->a, target.warp) && begins_with(row.b, r->b, target.warp) &&
         begins_with(row.c, r->c, target.warp))
       out.tail = r;
@@ -133,9 +145,10 @@ Rows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
 
 Rows rows_for(const Gemm& g, const Target& target) {
   Rows best;
-  for (auto* row : target.matrix)
-    if (!best.fits && same_types(*row, g))
-      if (Rows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
+  for (const Types& types : {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
+    for (auto* row : target.matrix)
+      if (!best.fits && same_types(*row, types))
+        if (Rows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
   return best;
 }
 
@@ -283,7 +296,7 @@ struct Lowering {
       return address(type, o.registers, tile * o.tile_stride + step * o.step_stride);
     };
     Expr c = address(g.c_type, sums, (i * plan.n_tiles + j) * row.c.registers);
-    Stmt mma = eval(call(row.callee, {c, part(a, g.a_type, i), part(b, g.b_type, j)}), g.tile.span);
+    Stmt mma = eval(call(row.callee, {c, part(a, row.a_type, i), part(b, row.b_type, j)}), g.tile.span);
     mma = if_then(both(m_inside(i), n_inside(j)), mma, {}, g.tile.span);
     return for_loop(i, plan.m_tiles, Loop::unrolled,
                     for_loop(j, plan.n_tiles, Loop::unrolled, mma, g.tile.span), g.tile.span);
@@ -301,23 +314,36 @@ struct Lowering {
   }
 };
 
+// A fragment that lies right, as what is multiplied.
+BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment, DType factor, int64_t registers,
+                 std::vector<Stmt>& before) {
+  DType type = ctx.function[fragment].dtype;
+  if (type == factor && type != tf32) return fragment;
+  BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", factor, registers);
+  Expr r = var("r");
+  Expr value = as_factor(factor, tl::load(type, fragment, {r}), g.tile.span);
+  before.push_back(for_loop(r, registers, Loop::unrolled, store(local, {r}, value, g.tile.span), g.tile.span));
+  return local;
+}
+
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
 Operand prepare(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
                 std::vector<Stmt>& before) {
   const Region& r = is_b ? g.b : g.a;
   Fragment wanted = is_b ? b_fragment(g, p) : a_fragment(g, p);
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
+  DType type = ctx.function[r.buffer].dtype, factor = is_b ? p.row->b_type : p.row->a_type;
   if (is_fragment(r, ctx.function) && lies(r, ctx.function, ctx.layouts, wanted))
     return {.memory = {},
-            .registers = r.buffer,
+            .registers = factors(g, ctx, is_b, r.buffer, factor, wanted.registers, before),
             .tile_stride = registers * g.k / p.row->k,
             .step_stride = registers};
-  DType type = ctx.function[r.buffer].dtype;
-  BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", type, tiles * registers);
+  BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", factor, tiles * registers);
   WarpShare s{.memory = {},
               .is_b = is_b,
               .transposed = is_b ? g.trans_b : g.trans_a,
               .registers = local,
+              .factor = factor,
               .tile_stride = registers,
               .tiles = tiles,
               .all_tiles = is_b ? p.all_n(g) : p.all_m(g),
@@ -351,6 +377,10 @@ std::string described(const Gemm& g, const Plan& p, int64_t threads) {
   std::string text = fmt::format("mma.sync: {} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
                                  p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
                                  p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
+  if (p.row->a_type != g.a_type || p.row->b_type != g.b_type)
+    text += fmt::format("; {} × {} as {} × {}, which holds their values", to_string(g.a_type), to_string(g.b_type),
+                        to_string(p.row->a_type), to_string(p.row->b_type));
+  if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
   if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
   int64_t idle = threads / p.warp - p.rows * p.cols;

@@ -2,8 +2,8 @@
 //
 // ldmatrix moves 8×8 blocks of 16-bit units: lane 8b + r gives the address of row r of block b, and lane l receives
 // of every block the units (l / 4, 2 (l % 4)) and the one beside it, or with .trans their mirror.  So it delivers an
-// operand whose fragment is made of such blocks, with k along the units: one element of 16 bits, or two of 8 (which
-// .trans would tear apart).
+// operand whose fragment is made of such blocks, with k along the units: an element is one of them, or half of one, or
+// two (of which .trans would tear the latter apart).
 #include "ops/gemm_mma_load.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ std::array<int64_t, 2> outer_and_k(const OperandFragment& f, bool is_b, int lane
 
 // Where each of the fragment's blocks begins; empty if ldmatrix does not deliver it.
 std::vector<std::array<int64_t, 2>> blocks_of(const OperandFragment& f, bool is_b, int bits) {
-  if (bits != 16 && bits != 8) return {};
-  int unit = 16 / bits, per_block = 2 * unit;
+  if (bits != 32 && bits != 16 && bits != 8) return {};
+  int per_block = 32 / bits;
   std::vector<std::array<int64_t, 2>> begins;
   for (int reg = 0; reg < f.registers; reg += per_block) begins.push_back(outer_and_k(f, is_b, 0, reg));
   size_t n = begins.size();
@@ -41,7 +41,7 @@ std::vector<std::array<int64_t, 2>> blocks_of(const OperandFragment& f, bool is_
         return {};
     }
   for (auto& b : begins)
-    if (b[0] % 8 || b[1] % (8 * unit)) return {};
+    if (b[0] % 8 || b[1] % (4 * per_block)) return {};
   if (n == 4 && (begins[3][0] != begins[1][0] + begins[2][0] || begins[3][1] != begins[1][1] + begins[2][1]))
     return {};
   return begins;
@@ -127,7 +127,7 @@ struct Loader {
 
   Stmt by_blocks(std::vector<std::array<int64_t, 2>> begins, int64_t tiles, const Expr& outer, const Expr& k,
                  const Expr& to) {
-    int64_t unit = 16 / s.memory.type.bits, blocks = int64_t(begins.size()) * tiles, divisor = 8;
+    int64_t blocks = int64_t(begins.size()) * tiles, divisor = 8;
     std::vector<LaneDigit> outers, ks;
     (rows_are_k(s) ? ks : outers).push_back({1, 8, 1});
     for (size_t b = 1; b < begins.size(); b *= 2, divisor *= 2) {
@@ -135,13 +135,16 @@ struct Loader {
       ks.push_back({divisor, 2, begins[b][1]});
     }
     if (tiles > 1) outers.push_back({divisor, tiles, extent()});
-    internal_check(row.k % unit == 0, "whole units");
     const CopyInstr* copy = ctx.target.copy_named(ldmatrix_name(blocks, rows_are_k(s)));
     internal_check(copy, "the row that was asked for before");
     Expr from = at(outer + lane_sum(lane, outers), k + lane_sum(lane, ks));
-    return eval(call(copy->callee, {address(s.memory.type, s.registers, to),
-                                    address(s.memory.type, s.memory.buffer, from)}),
-                span);
+    Stmt loads = eval(call(copy->callee, {address(s.memory.type, s.registers, to),
+                                          address(s.memory.type, s.memory.buffer, from)}),
+                      span);
+    if (s.factor != tf32) return loads;
+    int64_t n = fragment.registers * tiles;
+    Expr r = loop_var("r", n), value = as_factor(tf32, load(tf32, s.registers, {to + r}, span), span);
+    return block({loads, for_loop(r, n, Loop::unrolled, store(s.registers, {to + r}, value, span), span)}, span);
   }
 
   // The index in memory of register `reg` of this lane.
@@ -182,7 +185,7 @@ struct Loader {
     Expr r = loop_var("r", fragment.registers / n), v = n > 1 ? loop_var("v", n) : Expr{};
     Expr reg = n > 1 ? r * n + v : r;
     Expr value = load(s.memory.type, s.memory.buffer, {element(outer, k, reg)}, span);
-    Stmt body = store(s.registers, {to + reg}, value, span);
+    Stmt body = store(s.registers, {to + reg}, as_factor(s.factor, value, span), span);
     if (n > 1) body = for_loop(v, n, Loop::vectorized, body, span);
     return for_loop(r, fragment.registers / n, Loop::unrolled, body, span);
   }
@@ -217,7 +220,7 @@ bool loads_by_ldmatrix(const MatrixInstr& row, const WarpShare& s, const LowerCo
                        const Facts& facts) {
   auto begins = blocks_of(fragment_of(row, s), s.is_b, s.memory.type.bits);
   bool torn = rows_are_k(s) && s.memory.type.bits != 16;
-  return !begins.empty() && !torn && ctx.target.copy_named(ldmatrix_name(1, rows_are_k(s))) &&
+  return !begins.empty() && !torn && s.factor == s.memory.type && ctx.target.copy_named(ldmatrix_name(1, rows_are_k(s))) &&
          has_aligned_rows(s.memory, facts);
 }
 
@@ -227,7 +230,9 @@ std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const R
                              const LowerContext& ctx, const Facts& facts) {
   int bits = s.memory.type.bits;
   if (loads_by_ldmatrix(row, s, ctx, facts)) return "";
-  if (bits != 16 && bits != 8) return fmt::format("its elements have {} bits", bits);
+  if (s.factor != s.memory.type)
+    return fmt::format("{} becomes {} on the way", to_string(s.memory.type), to_string(s.factor));
+  if (bits > 32 || bits < 8) return fmt::format("its elements have {} bits", bits);
   if (blocks_of(fragment_of(row, s), s.is_b, bits).empty())
     return fmt::format("that does not deliver the fragment of {}", row.callee.name);
   if (rows_are_k(s) && bits != 16)

@@ -10,6 +10,7 @@ struct WarpShare {
   SharedMatrix memory;
   bool is_b, transposed;  // the fragments are k×n, not m×k; memory holds the matrix transposed
   BufferId registers;
+  DType factor;         // of the registers: what is multiplied
   int64_t tile_stride;  // of a tile's registers
   int64_t tiles, all_tiles, parts;
   Expr part;  // which of the `parts` warps along m or n this is

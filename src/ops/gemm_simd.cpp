@@ -5,6 +5,10 @@
 // strides: its elements are broadcast one by one.  Operands of another type than the sums are first widened into
 // panels of their own.  8-bit integers are multiplied as floats, which is exact while the sums stay below 2^24.
 //
+// Where the chip adds dot products of neighbours (target/instr.h, DotInstr), k is taken in groups of so many: a panel
+// is [k / group][n % NR][group], always packed here, and A's rows are read by groups.  The instruction for 8-bit
+// integers multiplies unsigned by signed: a signed A gets 128 added, and the sums begin at -128 times B's columns.
+//
 //   for panel:  for rows i0, i0 + 6, …:
 //     c[0…5, 0…1] = 0;  for k:  b = B[panel, k, :];  c[r, :] += broadcast(A[i0 + r, k]) * b
 //     C[i0 + r, panel*16…] += c[r, :]
@@ -23,10 +27,26 @@ constexpr int64_t steps_in_flight = 48;     // multiply-adds in the body of the 
 
 int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The instruction for these operands, and which of its two a matrix of ours is: `swapped` gives it B, A.
+struct Dot {
+  const DotInstr* row = nullptr;
+  bool swapped = false, shifted = false;  // shifted: A is signed and becomes unsigned
+  int64_t group() const { return row ? row->depth : 1; }
+};
+
+Dot dot_of(const Gemm& g, const Target& target) {
+  if (auto* row = target.dot_for(g.a_type, g.b_type, g.c_type)) return {row};
+  if (auto* row = target.dot_for(g.b_type, g.a_type, g.c_type)) return {row, true};
+  bool is_signed = g.a_type == i8 && g.b_type == i8;
+  if (auto* row = is_signed ? target.dot_for(u8, i8, g.c_type) : nullptr) return {row, false, true};
+  return {};
+}
+
 // The type in which products are summed.
-DType compute_type(const Gemm& g) {
+DType compute_type(const Gemm& g, const Dot& dot) {
+  if (dot.row) return dot.row->c_type;
   if (g.c_type.is_float()) return g.c_type.bits == 64 ? f64 : f32;
-  return g.a_type.bits == 8 ? f32 : g.c_type;
+  return g.a_type.bits <= 8 ? f32 : g.c_type;
 }
 
 // The register tile: `rows` × `vectors` accumulators, `vectors` registers for B, one for a broadcast of A.
@@ -36,7 +56,7 @@ struct Micro {
 };
 
 Micro micro_of(const Gemm& g, const Target& target) {
-  Micro u{.lanes = target.lanes(compute_type(g)), .vectors = 2, .rows = 0};
+  Micro u{.lanes = target.lanes(compute_type(g, dot_of(g, target))), .vectors = 2, .rows = 0};
   if (g.n <= u.lanes) u.vectors = 1;
   u.rows = std::min<int64_t>((target.vector_registers - u.vectors - 1) / u.vectors, 12);
   return u;
@@ -87,7 +107,8 @@ std::string applies(const Gemm&, const LayoutContext& ctx) {
 LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutMap out;
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
-  if (level != Strictness::strict || !shared || g.b_type != compute_type(g)) return out;
+  Dot dot = dot_of(g, ctx.target);
+  if (level != Strictness::strict || !shared || dot.row || g.b_type != compute_type(g, dot)) return out;
   Matrix b = matrix_of(g.b, g.trans_b);
   int64_t width = micro_of(g, ctx.target).width();
   out.shared.emplace(g.b.buffer, panels(shape_of(ctx.function, g.b.buffer), b.row, b.col, width));
@@ -124,11 +145,15 @@ struct Lowering {
   const Gemm& g;
   LowerContext& ctx;
   Micro u = micro_of(g, ctx.target);
-  DType sum = compute_type(g);
+  Dot dot = dot_of(g, ctx.target);
+  DType sum = compute_type(g, dot);
+  int64_t group = dot.group(), depth = ceil_of(g.k, group);  // k, and in groups
+  std::optional<BufferId> start = {};                        // what the sums of each column begin with
   Span at = g.tile.span;
   Facts facts = facts_of(ctx.function, ctx.kernel);
   std::vector<Stmt> before = {};  // statements that widen or pack operands
 
+  int64_t target_lanes(DType type) const { return ctx.target.lanes(type); }
   Expr bound(const char* name, int64_t extent) {
     Expr v = var(name);
     facts.bind(v, Interval{0, extent - 1});
@@ -148,6 +173,13 @@ struct Lowering {
   std::optional<Placed> find_strided(const Matrix& m) const;
   std::optional<Placed> find_panels(const Matrix& m) const;
   Placed widen(const Matrix& m, int64_t rows, int64_t cols, int64_t width, const char* name);
+
+  BufferId scratch(const char* name, DType type, std::vector<int64_t> shape);
+  Placed group_rows(const Matrix& m);
+  Placed group_panels(const Matrix& m);
+  Stmt pack_group(const Matrix& m, const std::optional<Placed>& from, BufferId to, const Expr& panel, const Expr& kk,
+                  int64_t cols, int64_t steps);
+  void start_sums(const Placed& b);
 
   Stmt micro(const Placed& a, const Placed& b, const Expr& row, const Expr& panel, int64_t rows, int64_t cols,
              const Expr& k0, int64_t depth, BufferId acc);
@@ -197,7 +229,7 @@ Placed Lowering::widen(const Matrix& m, int64_t rows, int64_t cols, int64_t widt
   int64_t chunk = std::min(u.lanes, width ? width : cols), whole = cols / chunk;
   DType type = ctx.function[m.region.buffer].dtype;
   auto move = [&](const Expr& i, const Expr& j) {
-    Expr value = cast(sum, load(type, m.region.buffer, {place(m, i, j)}, at), at);
+    Expr value = as_factor(sum, load(type, m.region.buffer, {place(m, i, j)}, at), at);
     return store(to, {simplify(map_index(l, {i, j})[0], facts)}, value, at);
   };
   Expr i = bound("i", rows);
@@ -215,6 +247,143 @@ Placed Lowering::widen(const Matrix& m, int64_t rows, int64_t cols, int64_t widt
   return {to, imm(0), width ? width : cols, 1, rows * width};
 }
 
+// ── operands for dot products ─────────────────────────────────────────────────────────────────────────
+BufferId Lowering::scratch(const char* name, DType type, std::vector<int64_t> shape) {
+  Layout l = row_major(shape);
+  std::vector<Expr> extents;
+  for (int64_t e : shape) extents.push_back(imm(e));
+  return ctx.scratch({.name = name,
+                      .dtype = type,
+                      .shape = extents,
+                      .strides = {},
+                      .scope = Scope::shared,
+                      .span = at,
+                      .layout = l.map(),
+                      .elements = l.ranges[0]});
+}
+
+// A as rows of groups: where it lies, if k is contiguous there; else a copy, whose last group is filled up with 0.
+Placed Lowering::group_rows(const Matrix& m) {
+  auto from = find_strided(m);
+  bool contiguous = from && from->col == 1;
+  if (contiguous && g.k % group == 0 && !dot.shifted) return {from->buffer, from->base, from->row, group, 0};
+  DType type = g.a_type, wanted = dot.shifted ? u8 : type;
+  int64_t width = depth * group, chunk = target_lanes(type);
+  BufferId to = scratch("A_rows", wanted, {g.m, width});
+  Expr i = bound("i", g.m);
+  auto converted = [&](Expr e) {
+    if (!dot.shifted) return e;
+    DType t = u8.with_lanes(e->dtype.lanes);
+    return binary(BinaryOp::bit_xor, cast(t, std::move(e), at), imm(128, t), at);
+  };
+  std::vector<Stmt> row;
+  int64_t whole = contiguous ? g.k / chunk : 0;
+  if (whole) {
+    Expr p = bound("p", whole);
+    Expr source = ramp(from->base + i * from->row + p * chunk, imm(1), int(chunk));
+    row.push_back(for_loop(p, whole, Loop::serial,
+                           store(to, {ramp(i * width + p * chunk, imm(1), int(chunk))},
+                                 converted(load(type, from->buffer, {source}, at)), at),
+                           at));
+  }
+  if (int64_t rest = g.k - whole * chunk) {
+    Expr q = bound("q", rest), k = q + whole * chunk;
+    row.push_back(for_loop(q, rest, Loop::serial,
+                           store(to, {i * width + k}, converted(load(type, m.region.buffer, {place(m, i, k)}, at)), at),
+                           at));
+  }
+  for (int64_t k = g.k; k < width; k++) row.push_back(store(to, {i * width + k}, zero(wanted), at));
+  before.push_back(for_loop(i, g.m, Loop::serial, block(std::move(row), at), at));
+  return {to, imm(0), width, group, 0};
+}
+
+// One group of k, number kk, of which `steps` rows exist, of the `cols` columns of a panel.
+Stmt Lowering::pack_group(const Matrix& m, const std::optional<Placed>& from, BufferId to, const Expr& panel,
+                          const Expr& kk, int64_t cols, int64_t steps) {
+  DType type = g.b_type;
+  Expr first = (panel * depth + kk) * (u.width() * group);
+  std::vector<Stmt> out;
+  if (from && from->col == 1) {  // rows of B: whole vectors, interleaved
+    for (int64_t v = 0; v < u.vectors; v++) {
+      int lanes = int(u.lanes);
+      int64_t rest = std::clamp<int64_t>(cols - v * u.lanes, 0, u.lanes);
+      Expr mask;
+      if (rest < u.lanes) mask = lt(ramp(imm(0), imm(1), lanes), broadcast(imm(rest), lanes));
+      std::vector<Expr> rows;
+      for (int64_t d = 0; d < group; d++) {
+        Expr where = from->base + (kk * group + d) * from->row + panel * u.width() + v * u.lanes;
+        bool exists = d < steps && rest > 0;
+        rows.push_back(exists ? load(type, from->buffer, {ramp(where, imm(1), lanes)}, at, mask)
+                              : zero(type.with_lanes(lanes)));
+      }
+      DType all = type.with_lanes(int(lanes * group));
+      out.push_back(store(to, {ramp(first + v * (u.lanes * group), imm(1), all.lanes)},
+                          call(interleave, std::move(rows), all, at), at));
+    }
+    return block(std::move(out), at);
+  }
+  Expr j = bound("j", cols);
+  bool together = from && from->row == 1 && steps == group;  // columns of B: a group lies together
+  if (together) {
+    Expr where = from->base + kk * group + (panel * u.width() + j) * from->col;
+    out.push_back(store(to, {ramp(first + j * group, imm(1), int(group))},
+                        load(type, from->buffer, {ramp(where, imm(1), int(group))}, at), at));
+  }
+  for (int64_t d = 0; d < group && !together; d++) {
+    Expr value = d < steps ? load(type, m.region.buffer, {place(m, kk * group + d, panel * u.width() + j)}, at)
+                           : zero(type);
+    out.push_back(store(to, {first + j * group + d}, value, at));
+  }
+  Stmt columns = for_loop(j, cols, Loop::serial, block(std::move(out), at), at);
+  if (cols == u.width()) return columns;
+  Expr q = bound("q", (u.width() - cols) * group);
+  return block({columns, for_loop(q, (u.width() - cols) * group, Loop::serial,
+                                  store(to, {first + cols * group + q}, zero(type), at), at)},
+               at);
+}
+
+// B as panels of groups, [n / NR][k / group][n % NR][group], filled up with 0.
+Placed Lowering::group_panels(const Matrix& m) {
+  int64_t whole = g.n / u.width(), rest = g.n % u.width(), count = whole + (rest > 0);
+  BufferId to = scratch("B_panels", g.b_type, {count * depth * u.width() * group});
+  auto from = find_strided(m);
+  auto fill = [&](const Expr& panel, int64_t cols) {
+    Expr kk = bound("kk", g.k / group);
+    std::vector<Stmt> out;
+    if (g.k / group)
+      out.push_back(for_loop(kk, g.k / group, Loop::serial, pack_group(m, from, to, panel, kk, cols, group), at));
+    if (g.k % group) out.push_back(pack_group(m, from, to, panel, imm(g.k / group), cols, g.k % group));
+    return block(std::move(out), at);
+  };
+  Expr panel = bound("panel", whole);
+  if (whole) before.push_back(for_loop(panel, whole, Loop::serial, fill(panel, u.width()), at));
+  if (rest) before.push_back(fill(imm(whole), rest));
+  return {to, imm(0), u.width() * group, 1, depth * u.width() * group};
+}
+
+// -128 times the sum of each column of B.
+void Lowering::start_sums(const Placed& b) {
+  int64_t count = ceil_of(g.n, u.width()), vectors = count * u.vectors;
+  int lanes = int(u.lanes);
+  BufferId to = scratch("B_sums", sum, {vectors * u.lanes});
+  start = to;
+  Expr p = bound("p", count), kk = bound("kk", depth);
+  DType wide = u8.with_lanes(int(group));
+  std::vector<Stmt> clear, add, scale;
+  for (int64_t v = 0; v < u.vectors; v++) {
+    Expr where = ramp(p * u.width() + v * u.lanes, imm(1), lanes);
+    Expr old = load(sum, to, {where}, at);
+    Expr column = ramp(p * b.panel + kk * b.row + v * u.lanes * group, imm(1), int(lanes * group));
+    clear.push_back(store(to, {where}, zero(sum.with_lanes(lanes)), at));
+    add.push_back(store(to, {where},
+                        call(dot.row->callee, {old, imm(1, wide), load(g.b_type, b.buffer, {column}, at)}, old->dtype, at),
+                        at));
+    scale.push_back(store(to, {where}, binary(BinaryOp::mul, old, imm(-128, old->dtype), at), at));
+  }
+  Stmt all = for_loop(kk, depth, Loop::serial, block(std::move(add), at), at);
+  before.push_back(for_loop(p, count, Loop::serial, block({block(std::move(clear)), all, block(std::move(scale))}, at), at));
+}
+
 // ── the register tile ─────────────────────────────────────────────────────────────────────────────────
 
 // `count` steps of k, from step k on: the sums are read once, and written once at the end.
@@ -227,8 +396,8 @@ Stmt Lowering::steps(const Placed& a, const Placed& b, const Expr& row, const Ex
     out.push_back(let(v, std::move(value), at));
     return v;
   };
-  auto vector_at = [&](BufferId buffer, const Expr& i) {
-    return load(sum, buffer, {ramp(i, imm(1), lanes)}, at);
+  auto vector_at = [&](BufferId buffer, const Expr& i, int64_t of = 1) {
+    return load(ctx.function[buffer].dtype, buffer, {ramp(i, imm(1), int(lanes * of))}, at);
   };
   Expr from_a = named("a_at", simplify(a.base + row * a.row + k * a.col, facts));
   Expr from_b = named("b_at", simplify(b.base + panel * b.panel + k * b.row, facts));
@@ -237,13 +406,17 @@ Stmt Lowering::steps(const Placed& a, const Placed& b, const Expr& row, const Ex
   for (int64_t s = 0; s < count; s++) {
     std::vector<Expr> bs;
     for (int64_t v = 0; v < vectors; v++)
-      bs.push_back(named("b", vector_at(b.buffer, from_b + (s * b.row + v * u.lanes))));
+      bs.push_back(named("b", vector_at(b.buffer, from_b + (s * b.row + v * u.lanes * group), group)));
     for (int64_t i = 0; i < rows; i++) {
-      Expr x = named("a", load(sum, a.buffer, {from_a + (i * a.row + s * a.col)}, at)),
-           xs = broadcast(x, lanes);
+      Expr from = from_a + (i * a.row + s * a.col), first = dot.row ? ramp(from, imm(1), int(group)) : from;
+      Expr x = named("a", load(ctx.function[a.buffer].dtype, a.buffer, {first}, at));
       for (int64_t v = 0; v < vectors; v++) {
         Expr& ci = c[size_t(i * vectors + v)];
-        ci = named("c", binary(BinaryOp::add, ci, binary(BinaryOp::mul, xs, bs[size_t(v)])));
+        const Expr& y = bs[size_t(v)];
+        if (dot.row)
+          ci = named("c", call(dot.row->callee, {ci, dot.swapped ? y : x, dot.swapped ? x : y}, ci->dtype, at));
+        else
+          ci = named("c", binary(BinaryOp::add, ci, binary(BinaryOp::mul, broadcast(x, lanes), y)));
       }
     }
   }
@@ -288,8 +461,10 @@ Stmt Lowering::micro(const Placed& a, const Placed& b, const Expr& row, const Ex
   int64_t turns = depth / unroll, rest = depth % unroll;
   std::vector<Stmt> out;
   for (int64_t i = 0; i < rows * vectors; i++) {
-    Expr where = ramp(imm(i * u.lanes), imm(1), int(u.lanes));
-    out.push_back(store(acc, {where}, zero(sum.with_lanes(int(u.lanes))), at));
+    Expr where = ramp(imm(i * u.lanes), imm(1), int(u.lanes)), first = zero(sum.with_lanes(int(u.lanes)));
+    if (start)
+      first = load(sum, *start, {ramp(panel * u.width() + i % vectors * u.lanes, imm(1), int(u.lanes))}, at);
+    out.push_back(store(acc, {where}, first, at));
   }
   if (turns) {
     Expr k = bound("k", turns);
@@ -304,7 +479,7 @@ Stmt Lowering::micro(const Placed& a, const Placed& b, const Expr& row, const Ex
 // `count` blocks of `height` rows, from row `first` on, against all panels.  The rows of a chunk stay in L2.
 Stmt Lowering::rows(const Placed& a, const Placed& b, int64_t count, int64_t height, int64_t first,
                     const Expr& k0, int64_t depth, BufferId acc) {
-  int64_t bytes = height * depth * sum.bytes(), most = std::max<int64_t>(chunk_bytes / bytes, 1);
+  int64_t bytes = height * depth * group * ctx.function[a.buffer].dtype.bytes(), most = std::max<int64_t>(chunk_bytes / bytes, 1);
   int64_t chunks = ceil_of(count, most), size = ceil_of(count, chunks);
   int64_t whole = g.n / u.width(), rest = g.n % u.width();
   Expr chunk = bound("chunk", chunks), start = simplify(chunk * size, facts);
@@ -323,16 +498,21 @@ Stmt Lowering::rows(const Placed& a, const Placed& b, int64_t count, int64_t hei
 
 // The longest run of k whose sums are exact: all of it, except for 8-bit integers.
 int64_t exact_depth(const Gemm& g) {
-  if (g.c_type.is_float() || g.a_type.bits != 8) return g.k;
-  int64_t largest = g.a_type.is_signed() ? 128 * 128 : 255 * 255;
-  return std::min(g.k, (int64_t(1) << 24) / largest / 4 * 4);
+  if (g.c_type.is_float() || g.a_type.bits > 8) return g.k;
+  auto largest = [](DType t) { return int64_t(1) << (t.bits - t.is_signed()); };
+  return std::min(g.k, (int64_t(1) << 24) / (largest(g.a_type) * largest(g.b_type)) / 4 * 4);
 }
 
 Stmt Lowering::run() {
   Matrix a = matrix_of(g.a, g.trans_a), b = matrix_of(g.b, g.trans_b);
   std::optional<Placed> left, right;
-  if (g.a_type == sum) left = find_strided(a);
-  if (g.b_type == sum) right = find_panels(b);
+  if (dot.row) {
+    left = group_rows(a);
+    right = group_panels(b);
+    if (dot.shifted) start_sums(*right);
+  }
+  if (!left && g.a_type == sum) left = find_strided(a);
+  if (!right && g.b_type == sum) right = find_panels(b);
   if (!left) left = widen(a, g.m, g.k, 0, "A_wide");
   if (!right) right = widen(b, g.k, g.n, u.width(), "B_panels");
   BufferId acc = ctx.scratch({.name = "acc",
@@ -344,10 +524,11 @@ Stmt Lowering::run() {
                               .layout = {},
                               .elements = u.rows * u.width()});
   // m is cut into the fewest blocks, which differ by one row at most.
-  int64_t blocks = ceil_of(g.m, u.rows), few = g.m / blocks, larger = g.m % blocks, depth = exact_depth(g);
+  int64_t blocks = ceil_of(g.m, u.rows), few = g.m / blocks, larger = g.m % blocks;
+  int64_t longest = dot.row ? depth : exact_depth(g);
   std::vector<Stmt> out = std::move(before);
-  for (int64_t k = 0; k < g.k; k += depth) {
-    int64_t steps = std::min(depth, g.k - k);
+  for (int64_t k = 0; k < depth; k += longest) {
+    int64_t steps = std::min(longest, depth - k);
     if (larger) out.push_back(rows(*left, *right, larger, few + 1, 0, imm(k), steps, acc));
     out.push_back(rows(*left, *right, blocks - larger, few, larger * (few + 1), imm(k), steps, acc));
   }

@@ -11,6 +11,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "target/alignment.h"
 
 namespace tl {
 
@@ -75,8 +76,8 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
     Modular m = modular_of(e, inner);
     return floor_mod(m.remainder, v) == 0 && m.modulus % v == 0;
   };
-  bool whole = info.scope != Scope::global || divisible(info.shape.back());
-  return divisible(linear->base) && whole ? Along::contiguous : Along::scattered;
+  bool may_be = info.scope != Scope::global || v * info.dtype.bytes() <= tensor_alignment(ctx.kernel, ctx.target);
+  return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
 }
 
 int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& accesses) {

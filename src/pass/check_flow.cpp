@@ -144,6 +144,9 @@ struct Flow {
       std::string why = reason(i->cond);
       Stmt then_body = inside(i->then_body, why, i->span, "if"), else_body = inside(i->else_body, why, i->span, "if");
       return if_then(promised(i->cond, i->then_body, i->else_body), then_body, else_body, i->span);
+    } else if (auto* t = s.as<Tile>()) {  // of the user's: what it becomes is checked
+      Stmt body = walk(t->body);
+      return body.same(t->body) ? s : tile(*t->op, t->operands, t->attrs, t->span, body);
     } else if (auto* g = s.as<Group>()) {
       return group(g->first, g->count, walk(g->body), g->span, g->max_regs, g->attrs);
     } else if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty()) {

@@ -1,5 +1,8 @@
-// narrow_index: index arithmetic is exact i64 up to here; where every intermediate value provably fits 32 bits it
-// is done in 32, which is several times cheaper on a GPU.  After vectorize, so that each access is judged once.
+// narrow_index: index arithmetic is exact i64 up to here; where it provably comes to the same it is done in 32 bits,
+// which is several times cheaper on a GPU.  That is so where every intermediate value fits.  It is also so for an
+// index of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums and products
+// count modulo 2^32, and the index itself fits, because accesses outside the tensor are masked by now.
+// After vectorize, so that each access is judged once.
 //
 //   A[bx*4096 + tx*8]   ->   A[cast<i32>(bx)*4096:i32 + cast<i32>(tx)*8:i32]
 #include "pass/passes.h"
@@ -10,8 +13,38 @@ namespace {
 
 bool fits(Interval r) { return r.min >= INT32_MIN && r.max <= INT32_MAX; }
 
+// The elements from a tensor's first to its last; null where a layout of the user's places them.
+Expr span_of(const BufferInfo& info) {
+  if (info.scope != Scope::global || info.layout) return {};
+  Expr span = imm(1);
+  for (size_t d = 0; d < info.shape.size(); d++)
+    span = info.strides.empty() ? span * info.shape[d] : span + (info.shape[d] - 1) * info.strides[d];
+  return span;
+}
+
 struct Narrower final : ScopedRewriter {
+  const Function& f;
+  std::map<BufferId, bool> small = {};     // its elements can be counted in 32 bits
+  explicit Narrower(const Function& f) : f(f) {}
   using ScopedRewriter::operator();
+
+  bool is_small(BufferId buffer) {
+    auto [it, first] = small.try_emplace(buffer, false);
+    if (first)
+      if (Expr span = span_of(f[buffer])) it->second = can_prove(le(span, imm(INT32_MAX)), facts);
+    return it->second;
+  }
+
+  // The expression modulo 2^32.
+  Expr wrapped(const Expr& e) {
+    if (Expr exact = narrow(e)) return exact;
+    if (auto* r = e.as<Ramp>()) return ramp(wrapped(r->base), wrapped(r->stride), r->dtype.lanes, r->span);
+    if (auto* b = e.as<Broadcast>()) return broadcast(wrapped(b->value), b->dtype.lanes, b->span);
+    auto* b = e.as<Binary>();
+    bool in_step = b && (b->op == BinaryOp::add || b->op == BinaryOp::sub || b->op == BinaryOp::mul);
+    if (in_step) return binary(b->op, wrapped(b->a), wrapped(b->b), b->span);
+    return cast(i32.with_lanes(e->dtype.lanes), (*this)(e), e->span);
+  }
 
   // The expression in 32 bits, or null if some part of it may not fit.
   Expr narrow(const Expr& e) {
@@ -41,16 +74,16 @@ struct Narrower final : ScopedRewriter {
     return cast(t, e, e->span);            // a variable, a load, …: its value fits
   }
 
-  Expr narrowed(const Expr& e) {
+  Expr narrowed(BufferId buffer, const Expr& e) {
     if (e->dtype.scalar() != i64) return (*this)(e);
-    Expr n = narrow(e);
+    Expr n = is_small(buffer) ? wrapped(e) : narrow(e);
     return n ? n : (*this)(e);
   }
 
   Expr operator()(const Expr& e) override {
     if (auto* l = e.as<Load>()) {
       std::vector<Expr> index;
-      for (auto& i : l->index) index.push_back(narrowed(i));
+      for (auto& i : l->index) index.push_back(narrowed(l->buffer, i));
       return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask);
     }
     if (auto* b = e.as<Binary>(); b && is_comparison(b->op) && b->a->dtype.scalar() == i64) {
@@ -63,7 +96,7 @@ struct Narrower final : ScopedRewriter {
   Stmt at(const Stmt& s) override {
     if (auto* n = s.as<Store>()) {
       std::vector<Expr> index;
-      for (auto& i : n->index) index.push_back(narrowed(i));
+      for (auto& i : n->index) index.push_back(narrowed(n->buffer, i));
       return store(n->buffer, index, (*this)(n->value), n->span, n->mask ? (*this)(n->mask) : n->mask);
     }
     return children(s);
@@ -75,7 +108,7 @@ struct Narrower final : ScopedRewriter {
 Function narrow_index(Function f, const Target& target) {
   if (target.index_bits > 32) return f;
   for (Kernel& k : f.kernels) {
-    Narrower narrower;
+    Narrower narrower(f);
     narrower.facts = facts_of(f, k);
     k.body = narrower(k.body);
   }

@@ -18,6 +18,8 @@ Function infer_layouts(Function f, const Target& target);
 // ── thread level ──────────────────────────────────────────────────────────────────────────────────────
 // Each tile operator and parallel loop becomes one thread's statements; tile buffers are addressed physically.
 Function lower_tile_ops(Function f, const Target& target);
+// Loop nests that may leave their tensors at the edges only stand twice: wholly inside, and the rest.
+Function split_tails(Function f, const Target& target);
 // Masks the accesses to tensors that may fall outside them.
 Function guard_bounds(Function f, const Target& target);
 // Accesses to tensors get one index, in elements.

@@ -34,8 +34,8 @@ Stmt ScopedRewriter::operator()(const Stmt& s) {
     facts = outer;
     Stmt else_body = n->else_body ? (*this)(n->else_body) : Stmt();
     facts = std::move(outer);
-    if (cond.same(n->cond) && then_body.same(n->then_body) && else_body.same(n->else_body)) return at(s);
-    return at(if_then(cond, then_body, else_body, n->span));
+    if (cond.same(n->cond) && then_body.same(n->then_body) && else_body.same(n->else_body)) return s;
+    return if_then(cond, then_body, else_body, n->span);
   }
   return at(s);
 }

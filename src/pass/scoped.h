@@ -13,7 +13,7 @@ struct ScopedRewriter : Rewriter {
   Stmt operator()(const Stmt& s) override;
 
  protected:
-  // What a pass does at a statement; the default walks on.
+  // What a pass does at a statement that is no If; the default walks on.
   virtual Stmt at(const Stmt& s) { return children(s); }
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "pass/passes.h"
 #include "pass/scoped.h"
+#include "target/alignment.h"
 
 namespace tl {
 namespace {
@@ -22,6 +23,7 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
 struct Lanes {
   const Function& f;
   const Target& target;
+  int64_t alignment;  // of tensors, in bytes
   const Expr& lane;
   int n;
   const Facts& facts;
@@ -33,8 +35,10 @@ struct Lanes {
   Expr index(BufferId buffer, const Expr& e) const {
     auto linear = linear_in(e, lane, facts);
     if (!linear) return wide(e);
-    bool aligned = target.vector_alignment == 1 || f[buffer].scope == Scope::local || f[buffer].scope == Scope::fragment ||
-                   divisible(linear->base, n, facts);
+    Scope scope = f[buffer].scope;
+    bool may_be = scope != Scope::global || n * f[buffer].dtype.bytes() <= alignment;
+    bool aligned = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment ||
+                   (may_be && divisible(linear->base, n, facts));
     if (linear->stride == 1 && aligned) return ramp(linear->base, imm(1, e->dtype), n);
     Expr steps = ramp(zero(e->dtype), imm(linear->stride, e->dtype), n);
     return binary(BinaryOp::add, broadcast(linear->base, n), steps);
@@ -107,7 +111,9 @@ struct Lanes {
 struct Vectorizer final : ScopedRewriter {
   Function& f;
   const Target& target;
-  Vectorizer(Function& f, const Target& target) : f(f), target(target) {}
+  int64_t alignment;
+  Vectorizer(Function& f, const Kernel& k, const Target& target)
+      : f(f), target(target), alignment(tensor_alignment(k, target)) {}
 
   // The widest vector every buffer in memory allows.
   int64_t lanes_of(const For& loop, int64_t extent) const {
@@ -139,7 +145,7 @@ struct Vectorizer final : ScopedRewriter {
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    Stmt vector = Lanes{.f = f, .target = target, .lane = lane, .n = int(n), .facts = inner}.statement(body, {});
+    Stmt vector = Lanes{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body, {});
     if (!vector) return scalar(*loop, "its body is more than stores");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }
@@ -155,7 +161,7 @@ struct Vectorizer final : ScopedRewriter {
 
 Function vectorize(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    Vectorizer v(f, target);
+    Vectorizer v(f, k, target);
     v.facts = facts_of(f, k);
     k.body = v(k.body);
   }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/half.h"
+#include "runtime/overlap.h"
 
 namespace tl {
 namespace {
@@ -127,8 +128,7 @@ struct Checker {
   void check_type(size_t param) const {
     auto t = std::get_if<TensorView>(&arguments[param]);
     if (!t) mismatch(param);
-    DlType type = dl_type(spec(param).dtype);
-    if (t->code != type.code || t->bits != type.bits || t->lanes != 1 ||
+    if (!holds_elements(spec(param).dtype, *t) ||
         t->ndim != int(spec(param).shape.size()))
       mismatch(param);
   }
@@ -201,9 +201,14 @@ struct Checker {
     if (spec(param).is_written && t.readonly)
       throw ArgumentError(
           fmt::format("{} is read-only, but the function writes to it", described(program, param)));
-    if (address % uintptr_t(program.alignment) != 0)
+    if (spec(param).is_written && overlaps_itself(t))
+      throw ArgumentError(fmt::format(
+          "{} is written, but its strides ({}) put several of its elements in one place; pass a tensor of its own",
+          described(program, param), fmt::join(t.strides, t.strides + t.ndim, ", ")));
+    int wanted = program.alignment ? program.alignment : std::max(1, spec(param).bits / 8);  // 0: its element's
+    if (address % uintptr_t(wanted) != 0)
       throw ArgumentError(fmt::format("{} is at {:#x}, but an address divisible by {} was expected",
-                                      described(program, param), address, program.alignment));
+                                      described(program, param), address, wanted));
   }
 };
 
@@ -221,7 +226,7 @@ int64_t stride_of(const TensorView& t, int d) {
 }
 
 Extent extent_of(const TensorView& t) {
-  int64_t low = 0, high = 0, row_major = 1, bytes = t.bits / 8 * t.lanes;
+  int64_t low = 0, high = 0, row_major = 1, bytes = t.bits * t.lanes / 8;
   for (int d = t.ndim - 1; d >= 0; d--) {
     int64_t reach = (t.shape[d] - 1) * (t.strides ? t.strides[d] : row_major);
     (reach < 0 ? low : high) += reach;
@@ -255,13 +260,14 @@ bool share_memory(const TensorView& a, const TensorView& b) {
   bool same_form = a.ndim == b.ndim && a.bits == b.bits && a.ndim <= 8;
   for (int d = 0; same_form && d < a.ndim; d++) same_form = stride_of(a, d) == stride_of(b, d);
   int64_t bytes = int64_t(reinterpret_cast<uintptr_t>(b.data) - reinterpret_cast<uintptr_t>(a.data));
-  if (!same_form || bytes % (a.bits / 8) != 0) return true;  // as far as can be told
+  int64_t element = a.bits * a.lanes / 8;
+  if (!same_form || bytes % element != 0) return true;  // as far as can be told
   int budget = 10000;
   std::vector<int> dims(size_t(a.ndim), 0);
   std::iota(dims.begin(), dims.end(), 0);
   std::sort(dims.begin(), dims.end(),
             [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
-  return meets(a, b, dims, bytes / (a.bits / 8), budget);
+  return meets(a, b, dims, bytes / element, budget);
 }
 
 void check_aliasing(const Program& program, std::span<const Argument> arguments) {
@@ -353,7 +359,26 @@ std::vector<int64_t> infer_shape(const Program& program, std::span<const Argumen
   return shape;
 }
 
+// The types of DLPack that have a code of their own.  tf32 is stored as f32; pairs of 4 bits as bytes.
+struct NarrowFloat {
+  const char* name;
+  DlType type;
+};
+static constexpr NarrowFloat narrow_floats[] = {
+    {"e4m3", {10, 8}}, {"e5m2", {12, 8}}, {"e8m0", {14, 8}}, {"e2m1", {17, 4}}};
+
+// Two elements of 4 bits to a byte: "i4x2", "u4x2", "e2m1x2".
+static bool is_pairs(std::string_view name) { return name == "i4x2" || name == "u4x2" || name == "e2m1x2"; }
+
+bool holds_elements(std::string_view name, const TensorView& t) {
+  DlType type = dl_type(name);
+  if (is_pairs(name)) return t.lanes == 1 ? t.bits == 8 && t.code <= 1 : t.code == 17 && t.bits == 4 && t.lanes == 2;
+  return t.code == type.code && t.bits == type.bits && t.lanes == 1;
+}
+
 std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes) {
+  for (const NarrowFloat& n : narrow_floats)
+    if (n.type.code == code) return lanes == 1 ? n.name : fmt::format("{}x{}", n.name, lanes);
   static const char* const prefixes[] = {"i", "u", "f", "handle", "bf", "complex", "bool"};
   std::string name = code < 7 ? prefixes[code] : fmt::format("dlpack{}_", code);
   if (code != 6) name += std::to_string(bits);
@@ -363,6 +388,10 @@ std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes) {
 
 DlType dl_type(std::string_view name) {
   if (name == "bool") return {6, 8};
+  if (name == "tf32") return {2, 32};
+  if (is_pairs(name)) return {name[0] == 'i' ? uint8_t(0) : uint8_t(1), 8};
+  for (const NarrowFloat& n : narrow_floats)
+    if (name == n.name) return n.type;
   DlType type;
   size_t digits = name.starts_with("bf") ? 2 : 1;
   if (name.size() <= digits || name.size() > digits + 2) return type;

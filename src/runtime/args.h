@@ -51,6 +51,8 @@ int common_alignment(std::span<const Argument> arguments);
 std::vector<int64_t> infer_shape(const Program& program, std::span<const Argument> arguments, size_t param);
 
 // "f32" from DLPack's numbers, and back; code 255 for a name that no tensor can have.
+// Whether a tensor holds what a parameter of that type asks for.
+bool holds_elements(std::string_view name, const TensorView& t);
 std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes = 1);
 struct DlType {
   uint8_t code = 255, bits = 0;

@@ -78,7 +78,9 @@ class Cpu final : public Device {
     LoadedObject object = load_object(binary.bytes, names);
     Module module{.image = object.image, .entries = {}};
     for (size_t i = 0; i < names.size(); i++)
-      module.entries.push_back({.code = object.symbols[i], .arena_bytes = program.entries[i].arena_bytes});
+      module.entries.push_back({.code = object.symbols[i],
+                                .arena_bytes = program.entries[i].arena_bytes,
+                                .block_ns = std::make_shared<std::atomic<uint32_t>>(0)});
     return module;
   }
 
@@ -88,7 +90,8 @@ class Cpu final : public Device {
     run_grid({.entry = reinterpret_cast<GridJob::Entry>(entry.code),
               .slots = slots.data(),
               .grid = grid,
-              .arena_bytes = entry.arena_bytes});
+              .arena_bytes = entry.arena_bytes,
+              .block_ns = entry.block_ns.get()});
   }
 
   void* allocate(size_t bytes, Stream) override { return blocks.take(bytes); }

@@ -70,6 +70,17 @@ struct Current {  // makes a context current, and puts the former one back
   }
 };
 
+// While it lives, this thread may load modules although some stream is being captured into a graph.
+struct Uncaptured {
+  int mode = 2;  // relaxed; then the one before
+  Uncaptured() { exchange(); }
+  Uncaptured(const Uncaptured&) = delete;
+  ~Uncaptured() { exchange(); }
+  void exchange() {
+    if (auto* function = cuda_driver().capture_mode) function(&mode);
+  }
+};
+
 class Cuda final : public Device {
  public:
   explicit Cuda(int number) {
@@ -90,6 +101,7 @@ class Cuda final : public Device {
         throw RuntimeError(
             fmt::format("{}: kernel '{}' needs {} bytes of shared memory a block, but {} has {}",
                         program.name, entry.name, entry.shared_bytes, name, most_shared));
+    Uncaptured uncaptured;
     Current current(context());
     Driver::Image image = nullptr;
     check(d.module_load(&image, binary.bytes.data()), fmt::format("{}: loading the cubin", program.name));
@@ -235,11 +247,13 @@ class Cuda final : public Device {
     if (entry.shared_bytes > default_shared)
       check(d.function_set(function, max_dynamic_shared, int(entry.shared_bytes)),
             where + ": asking for shared memory");
+    if (d.function_load) d.function_load(function);  // else the driver does it at the first launch
     return {.name = intern(entry.name),
             .code = function,
             .threads = {unsigned(entry.threads[0]), unsigned(entry.threads[1]), unsigned(entry.threads[2])},
             .shared_bytes = entry.shared_bytes,
             .arena_bytes = 0,
+            .block_ns = nullptr,
             .cooperative = entry.cooperative};
   }
 };

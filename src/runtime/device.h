@@ -2,6 +2,7 @@
 // Everything vendor-made is opened by dlopen when first asked for; what is missing is named, with its cure.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,8 +45,8 @@ struct DeviceBinary {
 DeviceBinary build(const Program& program);  // thread-safe
 DeviceBinary build_cuda(const Program& program);
 DeviceBinary build_llvm(const Program& program);
-// Opens the device compiler's library on a thread of its own: called when a compilation starts, this hides some
-// 10 ms behind the passes.  Once per process and language; says nothing of failures.
+// Opens the device compiler's library on a thread of its own: called when a compilation starts, this hides
+// some 10 ms behind the passes.  Once per process and language; says nothing of failures.
 void warm_up(const std::string& language);
 // Which compiler build() would use, told from its file without loading it: a part of every cache key.
 std::string toolchain_id(const std::string& language);
@@ -57,6 +58,7 @@ struct LoadedEntry {
   void* code = nullptr;
   std::array<unsigned, 3> threads{1, 1, 1};
   int64_t shared_bytes = 0, arena_bytes = 0;
+  std::shared_ptr<std::atomic<uint32_t>> block_ns;  // CPU: see GridJob
   bool cooperative = false;
 };
 

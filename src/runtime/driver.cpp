@@ -46,6 +46,8 @@ CudaDriver* open_driver() {
   } else {
     d.driver_version(&d.version);
     d.device_count(&d.devices);
+    library.bind(d.capture_mode, "cuThreadExchangeStreamCaptureMode");
+    library.bind(d.function_load, "cuFuncLoad");
     if (d.devices == 0) d.missing = "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)";
   }
   return &d;

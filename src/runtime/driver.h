@@ -53,6 +53,8 @@ struct CudaDriver {
   int (*event_wait)(Event);
   int (*event_elapsed)(float*, Event, Event);
   int (*event_destroy)(Event);
+  int (*capture_mode)(int*);  // null in older drivers, and so is:
+  int (*function_load)(Function);
 
   // "CUDA_ERROR_INVALID_VALUE (invalid argument)"
   std::string describe(int error) const;

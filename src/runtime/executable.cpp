@@ -12,75 +12,95 @@ namespace {
 struct Workspaces {
   Device& device;
   Stream stream;
-  std::vector<void*> memory;
+  size_t count = 0;
+  void* few[8] = {};
+  std::vector<void*> many;  // all, where they are more than a few
 
+  Workspaces(Device& d, Stream s) : device(d), stream(s) {}
+  Workspaces(const Workspaces&) = delete;
+  void* operator[](size_t i) const { return many.empty() ? few[i] : many[i]; }
   void add(int64_t bytes, bool zeroed) {
+    if (count == std::size(few)) many.assign(few, few + count);
     auto size = size_t(std::max<int64_t>(bytes, 1));
-    memory.push_back(device.allocate(size, stream));
-    if (zeroed) device.clear(memory.back(), size, stream);
+    void* memory = device.allocate(size, stream);
+    if (many.empty())
+      few[count] = memory;
+    else
+      many.push_back(memory);
+    count++;
+    if (zeroed) device.clear(memory, size, stream);
   }
   ~Workspaces() {
-    for (void* block : memory) device.release(block, stream);
+    for (size_t i = 0; i < count; i++) device.release((*this)[i], stream);
   }
 };
-
-uint64_t slot_of(const EntrySpec::Arg& arg, const Packed& packed, const Workspaces& workspaces) {
-  auto index = size_t(arg.index);
-  switch (arg.from) {
-    case EntrySpec::Arg::From::param:
-      return packed.slots[index];
-    case EntrySpec::Arg::From::workspace:
-      return reinterpret_cast<uintptr_t>(workspaces.memory[index]);
-    case EntrySpec::Arg::From::integer:
-      return uint64_t(packed.integers[index]);
-  }
-  internal_error("an argument from nowhere");
-}
 
 }  // namespace
 
 Executable::Executable(Program p, DeviceBinary b)
     : program(std::move(p)),
       binary(std::move(b)),
-      device_type(program.language == "cuda" ? device_cuda : device_cpu) {}
+      device_type(program.language == "cuda" ? device_cuda : device_cpu),
+      signature(program, device_type) {}
 
 Device& Executable::device_of(int device_id) const {
   if (device_type == device_cpu) return cpu_device();
   std::string reason;
-  Device* device = cuda_device(device_id < 0 ? cuda_current_ordinal() : device_id, &reason);
+  Device* device = cuda_device(device_id, &reason);
   if (!device) throw RuntimeError(fmt::format("{}: {}", program.name, reason));
   return *device;
 }
 
-const Module& Executable::prepare(Device& device) {
+const Executable::Ready& Executable::ready_on(Device& device) {
   std::lock_guard guard(lock);
   auto it = modules.find(&device);
-  if (it == modules.end()) it = modules.emplace(&device, device.load(program, binary)).first;
+  if (it == modules.end()) it = modules.emplace(&device, Ready{&device, device.load(program, binary)}).first;
+  if (size_t(device.ordinal) < most_devices)
+    by_ordinal[size_t(device.ordinal)].store(&it->second, std::memory_order_release);
   return it->second;
 }
 
-void Executable::call(std::span<const Argument> arguments, Stream stream) {
-  static thread_local Packed packed;
-  check_and_pack(program, arguments, device_type, packed);
-  Device& device = device_of(packed.device_id);
-  launch_all(device, prepare(device), packed, stream);
+const Executable::Ready& Executable::ready_on(int device_id) {
+  if (device_id < 0) device_id = cuda_current_ordinal();
+  if (size_t(device_id) < most_devices)
+    if (const Ready* ready = by_ordinal[size_t(device_id)].load(std::memory_order_acquire)) return *ready;
+  return ready_on(device_of(device_id));
 }
 
-void Executable::launch_all(Device& device, const Module& module, const Packed& packed, Stream stream) const {
-  Workspaces workspaces{device, stream, {}};
-  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, packed.integers), w.zeroed);
+const Module& Executable::prepare(Device& device) { return ready_on(device).module; }
+
+void Executable::call(std::span<const Argument> arguments, Stream stream) {
+  Bound bound;
+  if (signature.bind(arguments, bound))
+    return launch_all(
+        ready_on(bound.device_id),
+        {{bound.slots.data(), arguments.size()}, {bound.integers.data(), program.integers.size()}}, stream);
+  Packed packed;
+  check_and_pack(program, arguments, device_type, packed);
+  launch_all(ready_on(packed.device_id), {packed.slots, packed.integers}, stream);
+}
+
+void Executable::launch_all(const Ready& ready, const Facts& facts, Stream stream) const {
+  Workspaces workspaces(*ready.device, stream);
+  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers), w.zeroed);
+  auto slot_of = [&](const EntrySpec::Arg& arg) -> uint64_t {
+    auto index = size_t(arg.index);
+    if (arg.from == EntrySpec::Arg::From::param) return facts.slots[index];
+    if (arg.from == EntrySpec::Arg::From::integer) return uint64_t(facts.integers[index]);
+    return reinterpret_cast<uintptr_t>(workspaces[index]);
+  };
   uint64_t small[64];
   std::vector<uint64_t> large;
   for (size_t i = 0; i < program.entries.size(); i++) {
     const EntrySpec& entry = program.entries[i];
     std::array<int64_t, 3> grid{1, 1, 1};
-    for (size_t d = 0; d < entry.grid.size(); d++) grid[d] = evaluate(entry.grid[d], packed.integers);
+    for (size_t d = 0; d < entry.grid.size(); d++) grid[d] = evaluate(entry.grid[d], facts.integers);
     if (std::any_of(grid.begin(), grid.end(), [](int64_t extent) { return extent <= 0; })) continue;
     size_t count = entry.args.size();
     if (count > 64) large.resize(count);
     uint64_t* slots = count > 64 ? large.data() : small;
-    for (size_t k = 0; k < count; k++) slots[k] = slot_of(entry.args[k], packed, workspaces);
-    device.launch(module, i, {slots, count}, grid, stream);
+    for (size_t k = 0; k < count; k++) slots[k] = slot_of(entry.args[k]);
+    ready.device->launch(ready.module, i, {slots, count}, grid, stream);
   }
 }
 

@@ -56,6 +56,57 @@ struct alignas(64) Worker {
 
 constexpr uint32_t open_bit = 1u << 31;
 
+using Clock = std::chrono::steady_clock;
+
+void run_blocks(const GridJob& job, int64_t first, int64_t count, void* memory) {
+  auto [nx, ny, nz] = job.grid;
+  int64_t x = first % nx, y = first / nx % ny, z = first / nx / ny;
+  for (int64_t i = 0; i < count; i++) {
+    job.entry(job.slots, x, y, z, memory);
+    if (++x == nx) {
+      x = 0;
+      if (++y == ny) y = 0, z++;
+    }
+  }
+}
+
+void remember_time(const GridJob& job, Clock::time_point start, int64_t blocks) {
+  if (!job.block_ns || blocks <= 0) return;
+  int64_t ns = (Clock::now() - start) / std::chrono::nanoseconds(1) / blocks;
+  job.block_ns->store(uint32_t(std::clamp<int64_t>(ns, 1, UINT32_MAX)), std::memory_order_relaxed);
+}
+
+// A thread's own arenas, one for each grid that it is inside of: a block may call a function that runs
+// another.
+struct Nest {
+  size_t depth = 0;
+  std::vector<Arena> arenas;
+  ~Nest() {
+    for (Arena& arena : arenas) std::free(arena.memory);
+  }
+};
+thread_local Nest nest;
+
+struct Inside {
+  Inside() { nest.depth++; }
+  Inside(const Inside&) = delete;
+  ~Inside() { nest.depth--; }
+};
+
+void run_alone(const GridJob& job, int64_t blocks) {
+  void* memory = nullptr;
+  if (job.arena_bytes > 0) {
+    if (nest.arenas.size() <= nest.depth) nest.arenas.resize(nest.depth + 1);
+    memory = nest.arenas[nest.depth].at_least(job.arena_bytes);
+    if (!memory) throw RuntimeError("no memory for the private tiles of a block");
+  }
+  Inside inside;
+  if (blocks == 1) return job.entry(job.slots, 0, 0, 0, memory);
+  auto start = Clock::now();
+  run_blocks(job, 0, blocks, memory);
+  remember_time(job, start, blocks);
+}
+
 struct Pool {
   std::mutex callers;          // one job at a time
   std::deque<Worker> workers;  // grows; a worker never moves
@@ -72,39 +123,30 @@ struct Pool {
     return false;
   }
 
-  // Draws chunks until none is left: large ones first, single blocks at the end.
-  void draw(Arena& arena) {
+  // Draws chunks until none is left: large ones first, single blocks at the end.  How many blocks it ran.
+  int64_t draw(Arena& arena) {
     void* memory = arena.at_least(job.arena_bytes);
-    if (!memory && job.arena_bytes > 0) return;  // the others do it; the caller made sure of its own
-    int64_t first = next.load(std::memory_order_relaxed);
+    if (!memory && job.arena_bytes > 0) return 0;  // the others do it; the caller made sure of its own
+    int64_t first = next.load(std::memory_order_relaxed), done = 0;
     while (first < total) {
       int64_t count = std::max<int64_t>(1, (total - first) / share);
       if (!next.compare_exchange_weak(first, first + count, std::memory_order_relaxed)) continue;
-      run_blocks(first, count, memory);
+      run_blocks(job, first, count, memory);
+      done += count;
       first = next.load(std::memory_order_relaxed);
     }
-  }
-
-  void run_blocks(int64_t first, int64_t count, void* memory) const {
-    auto [nx, ny, nz] = job.grid;
-    int64_t x = first % nx, y = first / nx % ny, z = first / nx / ny;
-    for (int64_t i = 0; i < count; i++) {
-      job.entry(job.slots, x, y, z, memory);
-      if (++x == nx) {
-        x = 0;
-        if (++y == ny) y = 0, z++;
-      }
-    }
+    return done;
   }
 
   void work(Worker& self) {
     uint32_t seen = 0;
+    Inside inside;
     for (;;) {
-      auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+      auto until = Clock::now() + std::chrono::microseconds(50);
       uint32_t ticket;
       for (int i = 1; (ticket = self.ticket.load(std::memory_order_acquire)) == seen; i++) {
         pause_cpu();
-        if (i % 64 == 0 && std::chrono::steady_clock::now() > until) self.ticket.wait(seen);
+        if (i % 64 == 0 && Clock::now() > until) self.ticket.wait(seen);
       }
       seen = ticket;
       if (!join()) continue;
@@ -147,7 +189,11 @@ struct Pool {
       workers[size_t(i)].ticket.fetch_add(1, std::memory_order_release);
       workers[size_t(i)].ticket.notify_one();
     }
-    draw(caller_arena);
+    auto start = Clock::now();
+    {
+      Inside inside;
+      remember_time(job, start, draw(caller_arena));
+    }
     state.fetch_and(~open_bit, std::memory_order_relaxed);
     for (int i = 0; state.load(std::memory_order_acquire) != 0; i++) {
       pause_cpu();
@@ -193,7 +239,11 @@ int num_threads() {
 void run_grid(const GridJob& job) {
   int64_t blocks = job.grid[0] * job.grid[1] * job.grid[2];
   if (blocks <= 0) return;
+  constexpr int64_t wake_ns = 4000;  // a sleeping worker takes longer than this to begin
   auto threads = int(std::min<int64_t>(num_threads(), blocks));
+  if (threads == 1 || nest.depth > 0) return run_alone(job, blocks);
+  int64_t block_ns = job.block_ns ? job.block_ns->load(std::memory_order_relaxed) : 0;
+  if (block_ns > 0 && blocks <= wake_ns / block_ns) return run_alone(job, blocks);
   pool().run(job, blocks, threads);
 }
 

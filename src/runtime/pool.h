@@ -1,6 +1,7 @@
 // The blocks of a grid, handed out to the threads of the machine.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 namespace tl {
@@ -10,10 +11,13 @@ struct GridJob {
   Entry entry = nullptr;
   const uint64_t* slots = nullptr;
   std::array<int64_t, 3> grid{1, 1, 1};
-  int64_t arena_bytes = 0;  // private memory of a block; not cleared
+  int64_t arena_bytes = 0;                    // private memory of a block; not cleared
+  std::atomic<uint32_t>* block_ns = nullptr;  // what a block took the last time; 0 if it never ran
 };
 
-// Runs every block once and returns when all have run.  Calls from several threads follow one another.
+// Runs every block once and returns when all have run.  One block, and as few as are done before a worker
+// would be awake, run on the caller's thread; other calls from several threads follow one another.  A block
+// may itself run grids: on its own thread.
 void run_grid(const GridJob& job);
 
 }  // namespace tl

@@ -1,6 +1,7 @@
 // How one element of each type stands in memory, where the type is known when compiling: for the loops that
 // the speed of an executor hangs on.  evaluate.h has the same behind pointers.
 #pragma once
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -63,15 +64,47 @@ struct Bf16Element {
   static void put(std::byte* at, Scalar v) { put_bits(at, bf16_bits(v.d)); }
 };
 
+// Floats of 8 and 4 bits: one to a byte, where a program accesses them (pairs are taken apart before).
+template <DType::Kind kind, int bits>
+struct NarrowElement {
+  static constexpr int bytes = 1;
+  static constexpr DType type{kind, bits};
+  static Scalar get(const std::byte* at) {
+    static const auto values = [] {
+      std::array<double, 256> all;
+      for (size_t i = 0; i < 256; i++) all[i] = float_value(i & ((1 << bits) - 1), type);
+      return all;
+    }();
+    return scalar(values[size_t(*at)]);
+  }
+  static void put(std::byte* at, Scalar v) { *at = std::byte(float_bits(v.d, type)); }
+};
+template <bool is_signed>
+struct NibbleElement {
+  static constexpr int bytes = 1;
+  static constexpr DType type = is_signed ? i4 : u4;
+  static Scalar get(const std::byte* at) { return scalar(wrap_int(int64_t(*at), type)); }
+  static void put(std::byte* at, Scalar v) { *at = std::byte(v.i & 15); }
+};
+
 // f(IntElement<int8_t>()) and so on: that of the type.
 template <class F>
 decltype(auto) with_element(DType type, F f) {
   if (type.is_bool()) return f(BoolElement());
   if (type == bf16) return f(Bf16Element());
+  switch (type.kind) {
+    case DType::Kind::e4m3: return f(NarrowElement<DType::Kind::e4m3, 8>());
+    case DType::Kind::e5m2: return f(NarrowElement<DType::Kind::e5m2, 8>());
+    case DType::Kind::e8m0: return f(NarrowElement<DType::Kind::e8m0, 8>());
+    case DType::Kind::e2m1: return f(NarrowElement<DType::Kind::e2m1, 4>());
+    default: break;
+  }
   if (type.is_float() && type.bits == 16) return f(F16Element());
   if (type.is_float()) return type.bits == 32 ? f(FloatElement<float>()) : f(FloatElement<double>());
   internal_check(type.is_int(), "an element of type " + to_string(type));
   switch (type.bits) {
+    case 4:
+      return type.is_signed() ? f(NibbleElement<true>()) : f(NibbleElement<false>());
     case 8:
       return type.is_signed() ? f(IntElement<int8_t>()) : f(IntElement<uint8_t>());
     case 16:

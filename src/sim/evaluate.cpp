@@ -2,56 +2,14 @@
 #include "sim/evaluate.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "sim/elements.h"
 
 namespace tl {
 namespace {
-
-// ── elements ──────────────────────────────────────────────────────────────────────────────────────────
-template <class T>
-T bits_at(const std::byte* at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  return v;
-}
-template <class T>
-constexpr ElementAccess integers = {[](const std::byte* at) { return scalar(int64_t(bits_at<T>(at))); },
-                                    [](std::byte* at, Scalar v) {
-                                      T x = T(v.i);
-                                      std::memcpy(at, &x, sizeof x);
-                                    }};
-template <class T>
-constexpr ElementAccess floats = {[](const std::byte* at) { return scalar(double(bits_at<T>(at))); },
-                                  [](std::byte* at, Scalar v) {
-                                    T x = T(v.d);
-                                    std::memcpy(at, &x, sizeof x);
-                                  }};
-constexpr ElementAccess bools = {[](const std::byte* at) { return scalar(int64_t(*at != std::byte(0))); },
-                                 [](std::byte* at, Scalar v) { *at = std::byte(v.i != 0); }};
-
-// The 65,536 values of a 16-bit float.
-const std::vector<double>& half_table(double (*value)(uint16_t)) {
-  auto make = [](double (*of)(uint16_t)) {
-    std::vector<double> t(65536);
-    for (size_t i = 0; i < t.size(); i++) t[i] = of(uint16_t(i));
-    return t;
-  };
-  static const std::vector<double> f16_table = make(f16_value), bf16_table = make(bf16_value);
-  return value == f16_value ? f16_table : bf16_table;
-}
-template <double (*value)(uint16_t), uint16_t (*bits)(double)>
-constexpr ElementAccess halves = {[](const std::byte* at) {
-                                    static const double* table = half_table(value).data();
-                                    return scalar(table[bits_at<uint16_t>(at)]);
-                                  },
-                                  [](std::byte* at, Scalar v) {
-                                    uint16_t x = bits(v.d);
-                                    std::memcpy(at, &x, sizeof x);
-                                  }};
 
 // ── operators ─────────────────────────────────────────────────────────────────────────────────────────
 // `f` computes in double; its result is rounded to the type.
@@ -204,21 +162,10 @@ int64_t truncated(double v, DType type) {
 }
 
 const ElementAccess& element_access(DType type) {
-  if (type.is_bool()) return bools;
-  if (type.kind == DType::Kind::bfloat) return halves<bf16_value, bf16_bits>;
-  if (type.is_float())
-    return type.bits == 16 ? halves<f16_value, f16_bits> : type.bits == 32 ? floats<float> : floats<double>;
-  internal_check(type.is_int(), "an element of type " + to_string(type));
-  switch (type.bits) {
-    case 8:
-      return type.is_signed() ? integers<int8_t> : integers<uint8_t>;
-    case 16:
-      return type.is_signed() ? integers<int16_t> : integers<uint16_t>;
-    case 32:
-      return type.is_signed() ? integers<int32_t> : integers<uint32_t>;
-    default:
-      return integers<int64_t>;
-  }
+  return sim::with_element(type, [](auto element) -> const ElementAccess& {
+    static constexpr ElementAccess access{decltype(element)::get, decltype(element)::put};
+    return access;
+  });
 }
 
 void refuse_thread_level(Span span, std::string_view what) {

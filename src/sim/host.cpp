@@ -25,6 +25,12 @@ std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
+std::vector<int64_t> in_bytes(std::vector<int64_t> values, bool strides) {
+  for (size_t d = 0; d < values.size(); d++)
+    if (strides ? d + 1 < values.size() : d + 1 == values.size()) values[d] /= 2;
+  return values;
+}
+
 }  // namespace
 
 Host::Host(const Function& f) : f(f), compile{.f = f} { frame.buffers.resize(f.buffers.size()); }
@@ -83,8 +89,9 @@ void Host::bind(std::span<const HostArg> args) {
       Memory& m = frame.buffers[size_t(id.value)];
       shape_of(m, f[id]);
       m.data = static_cast<std::byte*>(args[i].data);
-      agree(f.params[i].name, "shape", m, m.shape, args[i].shape);
-      agree(f.params[i].name, "strides", m, m.strides, args[i].strides);
+      bool pairs = f[id].dtype.is_packed();  // of two to a byte the caller gives the bytes
+      agree(f.params[i].name, "shape", m, pairs ? in_bytes(m.shape, false) : m.shape, args[i].shape);
+      agree(f.params[i].name, "strides", m, pairs ? in_bytes(m.strides, true) : m.strides, args[i].strides);
     }
   for (auto& fact : f.facts)
     if (!integer(fact))
@@ -93,7 +100,8 @@ void Host::bind(std::span<const HostArg> args) {
 
 void Host::agree(const std::string& name, std::string_view what, const Memory& m,
                  const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) const {
-  if (given.empty() && !wanted.empty()) return;
+  bool nothing = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+  if ((given.empty() && !wanted.empty()) || (nothing && what == "strides")) return;
   bool same = given.size() == wanted.size();
   for (size_t d = 0; same && d < given.size(); d++)  // the stride of a single element says nothing
     same = given[d] == wanted[d] || (what == "strides" && m.shape[d] <= 1);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -64,6 +65,9 @@ void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DTyp
       to[at] = std::is_floating_point_v<T> ? T(v.d) : T(v.i);
     });
   });
+  if constexpr (std::is_same_v<T, float>)  // the last bits of a tf32 are not looked at
+    for (T& v : to)
+      if (type == tf32) v = std::bit_cast<float>(std::bit_cast<uint32_t>(v) & ~uint32_t(0x1FFF));
 }
 
 // Sums of type T; `width` columns at a time, a number that the compiler sees.
@@ -218,7 +222,7 @@ constexpr ThreadRow thread_rows[] = {
 
 bool computes(const MatrixInstr& row) {
   auto known = [](DType t) {
-    return t.is_int() ? t.bits <= 32 : t == f16 || t == bf16 || t == f32 || t == f64;
+    return t.is_int() ? t.bits <= 32 : t.is_float();
   };
   return known(row.a_type) && known(row.b_type) && known(row.c_type) &&
          row.c_type.is_int() == row.a_type.is_int();

@@ -94,6 +94,7 @@ struct Tensor {
 // A named barrier of a block.
 struct NamedBarrier {
   int64_t arrived = 0, expected = 0;  // threads
+  int64_t phase = 0;                  // how often all have come
 };
 
 struct Block {
@@ -126,7 +127,8 @@ struct Warp {
   Mask alive = 0, active = 0;  // threads that exist; that take part now
   Mask out = 0;                // those that took a jump and wait at its end, or have returned
   Mask returned = 0;
-  int64_t barrier = -1;        // the named barrier that it waits at
+  int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
+  int64_t phase = 0;
   std::vector<Jumping> jumping = {};
   std::vector<Saved> masks = {};
   std::vector<Scalar> registers = {};

@@ -248,25 +248,54 @@ void refuse_thread_level_code(const Function& f) {
 
 namespace {
 
-// A tensor whose elements its program places by a layout: row-major while the program runs.
+// A tensor whose elements its program places by a layout, or packs two to a byte: row-major while the program runs,
+// one element to a byte at least.
 struct Placed {
   Memory caller;                 // as it was given
   std::vector<int64_t> offsets;  // of each element there, in row-major order
   size_t bytes;
+  bool packed;
 };
 
+std::vector<int64_t> strided_offsets(const Memory& m) {
+  std::vector<int64_t> offsets{0};
+  for (size_t d = 0; d < m.shape.size(); d++) {
+    std::vector<int64_t> next;
+    for (int64_t o : offsets)
+      for (int64_t i = 0; i < m.shape[d]; i++) next.push_back(o + i * m.strides[d]);
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
 Placed take_out(const BufferInfo& info, Memory& m) {
-  Placed p{.caller = m, .offsets = table(from_map(*info.layout)), .bytes = size_t(info.dtype.bytes())};
-  m.owned.resize(p.offsets.size() * p.bytes);
-  for (size_t i = 0; i < p.offsets.size(); i++)
-    std::copy_n(m.data + size_t(p.offsets[i]) * p.bytes, p.bytes, m.owned.data() + i * p.bytes);
+  Placed p{.caller = m,
+           .offsets = info.layout ? table(from_map(*info.layout)) : strided_offsets(m),
+           .bytes = size_t(info.dtype.bytes()),
+           .packed = info.dtype.is_packed()};
+  m.owned.resize(std::max<size_t>(p.offsets.size(), 1) * p.bytes);
+  for (size_t i = 0; i < p.offsets.size(); i++) {
+    auto at = size_t(p.offsets[i]);
+    if (p.packed)
+      m.owned[i] = m.data[at / 2] >> (at % 2 * 4) & std::byte(15);
+    else
+      std::copy_n(m.data + at * p.bytes, p.bytes, m.owned.data() + i * p.bytes);
+  }
   m.data = m.owned.data();
+  for (size_t d = m.shape.size(), stride = 1; d-- > 0; stride *= size_t(m.shape[d])) m.strides[d] = int64_t(stride);
   return p;
 }
 
 void put_back(const Placed& p, const Memory& m) {
-  for (size_t i = 0; i < p.offsets.size(); i++)
-    std::copy_n(m.data + i * p.bytes, p.bytes, p.caller.data + size_t(p.offsets[i]) * p.bytes);
+  for (size_t i = 0; i < p.offsets.size(); i++) {
+    auto at = size_t(p.offsets[i]);
+    if (!p.packed) {
+      std::copy_n(m.data + i * p.bytes, p.bytes, p.caller.data + at * p.bytes);
+      continue;
+    }
+    std::byte& pair = p.caller.data[at / 2];
+    pair = (pair & std::byte(at % 2 ? 15 : 240)) | (m.data[i] & std::byte(15)) << (at % 2 * 4);
+  }
 }
 
 }  // namespace
@@ -278,7 +307,8 @@ void run_reference(const Function& f, std::span<const HostArg> args, const Refer
   for (BufferId id : f.workspaces) machine.host.begin(id);
   std::map<size_t, Placed> placed;
   for (size_t i = 0; i < f.buffers.size(); i++)
-    if (f.buffers[i].scope == Scope::global && f.buffers[i].layout)
+    if (f.buffers[i].scope == Scope::global && (f.buffers[i].layout || f.buffers[i].dtype.is_packed()) &&
+        machine.frame.buffers[i].data != machine.frame.buffers[i].owned.data())
       placed.emplace(i, take_out(f.buffers[i], machine.frame.buffers[i]));
   for (auto& k : f.kernels) machine.launch(k, options);
   for (auto& [i, p] : placed) put_back(p, machine.frame.buffers[i]);

@@ -63,21 +63,14 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
   }
 }
 
-// Named barriers at which all have come let their warps go on.
+// Warps whose named barrier all have come to go on.
 bool release_named(Block& block, std::vector<Warp>& warps) {
   bool released = false;
-  for (auto it = block.barriers.begin(); it != block.barriers.end();) {
-    if (it->second.arrived < it->second.expected) {
-      ++it;
-      continue;
-    }
-    for (auto& w : warps)
-      if (w.state == Warp::State::waiting && w.barrier == it->first) {
-        w.state = Warp::State::running;
-        w.barrier = -1;
-        released = true;
-      }
-    it = block.barriers.erase(it);
+  for (auto& w : warps) {
+    if (w.state != Warp::State::waiting || w.barrier < 0 || block.barriers[w.barrier].phase <= w.phase) continue;
+    w.state = Warp::State::running;
+    w.barrier = -1;
+    released = true;
   }
   return released;
 }

@@ -115,13 +115,16 @@ void come_to_named(const Execution& x) {
          expected, id, b.expected);
   b.expected = expected;
   b.arrived += lane_count;
-  if (b.arrived > b.expected)
-    fail(x.site.span, "barrier {} expects {} threads, but {} come to it; the number must be that of all threads that "
-         "wait or arrive", id, b.expected, b.arrived);
+  if (b.arrived < b.expected) return;
+  b.arrived = 0;
+  b.phase++;
 }
 void named_barrier(const Execution& x) {
+  int64_t id = x.value(0, 0).i;
+  x.warp.phase = x.warp.block->barriers[id].phase;
   come_to_named(x);
-  x.warp.barrier = x.value(0, 0).i;
+  if (x.warp.block->barriers[id].phase > x.warp.phase) return;
+  x.warp.barrier = id;
   x.warp.state = Warp::State::waiting;
 }
 

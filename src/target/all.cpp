@@ -8,10 +8,11 @@
 namespace tl {
 
 extern const Target sm_80, sm_86, sm_89, sm_90;
-extern const Target x86_64, haswell, skylake_avx512;
+extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &x86_64, &haswell, &skylake_avx512};
+  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &x86_64, &haswell, &skylake_avx512,
+                                      &cascadelake, &cooperlake};
   return rows;
 }
 
@@ -26,12 +27,20 @@ const Callee* find_instr(std::string_view name) {
     if (row->callee.name == name) return &row->callee;
   for (auto* row : nvidia_copy_rows())
     if (row->callee.name == name) return &row->callee;
+  for (auto* row : x86_dots())
+    if (row->callee.name == name) return &row->callee;
   const MatrixInstr* users = find_user_row(name);
   return users ? &users->callee : nullptr;
 }
 
 const MatrixInstr* Target::matrix_for(DType a, DType b, DType c) const {
   for (auto* row : matrix)
+    if (row->a_type == a && row->b_type == b && row->c_type == c) return row;
+  return nullptr;
+}
+
+const DotInstr* Target::dot_for(DType a, DType b, DType c) const {
+  for (auto* row : dots)
     if (row->a_type == a && row->b_type == b && row->c_type == c) return row;
   return nullptr;
 }

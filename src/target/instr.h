@@ -32,6 +32,16 @@ struct MatrixShape {
   OperandFragment a, b, c;
 };
 
+// c + Σ a[i] * b[i] over `depth` neighbours, for every lane of c: a has `depth` elements, the same for all lanes, or
+// `depth` for each lane as b has.
+struct DotInstr {
+  Callee callee;                         // takes c, a, b
+  int depth;
+  DType a_type, b_type, c_type;
+  int lanes;                             // of c
+  std::string_view text;                 // the intrinsic
+};
+
 // A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The callee
 // takes a handle to the registers and the lane's own row address.
 struct CopyInstr {

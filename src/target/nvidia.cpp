@@ -4,7 +4,7 @@
 //   A (16×16)  rows g and g+8, columns 2q, 2q+1 and the same +8: 8 elements, two to a register
 //   B (16×8)   rows 2q, 2q+1 and the same +8, column g:          4 elements
 //   C (16×8)   rows g and g+8, columns 2q, 2q+1:                 4 elements, one to a register
-// m16n8k8 holds the first half of each lane's A and B.
+// m16n8k8 holds the first half of each lane's A and B.  Of 8-bit elements four lie in a register, of 32-bit ones one.
 // ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j, and receives of
 // every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror.
 #include "target/nvidia.h"
@@ -61,6 +61,26 @@ OperandFragment b_k32n8() {
       {From::reg, 1, 4, 1, 0}, {From::reg, 4, 2, 16, 0}}};
 }
 
+// Elements of 8 bits, half of the registers of k = 32.
+OperandFragment a_m16k16_8bit() {
+  return {.rows = 16, .cols = 16, .registers = 8, .digits = {
+      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 4},
+      {From::reg, 1, 4, 0, 1}, {From::reg, 4, 2, 8, 0}}};
+}
+OperandFragment b_k16n8_8bit() {
+  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
+      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0}, {From::reg, 1, 4, 1, 0}}};
+}
+// Elements of 32 bits, half of the registers of k = 8.
+OperandFragment a_m16k4_b32() {
+  return {.rows = 16, .cols = 4, .registers = 2, .digits = {
+      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1}, {From::reg, 1, 2, 8, 0}}};
+}
+OperandFragment b_k4n8_b32() {
+  return {.rows = 4, .cols = 8, .registers = 1, .digits = {
+      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}}};
+}
+
 MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
   return {.callee = {.name = name, .arity = 3, .result = Callee::Result::none,
                      .effect = Callee::Effect::memory, .access = "xrr"},
@@ -76,6 +96,40 @@ MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
   return row;
 }
 
+MatrixInstr m16n8k32(std::string_view name, DType a, DType b, DType c, std::string_view ptx) {
+  MatrixInstr row = m16n8k16(name, a, ptx);
+  row.b_type = b;
+  row.c_type = c;
+  row.k = 32;
+  row.a = a_m16k32();
+  row.b = b_k32n8();
+  return row;
+}
+
+MatrixInstr m16n8k16_8bit(std::string_view name, DType a, DType b, DType c, std::string_view ptx) {
+  MatrixInstr row = m16n8k32(name, a, b, c, ptx);
+  row.k = 16;
+  row.a = a_m16k16_8bit();
+  row.b = b_k16n8_8bit();
+  return row;
+}
+
+MatrixInstr m16n8k8_tf32(std::string_view name, std::string_view ptx) {
+  MatrixInstr row = m16n8k16(name, tf32, ptx);
+  row.k = 8;
+  row.a = a_m16k8_b32();
+  row.b = b_k8n8_b32();
+  return row;
+}
+
+MatrixInstr m16n8k4_tf32(std::string_view name, std::string_view ptx) {
+  MatrixInstr row = m16n8k8_tf32(name, ptx);
+  row.k = 4;
+  row.a = a_m16k4_b32();
+  row.b = b_k4n8_b32();
+  return row;
+}
+
 CopyInstr ldmatrix(std::string_view name, int matrices, bool transposed, std::string_view ptx) {
   return {.callee = {.name = name, .arity = 2, .result = Callee::Result::none,
                      .effect = Callee::Effect::memory, .access = "wr"},
@@ -84,14 +138,37 @@ CopyInstr ldmatrix(std::string_view name, int matrices, bool transposed, std::st
 
 }  // namespace
 
-const MatrixInstr mma_m16n8k16_f16_f32 =
-    m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32");
-const MatrixInstr mma_m16n8k16_bf16_f32 =
-    m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
-const MatrixInstr mma_m16n8k8_f16_f32 =
-    m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32");
-const MatrixInstr mma_m16n8k8_bf16_f32 =
-    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32");
+// clang-format off
+const MatrixInstr mma_16bit[4] = {
+    m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+    m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
+    m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
+    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32")};
+const MatrixInstr mma_tf32[2] = {
+    m16n8k8_tf32("mma_m16n8k8_tf32_f32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+    m16n8k4_tf32("mma_m16n8k4_tf32_f32", "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32")};
+const MatrixInstr mma_int8[8] = {
+    m16n8k32("mma_m16n8k32_s8_s32", i8, i8, i32, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"),
+    m16n8k32("mma_m16n8k32_u8_s32", u8, u8, i32, "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"),
+    m16n8k32("mma_m16n8k32_s8_u8_s32", i8, u8, i32, "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"),
+    m16n8k32("mma_m16n8k32_u8_s8_s32", u8, i8, i32, "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"),
+    m16n8k16_8bit("mma_m16n8k16_s8_s32", i8, i8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32"),
+    m16n8k16_8bit("mma_m16n8k16_u8_s32", u8, u8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32"),
+    m16n8k16_8bit("mma_m16n8k16_s8_u8_s32", i8, u8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32"),
+    m16n8k16_8bit("mma_m16n8k16_u8_s8_s32", u8, i8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32")};
+const MatrixInstr mma_fp8[4] = {
+    m16n8k32("mma_m16n8k32_e4m3_f32", e4m3, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    m16n8k32("mma_m16n8k32_e5m2_f32", e5m2, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32"),
+    m16n8k32("mma_m16n8k32_e4m3_e5m2_f32", e4m3, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"),
+    m16n8k32("mma_m16n8k32_e5m2_e4m3_f32", e5m2, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32")};
+// clang-format on
+
+std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const MatrixInstr>> groups) {
+  std::vector<const MatrixInstr*> all;
+  for (auto& group : groups)
+    for (auto& row : group) all.push_back(&row);
+  return all;
+}
 
 const CopyInstr ldmatrix_x1 = ldmatrix("ldmatrix_x1", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16");
 const CopyInstr ldmatrix_x2 = ldmatrix("ldmatrix_x2", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16");
@@ -104,8 +181,7 @@ const CopyInstr ldmatrix_x4_trans =
     ldmatrix("ldmatrix_x4_trans", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
 
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
-  static const MatrixInstr* const rows[] = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32,
-                                            &mma_m16n8k8_f16_f32, &mma_m16n8k8_bf16_f32};
+  static const auto rows = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8});
   return rows;
 }
 std::span<const MatrixShape> nvidia_matrix_shapes() {

@@ -11,7 +11,7 @@ const Target sm_90 = {
     .language = "cuda",
     .shared_bytes = 227 * 1024,
     .index_bits = 32,
-    .matrix = {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32, &mma_m16n8k8_f16_f32, &mma_m16n8k8_bf16_f32},
+    .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
     .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
                &ldmatrix_x4_trans},
 };

@@ -20,6 +20,7 @@ struct Target {
   int shared_banks = 32;             // of 4 bytes
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
+  std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;          // CPU: how many, for the micro-kernel
   std::string_view features = "";    // for the device compiler
 
@@ -27,12 +28,14 @@ struct Target {
   int lanes(DType type) const { return vector_bytes * 8 / type.bits; }
   // The best row for these operand and accumulator types; null if the target has none.
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
+  const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
 };
 
 // ── target/all.cpp ────────────────────────────────────────────────────────────────────────────────────
 std::span<const Target* const> all_targets();
 const Target* find_target(std::string_view chip);         // null if there is none of that name
+std::span<const DotInstr* const> x86_dots();
 const Callee* find_instr(std::string_view name);          // a row's callee, for the parser and the simulator
 
 // What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference", "auto", "llvm".

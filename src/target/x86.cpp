@@ -54,4 +54,44 @@ extern const Target skylake_avx512 = {
     .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+bmi2",
 };
 
+// Dot products of neighbours: vpdpbusd of four 8-bit integers (AVX512-VNNI), vdpbf16ps of two bf16 (AVX512-BF16).
+constexpr Callee dot_callee(std::string_view name) { return {.name = name, .arity = 3}; }
+extern const DotInstr dot4_u8_s8, dot2_bf16;
+const DotInstr dot4_u8_s8 = {.callee = dot_callee("dot4_u8_s8"), .depth = 4, .a_type = u8, .b_type = i8,
+                             .c_type = i32, .lanes = 16, .text = "llvm.x86.avx512.vpdpbusd.512"};
+const DotInstr dot2_bf16 = {.callee = dot_callee("dot2_bf16"), .depth = 2, .a_type = bf16, .b_type = bf16,
+                            .c_type = f32, .lanes = 16, .text = "llvm.x86.avx512bf16.dpbf16ps.512"};
+std::span<const DotInstr* const> x86_dots() {
+  static const DotInstr* const rows[] = {&dot4_u8_s8, &dot2_bf16};
+  return rows;
+}
+
+extern const Target cascadelake = {
+    .name = "cascadelake",
+    .language = "llvm",
+    .warp = 1,
+    .shared_bytes = 64 << 20,
+    .vector_bytes = 64,
+    .vector_alignment = 1,
+    .masked_vectors = true,
+    .unroll = true,
+    .dots = {&dot4_u8_s8},
+    .vector_registers = 32,
+    .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx2,+fma,+f16c,+bmi2",
+};
+
+extern const Target cooperlake = {
+    .name = "cooperlake",
+    .language = "llvm",
+    .warp = 1,
+    .shared_bytes = 64 << 20,
+    .vector_bytes = 64,
+    .vector_alignment = 1,
+    .masked_vectors = true,
+    .unroll = true,
+    .dots = {&dot4_u8_s8, &dot2_bf16},
+    .vector_registers = 32,
+    .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512bf16,+avx2,+fma,+f16c,+bmi2",
+};
+
 }  // namespace tl

@@ -192,6 +192,28 @@ def test_while_in_parallel(target):
     compiles(mandelbrot(h, w, limit))
 
 
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("factor", [None, 1, 4, 5, 12, 20])
+def test_unroll_factor(target, factor):
+    @T.prim_func
+    def main(A: T.Tensor((12,), "float32"), B: T.Tensor((12,), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_var("float32", 0.0)
+            for i in T.unroll(12, unroll_factor=factor):
+                s = s * 0.5 + A[i]
+                B[i] = s
+
+    a, b = np.random.default_rng(0).standard_normal(12).astype(np.float32), np.full(12, np.nan, np.float32)
+    run(main, target, a, b)
+    expected, s = [], 0.0
+    for x in a:
+        s = s * 0.5 + float(x)
+        expected.append(s)
+    assert np.linalg.norm(b - expected) <= 1e-6 * np.linalg.norm(expected)
+    text = tilelang.compile(main, target=CHIPS[0]).get_kernel_source()
+    assert (f"#pragma unroll {factor}\n" if factor else "#pragma unroll\n") in text
+
+
 # ── return ────────────────────────────────────────────────────────────────────────────────────────────
 def early(n, block):
     """Blocks beyond the run-time bound end before their tile operators."""

@@ -14,7 +14,15 @@ SIZES = {
     "gemm_relu.py": [],
     "register_mma_s8.py": [],
     "tile_op_dequant.py": [],
-    "flash_attention.py": ["--heads", "2", "--queries", "100", "--keys", "170", "--causal"],
+    "flash_attention.py": ["--heads=4", "--kv-heads=2", "--queries=100", "--keys=170", "--causal"],
+    "flash_attention_varlen.py": ["--heads", "2", "--kv-heads", "1", "--longest", "150", "--batch", "3"],
+    "softmax.py": ["--rows", "37", "--columns", "203"],
+    "layernorm.py": ["--rows", "37", "--columns", "203"],
+    "gemv.py": ["--rows", "37", "--columns", "1100"],
+    "dequant_gemm.py": ["--m", "100", "--n", "70", "--k", "192"],
+    "chunk_state.py": ["--length", "300", "--chunk", "128", "--heads", "2", "--groups", "1"],
+    "chunk_scan.py": ["--length", "300", "--chunk", "128", "--heads", "2", "--groups", "1"],
+    "mla_decode.py": ["--heads", "40", "--keys", "70", "--batch", "1", "--dim", "256"],
 }
 
 

@@ -196,7 +196,7 @@ TEST_CASE("what stands in the wrong place") {
   CHECK(contains(error_of([&] { b.finish(); }), "has no kernel"));
   b.begin_kernel({int64_t(1)}, {}, {});
   CHECK(contains(error_of([&] { b.begin_kernel({int64_t(1)}, {}, {}); }), "cannot stand inside another"));
-  CHECK(contains(error_of([&] { b.tensor("B", {int64_t(8)}, f32); }), "comes after a kernel"));
+  CHECK(contains(error_of([&] { b.tensor("B", {int64_t(8)}, f32); }), "made inside of a kernel"));
   CHECK(contains(error_of([&] { b.end_for(); }), "end_for without its begin"));
   CHECK(contains(error_of([&] { b.begin_else(); }), "begin_else without its begin"));
   b.begin_for("serial", {"i"}, {number(0)}, {number(4)}, {number(1)}, {});

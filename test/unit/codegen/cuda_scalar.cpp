@@ -280,11 +280,7 @@ TEST_CASE("cuda: several kernels share a workspace and the extents of the argume
   m.body({let(r, row), put(c, r, cast(f16, m.at(w, r, lt(r, rows))), lt(r, rows))});
   Program p = print_cuda(m.f, sm_90());
   CHECK_EQ(kernels_of(p), R"(extern "C" __global__ void __launch_bounds__(128)
-two_kernel(const half_t* __restrict__ A,
-           const half_t* __restrict__ C,
-           float* __restrict__ sums,
-           i64 M,
-           i64 N) {
+two_kernel(const half_t* __restrict__ A, float* __restrict__ sums, i64 M, i64 N) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   float s;
@@ -296,11 +292,7 @@ two_kernel(const half_t* __restrict__ A,
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-finish_kernel(const half_t* __restrict__ A,
-              half_t* __restrict__ C,
-              const float* __restrict__ sums,
-              i64 M,
-              i64 N) {
+finish_kernel(half_t* __restrict__ C, const float* __restrict__ sums, i64 M) {
   const int bx = blockIdx.x;
   const int tx = threadIdx.x;
   const i64 row = i64(bx) * 128 + i64(tx);

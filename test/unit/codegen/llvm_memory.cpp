@@ -161,15 +161,15 @@ TEST_CASE("llvm: the arena, bools in memory, several kernels, grid and extents")
     std::iota(in.begin(), in.end(), -8.0f);
     Module module = cpu_device().load(p, build(p));
     std::vector<uint64_t> slots{uint64_t(in.data()), uint64_t(bools.data()), uint64_t(out.data()), 8};
-    cpu_device().launch(module, 0, slots, {1, 1, 1}, 0);
+    cpu_device().launch(module, 0, slots_of(p, 0, slots), {1, 1, 1}, 0);
     CHECK_EQ(bools, std::vector<char>(8, 1));
-    cpu_device().launch(module, 0, slots, {2, 1, 1}, 0);
+    cpu_device().launch(module, 0, slots_of(p, 0, slots), {2, 1, 1}, 0);
     CHECK_EQ(out[7], -2);
     CHECK_EQ(out[15], 14);
     slots[2] = uint64_t(out.data());
     std::vector<char> yes(8, 1);
     slots[1] = uint64_t(yes.data());
-    cpu_device().launch(module, 1, slots, {1, 1, 1}, 0);
+    cpu_device().launch(module, 1, slots_of(p, 1, slots), {1, 1, 1}, 0);
     CHECK_EQ(out[0], -1);
   }
 }

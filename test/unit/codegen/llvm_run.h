@@ -22,13 +22,29 @@ inline std::vector<const Target*> cpu_targets() {
   return out;
 }
 
-// One launch of every kernel with these slots, in the order of the parameters; grid as given.
+// What an entry takes of these slots, which are in order: parameters, workspaces, integers of no parameter of their own.
+inline std::vector<uint64_t> slots_of(const Program& p, size_t entry, const std::vector<uint64_t>& slots) {
+  using From = EntrySpec::Arg::From;
+  std::vector<uint64_t> taken;
+  for (auto& arg : p.entries[entry].args) {
+    size_t at = size_t(arg.index);
+    if (arg.from != From::param) at += p.params.size();
+    if (arg.from == From::integer) {
+      at = p.params.size() + p.workspaces.size();
+      for (int i = 0; i < arg.index; i++) at += p.integers[size_t(i)].from != IntegerSource::From::value;
+    }
+    taken.push_back(slots.at(at));
+  }
+  return taken;
+}
+
+// One launch of every kernel with these slots; grid as given.
 inline void run_slots(const Function& f, const Target& target, const std::vector<uint64_t>& slots,
                       std::array<int64_t, 3> grid = {1, 1, 1}) {
   Program p = print_llvm(f, target);
   CAPTURE(p.text);
   Module module = cpu_device().load(p, build(p));
-  for (size_t i = 0; i < p.entries.size(); i++) cpu_device().launch(module, i, slots, grid, 0);
+  for (size_t i = 0; i < p.entries.size(); i++) cpu_device().launch(module, i, slots_of(p, i, slots), grid, 0);
 }
 template <class... T>
 void run_on(const Function& f, const Target& target, std::vector<T>&... data) {

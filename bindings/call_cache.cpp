@@ -1,0 +1,505 @@
+// The call forms of one function of the eager dialect.  A key is words: of the values that a kernel is built
+// with, of what the function captures, of what its trace read of the tensors.  It is made again at every
+// call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
+// for Python (`_call`).
+#include <structmember.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "launcher.h"
+
+using namespace tl;
+
+namespace {
+
+enum class Mark : uint64_t {
+  none,
+  truth,
+  integer,
+  large,
+  real,
+  text,
+  dtype,
+  tuple,
+  list,
+  dict,
+  object,
+  missing,
+  cpu,
+  gpu,
+  number
+};
+
+class Words {
+ public:
+  void add(uint64_t word) {
+    if (count < few)
+      small[count] = word;
+    else {
+      if (count == few) large.assign(small, small + few);
+      large.push_back(word);
+    }
+    count++;
+  }
+  void add(Mark mark) { add(uint64_t(mark)); }
+  void add_bytes(const char* bytes, size_t size) {
+    add(size);
+    for (size_t i = 0; i < size; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
+      add(word);
+    }
+  }
+  void shorten(size_t to) {
+    if (count > few && to <= few) std::copy(large.begin(), large.begin() + std::ptrdiff_t(to), small);
+    large.resize(to > few ? to : 0);
+    count = to;
+  }
+  std::span<const uint64_t> all() const { return {count > few ? large.data() : small, count}; }
+  size_t size() const { return count; }
+  uint64_t hash() const {
+    uint64_t h = count;
+    for (uint64_t word : all()) h = (h ^ word) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    return h;
+  }
+
+ private:
+  static constexpr size_t few = 96;
+  size_t count = 0;
+  uint64_t small[few];
+  std::vector<uint64_t> large;
+};
+
+constexpr int most_depth = 20;
+
+// A value as words: equal exactly for equal values.  `kept`, if any, gets the objects that are known by
+// identity.
+void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::object>* kept, int depth = 0) {
+  auto items = [&](Mark mark, PyObject* const* first, Py_ssize_t count) {
+    words.add(mark);
+    words.add(uint64_t(count));
+    for (Py_ssize_t i = 0; i < count; i++) add_value(words, first[i], by_identity, kept, depth + 1);
+  };
+  if (depth > most_depth) throw nb::type_error("a value that contains itself cannot be part of a key");
+  if (o == Py_None) return words.add(Mark::none);
+  if (PyBool_Check(o)) return words.add(Mark::truth), words.add(o == Py_True);
+  if (PyLong_CheckExact(o)) {
+    int overflow = 0;
+    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) return words.add(Mark::integer), words.add(uint64_t(n));
+    std::string digits = nb::cast<std::string>(nb::repr(nb::handle(o)));
+    return words.add(Mark::large), words.add_bytes(digits.data(), digits.size());
+  }
+  if (PyFloat_CheckExact(o))
+    return words.add(Mark::real), words.add(std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(o)));
+  if (PyUnicode_CheckExact(o)) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(o, &size);
+    if (!text) throw nb::python_error();
+    return words.add(Mark::text), words.add_bytes(text, size_t(size));
+  }
+  if (PyTuple_CheckExact(o))
+    return items(Mark::tuple, reinterpret_cast<PyTupleObject*>(o)->ob_item, PyTuple_GET_SIZE(o));
+  if (PyList_CheckExact(o))
+    return items(Mark::list, reinterpret_cast<PyListObject*>(o)->ob_item, PyList_GET_SIZE(o));
+  if (PyDict_CheckExact(o)) {
+    words.add(Mark::dict);
+    words.add(uint64_t(PyDict_GET_SIZE(o)));
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+      for (PyObject* item : {key, value}) add_value(words, item, by_identity, kept, depth + 1);
+    return;
+  }
+  if (nb::isinstance<DType>(nb::handle(o))) {
+    std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
+    return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
+  }
+  words.add(Mark::object);
+  words.add(reinterpret_cast<uintptr_t>(o));
+  if (!by_identity) {  // an object that compares by its contents may have changed
+    Py_hash_t hash = PyObject_Hash(o);
+    if (hash == -1) throw nb::python_error();
+    words.add(uint64_t(hash));
+  }
+  if (kept) kept->push_back(nb::borrow<nb::object>(nb::handle(o)));
+}
+
+bool is_plain(PyObject* o) {
+  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+         PyUnicode_CheckExact(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
+         nb::isinstance<DType>(nb::handle(o));
+}
+
+// A name that the function reads from around itself, with the attributes that it reads from what it finds.
+struct Watch {
+  nb::object holder, name;  // a dict and a name in it, or a cell
+  std::vector<nb::object> attributes;
+
+  nb::object root() const {
+    PyObject* found = PyDict_Check(holder.ptr()) ? PyDict_GetItemWithError(holder.ptr(), name.ptr())
+                                                 : PyCell_GET(holder.ptr());
+    if (!found && PyErr_Occurred()) throw nb::python_error();
+    return nb::borrow<nb::object>(found);
+  }
+  // The end of the chain if it is plain or a module's, else the object that was asked first; null: not bound.
+  nb::object value() const {
+    nb::object value = root(), asked = value;
+    for (auto& attribute : attributes) {
+      if (!value.is_valid()) return value;
+      bool of_module = PyModule_CheckExact(value.ptr());
+      value = nb::steal<nb::object>(PyObject_GetAttr(value.ptr(), attribute.ptr()));
+      if (!value.is_valid()) {
+        PyErr_Clear();
+        return of_module ? value : asked;
+      }
+      if (of_module) asked = value;
+    }
+    return value.is_valid() && is_plain(value.ptr()) ? value : asked;
+  }
+};
+
+struct Read {  // of a tensor
+  size_t position;
+  enum class What : uint8_t { shape, stride, whole } what;
+  int dim;
+  auto operator<=>(const Read&) const = default;
+};
+
+struct Entry {
+  std::vector<uint64_t> words;
+  nb::object kernel;
+  LaunchPlan* plan;
+  std::vector<size_t> inputs;
+  std::vector<nb::object> kept;
+};
+
+// Kernels whose traces read the same of their tensors.
+struct Group {
+  std::vector<Read> reads;
+  std::unordered_multimap<uint64_t, Entry> entries;
+};
+
+struct CallCache {
+  PyObject head;
+  vectorcallfunc call;
+  struct State* state;
+};
+
+struct State {
+  std::vector<nb::object> names, defaults;  // defaults: null where there is none
+  std::vector<bool> is_runtime;
+  std::vector<Watch> watches;
+  std::vector<Group> groups;
+
+  bool add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const;
+  bool add_reads(Words& words, const Group& group, std::span<PyObject* const> args) const;
+  const Entry* find(Words& words, std::span<PyObject* const> args) const;
+  bool order(PyObject* const* given, size_t count, PyObject* keywords, std::span<PyObject*> args) const;
+};
+
+// Static values, captures, and of what is given at run time where it lives.
+bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!is_runtime[i]) {
+      add_value(words, args[i], false, kept);
+      continue;
+    }
+    ArrayType& type = array_type(Py_TYPE(args[i]));
+    if (type.protocol == ArrayType::Protocol::none) {
+      words.add(Mark::number);
+      continue;
+    }
+    Borrowed borrowed;
+    TensorView view;
+    if (!borrowed.read(nb::handle(args[i]), view, type.family == ArrayType::Family::jax ? 1 : -1))
+      return false;
+    words.add(view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu : Mark::cpu);
+  }
+  for (const Watch& watch : watches) {
+    nb::object value = watch.value();
+    if (value.is_valid())
+      add_value(words, value.ptr(), true, kept);
+    else
+      words.add(Mark::missing);
+  }
+  return true;
+}
+
+bool State::add_reads(Words& words, const Group& group, std::span<PyObject* const> args) const {
+  for (size_t k = 0; k < group.reads.size();) {
+    size_t position = group.reads[k].position;
+    Borrowed borrowed;
+    TensorView view;
+    ArrayType& type = array_type(Py_TYPE(args[position]));
+    if (!borrowed.read(nb::handle(args[position]), view, type.family == ArrayType::Family::jax ? 1 : -1))
+      return false;
+    for (; k < group.reads.size() && group.reads[k].position == position; k++) {
+      const Read& read = group.reads[k];
+      if (read.what == Read::What::whole) {
+        words.add(uint64_t(view.code) | uint64_t(view.bits) << 8 | uint64_t(view.lanes) << 16 |
+                  uint64_t(view.ndim) << 32);
+        for (int d = 0; d < view.ndim; d++) words.add(uint64_t(view.shape[d]));
+        continue;
+      }
+      if (read.dim >= view.ndim) return false;
+      int64_t value = view.shape[read.dim];
+      if (read.what == Read::What::stride && view.strides) value = view.strides[read.dim];
+      if (read.what == Read::What::stride && !view.strides) {
+        value = 1;
+        for (int d = read.dim + 1; d < view.ndim; d++) value *= view.shape[d];
+      }
+      words.add(uint64_t(value));
+    }
+  }
+  return true;
+}
+
+const Entry* State::find(Words& words, std::span<PyObject* const> args) const {
+  if (groups.empty() || !add_base(words, args, nullptr)) return nullptr;
+  size_t base = words.size();
+  for (const Group& group : groups) {
+    words.shorten(base);
+    if (!add_reads(words, group, args)) continue;
+    auto [first, last] = group.entries.equal_range(words.hash());
+    for (; first != last; ++first)
+      if (std::ranges::equal(first->second.words, words.all())) return &first->second;
+  }
+  return nullptr;
+}
+
+// One object for each name, in order; false where Python has to say what is wrong, or what keywords mean.
+bool State::order(PyObject* const* given, size_t count, PyObject* keywords, std::span<PyObject*> args) const {
+  size_t named = keywords ? size_t(PyTuple_GET_SIZE(keywords)) : 0;
+  if (count > names.size()) return false;
+  std::copy(given, given + count, args.begin());
+  std::fill(args.begin() + std::ptrdiff_t(count), args.end(), nullptr);
+  for (size_t k = 0; k < named; k++) {
+    PyObject* name = PyTuple_GET_ITEM(keywords, Py_ssize_t(k));
+    size_t i = 0;
+    while (i < names.size() && names[i].ptr() != name) i++;
+    if (i == names.size() || args[i]) return false;
+    args[i] = given[count + k];
+  }
+  for (size_t i = count; i < args.size(); i++)
+    if (!args[i] && !(args[i] = defaults[i].ptr())) return false;
+  return true;
+}
+
+// ── the type ──────────────────────────────────────────────────────────────────────────────────────────────
+
+constexpr size_t most_arguments = 64;
+
+nb::object call_slowly(PyObject* self, PyObject* const* given, size_t count, PyObject* keywords) {
+  nb::list positional;
+  nb::dict named;
+  for (size_t i = 0; i < count; i++) positional.append(nb::handle(given[i]));
+  for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++)
+    named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(given[count + size_t(i)]);
+  return nb::handle(self).attr("_call")(nb::tuple(positional), named);
+}
+
+State& state_of(PyObject* self) {
+  State* state = reinterpret_cast<CallCache*>(self)->state;
+  if (!state) throw nb::type_error("CallCache.__init__ was not called");
+  return *state;
+}
+
+const Entry* find_entry(const State& state, std::span<PyObject* const> args) {
+  Words words;
+  try {
+    return state.find(words, args);
+  } catch (nb::python_error& e) {  // a value without a hash; an array that its library does not lend
+    if (!e.matches(PyExc_TypeError) && !e.matches(PyExc_ValueError) && !e.matches(PyExc_BufferError)) throw;
+  } catch (const nb::builtin_exception&) {
+  }
+  return nullptr;  // Python will say so
+}
+
+PyObject* call(PyObject* self, PyObject* const* given, size_t flags, PyObject* keywords) {
+  return guarded([&] {
+    const State& state = state_of(self);
+    size_t count = size_t(PyVectorcall_NARGS(flags));
+    PyObject* ordered[most_arguments];
+    std::span<PyObject*> args{ordered, std::min(state.names.size(), most_arguments)};
+    if (state.names.size() > most_arguments || !state.order(given, count, keywords, args))
+      return call_slowly(self, given, count, keywords);
+    const Entry* entry = find_entry(state, args);
+    if (!entry) return call_slowly(self, given, count, keywords);
+    nb::object kernel = entry->kernel;  // another thread may forget it meanwhile
+    nb::handle inputs[most_arguments];
+    for (size_t i = 0; i < entry->inputs.size(); i++) inputs[i] = args[entry->inputs[i]];
+    return entry->plan->run(inputs);
+  });
+}
+
+PyObject* make(PyTypeObject* type, PyObject*, PyObject*) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self) reinterpret_cast<CallCache*>(self)->call = &call;
+  return self;
+}
+
+std::vector<Watch> watches_of(PyObject* sequence) {
+  std::vector<Watch> watches;
+  for (auto& item : items_of(sequence)) {
+    std::vector<nb::object> parts = items_of(item);
+    if (parts.size() != 3 || !(PyDict_Check(parts[0].ptr()) || PyCell_Check(parts[0].ptr())))
+      throw nb::type_error("watches are tuples: a dict or a cell, a name, and names of attributes");
+    watches.push_back({parts[0], parts[1], items_of(parts[2])});
+  }
+  return watches;
+}
+
+nb::object interned(nb::handle text) {
+  PyObject* o = text.inc_ref().ptr();
+  if (!PyUnicode_CheckExact(o)) throw nb::type_error("the names of parameters are texts");
+  PyUnicode_InternInPlace(&o);
+  return nb::steal<nb::object>(o);
+}
+
+int initialise(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* words[] = {"names", "defaults", "runtime", "watches", nullptr};
+  PyObject *names, *defaults, *runtime, *watches = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O|O", const_cast<char**>(words), &names, &PyDict_Type,
+                                   &defaults, &runtime, &watches))
+    return -1;
+  PyObject* done = guarded([&] {
+    auto state = std::make_unique<State>();
+    for (auto& name : items_of(names)) {
+      state->names.push_back(interned(name));
+      PyObject* value = PyDict_GetItemWithError(defaults, name.ptr());
+      if (!value && PyErr_Occurred()) throw nb::python_error();
+      state->defaults.push_back(nb::borrow<nb::object>(value));
+    }
+    state->is_runtime.assign(state->names.size(), false);
+    for (auto& place : items_of(runtime)) state->is_runtime.at(nb::cast<size_t>(place)) = true;
+    if (watches) state->watches = watches_of(watches);
+    delete std::exchange(reinterpret_cast<CallCache*>(self)->state, state.release());
+    return nb::none();
+  });
+  Py_XDECREF(done);
+  return done ? 0 : -1;
+}
+
+Read read_of(nb::handle item, size_t count) {
+  std::vector<nb::object> parts = items_of(item);
+  if (parts.size() != 3)
+    throw nb::type_error("reads are tuples: position, \"shape\" | \"stride\" | \"whole\", dimension");
+  std::string what = nb::cast<std::string>(parts[1]);
+  Read read{nb::cast<size_t>(parts[0]),
+            what == "shape"    ? Read::What::shape
+            : what == "stride" ? Read::What::stride
+                               : Read::What::whole,
+            nb::cast<int>(parts[2])};
+  if (read.position >= count || read.dim < 0 || (read.what == Read::What::whole && what != "whole"))
+    throw nb::index_error("reads: no such place");
+  return read;
+}
+
+nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::handle kernel,
+                          nb::handle inputs) {
+  std::vector<nb::object> objects = items_of(args);
+  if (objects.size() != state.names.size()) throw nb::type_error("args must hold one value for each name");
+  std::vector<PyObject*> pointers;
+  for (auto& o : objects) pointers.push_back(o.ptr());
+  Group wanted;
+  for (auto& item : items_of(reads)) wanted.reads.push_back(read_of(item, objects.size()));
+  std::sort(wanted.reads.begin(), wanted.reads.end());
+  Entry entry{.words = {},
+              .kernel = nb::borrow<nb::object>(kernel),
+              .plan = plan_of(kernel),
+              .inputs = {},
+              .kept = {}};
+  if (!entry.plan) throw nb::type_error("kernel must be a Launcher");
+  for (auto& place : items_of(inputs)) entry.inputs.push_back(nb::cast<size_t>(place));
+  for (size_t place : entry.inputs)
+    if (place >= objects.size() || !state.is_runtime[place])
+      throw nb::index_error("inputs: not a runtime argument");
+  if (entry.inputs.size() != entry.plan->input_count())
+    throw nb::type_error("inputs must be all that the kernel takes");
+  Words words;
+  if (!state.add_base(words, pointers, &entry.kept) || !state.add_reads(words, wanted, pointers))
+    throw nb::type_error("args are not what `reads` says");
+  entry.words.assign(words.all().begin(), words.all().end());
+  auto same = [&](const Group& g) { return g.reads == wanted.reads; };
+  auto group = std::find_if(state.groups.begin(), state.groups.end(), same);
+  if (group == state.groups.end()) group = state.groups.insert(state.groups.end(), std::move(wanted));
+  group->entries.emplace(words.hash(), std::move(entry));
+  return nb::none();
+}
+
+PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&] {
+    if (count != 4) throw nb::type_error("remember takes args, reads, kernel, inputs");
+    return remember_entry(state_of(self), given[0], given[1], given[2], given[3]);
+  });
+}
+
+PyObject* find(PyObject* self, PyObject* args) {
+  return guarded([&] {
+    const State& state = state_of(self);
+    std::vector<nb::object> objects = items_of(args);
+    if (objects.size() != state.names.size()) throw nb::type_error("args must hold one value for each name");
+    std::vector<PyObject*> pointers;
+    for (auto& o : objects) pointers.push_back(o.ptr());
+    const Entry* entry = find_entry(state, pointers);
+    return entry ? entry->kernel : nb::none();
+  });
+}
+
+PyObject* forget(PyObject* self, PyObject* watches) {
+  return guarded([&] {
+    State& state = state_of(self);
+    std::vector<Watch> fresh = watches_of(watches);
+    std::vector<Group> gone = std::move(state.groups);  // destructors of Python may call us
+    state.groups.clear();
+    state.watches = std::move(fresh);
+    return nb::none();
+  });
+}
+
+void destroy(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete reinterpret_cast<CallCache*>(self)->state;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&remember)), METH_FASTCALL,
+     "remember(self, args, reads, kernel, inputs) -> None\n\nFrom now on, calls like `args` (one value for "
+     "each name) go "
+     "to `kernel`, a Launcher, with the arguments at the places `inputs`.  reads: what the trace asked of "
+     "the tensors, "
+     "(position, \"shape\" | \"stride\" | \"whole\", dimension); calls that differ there are other calls."},
+    {"find", &find, METH_O,
+     "find(self, args) -> Launcher | None\n\nThe kernel that a call with `args` (one value for each name) "
+     "would run."},
+    {"forget", &forget, METH_O,
+     "forget(self, watches) -> None\n\nDrop all kernels; what the function reads from around itself is "
+     "`watches` now."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(CallCache, call), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(&make)},
+    {Py_tp_init, reinterpret_cast<void*>(&initialise)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)},
+    {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_tp_doc, const_cast<char*>("The call forms of one eager function, each with its kernel.")},
+    {0, nullptr}};
+
+PyType_Spec spec = {"tilelang._core.CallCache", sizeof(CallCache), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+
+}  // namespace
+
+void bind_call_cache(nb::module_& m) {
+  PyObject* type = PyType_FromSpec(&spec);
+  if (!type) throw nb::python_error();
+  m.attr("CallCache") = nb::steal<nb::object>(type);
+}

@@ -1,0 +1,78 @@
+"""Which of the two dialects a `@tilelang.jit` function is written in, by its text alone.
+
+Lazy: it makes or calls for a prim_func and returns it.  Eager: its own body is the kernel; it annotates its
+tensors, in its signature or in its body, or opens a T.Kernel.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+from . import liveness
+from ._core import DType
+from .errors import CompileError
+from .function import Tensor, evaluate_annotation, scope_of
+from .parse import names_outside
+from .source import function_tree
+
+
+def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], frozenset] | None:
+    """None if `fn` is lazy; else the names that its annotations need from the functions around it, and those
+    of its parameters that the launch passes, and of these the ones that its body annotates.
+    """
+    names = {*fn.__code__.co_names, *fn.__code__.co_freevars}
+    if "prim_func" in names:
+        return None
+    if not (fn.__annotations__ or names & {"Kernel", "const", "empty"}):
+        return None
+    try:
+        tree = function_tree(fn)
+    except CompileError:
+        return None
+    parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
+    scope = _scope(fn, frame, tree, parameters)
+    declared = {node.target.id for node in _own_nodes(tree) if isinstance(node, ast.AnnAssign)
+               and node.value is None and isinstance(node.target, ast.Name)}
+    in_body = frozenset(arg.arg for arg in parameters if arg.arg in declared)
+    runtime = [arg.arg for arg in parameters if arg.arg in in_body or _is_passed(fn, arg, scope)]
+    opens = any(isinstance(node, ast.Call) and _last_name(node.func) in ("Kernel", "const", "empty")
+                for node in _own_nodes(tree))
+    return (scope, runtime, in_body) if runtime or opens else None
+
+
+def _own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of the body, without those of functions defined in it."""
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def _last_name(node: ast.expr) -> str | None:
+    return getattr(node, "attr", None) or getattr(node, "id", None)
+
+
+def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list[ast.arg]) -> dict[str, Any]:
+    wanted = set(names_outside(tree, fn.__code__))
+    if fn.__code__.co_flags & __future__.annotations.compiler_flag:
+        for arg in parameters:
+            if arg.annotation is not None:
+                wanted |= liveness.reads(arg.annotation)
+    return {name: value for name, value in scope_of(fn, frame).items() if name in wanted} if wanted else {}
+
+
+def _is_passed(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> bool:
+    """Whether the annotation in the signature makes the parameter a tensor, or a number of each call."""
+    kind = fn.__annotations__.get(arg.arg)
+    if isinstance(kind, str):
+        try:
+            kind = evaluate_annotation(arg.annotation, fn.__code__.co_filename, fn, scope)
+        except CompileError:
+            return "Tensor" in ast.unparse(arg.annotation)  # the trace will say what is wrong with it
+    return isinstance(kind, (Tensor, DType)) or (isinstance(kind, type) and issubclass(kind, Tensor))

@@ -1,0 +1,31 @@
+"""Compilation in one step, as published programs call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["CompiledArtifact", "lower"]
+
+
+@dataclass
+class CompiledArtifact:
+    """What `lower` gives: the generated text, the parameters, and the kernel that runs it."""
+
+    host_mod: Any
+    device_mod: str
+    params: list[Any]
+    kernel_source: str
+    rt_mod: Any
+
+
+def lower(func: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
+          enable_host_codegen: bool = False, enable_device_compile: bool = False) -> CompiledArtifact:
+    """Compile a @T.prim_func.  The kernel itself is `rt_mod`; there is no host text (`host_mod` is None).
+
+    The other parameters are accepted and change nothing.
+    """
+    from ..kernel import compile
+
+    kernel = compile(func, target=target)
+    return CompiledArtifact(None, kernel.kernel_source, kernel.params, kernel.kernel_source, kernel)

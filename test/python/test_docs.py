@@ -1,0 +1,39 @@
+"""The pages of docs/: those that are made are up to date, and the snippets of the quick start run."""
+
+import linecache
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tilelang
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_made_pages_are_up_to_date():
+    command = [sys.executable, str(ROOT / "tools" / "make_docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def snippets(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+
+
+@pytest.mark.parametrize("name", ["quickstart.md"])
+def test_snippets_run(name):
+    scope = {"__name__": "snippet"}
+    wrong = []
+    for number, text in enumerate(snippets(ROOT / "docs" / name)):
+        file = f"<{name} {number}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        try:
+            exec(compile(text, file, "exec"), scope)
+        except tilelang.CompileError as error:
+            wrong.append(str(error))
+    shown = re.findall(r"^```text\n\S+?: error: (.*?)\n", (ROOT / "docs" / name).read_text(), re.M)
+    assert len(wrong) == len(shown)
+    for error, text in zip(wrong, shown, strict=True):
+        assert text in error

@@ -1,0 +1,412 @@
+"""The eager dialect: annotations meet their tensors, calls find their kernels, outputs are returned."""
+
+import threading
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from helpers import load_text
+
+TARGETS = ["cpu", "reference", "sim:sm_80"]
+
+
+def random(*shape, dtype="float32", seed=0):
+    return (np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
+
+
+def close(got, wanted, tolerance=1e-5):
+    wanted = np.asarray(wanted, "float64")
+    assert got.shape == wanted.shape
+    assert np.linalg.norm(got.astype("float64") - wanted) <= tolerance * max(np.linalg.norm(wanted), 1e-30)
+
+
+def make_matmul(target):
+    @tilelang.jit(target=target)
+    def matmul(A, B, block_M: int = 32, block_N: int = 32, block_K: int = 16, dtype: T.dtype = T.float32):
+        M, N, K = T.const("M, N, K")
+        A: T.Tensor[[M, K], dtype]
+        B: T.Tensor((K, N), dtype)
+        C = T.empty((M, N), dtype)
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=128) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), dtype)
+            B_shared = T.alloc_shared((block_K, block_N), dtype)
+            C_local = T.alloc_fragment((block_M, block_N), T.float32)
+            T.clear(C_local)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(B[k * block_K, bx * block_N], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            T.copy(C_local, C[by * block_M, bx * block_N])
+        return C
+
+    return matmul
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(33, 70, 45), (64, 32, 16), (1, 1, 1)])
+def test_matmul(target, shape):
+    m, n, k = shape
+    a, b = random(m, k, dtype="float16"), random(k, n, dtype="float16", seed=1)
+    close(make_matmul(target)(a, b, dtype=T.float16), a.astype(float) @ b.astype(float), 1e-3)
+
+
+def test_each_shape_is_compiled_once():
+    matmul = make_matmul("reference")
+    a, b = random(16, 16), random(16, 16)
+    first = matmul.compile(a, b)
+    assert matmul.compile(a, b) is first
+    assert matmul.compile(random(16, 16), B=b, block_M=32) is first  # the default, said
+    assert matmul.compile(random(16, 16), b, block_M=16) is not first
+    assert matmul.compile(random(17, 16), b) is not first
+    close(matmul(a, b), a @ b)
+
+
+def test_compile_by_name():
+    matmul = make_matmul("reference")
+    kernel = matmul.compile(M=20, N=24, K=16, block_K=8)
+    assert matmul.compile(M=20, N=24, K=16, block_K=8) is kernel
+    assert [p.shape for p in kernel.params] == [(20, 16), (16, 24), (20, 24)]
+    a, b = random(20, 16), random(16, 24)
+    close(kernel(a, b), a @ b)
+    assert matmul.get_tir(M=20, N=24, K=16).name == "matmul"
+    assert matmul.get_kernel_source(M=20, N=24, K=16) == matmul.compile(M=20, N=24, K=16).get_kernel_source()
+    kernels = matmul.par_compile([{"M": 8, "N": 8, "K": 8}, {"M": 9, "N": 8, "K": 8}, (a, b)], num_workers=2)
+    assert [k.params[0].shape for k in kernels] == [(8, 8), (9, 8), (20, 16)]
+    with pytest.raises(TypeError, match="'Q' is neither a parameter nor a T.const name"):
+        matmul.compile(M=1, N=1, K=1, Q=1)
+    with pytest.raises(tilelang.CompileError, match="K has no value: no tensor was given for A"):
+        matmul.compile(M=1, N=1)
+    with pytest.raises(tilelang.CompileError, match="M cannot be both: it is 8 by the keyword given to "
+                                                    "compile, but 20 by extent 0 of A"):
+        matmul.compile(a, b, M=8)
+
+
+def test_cuda_text_for_several_chips():
+    for chip in ("sm_80", "sm_90"):
+        matmul = make_matmul(f"cuda -arch={chip}")
+        assert "mma" in matmul.get_kernel_source(M=64, N=64, K=64, dtype="float16")
+
+
+def test_one_kernel_from_many_threads():
+    matmul, kernels = make_matmul("cpu"), []
+    a, b = random(40, 40), random(40, 40)
+    threads = [threading.Thread(target=lambda: kernels.append(matmul.compile(a, b))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(k) for k in kernels}) == 1
+
+
+# ── what is returned ──────────────────────────────────────────────────────────────────────────────────
+
+
+@tilelang.jit(target="reference")
+def moments(A, eps: float = 0.0):
+    M, N = T.const("M, N")
+    A: T.Tensor((M, N), "float32")
+    scratch = T.empty((M, N), T.float32)
+    variance = T.empty(M, dtype=T.float32)
+    mean = T.empty([M], "float32")
+    with T.Kernel(M, threads=32) as row:
+        x = T.alloc_fragment((1, N), T.float32)
+        total = T.alloc_fragment((1,), T.float32)
+        T.copy(A[row, 0], x)
+        T.reduce_sum(x, total, dim=1)
+        mean[row] = total[0] / N
+        for i in T.Parallel(N):
+            scratch[row, i] = (x[0, i] - total[0] / N) * (x[0, i] - total[0] / N)
+    with T.Kernel(M, threads=32) as row:
+        x = T.alloc_fragment((1, N), T.float32)
+        total = T.alloc_fragment((1,), T.float32)
+        T.copy(scratch[row, 0], x)
+        T.reduce_sum(x, total, dim=1)
+        variance[row] = total[0] / N + eps
+    return mean, variance
+
+
+def test_several_outputs_and_scratch_memory():
+    a = random(5, 33)
+    result = moments(a)
+    assert isinstance(result, tuple) and len(result) == 2
+    close(result[0], a.mean(1, dtype=float), 1e-5)
+    close(result[1], a.var(1, dtype=float), 1e-5)
+    close(moments(a, eps=2.0)[1], a.var(1, dtype=float) + 2, 1e-5)
+    kernel = moments.compile(a)
+    close(kernel(a)[1], a.var(1, dtype=float), 1e-5)
+
+
+def test_an_output_between_two_kernels():
+    @tilelang.jit(target="cpu")
+    def twice(A):
+        n = T.const("n")
+        A: T.Tensor((n,), T.float32)
+        half = T.empty((n,), T.float32)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                half[i] = A[i] + 1.0
+        full = T.empty((n,), T.float32)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                full[i] = half[i] * 2.0
+        return full
+
+    a = random(19)
+    close(twice(a), (a + 1) * 2)
+
+
+def test_parameters_may_be_returned_and_written():
+    @tilelang.jit(target="cpu")
+    def bump(A: T.Tensor, by: int):
+        total = T.empty((1,), A.dtype)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(A.shape[0]):
+                A[i] = A[i] + by
+            total[0] = A[0]
+        return [A, total]
+
+    a = np.arange(6, dtype=np.int32)
+    back, total = bump(a, 3)
+    assert back is a and list(a) == [3, 4, 5, 6, 7, 8]
+
+    @tilelang.jit(target="cpu")
+    def fill(A: T.Tensor((4,), T.float32), value):
+        with T.Kernel(1, threads=32):
+            T.fill(A, value)
+
+    z = np.full(4, np.nan, np.float32)
+    assert fill(z, 2.5) is None and list(z) == [2.5] * 4
+
+
+def test_declared_in_another_order_than_passed():
+    @tilelang.jit(target="cpu")
+    def scale(A, B, s: T.float32 = 2.0):
+        n = T.const("n")
+        B: T.Tensor((n,), T.float32)
+        A: T.Tensor((n,), T.float32)
+        C = T.empty(n, dtype=T.float32)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                C[i] = A[i] - B[i] * s
+        return C
+
+    a, b = random(9), random(9, seed=1)
+    close(scale(a, b), a - 2 * b)
+    close(scale(a, b, 3.5), a - 3.5 * b)
+    assert len(scale._plans) == 1  # a number of each call, not of the kernel
+    close(scale.compile(a, b)(a, B=b, s=0.5), a - 0.5 * b)
+
+
+def test_a_lazy_kernel_may_return_too():
+    @T.prim_func
+    def negate(A: T.Tensor((8,), "float32")):
+        B = T.empty((8,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                B[i] = -A[i]
+        return B
+
+    a = random(8)
+    close(tilelang.compile(negate, target="cpu")(a), -a)
+    with pytest.raises(tilelang.CompileError, match="leave out_idx out"):
+        tilelang.compile(negate, out_idx=-1)
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    matmul = make_matmul(None)  # "auto": where the tensors are
+    a, b = torch.randn(40, 24), torch.randn(24, 56)
+    c = matmul(a, b)
+    assert isinstance(c, torch.Tensor) and c.device == a.device and c.dtype == torch.float32
+    assert matmul.compile(a, b).target.startswith("cpu")
+    close(c.numpy(), (a.double() @ b.double()).numpy())
+    c = matmul(a.half(), b.half(), dtype=torch.float16)
+    close(c.float().numpy(), (a.double() @ b.double()).numpy(), 2e-3)
+
+
+# ── strides, dynamic extents ──────────────────────────────────────────────────────────────────────────
+
+
+def test_strides_bind():
+    @tilelang.jit(target="cpu")
+    def take(A):
+        m, n, s = T.const("m, n, s")
+        A: T.StridedTensor((m, n), (s, 1), T.float32)
+        C = T.empty((m, n), T.float32)
+        with T.Kernel(m, threads=32) as row:
+            for i in T.Parallel(n):
+                C[row, i] = A[row, i] * s
+        return C
+
+    a = random(6, 10)
+    close(take(a[:, :7]), a[:, :7] * 10)
+    close(take(a[::2, :7]), a[::2, :7] * 20)
+    assert len(next(iter(take._plans.values()))[0].kernels) == 2
+    close(take.compile(m=2, n=3, s=5)(random(2, 5)[:, :3]), random(2, 5)[:, :3] * 5)
+
+
+def test_dynamic_extents_are_not_part_of_the_key():
+    @tilelang.jit(target="cpu")
+    def double(A, block: int = 16):
+        M, N = T.dynamic("M, N")
+        A: T.Tensor((M, N), T.float32)
+        C = T.empty((M, N), T.float32)
+        with T.Kernel(T.ceildiv(N, block), M, threads=32) as (bx, row):
+            for i in T.Parallel(block):
+                if bx * block + i < N:
+                    C[row, bx * block + i] = A[row, bx * block + i] * 2.0
+        return C
+
+    for shape in [(3, 5), (1, 1), (7, 33)]:
+        a = random(*shape)
+        close(double(a), a * 2)
+    assert sum(len(p.kernels) for plans in double._plans.values() for p in plans) == 1
+
+
+def test_a_branch_on_a_constant_reads_other_extents():
+    @tilelang.jit(target="cpu")
+    def first(A, B):
+        n = T.const("n")
+        A: T.Tensor((n,), T.float32)
+        if n > 4:
+            m = T.const("m")
+            B: T.Tensor((m,), T.float32)
+        else:
+            m = 1
+            B: T.Tensor((T.dynamic("k"),), T.float32)
+        C = T.empty((n,), T.float32)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                C[i] = A[i] + B[0] * m
+        return C
+
+    for n, m in [(3, 5), (3, 6), (6, 5), (6, 7), (6, 5)]:
+        a, b = random(n), random(m, seed=2)
+        close(first(a, b), a + b[0] * (m if n > 4 else 1))
+    plans = next(iter(first._plans.values()))
+    assert sorted(len(p.kernels) for p in plans) == [1, 2]
+
+
+# ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────
+
+HEAD = """\
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit(target="reference")
+def f(A, B):
+    M, N = T.const("M, N")
+"""
+A4, B4 = "    A: T.Tensor((M, N), 'float32')\n", "    B: T.Tensor((N,), 'float32')\n"
+BODY = "    with T.Kernel(M, threads=32) as i:\n        A[i, 0] = 1.0\n"
+MISTAKES = {
+    "used before it is bound": (
+        "    x = M * 2\n" + A4 + B4 + BODY, 7, "M has no value yet"),
+    "used in arithmetic in an annotation": (
+        "    A: T.Tensor((M * 2, N), 'float32')\n" + B4 + BODY, 7, "stand alone as an extent or a stride"),
+    "compared before it is bound": (
+        "    if N > 3:\n        pass\n" + A4 + B4 + BODY, 7, "N has no value yet"),
+    "never bound": (
+        "    K = T.const('K')\n" + A4 + B4 + BODY, 7, "nothing gives K a value"),
+    "bound to two values": (
+        A4 + "    B: T.Tensor((M,), 'float32')\n" + BODY, 8,
+        r"M cannot be both: it is 3 by extent 0 of A \(shape \(3, 4\)\), but 4 by extent 0 of B \(shape"),
+    "wrong rank": (
+        A4 + "    B: T.Tensor((N, 1), 'float32')\n" + BODY, 8,
+        r"B is annotated with 2 extents, but the tensor passed has 1 extent: its shape is \(4,\)"),
+    "tensor used before its annotation": (
+        "    with T.Kernel(1, threads=32) as i:\n        A[i, 0] = 1.0\n" + A4 + B4, 8,
+        "A is used before its"),
+    "copy before the annotation": (
+        "    with T.Kernel(1, threads=32) as i:\n        S = T.alloc_shared((4, 4), 'float32')\n"
+        "        T.copy(A, S)\n" + A4 + B4, 9, "A is used before its"),
+    "never annotated": (
+        A4 + BODY, 5, "a tensor is passed for B, but no annotation says so"),
+    "annotation never executed": (
+        A4 + "    if M > 100:\n    " + B4 + BODY, 5, "the annotation of B is never executed"),
+    "annotated twice": (
+        A4 + A4 + B4 + BODY, 8, "A has been annotated at line 7 already"),
+    "no parameter": (
+        A4 + B4 + "    C: T.Tensor((M,), 'float32')\n" + BODY, 9,
+        "C is annotated as a tensor, but is no parameter"),
+    "returns a tile": (
+        A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        S = T.alloc_shared((4,), 'float32')\n"
+        "    return S\n", 11, "not the shared tile S"),
+    "returns a number": (
+        A4 + B4 + BODY + "    return 3\n", 11, "returns tensors made by T.empty, or its parameters, not 3"),
+    "output in a kernel": (
+        A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        C = T.empty((4,), 'float32')\n", 10,
+        "T.empty inside a T.Kernel"),
+    "no kernel": (A4 + B4, 5, "has no kernel"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(tmp_path, name):
+    body, line, words = MISTAKES[name]
+    f = load_text(tmp_path, HEAD + body).f
+    with pytest.raises(tilelang.CompileError, match=words) as caught:
+        f(random(3, 4), random(4))
+    assert caught.value.line == line, caught.value
+    assert caught.value.__traceback__ is not None
+
+
+def test_wrong_arguments():
+    matmul = make_matmul("reference")
+    a = random(4, 4)
+    with pytest.raises(TypeError, match="matmul takes 6 arguments .*: B missing"):
+        matmul(a)
+    with pytest.raises(TypeError, match="'foo' is unexpected"):
+        matmul(a, a, foo=1)
+    with pytest.raises(TypeError, match="'A' is given twice"):
+        matmul(a, a, A=a)
+    with pytest.raises(TypeError, match="argument 1 'B' is a list; a tensor was expected"):
+        matmul(a, [1, 2])
+    with pytest.raises(TypeError, match="argument 1 'B' is a NoneType"):
+        matmul(a, None)
+    with pytest.raises((TypeError, ValueError), match="float64|f64"):
+        matmul(a, a.astype("float64"))
+    with pytest.raises(tilelang.CompileError, match="unknown dtype"):
+        matmul(a, a, dtype="float33")
+
+
+def test_out_idx_is_refused(tmp_path):
+    with pytest.raises(tilelang.CompileError, match="eager kernel .*returns its outputs: C = T.empty"):
+        load_text(tmp_path, HEAD.replace('(target="reference")', "(out_idx=-1)") + A4 + B4 + BODY)
+
+
+def test_const_outside_of_the_dialect():
+    with pytest.raises(tilelang.CompileError, match="T.const belongs to the eager dialect"):
+        T.const("M")
+
+    with pytest.raises(tilelang.CompileError, match="T.const belongs to the eager dialect"):
+
+        @T.prim_func
+        def main(A: T.Tensor((4,), "float32")):
+            M = T.const("M")
+            with T.Kernel(M, threads=32):
+                T.clear(A)
+
+
+def test_string_annotations(tmp_path):
+    module = load_text(tmp_path, """\
+        from __future__ import annotations
+        import tilelang
+        import tilelang.language as T
+
+        def make(kind, size):
+            @tilelang.jit(target="cpu")
+            def add(A, B: T.Tensor((size,), kind), block: int = 4):
+                A: T.Tensor((size,), kind)
+                C = T.empty((8,), "float32")
+                with T.Kernel(1, threads=32):
+                    for i in T.Parallel(8):
+                        C[i] = A[i] + B[i] * block
+                return C
+            return add
+        """)
+    a, b = random(8), random(8, seed=1)
+    close(module.make(T.float32, 8)(a, b), a + 4 * b)
+    c, d = np.arange(8, dtype=np.int32), np.ones(8, np.int32)
+    close(module.make("int32", 8)(c, d, block=3), c + 3 * d)

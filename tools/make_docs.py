@@ -1,0 +1,102 @@
+"""Writes the pages of docs/ that are made from the code: reference.md and surface.md.
+
+    python tools/make_docs.py            write them
+    python tools/make_docs.py --check    exit with 1 where they are out of date
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import tilelang.language as T
+from tilelang import _core, surface
+from tilelang.language import MODULES
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
+
+
+def signature(name: str, value: object) -> str:
+    if isinstance(value, enum.EnumMeta):
+        return f"T.{name}"
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return f"T.{name}"
+    return f"T.{name}{text}".replace("'", "").replace(": Any", "").split(" -> ")[0]
+
+
+def entry(name: str) -> str:
+    value = getattr(T, name)
+    if isinstance(value, T.dtypes.DType):
+        return ""
+    doc = inspect.getdoc(value) or ""
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        doc = inspect.getdoc(type(value)) or ""
+    return f"### `{signature(name, value)}`\n\n{doc}\n"
+
+
+def operators() -> str:
+    lines = ["| operator | operands | attributes | meaning |", "|---|---|---|---|"]
+    for row in _core.tile_ops():
+        operands = ", ".join(f"{access} {name}" for name, access in row["operands"])
+        attributes = ", ".join(name for name, _ in row["attrs"])
+        lines.append(f"| `{row['name']}` | {operands} | {attributes} | {row['doc']} |")
+    return "\n".join(lines) + "\n"
+
+
+def reference() -> str:
+    parts = ["# The language\n\n" + MADE, inspect.getdoc(T) or "", "\n"]
+    for module in MODULES:
+        names = [name for name in module.__all__ if entry(name)]
+        if not names:
+            continue
+        head, _, rest = (inspect.getdoc(module) or "").partition("\n")
+        parts.append(f"\n## {head.rstrip('.:')}\n\n{rest.strip()}\n")
+        parts += [f"\n{entry(name)}" for name in names]
+    types = [name for name in T.dtypes.__all__ if isinstance(getattr(T, name), T.dtypes.DType)]
+    parts.append("\n## Types\n\n" + ", ".join(f"`T.{name}`" for name in types) + "\n")
+    parts.append("\n## Rows of the tile operators\n\nAs text IR and C++ see them.\n\n" + operators())
+    text = "".join(part if part.endswith("\n") else part + "\n" for part in parts)
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def surface_page() -> str:
+    lines = [
+        "# The published surface",
+        "",
+        MADE,
+        "Every name of the published language, and whether it is here. What is missing raises an error that",
+        "says the same.",
+        "",
+        "| name | |",
+        "|---|---|",
+    ]
+    for name in sorted({*surface.PUBLISHED, *T.__all__}, key=lambda name: (name.lower(), name)):
+        status = "here" if name in T.__all__ else surface.why_missing(name)
+        if name in T.__all__ and name not in surface.PUBLISHED:
+            status = "here; beyond the published language"
+        lines.append(f"| `T.{name}` | {status} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    stale = []
+    for name, make in {"reference.md": reference, "surface.md": surface_page}.items():
+        path, text = DOCS / name, make()
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text)
+    if stale and "--check" in sys.argv:
+        print(f"out of date: {', '.join(stale)} (python tools/make_docs.py)")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
