@@ -1,10 +1,10 @@
-"""One binary for all sizes against a binary for this one: a GEMM and its dynamic twin, in one process, taking turns.
+"""One binary for all sizes against a binary for one: a GEMM and its dynamic twin, in one process, in turns.
 
-    python bench/dynamic.py [--target cpu|cuda] [--size N] [--around 1] [--which M,N,K] [--tile 128x128x32x128]
-                            [--repeats 9] [--json FILE]
+    python bench/dynamic.py [--target cpu|cuda] [--size N] [--around 1] [--which M,N,K]
+                            [--tile 128x128x32x128] [--repeats 9] [--json FILE]
 
-f32 on the CPU, f16 on the GPU, at N and N ± `--around`, whose rows are not aligned.  A ratio is the static twin's
-time over the dynamic one's: 1 is equal, less is slower.  Times are medians, beside (p90 - p10) / median.
+f32 on the CPU, f16 on the GPU, at N and N ± `--around`, whose rows are not aligned.  A ratio is the static
+twin's time over the dynamic one's: 1 is equal, less is slower.  Times are medians, with (p90 - p10) / median.
 """
 
 from __future__ import annotations
@@ -117,8 +117,10 @@ def main() -> int:
         found = measure(runs, options.repeats)
         ratio = found["static"][0] / found["dynamic"][0]
         rows.append({"size": n, "ratio": ratio, **{f"{k}_ms": 1e3 * s for k, (s, _) in found.items()}})
-        rate = {k: f"{2e-9 * n**3 / s:9.1f} GFLOP/s (spread {100 * w:.0f}%)" for k, (s, w) in found.items()}
-        print(f"{dtype} {n:6d}^3  static {rate['static']}  dynamic {rate['dynamic']}  ratio {ratio:.3f}", flush=True)
+        print(f"{dtype} {n:6d}^3", end="")
+        for name, (seconds, spread) in found.items():
+            print(f"  {name} {2e-9 * n**3 / seconds:9.1f} GFLOP/s (spread {100 * spread:.0f}%)", end="")
+        print(f"  ratio {ratio:.3f}", flush=True)
     if options.json:
         with open(options.json, "w") as out:
             json.dump({"target": options.target, "tile": tile, "dynamic": names, "rows": rows}, out)

@@ -2,6 +2,7 @@
 #include "arguments.h"
 
 #include "base/error.h"
+#include "torch_tensors.h"
 
 using namespace tl;
 
@@ -75,15 +76,15 @@ void Arguments::read_all(nb::handle const* objects, std::span<const size_t> para
   bool later = false;
   for (size_t i = 0; i < params.size(); i++) {
     if (objects[i].is_none()) continue;
-    if (program.params[params[i]].is_tensor) {
-      ArrayType::Protocol protocol = array_type(Py_TYPE(objects[i].ptr())).protocol;
-      if (!model.is_valid() && protocol != ArrayType::Protocol::none) model = objects[i];
-      if (on_gpu && protocol == ArrayType::Protocol::capsule) {
+    ArrayType& type = array_type(Py_TYPE(objects[i].ptr()));
+    if (program.params[params[i]].is_tensor && type.protocol != ArrayType::Protocol::none) {
+      if (!model.is_valid()) model = objects[i];
+      if (on_gpu && type.protocol == ArrayType::Protocol::capsule) {
         later = true;
         continue;
       }
     }
-    read(params[i], objects[i]);
+    read(params[i], objects[i], type);
   }
   if (!on_gpu) return;
   if (wanted)
@@ -114,26 +115,27 @@ bool Arguments::find_stream() {
   return false;
 }
 
-Argument Arguments::value_of(const ParamSpec& spec, nb::handle object) {
-  if (!spec.is_tensor) return number(object);
-  Argument argument = TensorView{};
-  ArrayType::Family family = array_type(Py_TYPE(object.ptr())).family;
+void Arguments::read_tensor(const ParamSpec& spec, nb::handle object, ArrayType& type, Argument& out) {
   // JAX orders its work before a stream that it is told of (1: the default one); others work on the stream
   // itself.
-  int64_t ready_on = family == ArrayType::Family::jax ? (stream ? int64_t(stream) : 1) : -1;
-  if (!borrowed.read(object, std::get<TensorView>(argument), ready_on))
-    return number(object);  // which the checks refuse with both types named
-  if (spec.is_written && family == ArrayType::Family::torch && is_tracked(object))
+  int64_t ready_on = type.family == ArrayType::Family::jax ? (stream ? int64_t(stream) : 1) : -1;
+  if (!borrowed.read(object, type, out.emplace<TensorView>(), ready_on)) {
+    out = number(object);  // which the checks refuse with both types named
+    return;
+  }
+  if (spec.is_written && type.family == ArrayType::Family::torch && is_tracked(object))
     unusable(
         "a tensor that requires grad, but the function writes to it and autograd would not see that: "
         "pass x.detach(), or call under torch.no_grad()");
-  return argument;
 }
 
-void Arguments::read(size_t param, nb::handle object) {
+void Arguments::read(size_t param, nb::handle object, ArrayType& type) {
   const ParamSpec& spec = program.params[param];
   try {
-    items[param] = value_of(spec, object);
+    if (spec.is_tensor)
+      read_tensor(spec, object, type, items[param]);
+    else
+      items[param] = number(object);
   } catch (const nb::builtin_exception& e) {
     throw ArgumentError(fmt::format("{}: argument {} '{}' is {}; {} of type {} was expected", program.name,
                                     param, spec.name, e.what(), spec.is_tensor ? "a tensor" : "a number",

@@ -14,7 +14,7 @@ class Arguments {
 
   // The objects' places among the parameters are `params`; what is not set is None.
   void read_all(nb::handle const* objects, std::span<const size_t> params, std::optional<tl::Stream> wanted);
-  void read(size_t param, nb::handle object);
+  void read(size_t param, nb::handle object) { read(param, object, array_type(Py_TYPE(object.ptr()))); }
   std::span<const tl::Argument> list() const { return {items, count}; }
   tl::Stream stream = 0;
   nb::handle model;  // the first array; null where there is none
@@ -29,6 +29,7 @@ class Arguments {
   tl::Argument* items;
   Borrowed borrowed;
 
-  tl::Argument value_of(const tl::ParamSpec& spec, nb::handle object);
+  void read(size_t param, nb::handle object, ArrayType& type);
+  void read_tensor(const tl::ParamSpec& spec, nb::handle object, ArrayType& type, tl::Argument& out);
   bool find_stream();
 };

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "torch_tensors.h"
 
 using namespace tl;
 
@@ -54,9 +55,10 @@ ArrayType look_up(PyTypeObject* type) {
   using Protocol = ArrayType::Protocol;
   ArrayType found{.family = family_of(type)};
   auto has = [&](const char* name) { return class_attribute(type, name).is_valid(); };
-  if ((found.api = find_exchange_api(type)))
+  if ((found.api = find_exchange_api(type))) {
     found.protocol = Protocol::exchange;
-  else if (derives_from_ndarray(type))
+    found.is_torch_tensor = found.family == ArrayType::Family::torch && torch_tensors::is_plain(type);
+  } else if (derives_from_ndarray(type))
     found.protocol = Protocol::numpy;
   else if (type->tp_as_buffer && type->tp_as_buffer->bf_getbuffer)
     found.protocol = Protocol::buffer;
@@ -117,10 +119,10 @@ DlType type_of_dtype(nb::handle dtype) {
 
 // The same, remembered by the dtype object (which is then kept); NumPy has one object for each builtin type.
 DlType type_of_descriptor(PyObject* descriptor) {
-  static std::unordered_map<PyObject*, DlType> known;
-  static PyObject* last = nullptr;
-  static DlType last_type;
+  static constinit PyObject* last = nullptr;
+  static constinit DlType last_type;
   if (descriptor == last) return last_type;
+  static std::unordered_map<PyObject*, DlType> known;
   auto it = known.find(descriptor);
   if (it == known.end()) {
     DlType type = type_of_dtype(descriptor);
@@ -163,12 +165,11 @@ bool record_is_true(nb::handle object, const NumpyRecord& r) {
 
 }  // namespace
 
-ArrayType& array_type(PyTypeObject* type) {
+constinit LastArrayType last_array_type{nullptr, nullptr};
+
+ArrayType& find_array_type(PyTypeObject* type) {
   static std::unordered_map<PyTypeObject*, ArrayType> known;
-  static PyTypeObject* last = nullptr;
-  static ArrayType* last_found = nullptr;
   static ArrayType unremembered;
-  if (type == last) return *last_found;
   auto it = known.find(type);
   if (it == known.end()) {
     ArrayType found = look_up(type);
@@ -176,9 +177,8 @@ ArrayType& array_type(PyTypeObject* type) {
     Py_INCREF(type);  // so that its address stays its own
     it = known.emplace(type, found).first;
   }
-  last = type;
-  last_found = &it->second;
-  return *last_found;
+  last_array_type = {type, &it->second};
+  return it->second;
 }
 
 [[noreturn]] void unusable(const std::string& what) { throw nb::type_error(what.c_str()); }
@@ -318,11 +318,11 @@ void Borrowed::read_capsule(nb::handle object, ArrayType& type, TensorView& view
           .readonly = readonly};
 }
 
-bool Borrowed::read(nb::handle object, TensorView& view, int64_t stream) {
+bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_t stream) {
   using Protocol = ArrayType::Protocol;
-  ArrayType& type = array_type(Py_TYPE(object.ptr()));
   switch (type.protocol) {
     case Protocol::exchange: {
+      if (type.is_torch_tensor && torch_tensors::read(object.ptr(), *type.api, view)) return true;
       dlpack::Tensor t{};
       if (type.api->borrow(object.ptr(), &t) != 0) throw nb::python_error();
       view.data = static_cast<char*>(t.data) + t.byte_offset;

@@ -14,12 +14,23 @@ struct ArrayType {
   Protocol protocol = Protocol::none;
   Family family = Family::other;
   bool is_record_checked = false;  // NumPy: this type's record was compared with what its attributes say
+  bool is_torch_tensor = false;    // read by torch_tensors.h
   bool takes_version = true;       // capsule: __dlpack__ knows max_version
   const dlpack::ExchangeApi* api = nullptr;
 };
 
+// The type that was asked for last; under the GIL.
+struct LastArrayType {
+  PyTypeObject* type;
+  ArrayType* found;
+};
+extern constinit LastArrayType last_array_type;
+ArrayType& find_array_type(PyTypeObject* type);
+
 // The reference is good until the next call: a type that is not remembered is looked up again.
-ArrayType& array_type(PyTypeObject* type);
+inline ArrayType& array_type(PyTypeObject* type) {
+  return type == last_array_type.type ? *last_array_type.found : find_array_type(type);
+}
 
 // What views point to where their owners have it in another form; lives as long as the call.
 class Borrowed {
@@ -30,7 +41,10 @@ class Borrowed {
   // False where the object is no array.  Throws nb::type_error for an array that no kernel takes: its text
   // says what the object is ("an array of elements `c`"); nb::python_error where the library refuses.
   // `stream` is where a GPU's array must be ready; -1 leaves that to the caller.
-  bool read(nb::handle object, tl::TensorView& view, int64_t stream);
+  bool read(nb::handle object, tl::TensorView& view, int64_t stream) {
+    return read(object, array_type(Py_TYPE(object.ptr())), view, stream);
+  }
+  bool read(nb::handle object, ArrayType& type, tl::TensorView& view, int64_t stream);
 
  private:
   struct Extents {

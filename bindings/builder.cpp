@@ -161,6 +161,17 @@ void bind_memory(nb::class_<Builder>& c) {
        nb::arg("name"), nb::arg("scope"), nb::arg("shape"), nb::arg("dtype"), nb::arg("attrs"))
       .def("set_dtype", &Builder::set_dtype, nb::arg("tile"), nb::arg("dtype"))
       .def(
+          "alias",
+          [](Builder& b, const std::string& name, const Buffer& of, nb::object shape, DType dtype,
+             const std::string& what) { return b.alias(name, of, values_of(shape), dtype, what); },
+          nb::arg("name"), nb::arg("of"), nb::arg("shape"), nb::arg("dtype"), nb::arg("what"))
+      .def(
+          "annotate_safe_value",
+          [](Builder& b, const Buffer& buffer, nb::object value) {
+            b.annotate_safe_value(buffer, value_of(value));
+          },
+          nb::arg("buffer"), nb::arg("value"))
+      .def(
           "load",
           [](Builder& b, const Buffer& buffer, nb::object index) { return b.load(buffer, values_of(index)); },
           nb::arg("buffer"), nb::arg("index"))
@@ -206,6 +217,9 @@ void bind_arithmetic(nb::class_<Builder>& c) {
             return apply_select(value_of(condition), value_of(x), value_of(y), b.here());
           },
           nb::arg("condition"), nb::arg("a"), nb::arg("b"))
+      .def("assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
+      .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
+      .def("text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))
       .def(
           "call",
           [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {
@@ -241,10 +255,13 @@ void bind_values(nb::module_& m) {
       .def("__str__", [](const Expr& e) { return print(e); });
   nb::class_<Buffer>(m, "Buffer")
       .def_prop_ro("id", [](const Buffer& b) { return b.id.value; })
+      .def_prop_ro("storage",
+                   [](const Buffer& b) { return b.info().alias_of ? b.info().alias_of.value : b.id.value; })
       .def_prop_ro("name", [](const Buffer& b) { return b.info().name; })
       .def_prop_ro("dtype", [](const Buffer& b) { return b.info().dtype; })
       .def_prop_ro("shape", &shape_tuple)
       .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
+  nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")
       .def(
           "__init__",
@@ -275,6 +292,18 @@ void bind_builder(nb::module_& m) {
          b.tile(op, operands_of(operands), attrs_of(attrs));
        },
        nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
+      .def(
+          "function_vars",
+          [](Builder& b, nb::object names, DType dtype) { return b.function_vars(words_of(names), dtype); },
+          nb::arg("names"), nb::arg("dtype"))
+      .def(
+          "function_of",
+          [](Builder& b, nb::object vars, nb::object results, DType dtype) {
+            std::vector<Expr> parameters;
+            for (auto& v : items_of(vars)) parameters.push_back(nb::cast<Expr>(v));
+            return b.function_of(parameters, values_of(results), dtype);
+          },
+          nb::arg("vars"), nb::arg("results"), nb::arg("dtype"))
       .def("annotate_layout",
            nb::overload_cast<const Buffer&, const Layout&, const std::string&>(&Builder::annotate_layout),
            nb::arg("buffer"), nb::arg("layout"), nb::arg("by"))

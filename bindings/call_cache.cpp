@@ -2,12 +2,15 @@
 // with, of what the function captures, of what its trace read of the tensors.  It is made again at every
 // call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
 // for Python (`_call`).
-#include <structmember.h>
-
-#include <unordered_map>
-
 #include "base/error.h"
 #include "launcher.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_map>
 
 using namespace tl;
 

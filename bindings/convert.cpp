@@ -66,6 +66,7 @@ AttrValue attr_of(const std::string& key, nb::handle object) {
   if (PyLong_Check(o)) return integer_of(object);
   if (PyFloat_Check(o)) return PyFloat_AsDouble(o);
   if (nb::isinstance<Expr>(object)) return nb::cast<Expr>(object);
+  if (nb::isinstance<IndexMap>(object)) return nb::cast<const IndexMap&>(object);
   if (nb::isinstance<Fragment>(object)) return nb::cast<const Fragment&>(object).layout.map();
   if (PyList_Check(o) || PyTuple_Check(o)) {
     std::vector<int64_t> numbers;

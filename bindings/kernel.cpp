@@ -110,6 +110,66 @@ nb::dict phases_of(const CompiledKernel& k) {
   return out;
 }
 
+// What the host does in a call, as text: parameters with what is checked of them, then each launch.
+std::string host_source(const CompiledKernel& k) {
+  const Program& p = k.program;
+  auto formula = [&](const Formula& f) { return formula_text(f, p.integers); };
+  auto list = [&](const std::vector<Formula>& fs) {
+    std::vector<std::string> texts;
+    for (const Formula& f : fs) texts.push_back(formula(f));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  std::string text = fmt::format("call {} on {}\n", p.name, k.report.target);
+  for (const ParamSpec& spec : p.params)
+    text += spec.is_tensor
+                ? fmt::format("  tensor {}: {}[{}] strides({}){}\n", spec.name, spec.dtype, list(spec.shape),
+                              list(spec.strides), spec.is_written ? " written" : "")
+                : fmt::format("  number {}: {}\n", spec.name, spec.dtype);
+  for (const Workspace& w : p.workspaces)
+    text += fmt::format("  workspace {}: {} bytes\n", w.name, formula(w.bytes));
+  for (const EntrySpec& e : p.entries) {
+    std::vector<std::string> args;
+    for (const EntrySpec::Arg& a : e.args) {
+      auto i = size_t(a.index);
+      args.push_back(a.from == EntrySpec::Arg::From::param       ? p.params[i].name
+                     : a.from == EntrySpec::Arg::From::workspace ? p.workspaces[i].name
+                                                                 : p.integers[i].name);
+    }
+    text += fmt::format("  launch {}({}) grid({}) threads({}, {}, {}) shared({} bytes)\n", e.name,
+                        fmt::join(args, ", "), list(e.grid), e.threads[0], e.threads[1], e.threads[2],
+                        e.shared_bytes);
+  }
+  return text;
+}
+
+nb::list resources_of(const CompiledKernel& k) {
+  nb::list rows;
+  for (auto& row : k.report.kernels) {
+    nb::dict out;
+    auto put = [&](const char* name, int64_t value) {
+      out[name] = value < 0 ? nb::none() : nb::object(nb::int_(value));
+    };
+    out["kernel"] = row.name;
+    put("threads", row.threads);
+    put("shared_bytes", row.shared_bytes);
+    put("registers", row.resources.registers);
+    put("stack_bytes", row.resources.stack_bytes);
+    put("spill_stores", row.resources.spill_stores);
+    put("spill_loads", row.resources.spill_loads);
+    rows.append(out);
+  }
+  return rows;
+}
+
+std::string ptx(const CompiledKernel& k) {
+  if (k.program.language != "cuda")
+    throw RuntimeError(
+        fmt::format("{} was compiled for {}: only CUDA kernels have PTX", k.program.name, k.report.target));
+  add_package_libraries();
+  nb::gil_scoped_release released;
+  return ptx_of(k.program);
+}
+
 const char* access_name(Access access) {
   switch (access) {
     case Access::value:
@@ -136,6 +196,8 @@ const char* attr_name(OpInfo::Attr::Type type) {
       return "choice";
     case OpInfo::Attr::Type::map:
       return "map";
+    case OpInfo::Attr::Type::function:
+      return "function";
   }
   return "";
 }
@@ -173,6 +235,14 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
+      .def_prop_ro("binary",
+                   [](const CompiledKernel& k) {
+                     auto* b = k.device_binary();
+                     return b ? nb::bytes(b->bytes.data(), b->bytes.size()) : nb::object(nb::none());
+                   })
+      .def_prop_ro("host_source", &host_source)
+      .def_prop_ro("resources", &resources_of)
+      .def("ptx", &ptx)
       .def("launch", &launch, nb::arg("args"), nb::arg("stream"));
   m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
   m.def(

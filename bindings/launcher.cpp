@@ -5,6 +5,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 using namespace tl;

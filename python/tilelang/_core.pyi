@@ -151,6 +151,7 @@ class Builder:
     # memory
     def alloc(self, name: str, scope: str, shape: Sequence[int], dtype: DType, attrs: dict[str, Any]) -> Buffer:
         """scope: shared fragment local var (var: shape ())."""
+    def set_dtype(self, tile: Buffer, dtype: DType) -> None: ...
     def load(self, buffer: Buffer, index: Sequence[ExprLike]) -> Expr: ...
     def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
     def let(self, name: str, value: Expr) -> Expr:
@@ -177,6 +178,12 @@ class Builder:
         """Where its elements live, instead of what the compiler would choose.  by: who says so, for errors."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
+    def assume(self, condition: ExprLike) -> None:
+        """A condition that holds from here on."""
+    def note(self, by: str, subject: str, text: str) -> None:
+        """A line of the report."""
+    def text(self, text: str) -> Expr:
+        """A text as an argument of `call`."""
     def annotate(self, key: str, value: Any) -> None:
         """An attribute of the enclosing kernel."""
     def finish(self) -> "Function": ...
@@ -212,6 +219,11 @@ class Kernel:
     phases: dict[str, float]           # name -> milliseconds
     params: list[dict[str, Any]]
     from_cache: bool
+    binary: bytes | None               # the cubin or ELF object; of the reference and the simulator None
+    host_source: str                   # what a call checks and launches, as text
+    resources: list[dict[str, Any]]    # per kernel: what the device compiler says it uses; None where it says nothing
+    def ptx(self) -> str:
+        """The CUDA text as PTX, by NVRTC; RuntimeError for other targets."""
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""

@@ -149,23 +149,10 @@ class Activation:
 
     def set_attribute(self, site: tuple, value: Any, obj: Any, name: str) -> None:
         """`obj.name = value`, of an object that exists while the kernel is built."""
+        from .attributes import set_attribute
+
         self.at(site)
-        if isinstance(obj, (*DEVICE, Loop)):
-            raise self.error("attributes of the kernel's values cannot be assigned; use a name, or an "
-                             "element of a buffer", site)
-        old = getattr(obj, name, None)
-        fresh = value.__class__ is Buffer and value.scope == "var" and value.id not in self.trace.owned
-        if old.__class__ is Buffer and old.scope == "var" and not fresh:
-            self.builder.store(old, (), as_value(value))
-            self.trace.wrote(old)
-            return
-        if self.trace.depth() != self.trace.born.get(id(obj), (obj, 0))[1]:
-            raise self.error(f"the attribute {name} changes in a loop or branch that the device runs, but it "
-                             f"is a Python value, set once while the kernel is built: make it a variable "
-                             f"before, {name} = T.alloc_var(dtype, init)", site)
-        if fresh:
-            self.trace.owned.add(value.id)
-        setattr(obj, name, value if fresh else self.settle(name, value))
+        set_attribute(self, site, value, obj, name)
 
     def augment_attribute(self, site: tuple, op: str, obj: Any, name: str, value: Any) -> None:
         """`obj.name op= value`"""
@@ -400,7 +387,9 @@ class Activation:
         self.at(site)
         condition = as_condition(condition)
         if condition.__class__ is Expr:
-            raise self.error("an assert that the device evaluates is not in this version yet", site)
+            from .debug import device_assert
+
+            return device_assert(condition, str(message()) if message else "")
         if not condition:
             raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
 

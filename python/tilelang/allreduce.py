@@ -35,29 +35,6 @@ def comm_reducer(combiner: Callable, identity: Any) -> Reducer:
     return Reducer(combiner, identity)
 
 
-class _Scope:
-    """`with T.attr(reducer, "reduce_scope", …)`"""
-
-    __slots__ = ("reducer",)
-
-    def __init__(self, reducer: Reducer) -> None:
-        self.reducer = reducer
-
-    def __enter__(self) -> None:
-        in_kernel("T.attr").kernel.reducers.append(self.reducer)
-
-    def __exit__(self, *_: object) -> None:
-        in_kernel("T.attr").kernel.reducers.pop()
-
-
-def attr(node: Any, attr_key: str, value: Any = None) -> _Scope:
-    """`with T.attr(T.comm_reducer(…), "reduce_scope", handle):`, the reducer of the all-reduces inside."""
-    if attr_key != "reduce_scope" or not isinstance(node, Reducer):
-        raise fail("T.attr: only \"reduce_scope\" with a T.comm_reducer has a meaning here, not "
-                   f"{attr_key!r}")
-    return _Scope(node)
-
-
 def evaluate(value: Any) -> None:
     """A value for its effect: a statement of its own."""
     if value is not None:
@@ -67,7 +44,11 @@ def evaluate(value: Any) -> None:
 
 
 def _open_reducer(trace: Any) -> Reducer | None:
-    return trace.kernel.reducers[-1] if trace.kernel.reducers else None
+    """That of the innermost `with T.attr(reducer, "reduce_scope", …)`."""
+    for attribute in reversed(trace.attributes):
+        if attribute.key == "reduce_scope" and isinstance(attribute.node, Reducer):
+            return attribute.node
+    return None
 
 
 def _thread_dimension(threadvar: Any) -> int:
@@ -134,4 +115,4 @@ def _through_shared(builder: Any, value: Any, identity: Any, reducer: Reducer, t
     return builder.let("all", builder.load(result, ()))
 
 
-__all__ = ["attr", "comm_reducer", "evaluate", "tvm_thread_allreduce"]
+__all__ = ["comm_reducer", "evaluate", "tvm_thread_allreduce"]

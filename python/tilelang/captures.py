@@ -19,7 +19,8 @@ from ._core import DType
 from .macros import Macro
 from .parse import HELPER
 
-_BY_VALUE = (int, str, bool, type(None), DType)
+_BY_VALUE = (int, str, bool, type(None))
+_PLAIN = (*_BY_VALUE, float, DType)
 _CONTAINERS = (tuple, list, dict)
 _MISSING = object()
 _MOST = 400  # names in all: a helper may call half of the world
@@ -32,6 +33,8 @@ def key_of(value: Any) -> Any:
         return (kind, value)
     if kind is float:
         return (kind, value.hex())
+    if kind is DType:
+        return (kind, value.name)
     if kind is tuple or kind is list:
         return (kind, tuple([key_of(item) for item in value]))
     if kind is dict:
@@ -41,7 +44,7 @@ def key_of(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    return value.__class__ in _BY_VALUE or value.__class__ is float or isinstance(value, _CONTAINERS)
+    return value.__class__ in _PLAIN or isinstance(value, _CONTAINERS)
 
 
 def _captured(value: Any) -> Any:

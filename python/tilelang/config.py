@@ -11,20 +11,58 @@ from . import env
 
 
 class PassConfigKey(str, enum.Enum):
-    """The published switches; the ones with a meaning here are marked, the others are accepted and do
-    nothing.
-    """
+    """The published switches; the ones with a meaning here say it, the others are accepted and do nothing."""
 
-    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # fast_math
-    TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # fast_math, inverted
+    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
+    TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"  # no barriers but the user's
+    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
+    TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
     TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
     TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
-    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
-    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
     TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
     TL_LAYOUT_VISUALIZATION_ENABLE = "tl.layout_visualization_enable"
     TL_LAYOUT_VISUALIZATION_FORMATS = "tl.layout_visualization_formats"
-    TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"
+
+
+def _register_usage(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10:
+        raise _mistake(f"tl.ptxas_register_usage_level is a whole number from 0 to 10, not {value!r}")
+    return [f"--ptxas-options=--register-usage-level={value}"]
+
+
+_OPTIONS = {  # key -> the options of _core.compile that a value means
+    PassConfigKey.TL_ENABLE_FAST_MATH: lambda value: {"fast_math": bool(value)},
+    PassConfigKey.TL_DISABLE_FAST_MATH: lambda value: {"fast_math": not value},
+    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: lambda value: {"skip": ["insert_sync"] if value else []},
+    PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: lambda value: {"flags": _register_usage(value)},
+    PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT:
+        lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
+}  # fmt: skip
+
+
+def _mistake(text: str) -> Exception:
+    from .trace import fail
+
+    return fail(text)
+
+
+def check_pass_configs(configs: Any) -> None:
+    """CompileError unless it is a dict of keys that are words."""
+    if not isinstance(configs, dict):
+        raise _mistake(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(configs).__name__}")
+    for key in configs:
+        if not isinstance(key, str):
+            raise _mistake(f"a key of pass_configs is a PassConfigKey or its text, not {key!r}")
+
+
+def flags_of(compile_flags: Any) -> list[str]:
+    """compile_flags as a list: a string is split at blanks."""
+    if not compile_flags:
+        return []
+    return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
 def options_of(
@@ -35,20 +73,22 @@ def options_of(
     dump = str(debug_root_path) if debug_root_path else env.dump_dir()
     if dump:
         options["dump_dir"] = dump
-    if compile_flags:
-        flags = compile_flags.split() if isinstance(compile_flags, str) else compile_flags
-        options["flags"] = [str(flag) for flag in flags]
+    flags = flags_of(compile_flags)
+    check_pass_configs(pass_configs or {})
     for key, value in (pass_configs or {}).items():
-        name = key.value if isinstance(key, PassConfigKey) else str(key)
-        if name == PassConfigKey.TL_ENABLE_FAST_MATH.value:
-            options["fast_math"] = bool(value)
-        elif name == PassConfigKey.TL_DISABLE_FAST_MATH.value:
-            options["fast_math"] = not value
-        else:
+        name = key.value if isinstance(key, PassConfigKey) else key
+        means = _OPTIONS.get(name)
+        if means is None:
             import logging
 
             logging.getLogger("tilelang").debug("pass config %s has no meaning in this version; "
                                                 "ignored", name)
+            continue
+        wanted = means(value)
+        flags += wanted.pop("flags", [])
+        options.update(wanted)
+    if flags:
+        options["flags"] = flags
     return options
 
 

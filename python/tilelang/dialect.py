@@ -27,8 +27,6 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
     names = {*fn.__code__.co_names, *fn.__code__.co_freevars}
     if "prim_func" in names:
         return None
-    if not (fn.__annotations__ or names & {"Kernel", "const", "empty"}):
-        return None
     try:
         tree = function_tree(fn)
     except CompileError:
@@ -38,10 +36,11 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
     declared = {node.target.id for node in _own_nodes(tree) if isinstance(node, ast.AnnAssign)
                and node.value is None and isinstance(node.target, ast.Name)}
     in_body = frozenset(arg.arg for arg in parameters if arg.arg in declared)
-    runtime = [arg.arg for arg in parameters if arg.arg in in_body or _is_passed(fn, arg, scope)]
-    opens = any(isinstance(node, ast.Call) and _last_name(node.func) in ("Kernel", "const", "empty")
-                for node in _own_nodes(tree))
-    return (scope, runtime, in_body) if runtime or opens else None
+    kinds = {arg.arg: _kind(fn, arg, scope) for arg in parameters}
+    opens = any(isinstance(node, ast.With) and _opens_kernel(node) for node in _own_nodes(tree))
+    if not (in_body or opens or "tensor" in kinds.values()):
+        return None
+    return scope, [name for name, kind in kinds.items() if name in in_body or kind], in_body
 
 
 def _own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -54,8 +53,9 @@ def _own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
             todo.extend(ast.iter_child_nodes(node))
 
 
-def _last_name(node: ast.expr) -> str | None:
-    return getattr(node, "attr", None) or getattr(node, "id", None)
+def _opens_kernel(node: ast.With) -> bool:
+    calls = [item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call)]
+    return any("Kernel" in (getattr(call, "attr", None) or getattr(call, "id", "")) for call in calls)
 
 
 def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list[ast.arg]) -> dict[str, Any]:
@@ -67,12 +67,17 @@ def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list
     return {name: value for name, value in scope_of(fn, frame).items() if name in wanted} if wanted else {}
 
 
-def _is_passed(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> bool:
-    """Whether the annotation in the signature makes the parameter a tensor, or a number of each call."""
+def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
+    """What the annotation in the signature makes of the parameter: a "tensor"; a "number", or pointer, of
+    each call; or "".
+    """
     kind = fn.__annotations__.get(arg.arg)
     if isinstance(kind, str):
         try:
             kind = evaluate_annotation(arg.annotation, fn.__code__.co_filename, fn, scope)
-        except CompileError:
-            return "Tensor" in ast.unparse(arg.annotation)  # the trace will say what is wrong with it
-    return isinstance(kind, (Tensor, DType)) or (isinstance(kind, type) and issubclass(kind, Tensor))
+        except CompileError:  # the trace will say what is wrong with it
+            return "tensor" if "Tensor" in ast.unparse(arg.annotation) else ""
+    if isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor)):
+        return "tensor"
+    kind_of = kind if isinstance(kind, type) else type(kind)  # a dtype, a pointer
+    return "number" if kind_of.__module__.startswith("tilelang.") and kind is not DType else ""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from . import config, eager, interop
+from . import _core, config, eager, interop
 from .captures import Captures, key_of
 from .errors import compile_error
 from .factory import JITImpl
@@ -45,8 +45,13 @@ def _reader(reads: tuple, positions: dict[str, int]) -> Callable[[tuple], tuple]
     return eval(f"lambda a: ({parts})", names)
 
 
-class EagerImpl(JITImpl):
-    """A kernel in the eager dialect: calling it with tensors compiles it for them, once, and runs it."""
+class EagerImpl(_core.CallCache, JITImpl):
+    """A kernel in the eager dialect: calling it with tensors compiles it for them, once, and runs it.
+
+    CallCache stands in front: it runs calls that it has seen, and hands over the others to `_call`.
+    """
+
+    is_eager = True
 
     def __init__(self, func: FunctionType, settings: dict[str, Any], scope: dict[str, Any],
                  runtime: list[str], in_body: frozenset) -> None:
@@ -56,9 +61,11 @@ class EagerImpl(JITImpl):
         self._names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self._positional_count = code.co_argcount
         self._runtime = [i for i, name in enumerate(self._names) if name in runtime]
+        self._optional = [i for i in self._runtime if defaults_of(func).get(self._names[i], func) is None]
         self._static = [i for i in range(len(self._names)) if i not in self._runtime]
         self._positions = {name: i for i, name in enumerate(self._names)}
         self._defaults = defaults_of(func)
+        _core.CallCache.__init__(self, self._names, self._defaults, self._runtime)
         self._captures: Captures | None = None
         self._follows: bool | None = None              # whether the target is that of the tensors
         self._plans: dict[Any, list[_Plan]] = {}
@@ -66,14 +73,16 @@ class EagerImpl(JITImpl):
         self._guard = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
 
+    def __repr__(self) -> str:
+        return f"<eager kernel {self.func.__name__}({', '.join(self._names)})>"
+
     # ── the call ──────────────────────────────────────────────────────────────────────────────────────
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it on these arguments: tensors and numbers for the kernel, and values for its parameters."""
-        if kwargs or len(args) != len(self._names):
-            args = self._bind(args, kwargs)
-        kernel = self._find(args, self._key(args)) or self._make(args, {})
-        return kernel(*[args[i] for i in self._runtime])
+    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call whose form CallCache does not know, or which it leaves to Python."""
+        values = self._bind(args, kwargs)
+        kernel = self._find(values, self._key(values, self._partial(values, {}))) or self._make(values, {})
+        return kernel(*[values[i] for i in self._passed(values)])
 
     def _find(self, args: tuple, key: Any) -> JITKernel | None:
         """The kernel for these arguments, if there is one."""
@@ -86,24 +95,33 @@ class EagerImpl(JITImpl):
                 return found
         return None
 
-    def _key(self, args: tuple, partial: tuple = ()) -> Any:
+    def _key(self, args: tuple, partial: tuple) -> Any:
         """The part of the key that is known before the trace; None for values without a hash.
 
-        partial: what compile knows instead of tensors.
+        partial: which tensors are missing, and what compile knows instead of them.
         """
         if self._captures is None:
             self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
+            self.forget(self._watches())
             self._follows = config.target_text(self.settings["target"]) == "auto"
-        tensors = [args[i] for i in self._runtime]
-        device = interop.device_kind(tensors) if self._follows else None
+        device = interop.device_kind([args[i] for i in self._runtime]) if self._follows else None
         try:
-            return (device, partial, tuple([key_of(args[i]) for i in self._static]), self._captures.key())
+            static = tuple([key_of(args[i]) for i in self._static])
+            return (device, partial, static, self._captures.key())
         except TypeError:
             return None
 
+    def _passed(self, args: tuple) -> list[int]:
+        """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
+        return [i for i in self._runtime if args[i] is not None or i not in self._optional]
+
     def _partial(self, args: tuple, constants: dict[str, int]) -> tuple:
-        absent = [self._names[i] for i in self._runtime if args[i] is eager.ABSENT]
-        return (*absent, *sorted(constants.items()))
+        without = [(i, args[i] is None) for i in self._runtime if args[i] is eager.ABSENT
+                   or (args[i] is None and i in self._optional)]
+        return (*without, *sorted(constants.items()))
+
+    def _watches(self) -> list[tuple]:
+        return [(watch.holder, watch.name, watch.attributes) for watch in self._captures.watches]
 
     # ── compilation ───────────────────────────────────────────────────────────────────────────────────
 
@@ -130,6 +148,7 @@ class EagerImpl(JITImpl):
         self._check_tensors(args)
         if self._captures.refresh():
             self._plans.clear()
+            self.forget(self._watches())
         key = self._key(args, self._partial(args, constants))
         if key is None:
             return self._compile(args, constants)[0]
@@ -149,18 +168,23 @@ class EagerImpl(JITImpl):
                     plan = _Plan(reads, self._positions)
                     plans.append(plan)
                 plan.kernels[plan.read(args)] = kernel
+                same = self._key(args, self._partial(args, constants)) == key  # the trace ran the user's code
+                if same and kernel.__class__ is JITKernel and not self._partial(args, constants):
+                    where = [(self._positions[name], kind, d) for name, kind, d in reads]
+                    self.remember(args, where, kernel, self._runtime)
             return kernel
 
     def _compile(self, args: tuple, constants: dict[str, int]) -> tuple[JITKernel, tuple]:
         made, reads = self._trace(args, constants)
         settings = dict(self.settings)
-        if self._follows or config.target_text(settings["target"]) == "auto":
+        if self._follows:
             settings["target"] = interop.device_kind([args[i] for i in self._runtime]) or "auto"
         return compile(made, **settings), reads
 
     def _trace(self, args: tuple, constants: dict[str, int]) -> tuple[PrimFunc, tuple]:
-        arguments = {self._names[i]: args[i] for i in self._runtime}
-        values = {self._names[i]: args[i] for i in self._static}
+        passed = self._passed(args)
+        arguments = {self._names[i]: args[i] for i in passed}
+        values = {name: args[i] for i, name in enumerate(self._names) if i not in passed}
         sessions = []
 
         def session(trace: Any) -> eager.Session:
@@ -216,13 +240,14 @@ class EagerImpl(JITImpl):
 
     def _check_tensors(self, args: tuple) -> None:
         for i in self._static:
-            if interop.is_tensor(args[i]) and getattr(args[i], "ndim", 0):
+            given = args[i]
+            if interop.is_tensor(given) and not isinstance(given, type) and getattr(given, "ndim", 0):
                 name, definition = self._names[i], rewrite(self.func)
                 where = next(site_of(arg) for arg in definition.parameters if arg.arg == name)
                 raise compile_error(f"a tensor is passed for {name}, but no annotation says so: write "
                                     f"{name}: T.Tensor(shape, dtype), here or in the body",
                                     (definition.file, *where))
-        for i in self._runtime:
+        for i in self._passed(args):
             given = args[i]
             if not (given is eager.ABSENT or hasattr(given, "shape") or isinstance(given, (int, float))):
                 raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "

@@ -14,7 +14,7 @@ from typing import Any
 from . import dtypes as _dtypes
 from . import interop
 from ._core import Buffer, DType, Expr
-from .errors import caller_place, compile_error
+from .errors import TilelangWarning, caller_place, compile_error
 from .function import Tensor, dimensions
 from .parse import Rewritten, site_of
 from .symbols import Const, Undeclared
@@ -61,13 +61,24 @@ class Session:
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
 
     def parameter(self, name: str, annotation: Callable[[], Any]) -> Any:
-        """What a parameter is when the body begins; `annotation`: gives that of the signature."""
+        """What a parameter is when the body begins; NotImplemented for one that a prim_func may have too.
+
+        annotation: gives that of the signature.
+        """
         if name not in self.arguments:
             return self.values[name]
-        return Undeclared(name, self) if name in self.in_body else self.declare(name, annotation())
+        if name in self.in_body:
+            return Undeclared(name, self)
+        kind = annotation()
+        if _is_tensor(kind):
+            return self.declare(name, kind)
+        self.places[name] = (self.trace.file, *self.trace.site)
+        return NotImplemented
 
     def declare(self, name: str, annotation: Any) -> Any:
         """`name: annotation`: what the parameter is from here on."""
+        if name in self.values:
+            raise fail(f"{name} is annotated as a tensor, but is {self.values[name]!r} in this call")
         if name not in self.arguments:
             raise fail(f"{name} is annotated as a tensor, but is no parameter of {self.name}; a tensor that "
                        f"{self.name} makes is written {name} = T.empty(shape, dtype)")
@@ -139,6 +150,10 @@ class Session:
                             f"(there are {known})")
 
 
+def _is_tensor(annotation: Any) -> bool:
+    return isinstance(annotation, Tensor) or (isinstance(annotation, type) and issubclass(annotation, Tensor))
+
+
 def const(name: str, dtype: Any = "int32") -> Any:
     """One or several extents that are constants of each call, "M" or "M, N": one name gives one value,
     several a tuple.
@@ -196,6 +211,12 @@ class Results:
     def __init__(self, trace: Trace) -> None:
         given = trace.returns
         self.is_tuple = isinstance(given, (tuple, list))
+        if given is None:
+            import warnings
+
+            warnings.warn_explicit(f"{trace.outputs[0].name} is made by T.empty, but nothing is returned: "
+                                   f"write `return {trace.outputs[0].name}` at the end", TilelangWarning,
+                                   trace.file, trace.site[0])
         values = [] if given is None else list(given) if self.is_tuple else [given]
         made = {buffer.id: i for i, buffer in enumerate(trace.outputs)}
         self.items = [made.get(value.id, value.name) for value in values]

@@ -6,6 +6,9 @@
     TILELANG_PRINT_ON_COMPILATION   1: one line per compiled kernel, on stderr
     TILELANG_VERBOSE                1: the report of each compiled kernel too
     TILELANG_DUMP_IR                1: write every level's text to TILELANG_DUMP_IR_DIR (or tilelang_dump)
+    TILELANG_AUTO_TUNING_CPU_COUNTS how many threads compile at once, where that is not said (par_compile)
+    TILELANG_AUTO_TUNING_DISABLE_CACHE  1: the tuner neither reads nor writes results on disk
+    TILELANG_COMPILE_TIMEOUT_SECONDS    how long one of several compilations may take before it fails
 """
 
 from __future__ import annotations
@@ -39,6 +42,26 @@ def dump_dir() -> str | None:
     if not flag("DUMP_IR"):
         return None
     return os.environ.get("TILELANG_DUMP_IR_DIR") or "tilelang_dump"
+
+
+def compile_threads() -> int | None:
+    """How many threads compile at once; None: as many as Python thinks best."""
+    return _number("AUTO_TUNING_CPU_COUNTS")
+
+
+def compile_timeout() -> int | None:
+    """Seconds that one of several compilations may take; None: no limit."""
+    return _number("COMPILE_TIMEOUT_SECONDS")
+
+
+def is_tuning_cache_enabled() -> bool:
+    """Whether the tuner keeps its results on disk."""
+    return not flag("AUTO_TUNING_DISABLE_CACHE") and is_cache_enabled()
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(f"TILELANG_{name}", "").strip()
+    return int(text) if text.isdigit() and int(text) > 0 else None
 
 
 def enable_cache() -> None:

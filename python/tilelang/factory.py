@@ -20,6 +20,8 @@ from .kernel import JITKernel, compile, run_all
 class JITImpl:
     """A kernel factory: calling it gives the JITKernel for those arguments, compiled the first time only."""
 
+    is_eager = False
+
     def __init__(self, func: FunctionType, settings: dict[str, Any]) -> None:
         functools.update_wrapper(self, func)
         self.func = func

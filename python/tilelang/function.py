@@ -118,6 +118,7 @@ class PrimFunc:
                 from .eager import Results  # it imports this module
 
                 self.results = Results(trace)
+            self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
             return trace.builder.finish()
 
     @property
@@ -154,7 +155,9 @@ _SCALARS = (int, float, bool)
 def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, scope: dict[str, Any]) -> Any:
     trace.at(new.file, site_of(arg))
     if trace.eager is not None:
-        return trace.eager.parameter(arg.arg, lambda: _annotation(trace, new, arg, fn, scope))
+        made = trace.eager.parameter(arg.arg, lambda: _annotation(trace, new, arg, fn, scope))
+        if made is not NotImplemented:  # nothing that only the eager dialect has
+            return made
     if arg.annotation is None:
         raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
                    "scalar dtype such as T.float32")

@@ -82,7 +82,7 @@ def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DTyp
     if library == "jax":
         return _jax_empty(model, shape, dtype)
     if device_type == "cpu":
-        if model is None or library == "numpy" or hasattr(model, "__array_interface__"):
+        if model is None or library == "numpy" or hasattr(model, "__array_interface__") or _is_buffer(model):
             import numpy
 
             return numpy.empty(shape, dtype.as_numpy())
@@ -94,6 +94,14 @@ def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DTyp
         return torch.empty(shape, dtype=dtype.as_torch(), device="cuda")
     raise TypeError("outputs of a CUDA kernel are PyTorch tensors: pass the inputs as tensors on the GPU (or "
                     "compile with target=\"cpu\" for NumPy arrays)")
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _jax_empty(model: Any, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, config, env
+from .artifact import KernelArtifacts
 from .errors import CompileError, caller_place, compile_error
 from .function import PrimFunc
 
@@ -31,7 +32,7 @@ class KernelParam:
         return f"{self.name}: {self.dtype}{shape}"
 
 
-class JITKernel(_core.Launcher):
+class JITKernel(_core.Launcher, KernelArtifacts):
     """A compiled kernel.  Calling it runs it: tensors and numbers in the order of its parameters, without
     those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
     as a list).
@@ -83,15 +84,19 @@ class JITKernel(_core.Launcher):
         return self._kernel.phases
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """The generated text.  There is no host text in this version, so kernel_only changes nothing."""
-        return self._kernel.source
+        """The generated text; with kernel_only=False the text of the host side in front of it."""
+        return self._kernel.source if kernel_only else f"{self._kernel.host_source}\n{self._kernel.source}"
 
     def show_source(self, which: str = "kernel") -> None:
-        """Print the generated text; which: "kernel" (the host part is not text)."""
-        if which not in ("kernel", "both"):
-            raise ValueError(f"show_source: which must be 'kernel' or 'both', not '{which}': the host side "
-                             "is not text")
-        print(self._kernel.source)
+        """Print the generated text; which: "kernel", "host" or "both"."""
+        if which not in ("kernel", "host", "both"):
+            raise ValueError(f"show_source: which must be 'kernel', 'host' or 'both', not '{which}'")
+        print({"kernel": self._kernel.source, "host": self._kernel.host_source}.get(which)
+              or self.get_kernel_source(kernel_only=False))
+
+    def print_source_code(self) -> None:
+        """The same as show_source(); an old name."""
+        self.show_source()
 
     @property
     def report(self) -> Report:
@@ -216,7 +221,11 @@ def compile(
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + ("; call the factory first" if callable(func) else ""))
     config.check_backend(execution_backend)
-    options = config.options_of(pass_configs, compile_flags, debug_root_path)
+    config.check_pass_configs(pass_configs or {})
+    options = config.options_of(
+        {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
+        debug_root_path,
+    )
     try:
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:
@@ -273,16 +282,24 @@ def par_compile(
 
 
 def run_all(work: Any, items: Sequence[Any], num_workers: int | None, ignore_error: bool) -> list[Any]:
-    """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None."""
+    """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None.
+
+    One that takes longer than TILELANG_COMPILE_TIMEOUT_SECONDS fails with TimeoutError; its thread is left to
+    end by itself.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     results: list[Any] = []
-    with ThreadPoolExecutor(num_workers) as pool:
+    limit = env.compile_timeout()
+    pool = ThreadPoolExecutor(num_workers or env.compile_threads())
+    try:
         for future in [pool.submit(work, item) for item in items]:
             try:
-                results.append(future.result())
+                results.append(future.result(limit))
             except Exception:
                 if not ignore_error:
                     raise
                 results.append(None)
+    finally:
+        pool.shutdown(wait=limit is None, cancel_futures=True)
     return results

@@ -20,6 +20,7 @@ from . import foreign as _foreign
 from . import function as _function
 from . import macros as _macros
 from . import mathematics as _mathematics
+from . import operators as _operators
 from . import packed as _packed
 from . import random as _random
 from . import scalar as _scalar
@@ -49,6 +50,7 @@ from .layout import (
 )
 from .macros import *  # noqa: F403
 from .mathematics import *  # noqa: F403
+from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
@@ -75,6 +77,7 @@ __all__ += _foreign.__all__
 __all__ += _function.__all__
 __all__ += _macros.__all__
 __all__ += _mathematics.__all__
+__all__ += _operators.__all__
 __all__ += _packed.__all__
 __all__ += _random.__all__
 __all__ += _scalar.__all__
@@ -85,8 +88,8 @@ __all__ += _values.__all__
 
 
 # For tools/make_docs.py: the modules in the order of the reference.
-MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _atomic, _foreign,
-           _random, _debug, _annotate, dtypes)  # fmt: skip
+MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _control, _atomic,
+           _foreign, _random, _debug, _annotate, _allreduce, dtypes)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import dtypes
 from ._core import Buffer, DType, Expr
-from .errors import compile_error
+from .errors import caller_place, compile_error
 from .trace import Trace, current, fail
 
 PLACEHOLDER = dtypes.float64  # holds every number that may be filled in meanwhile
@@ -118,8 +118,9 @@ _dtype_of = Buffer.dtype
 
 def _dtype(tile: Buffer) -> DType:
     trace = current()
-    if trace is not None and trace.undecided:
-        refuse_scalar(trace, tile, "the dtype of")
+    if trace is not None and tile.id in trace.undecided:
+        raise compile_error(f"the dtype of {tile.name} is open: it was allocated without one, and no "
+                            "tile operator has touched it", caller_place())
     return _dtype_of.__get__(tile)
 
 

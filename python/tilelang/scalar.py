@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._core import DType, Expr
+from ._core import Buffer, DType, Expr
 from .dtypes import as_dtype, limits
 from .trace import builder, fail
-from .values import DEVICE, as_condition, as_value
+from .values import DEVICE, Element, as_condition, as_value
 from .values import binary as _binary
 
 _FUNCTIONS = {
@@ -31,7 +31,6 @@ _FUNCTIONS = {
     "abs": "The absolute value of x.",
     "floor": "The greatest whole number <= x, as a float.",
     "ceil": "The least whole number >= x, as a float.",
-    "round": "x rounded to the nearest whole number, halves to the even one, as a float.",
     "trunc": "x without its fraction, as a float.",
     "isnan": "Whether x is not a number; a bool.",
     "isinf": "Whether x is infinite; a bool.",
@@ -142,16 +141,45 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
     return if_then_else(condition, true_value, false_value)
 
 
+_ROUNDINGS = {"rn": 0, "rz": 1, "rm": 2, "rp": 3, "rna": 4}
+_TO_WHOLE = {"rn": "round", "rz": "trunc", "rm": "floor", "rp": "ceil", "rna": "round_away"}
+
+
+def _cast_rounded(value: Any, dtype: DType, round: str, sat: bool) -> Expr:
+    if round and round not in _ROUNDINGS:
+        raise fail(f"T.cast: there is no rounding mode {round!r}; there are {', '.join(_ROUNDINGS)}")
+    source = value.dtype if value.__class__ is Expr else None
+    from_float = source.is_float if source is not None else value.__class__ is float
+    if not dtype.is_float:
+        if round and from_float:
+            value = builder().call(_TO_WHOLE[round], (value,))
+        return cast(value, dtype)
+    if dtype.name in ("f32", "f64"):
+        widens = source is not None and source.is_float and source.bits <= dtype.bits
+        if round in ("", "rn") or widens:
+            return cast(value, dtype)
+        raise fail(f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there for "
+                   "float16, bfloat16, tfloat32 and the floats of 8 and 4 bits")
+    usual = "rna" if dtype.name in ("tf32", "e8m0") else "rn"
+    return builder().call(f"to_{dtype.name}", (value, _ROUNDINGS[round or usual], int(sat and dtype.bits <= 8)), dtype)
+
+
 def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
     A Python number becomes a constant of that dtype.
+
+    round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
+    float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
+    takes its largest value for what is larger; with sat=False it becomes infinity, or NaN where there is none.
+    Stochastic rounding ("rs", with rbits) needs sm_100.
     """
-    if round not in ("", "rn") or rbits is not None or not sat:
-        raise fail("T.cast: rounding modes and sat=False are not in this version yet; a cast rounds to "
-                   "nearest even")
     dtype = as_dtype(dtype)
     value = as_value(value)
+    if round == "rs" or rbits is not None:
+        raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; round to nearest with 'rn'")
+    if round or not sat:
+        return _cast_rounded(value, dtype, round, sat)
     if value.__class__ is Expr:
         return builder().cast(dtype, value)
     if not dtype.is_float and value.__class__ is float:
@@ -170,10 +198,44 @@ def Cast(dtype: Any, value: Any) -> Expr:
     return cast(value, dtype)
 
 
+def dp4a(a: Any, b: Any, c: Any) -> None:
+    """c += a[0]*b[0] + a[1]*b[1] + a[2]*b[2] + a[3]*b[3], by one instruction where the chip has it.
+
+    a, b: four int8 or four uint8 elements, a buffer or the first of four along its last dimension (`A[i, 0]`); c: an
+    element of an int32 buffer, or such a buffer of one dimension, of which the first element is meant.
+    """
+    a, b, c = (_place(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C")))
+    if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
+        raise fail(f"T.dp4a: A is {a.dtype} and B is {b.dtype}; both must be int8, or both uint8")
+    if c.dtype.name != "i32":
+        raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32")
+    words = [_word(a), _word(b)]
+    c.store(builder().call(f"dp4a_{'s8' if a.dtype.name == 'i8' else 'u8'}", (c.load(), *words)))
+
+
+def _place(value: Any, what: str) -> Element:
+    if isinstance(value, Buffer):
+        return Element(value, (0,) * len(value.shape))
+    if isinstance(value, Element):
+        return value
+    raise fail(f"T.dp4a: {what} must be a buffer or an element of one, not {type(value).__name__}")
+
+
+def _word(first: Element) -> Expr:
+    """Four bytes, the first one lowest."""
+    word = None
+    *rest, last = first.index
+    for i in range(4):
+        element = Element(first.buffer, (*rest, last + i if i else last))
+        byte = cast(cast(element.load(), "uint8"), "uint32")
+        word = byte if word is None else word | byte << 8 * i
+    return builder().call("reinterpret", (word,), as_dtype("int32"))
+
+
 def infinity(dtype: Any) -> Expr:
     """Plus infinity as a constant of a float dtype."""
     dtype = as_dtype(dtype)
-    if not dtype.is_float:
+    if not dtype.is_float or dtype.bits < 16:
         raise fail(f"T.infinity: {dtype} has no infinity; use T.max_value({dtype!r})")
     return builder().const(float("inf"), dtype)
 
@@ -192,7 +254,7 @@ def min_value(dtype: Any) -> Expr:
 globals().update(FUNCTIONS)
 
 __all__ = [
-    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "floordiv", "floormod",
+    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv", "floormod",
     "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow", "shift_left",
     "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip

@@ -10,7 +10,7 @@ from . import dtypes, loose
 from ._core import Buffer, Expr
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
-from .values import as_operand, as_value
+from .values import DEVICE, as_operand, as_value
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,7 +32,6 @@ class Kernel:
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
         self.indices: list = []   # of the block, when it is open
-        self.reducers: list = []  # of the open T.attr(…, "reduce_scope", …)
         self.trace = active("T.Kernel")
 
     def __enter__(self) -> Any:
@@ -48,8 +47,9 @@ class Kernel:
             name or default
             for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
         ]
-        self.indices = indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
-        trace.kernel = self
+        indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
+        trace.kernel, self.indices = self, indices
+        trace.generator = None
         return indices[0] if n == 1 else tuple(indices)
 
     def __exit__(self, kind: Any, *_: object) -> None:
@@ -72,14 +72,23 @@ def _ints(value: Any, what: str) -> list[int]:
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _constant_shape(shape: Any, what: str, hint: str) -> Any:
+    for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
+        if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
+            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of a "
+                       "tile is fixed while the kernel is built; take a constant extent and loop over the rest")
+    return shape
+
+
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
     if hasattr(dtype, "__index__"):  # two integers are a shape
         shape, dtype = (shape, dtype), None
-    shape = _ints(shape, f"{what}: the shape")
+    hint = trace.take_hint(name)
+    shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
     known = loose.PLACEHOLDER if dtype is None else dtypes.as_dtype(dtype)
-    buffer = trace.builder.alloc(trace.take_hint(name), scope, shape, known, {})
+    buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
         loose.leave_open(trace, buffer)
     return buffer
@@ -137,6 +146,13 @@ class GemmWarpPolicy(enum.Enum):
     FullRow = "full_row"
     FullCol = "full_col"
 
+    @classmethod
+    def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:
+        """The policy that gives m_warp warps along the rows of C and n_warp along its columns."""
+        if n_warp == 1 and m_warp > 1:
+            return cls.FullRow
+        return cls.FullCol if m_warp == 1 and n_warp > 1 else cls.Square
+
 
 def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
     if annotations:
@@ -161,17 +177,20 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
 
     src, dst: buffer, slice, or element where the tile begins (then the other side gives the extents).  The
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
-    outside it are dropped.  disable_tma: accepted; this version has no TMA.
+    outside it are dropped.  disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a
+    thread moves at once, at most; loop_layout: a T.Fragment over the extents (without those that are 1), as
+    for T.Parallel.
     """
     _later(
         "copy",
         eviction_policy=eviction_policy,
         prefer_instruction=prefer_instruction,
-        loop_layout=loop_layout,
     )
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
         attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
+    if loop_layout is not None:
+        attrs["loop_layout"] = _loop_layout(loop_layout, "T.copy")
     source, target = as_operand(src, "T.copy: src"), as_operand(dst, "T.copy: dst")
     _tile("copy", (source, target), attrs, annotations, target)
 
@@ -215,62 +234,6 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
     target = as_operand(buffer, "T.fill: the buffer")
     _tile("fill", (target, as_value(value)), {}, annotations, target)
 
-_FOLDS = ("sum", "max", "min", "abssum", "absmax")
-
-
-def reduce(buffer: Any, out: Any, reduce_type: str, dim: int = -1, clear: bool = True, batch: int = 1,
-           nan_propagate: bool = False, annotations: Any = None) -> None:
-    """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
-
-    buffer: a fragment, or a shared tile or slice, of floats or integers.  out: a fragment or shared tile of
-    its shape without dim, or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype
-    or a wider one of the same kind.  reduce_type: "sum", "max", "min", "abssum" or "absmax", the latter two
-    of absolute values.  clear: False takes the old elements of out in.  Sums of float16 and bfloat16 are
-    rounded once; max and min of a NaN and a number give the number.  batch: accepted, changes nothing.
-    """
-    if reduce_type not in _FOLDS:
-        raise fail(f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}")
-    name = f"reduce_{reduce_type}"
-    if nan_propagate:
-        raise fail(f"T.{name}: nan_propagate=True is not in this version yet; a NaN loses against a number")
-    if not hasattr(dim, "__index__"):
-        raise fail(f"T.{name}: dim must be an integer known while the kernel is built, not {dim}")
-    source, target = as_operand(buffer, f"T.{name}: the buffer"), as_operand(out, f"T.{name}: out")
-    attrs: dict[str, Any] = {"dim": operator.index(dim), "clear": bool(clear)}
-    if batch != 1:
-        attrs["batch"] = _ints(batch, f"T.{name}: batch")[0]
-    _tile(name, (source, target), attrs, annotations, target)
-
-
-def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               annotations: Any = None) -> None:
-    """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "sum", dim, clear, batch, False, annotations)
-
-
-def reduce_max(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the maxima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "max", dim, clear, batch, nan_propagate, annotations)
-
-
-def reduce_min(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the minima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "min", dim, clear, batch, nan_propagate, annotations)
-
-
-def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None,
-                  clear: bool = True) -> None:
-    """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "abssum", dim, clear, batch, False, annotations)
-
-
-def reduce_absmax(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                  nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate, annotations)
-
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -279,22 +242,28 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
              prefer_async: bool | None = None, annotations: Any = None) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
-    extents: one per index, each counting from 0.  loop_layout: a T.Fragment over the same extents; iteration
+    extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
+    at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
     """
-    _later("Parallel", coalesced_width=coalesced_width, prefer_async=prefer_async,
-           annotations=annotations or None)
+    _later("Parallel", prefer_async=prefer_async, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
+    if coalesced_width is not None:
+        loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
     if loop_layout is not None:
-        from .maps import Fragment
-
-        if not isinstance(loop_layout, Fragment):
-            raise fail(f"T.Parallel: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
-        if not loop_layout._core.layout.has_expressions:
-            raise fail("T.Parallel: this loop_layout is known as a table only: give its registers as an "
-                       "expression too (forward_index_fn)")
-        loop.attrs["loop_layout"] = loop_layout._core
+        loop.attrs["loop_layout"] = _loop_layout(loop_layout, "T.Parallel")
     return loop
+
+
+def _loop_layout(loop_layout: Any, what: str) -> Any:
+    from .maps import Fragment
+
+    if not isinstance(loop_layout, Fragment):
+        raise fail(f"{what}: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
+    if not loop_layout._core.layout.has_expressions:
+        raise fail(f"{what}: this loop_layout is known as a table only: give its registers as an "
+                   "expression too (forward_index_fn)")
+    return loop_layout._core
 
 
 def grid(*extents: Any) -> Loop:
@@ -383,7 +352,6 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
 
 __all__ = [
     "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
-    "alloc_var", "clear", "copy", "fill", "gemm", "grid",
-    "parallel", "reduce", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum",
-    "serial", "unroll", "use_swizzle", "vectorized",
+    "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial", "unroll", "use_swizzle",
+    "vectorized",
 ]  # fmt: skip

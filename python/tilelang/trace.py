@@ -20,6 +20,7 @@ class Trace:
     """One prim_func being built."""
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
+                 "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "born", "outputs", "returns", "eager")
 
     def __init__(self, name: str) -> None:
@@ -30,6 +31,12 @@ class Trace:
         self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
+        self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
+        self.generator: Any = None         # of random numbers, since the last T.rng_init
+        self.aliased: list[int] = []       # ids of tensors that may overlap others
+        self.attributes: list[Any] = []    # the T.attr that hold
+        self.pass_configs: dict[Any, Any] = {}  # what the kernel itself asks of its compilation
+        self.compile_flags: list[str] = []
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []   # the functions that run, the macros called last at the end
         self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made
@@ -51,7 +58,7 @@ class Trace:
 
     def wrote(self, buffer: Buffer) -> None:
         """A statement that writes to `buffer` was built."""
-        key = buffer.id
+        key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
 
     def depth(self) -> int:

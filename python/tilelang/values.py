@@ -38,14 +38,14 @@ class Element:
     def __init__(self, buffer: Buffer, index: tuple) -> None:
         self.buffer, self.index = buffer, index
         trace = current()
-        self.writes = trace.writes.get(buffer.id, 0) if trace is not None else 0
+        self.writes = trace.writes.get(buffer.storage, 0) if trace is not None else 0
 
     def load(self) -> Expr:
         """The value that the element has where it was written down."""
         trace = in_kernel(f"reading an element of {self.buffer.name}")
         if trace.undecided:
             loose.refuse_scalar(trace, self.buffer, "reading an element of")
-        if self.writes is not None and trace.writes.get(self.buffer.id, 0) != self.writes:
+        if self.writes is not None and trace.writes.get(self.buffer.storage, 0) != self.writes:
             raise fail(f"this element of {self.buffer.name} was written down before, and is used after, a "
                        f"statement that changes {self.buffer.name}: give its value a name first (x = "
                        f"{self.buffer.name}[...])")
@@ -283,11 +283,24 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     if trace.undecided:
         loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
+    if hasattr(value, "lanes"):
+        return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "
                    "T.fill for a slice, or a T.Parallel loop over its elements")
     place = tuple([_point(buffer, i) for i in index])
     trace.builder.store(buffer, place, as_value(value))
+    trace.wrote(buffer)
+
+
+def _store_pair(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
+    from .mathematics import places_of_pair
+
+    if place.__class__ is not Region:
+        raise fail(f"a pair goes to a slice of two elements, {buffer.name}[…, i : i + 2]")
+    lanes = [trace.builder.let("lane", as_value(lane)) for lane in lanes]
+    for index, lane in zip(places_of_pair(place, f"a store to {buffer.name}"), lanes, strict=True):
+        trace.builder.store(buffer, index, lane)
     trace.wrote(buffer)
 
 

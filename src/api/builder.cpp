@@ -153,6 +153,8 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
 
 void Builder::end_kernel() {
   Frame frame = close(Frame::Kind::kernel, "end_kernel");
+  check_reducers();
+  reducers.clear();
   draft->function.kernels.back().body = block(std::move(frame.stmts), frame.span);
 }
 
@@ -313,6 +315,8 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     fail(here(), "{}: a {} buffer has at least one dimension", name, scope);
   BufferInfo info{
       .name = name, .dtype = type, .shape = {}, .strides = {}, .scope = place, .span = here(), .layout = {}};
+  info.reducer = attrs.get_string("reducer");
+  attrs.entries.erase("reducer");
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());
     auto n = as_int(e);
@@ -322,7 +326,9 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     if (n && *n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
     info.shape.push_back(e);
   }
+  bool reduces = !info.reducer.empty();
   BufferId id = draft->function.add(std::move(info));
+  if (reduces) reducers.emplace(id, false);
   if (place == Scope::global)
     draft->function.workspaces.push_back(id);
   else
@@ -363,6 +369,15 @@ Expr Builder::load(const Buffer& buffer, const std::vector<Value>& index) {
 void Builder::store(const Buffer& buffer, const std::vector<Value>& index, const Value& value) {
   auto place = index_of(buffer, index, "storing to");
   auto& info = buffer.info();
+  if (auto it = reducers.find(buffer.id); it != reducers.end()) {
+    bool parallel = std::any_of(frames.begin(), frames.end(), [](auto& x) { return x.loop == Loop::parallel; });
+    if (!parallel)
+      fail(here(), "{} is a reducer: contribute to it inside of T.Parallel, where each iteration counts once; its value "
+                   "is set by T.reducer_init, T.fill or T.clear", info.name);
+    if (it->second)
+      fail(here(), "{} is a reducer that has been finalised: open it again (T.reducer_init, T.fill or T.clear) before "
+                   "more is added", info.name);
+  }
   auto* e = std::get_if<Expr>(&value);
   if (e && !(*e)->dtype.is_int() && !(*e)->dtype.is_float() && !(*e)->dtype.is_bool())
     fail(here(), "{} cannot hold a value of type {}", describe(buffer), to_string((*e)->dtype));

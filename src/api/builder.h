@@ -72,6 +72,11 @@ class Builder {
   // which may be made outside of a kernel.
   Buffer alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape, DType type,
                Attrs attrs);
+  // Another shape or type of a buffer's storage, its elements in row-major order; `what` asks for it.
+  Buffer alias(const std::string& name, const Buffer& of, const std::vector<Value>& shape, DType type,
+               std::string_view what);
+  // What a read outside a tensor gives, instead of 0.
+  void annotate_safe_value(const Buffer& buffer, const Value& value);
   // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used it.
   void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
@@ -85,6 +90,9 @@ class Builder {
   // A value for its effect, as a statement.
   void evaluate(const Value& value);
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
+  // A function of values, as an option of an operator: variables for its arguments, and its results, all of a type.
+  std::vector<Expr> function_vars(const std::vector<std::string>& names, DType type) const;
+  IndexMap function_of(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) const;
   // An operator of the user's: the statements until end_tile are what it becomes.
   void begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs);
   void end_tile();
@@ -94,6 +102,10 @@ class Builder {
   void annotate_layout(const Buffer& buffer, const Fragment& fragment, const std::string& by = "T.annotate_layout");
   // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
   void use_swizzle(const Value& panel_size, std::string_view order = "row");
+  // A condition that holds from here on; over parameters alone, outside of loops and branches, everywhere.
+  void assume(const Value& cond);
+  // A line of the report.
+  void note(const std::string& pass, const std::string& subject, const std::string& text);
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 
@@ -119,6 +131,7 @@ class Builder {
   std::vector<Frame> frames;
   std::vector<Expr> dynamics;
   std::map<BufferId, std::string> layout_by;  // who said where a buffer's elements live
+  std::map<BufferId, bool> reducers;  // of the open kernel: has it been finalised?
   bool finished = false;
 
   void require_kernel(std::string_view what) const;
@@ -137,6 +150,8 @@ class Builder {
                                      std::optional<DType> element);
   void check_attrs(const OpInfo& op, Attrs& attrs) const;
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);
+  void follow_reducer(std::string_view op, const std::vector<TileOperand>& operands);
+  void check_reducers() const;
   void check_dynamics() const;
   void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
   void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;

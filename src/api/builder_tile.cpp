@@ -35,6 +35,8 @@ std::string_view type_name(OpInfo::Attr::Type type) {
       return "a word";
     case OpInfo::Attr::Type::map:
       return "a layout";
+    case OpInfo::Attr::Type::function:
+      return "a function of values";
   }
   return "?";
 }
@@ -61,7 +63,9 @@ bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
     case OpInfo::Attr::Type::choice:
       return std::holds_alternative<std::string>(value);
     case OpInfo::Attr::Type::map:
-      return std::holds_alternative<IndexMap>(value);
+    case OpInfo::Attr::Type::function:
+      return std::holds_alternative<IndexMap>(value) &&
+             std::get<IndexMap>(value).extents.empty() == (type == OpInfo::Attr::Type::function);
   }
   return false;
 }
@@ -176,13 +180,60 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   return made;
 }
 
+// A reducer is opened, contributed to, finalised: once each, in this order.
+void Builder::follow_reducer(std::string_view op, const std::vector<TileOperand>& operands) {
+  for (auto& o : operands) {
+    auto* part = std::get_if<BufferRegion>(&o);
+    auto* buffer = part ? &part->buffer : std::get_if<Buffer>(&o);
+    auto it = buffer ? reducers.find(buffer->id) : reducers.end();
+    if (it == reducers.end()) continue;
+    if (op == "reducer_init") {
+      it->second = false;
+    } else if (op == "finalize_reducer") {
+      if (it->second)
+        fail(here(), "{} has been finalised before: a second time would count every part again; open it again "
+                     "(T.reducer_init, T.fill or T.clear) first", buffer->info().name);
+      it->second = true;
+    } else if (!it->second) {
+      fail(here(), "{}: {} is a reducer that has not been finalised: T.finalize_reducer({}) gives its value", op,
+           buffer->info().name, buffer->info().name);
+    }
+  }
+}
+
+void Builder::check_reducers() const {
+  for (auto& [id, done] : reducers)
+    if (!done) {
+      const BufferInfo& info = draft->function[id];
+      fail(info.span, "the reducer {} is never finalised: T.finalize_reducer({}) combines what the threads have",
+           info.name, info.name);
+    }
+}
+
+std::vector<Expr> Builder::function_vars(const std::vector<std::string>& names, DType type) const {
+  std::vector<Expr> vars;
+  for (auto& n : names) vars.push_back(var(n, type, here()));
+  return vars;
+}
+
+IndexMap Builder::function_of(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) const {
+  IndexMap m{.vars = vars, .extents = {}, .outputs = {}};
+  for (auto& r : results) m.outputs.push_back(to_type(r, type, "a result of the function", here()));
+  return m;
+}
+
 void Builder::tile(std::string_view name, const std::vector<TileOperand>& operands, Attrs attrs) {
+  if ((name == "fill" || name == "clear") && std::holds_alternative<Buffer>(operands[0]) &&
+      reducers.contains(std::get<Buffer>(operands[0]).id))
+    return tile("reducer_init", {operands[0], name == "fill" ? operands[1] : TileOperand(Value(int64_t(0)))},
+                std::move(attrs));
   if (name == "fill" && operands.size() == 2 && is_zero(operands[1]))
     return tile("clear", {operands[0]}, std::move(attrs));
   const TileOp* op = find_op(name);
   if (!op) fail(here(), "there is no tile operator `{}`{}", name, did_you_mean(name, op_names()));
   require_kernel(name);
   check_attrs(op->info, attrs);
+  follow_reducer(name, operands);
   DType element = f32;  // values take the type of the first buffer
   for (size_t i = operands.size(); i-- > 0;) {
     if (auto* b = std::get_if<Buffer>(&operands[i])) element = b->info().dtype;
@@ -219,6 +270,42 @@ void Builder::end_tile() {
   Stmt body = block(std::move(frame.stmts), frame.span);
   emit(make_tile(draft->function, *frame.op, std::move(frame.operands), std::move(frame.attrs), frame.span,
                  std::move(body)));
+}
+
+// Over parameters alone?
+static bool is_of_arguments(const Expr& cond, const Function& f, const std::vector<Expr>& dynamics) {
+  bool known = true;
+  visit_nodes(cond, [&](const Node& n) {
+    known &= n.kind != Kind::Load && n.kind != Kind::Call;
+    if (n.kind != Kind::Var) return;
+    auto is = [&](const Expr& v) { return v.get() == static_cast<const ExprNode*>(&n); };
+    known &= std::any_of(dynamics.begin(), dynamics.end(), is) ||
+             std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.var && is(p.var); });
+  });
+  return known;
+}
+
+void Builder::assume(const Value& cond) {
+  Expr e = to_bool(cond, here());
+  if (auto known = as_int(e)) {
+    if (!*known) fail(here(), "assume: this is never true");
+    return;
+  }
+  bool always = frames.empty() || (frames.size() == 1 && frames[0].kind == Frame::Kind::kernel);
+  if (always && is_of_arguments(e, draft->function, dynamics)) {
+    if (!e->span) {
+      auto* n = e.as<Binary>();
+      if (n) e = binary(n->op, n->a, n->b, here());
+    }
+    draft->function.facts.push_back(std::move(e));
+    return;
+  }
+  require_kernel("assume");
+  emit(eval(tl::call(assume_function, {std::move(e)}, here()), here()));
+}
+
+void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {
+  draft->function.notes.push_back({.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
 }
 
 void Builder::annotate(const std::string& key, AttrValue value) {

@@ -333,6 +333,8 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
       continue;
     }
     HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}};
+    arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
+    for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
     args.push_back(std::move(arg));
   }

@@ -45,6 +45,8 @@ class CompiledKernel {
   void launch(std::span<const Argument> arguments, Stream stream = 0);
   // The shape of a tensor parameter, from the arguments that are given (the others are nothing).
   std::vector<int64_t> shape_of(std::span<const Argument> arguments, size_t param) const;
+  // The cubin or the ELF object; null for the executors, which have none.
+  const DeviceBinary* device_binary() const { return first.executable ? &first.executable->binary : nullptr; }
   // Everything, with the variants made so far.  The first time, what the passes decided is found out by running
   // them once more: nothing of it is kept for kernels that nobody asks.
   Report current_report();
@@ -59,9 +61,9 @@ class CompiledKernel {
   };
   // What the usual variant takes for granted of its arguments; nothing on targets that gain nothing by it.
   struct Usual {
-    int alignment = 1;                 // of every tensor's address, in bytes
+    int alignment = 1;  // of every tensor's address, in bytes
     std::vector<Dimension> dimensions = {};
-    std::vector<size_t> sized = {};    // parameters: tensors that span fewer than 2^31 elements
+    std::vector<size_t> sized = {};  // parameters: tensors that span fewer than 2^31 elements
   };
   // What runs: a binary on a device, or the simulator.
   struct Variant {

@@ -67,7 +67,7 @@ Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {
 
 std::vector<std::string_view> function_names() {
   std::vector<std::string_view> names;
-  for (auto rows : {scalar_functions(), thread_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions()})
     for (auto& row : rows) names.push_back(row.name);
   return names;
 }
@@ -125,6 +125,63 @@ Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optiona
   for (auto& a : args) exprs.push_back(to_type(a, *common, "the argument", span));
   if (auto folded = fold_call(row, exprs, span)) return *folded;
   return call(row, std::move(exprs), span);
+}
+
+// The arguments as the row takes them.
+std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
+  using Takes = Callee::Takes;
+  std::optional<DType> common;
+  if (row.takes == Takes::counters) common = u64;
+  for (auto& a : args)
+    if (auto* e = std::get_if<Expr>(&a); e && row.takes != Takes::counters)
+      common = common ? promote(*common, (*e)->dtype) : (*e)->dtype;
+  if (!common) common = row.takes == Takes::integers ? i32 : f32;
+  std::vector<Expr> exprs;
+  for (auto& a : args) {
+    auto* number = std::get_if<int64_t>(&a);
+    bool negative = number && row.takes == Takes::counters;
+    exprs.push_back(negative ? imm(*number, u64, span) : to_type(a, *common, "the argument", span));
+  }
+  DType t = exprs[0]->dtype;
+  bool fits = row.takes == Takes::any        ? t.is_int() || t.is_float()
+              : row.takes == Takes::floats   ? t == f32 || t == f64
+              : row.takes == Takes::singles  ? t == f32
+              : row.takes == Takes::integers ? t.is_int()
+                                             : true;
+  constexpr std::string_view wanted[] = {"a number", "f32 or f64", "f32", "an integer", "an integer"};
+  if (!fits) fail(span, "{} takes {}, not {}", row.name, wanted[int(row.takes)], to_string(t));
+  return exprs;
+}
+
+void check_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  bool ok = args.size() == 3 && type && std::holds_alternative<int64_t>(args[1]) && std::holds_alternative<int64_t>(args[2]) &&
+            row.name.substr(3) == to_string(*type);
+  if (!ok) fail(span, "{} takes a number, a rounding, whether to saturate, and the type that it makes", row.name);
+}
+
+// to_e4m3(x, rounding, saturate) and its like: the rounded value.
+Expr call_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  check_narrow(row, args, type, span);
+  Expr x = in_arithmetic(strong(args[0], span), span);
+  DType t = x->dtype, single = f32.with_lanes(t.lanes);
+  bool fits = t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16);
+  if (fits) x = cast(single, x, span);
+  if (!fits) x = call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), x, span)}, single, span);
+  DType code = type->bits == 32 ? u32 : type->bits == 16 ? u16 : u8;
+  Expr bits = call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
+  return call(*find_callee("reinterpret"), {bits}, *type, span);
+}
+
+Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+  if (row.name.starts_with("to_")) return call_narrow(row, args, type, span);
+  std::vector<Expr> exprs = exact_arguments(row, args, span);
+  if (row.result != Callee::Result::given) return call(row, std::move(exprs), span);
+  DType from = exprs[0]->dtype;
+  if (!type) fail(span, "{} needs the type of its result", row.name);
+  if (!(type->is_int() || type->is_float()) || type->bits != from.bits)
+    fail(span, "{}: {} has {} bits, but {} has {}: the two must be numbers of one width", row.name, to_string(from),
+         from.bits, to_string(*type), type->bits);
+  return *type == from ? exprs[0] : call(row, std::move(exprs), *type, span);
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -236,6 +293,7 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
   const Callee& row = callee_named(name, span);
   check_count(row, args.size(), span);
   if (row.eval) return call_scalar(row, args, type, span);
+  if (row.exact) return call_exact(row, args, type, span);
   std::vector<Expr> exprs;
   for (auto& a : args) exprs.push_back(strong(a, span));
   if (&row == &address_of && !exprs[0].as<Load>())

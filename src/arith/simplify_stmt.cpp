@@ -22,6 +22,12 @@ bool has_call(const Expr& e) {
   return found;
 }
 
+bool is_assumption(const Stmt& s) {
+  auto* e = s.as<Eval>();
+  auto* c = e ? e->value.as<Call>() : nullptr;
+  return c && c->callee == &assume_function;
+}
+
 template <class N>
 Stmt with(const N& n, auto change) {
   auto copy = n;
@@ -168,7 +174,7 @@ struct Walker {
   Stmt walk_block(const Block& n) {
     VarMap replaced = s.replaced;
     bool binds =
-        std::any_of(n.stmts.begin(), n.stmts.end(), [](auto& x) { return bool(x.template as<Let>()); });
+        std::any_of(n.stmts.begin(), n.stmts.end(), [](auto& x) { return x.template as<Let>() || is_assumption(x); });
     auto each = [&] {
       std::vector<Stmt> out;
       bool changed = false;
@@ -241,6 +247,10 @@ struct Walker {
   Stmt walk_eval(const Eval& n) {
     Expr value = walk(n.value);
     if (!has_call(value)) return block({}, n.span);
+    if (auto* c = value.as<Call>(); c && c->callee == &assume_function) {
+      if (is_int(c->args[0], 1)) return block({}, n.span);
+      s.learn(c->args[0]);
+    }
     return value.same(n.value) ? Stmt(&n) : eval(value, n.span);
   }
 

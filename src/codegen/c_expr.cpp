@@ -97,21 +97,6 @@ bool fits(BinaryOp op, Interval a, Interval b, DType t) {
   return true;
 }
 
-struct FunctionName {
-  std::string_view ours, f32, f64;
-};
-// clang-format off
-constexpr FunctionName functions[] = {
-    {"exp", "expf", "exp"},       {"exp2", "exp2f", "exp2"},    {"log", "logf", "log"},
-    {"log2", "log2f", "log2"},    {"log10", "log10f", "log10"}, {"sqrt", "sqrtf", "sqrt"},
-    {"rsqrt", "rsqrtf", "rsqrt"}, {"sin", "sinf", "sin"},       {"cos", "cosf", "cos"},
-    {"tanh", "tanhf", "tanh"},    {"erf", "erff", "erf"},       {"abs", "fabsf", "fabs"},
-    {"floor", "floorf", "floor"}, {"ceil", "ceilf", "ceil"},    {"round", "rintf", "rint"},
-    {"trunc", "truncf", "trunc"}, {"pow", "powf", "pow"},       {"fma", "fmaf", "fma"},
-    {"isnan", "isnan", "isnan"},  {"isinf", "isinf", "isinf"},  {"isfinite", "isfinite", "isfinite"},
-    {"sigmoid", "tl_sigmoid", "tl_sigmoid"}};
-// clang-format on
-
 struct ThreadHelper {
   std::string_view callee, section;
   bool immediate = false;
@@ -241,8 +226,7 @@ Interval Printer::range_of(const Expr& e) const {
   return {std::max(known.min, possible.min), std::min(known.max, possible.max)};
 }
 
-// A string literal of C.
-static std::string c_string(std::string_view text) {
+std::string c_string(std::string_view text) {
   std::string s = "\"";
   for (unsigned char c : text)
     s += c == '"' || c == '\\' ? fmt::format("\\{:c}", char(c)) : c < ' ' || c > '~' ? fmt::format("\\{:03o}", c)
@@ -399,15 +383,18 @@ Text Printer::print_call(const Call& n) {
     internal_check(at, "the address of something that is not in memory");
     return {"&" + element(at->buffer, at->index), prefix};
   }
+  if (n.callee == &even_lanes || n.callee == &odd_lanes) return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
   if (n.callee == &sync_threads) return {"__syncthreads()"};
   if (n.callee == &block_uniform) return print(n.args[0]);
   if (n.callee->effect == Callee::Effect::control) return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
+  if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)
+    return print_message(n);
   if (n.callee == &thread_index) {
     auto dim = as_int(n.args[0]);
     internal_check(dim && *dim >= 0 && *dim < 3, "the dimension of a thread index");
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
-  if (n.callee->eval) return print_function(n);
+  if (n.callee->computes()) return print_function(n);
   if (is_thread_level(*n.callee)) return print_thread_call(n);
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
@@ -431,27 +418,6 @@ Text Printer::print_thread_call(const Call& n) {
     return {fmt::format("{}({})", name, fmt::join(args, ", "))};
   }
   internal_error(fmt::format("no C++ helper for {}", n.callee->name));
-}
-
-Text Printer::print_function(const Call& n) {
-  std::string_view name = n.callee->name;
-  DType t = n.args[0]->dtype;
-  if (t.is_int()) {
-    if (name == "fma")
-      return print(binary(BinaryOp::add, binary(BinaryOp::mul, n.args[0], n.args[1]), n.args[2], n.span));
-    if (name == "abs" && t.is_unsigned()) return print(n.args[0]);
-    internal_check(name == "abs", fmt::format("{} of {}", name, to_string(t)));
-    need("abs");
-    return {fmt::format("tl_abs<{}>({})", type(t), text(n.args[0]))};
-  }
-  for (auto& row : functions) {
-    if (row.ours != name) continue;
-    if (row.f32.starts_with("tl_")) need(row.ours);
-    std::vector<std::string> args;
-    for (auto& a : n.args) args.push_back(text(a));
-    return {fmt::format("{}({})", t.bits == 64 ? row.f64 : row.f32, fmt::join(args, ", "))};
-  }
-  internal_error(fmt::format("no C++ function for {}", name));
 }
 
 }  // namespace tl::c

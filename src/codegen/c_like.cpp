@@ -30,7 +30,10 @@ bool is_reserved(std::string_view name) {
       "exp", "expf", "exp2", "exp2f", "log", "logf", "log2", "log2f", "log10", "log10f", "sqrt", "sqrtf",
       "rsqrt", "rsqrtf", "sin", "sinf", "cos", "cosf", "tanh", "tanhf", "erf", "erff", "fabs", "fabsf",
       "floor", "floorf", "ceil", "ceilf", "rint", "rintf", "trunc", "truncf", "pow", "powf", "fma", "fmaf",
-      "fmin", "fminf", "fmax", "fmaxf", "isnan", "isinf", "isfinite"};
+      "fmin", "fminf", "fmax", "fmaxf", "isnan", "isinf", "isfinite", "round", "roundf", "exp10", "exp10f",
+      "expm1", "expm1f", "log1p", "log1pf", "tan", "tanf", "asin", "asinf", "acos", "acosf", "atan", "atanf",
+      "sinh", "sinhf", "cosh", "coshf", "asinh", "asinhf", "acosh", "acoshf", "atanh", "atanhf", "atan2",
+      "atan2f", "hypot", "hypotf", "copysign", "copysignf", "fmod", "fmodf", "vprintf"};
   return words.contains(name);
 }
 
@@ -123,7 +126,10 @@ void Printer::stmt(const Stmt& s) {
                   [&](const Tile& n) {
                     internal_error("a tile operator at level machine: " + std::string(n.op->name));
                   },
-                  [&](const Eval& n) { line(text(n.value) + ";"); },
+                  [&](const Eval& n) {
+                    line(text(n.value) + ";");
+                    if (auto* c = n.value.as<Call>(); c && c->callee == &assume_function) facts.assume(c->args[0]);
+                  },
               });
 }
 
@@ -225,7 +231,8 @@ struct KernelText {
 
   std::string pointer(BufferId id, bool is_written) const {
     std::string name = p.buffers[id] = p.names.unique(p.f[id].name);
-    return fmt::format("{}{}* __restrict__ {}", is_written ? "" : "const ", p.type(p.f[id].dtype), name);
+    return fmt::format("{}{}*{} {}", is_written ? "" : "const ", p.type(p.f[id].dtype),
+                       may_alias(k, id) ? "" : " __restrict__", name);
   }
   std::string value(const Expr& v, DType t, std::string_view hint) const {
     return fmt::format("{} {}", p.type(t), p.vars[v.get()] = p.names.unique(hint));
@@ -247,6 +254,11 @@ struct KernelText {
       }
     }
     return result;
+  }
+
+  std::string bounds() const {
+    int64_t blocks = k.attrs.get_int("min_blocks_per_sm");
+    return blocks > 0 ? fmt::format("{}, {}", p.threads, blocks) : fmt::format("{}", p.threads);
   }
 
   // The thread's place in the block as one number.
@@ -283,7 +295,7 @@ struct KernelText {
     p.depth = 0;
     p.body(body);
     std::string head =
-        fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}(", p.threads, entry.name);
+        fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}(", bounds(), entry.name);
     std::string indent = ",\n" + std::string(entry.name.size() + 1, ' ');
     std::string list = fmt::format("{}", fmt::join(params, ", "));
     if (head.size() + list.size() > 140) list = fmt::format("{}", fmt::join(params, indent));

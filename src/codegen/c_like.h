@@ -101,7 +101,9 @@ struct Printer {
   Text print_load(const Load& n);
   Text print_call(const Call& n);
   Text print_thread_call(const Call& n);
-  Text print_function(const Call& n);
+  Text print_function(const Call& n);  // c_function.cpp: what computes a value; what says something
+  Text print_exact(const Call& n);
+  Text print_message(const Call& n);
 
   // c_vector.cpp: vector expressions, lane by lane.
   struct Guard {
@@ -138,6 +140,7 @@ struct Printer {
 // How many bytes one access of a vector takes, where it can be one access; else 0.
 int chunk_bytes(DType t, int vector_bytes);
 bool has_load(const Expr& e);
+std::string c_string(std::string_view text);  // a literal
 
 }  // namespace c
 }  // namespace tl

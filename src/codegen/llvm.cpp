@@ -137,7 +137,8 @@ void KernelWriter::stmt(const Stmt& s) {
                   [&](const Tile&) { internal_error("a tile operator at level machine"); },
                   [&](const Eval& n) {
                     if (const Callee* row = control_of(s)) return control(*this, *row);
-                    expr(n.value);
+                    auto* c = n.value.as<Call>();
+                    if (!c || !write_message(*this, *c)) expr(n.value);
                   },
               });
 }
@@ -213,7 +214,7 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
       k.pointers[slot.buffer] = v;
     else
       k.vars[slot.var] = v;
-    params += fmt::format(", {}{} {}", type_text(slot.type), slot.buffer ? " noalias" : "", v);
+    params += fmt::format(", {}{} {}", type_text(slot.type), slot.buffer && !may_alias(kernel, slot.buffer) ? " noalias" : "", v);
   }
   for (size_t d = 0; d < kernel.grid.size(); d++) {
     Value v = w.name(kernel.grid_vars[d].as<Var>()->hint);
@@ -243,6 +244,7 @@ Program print_llvm(const Function& f, const Target& target) {
   Program p = signature_of(f, target);
   p.flags = {fmt::format("-passes={}", llvm::passes)};
   llvm::Module module{.f = f, .target = target};
+  module.w.fast = target.fast_math;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     int64_t& arena = p.entries[i].arena_bytes;
     if (arena) arena = (arena + 127) / 64 * 64;  // a vector may be read that begins inside and ends beyond

@@ -112,7 +112,7 @@ Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b,
     return w.intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
                        {a, b});
   }
-  if (t.is_float()) return w.op(float_opcode(op), t, a, b);
+  if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
   if (!floor) return w.op(integer_opcode(op, t), t, a, b);
   if (auto p = power_of_two(node->b)) {
     if (!quotient) return w.op("and", t, a, int_constant(*p - 1, t));
@@ -244,10 +244,17 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
   if (n.callee != &interleave) {
     int first = n.callee == &odd_lanes;
     Value x = k.expr(n.args[0]);
+    if (n.dtype.lanes == 1) return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
     return shuffled(x, "poison", from, n.dtype.lanes, [&](int i) { return 2 * i + first; });
   }
   std::vector<Value> parts;
   for (auto& a : n.args) parts.push_back(k.expr(a));
+  if (from.lanes == 1) {
+    Value all = "poison";
+    for (size_t i = 0; i < parts.size(); i++)
+      all = k.w.pure(fmt::format("insertelement {} {}, {} {}, i32 {}", type_text(n.dtype), all, type_text(from), parts[i], i));
+    return all;
+  }
   internal_check(std::has_single_bit(parts.size()), "a power of two of vectors to interleave");
   for (; parts.size() > 1; from = from.with_lanes(2 * from.lanes)) {  // a c, b d; then a b c d
     size_t half = parts.size() / 2;
@@ -272,6 +279,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
          "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
          callee.name);
+  if (callee.exact) return exact_call(k, n);
   if (&callee == &interleave || &callee == &even_lanes || &callee == &odd_lanes) return lanes_expr(k, n);
   for (auto* row : k.target.dots)
     if (&row->callee == &callee) return dot_expr(k, *row, n);

@@ -6,6 +6,9 @@
 
 namespace tl::llvm {
 
+struct KernelWriter;
+Value narrow_call(KernelWriter& k, const Call& n);  // llvm_narrow.cpp: to_X, from_X
+
 struct KernelWriter {
   const Function& f;
   const Target& target;
@@ -38,5 +41,9 @@ struct KernelWriter {
   // llvm.cpp
   void stmt(const Stmt& s);
 };
+
+// llvm_exact.cpp
+Value exact_call(KernelWriter& k, const Call& n);     // of a row with `exact`
+bool write_message(KernelWriter& k, const Call& n);  // a print, an assertion, an assumption; false: it is none
 
 }  // namespace tl::llvm

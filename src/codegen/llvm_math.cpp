@@ -4,49 +4,22 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <span>
 
-#include "codegen/llvm_writer.h"
+#include "codegen/llvm_math.h"
 
 namespace tl::llvm {
 namespace {
-
-// Arithmetic on values of one float type and on integers of the same width.
-struct Math {
-  Writer& w;
-  DType t;  // f32 or f64, with lanes
-  DType bits() const { return {DType::Kind::signed_int, t.bits, t.lanes}; }
-  Value c(double x) const { return float_constant(x, t); }
-  Value i(int64_t x) const { return int_constant(x, bits()); }
-  Value add(const Value& a, const Value& b) const { return w.op("fadd contract", t, a, b); }
-  Value sub(const Value& a, const Value& b) const { return w.op("fsub contract", t, a, b); }
-  Value mul(const Value& a, const Value& b) const { return w.op("fmul contract", t, a, b); }
-  Value div(const Value& a, const Value& b) const { return w.op("fdiv", t, a, b); }
-  Value mad(const Value& a, const Value& b, const Value& d) const { return add(mul(a, b), d); }
-  Value compare(std::string_view op, const Value& a, const Value& b) const { return w.compare(op, t, a, b); }
-  Value select(const Value& cond, const Value& a, const Value& b) const {
-    return w.select(t, t.lanes, cond, a, b);
-  }
-  Value to_bits(const Value& a) const { return w.convert("bitcast", t, a, bits()); }
-  Value from_bits(const Value& a) const { return w.convert("bitcast", bits(), a, t); }
-  Value abs(const Value& a) const { return w.intrinsic("llvm.fabs", t, {a}); }
-  // c[0] x^n + c[1] x^(n-1) + …
-  Value polynomial(const Value& x, std::span<const double> coefficients) const {
-    Value y = c(coefficients[0]);
-    for (double d : coefficients.subspan(1)) y = mad(y, x, c(d));
-    return y;
-  }
-};
 
 // y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of the
 // range (denormal results, infinity) come out right.
 Value scale(const Math& m, const Value& y, const Value& magic_sum) {
   Value n = m.w.op("sub", m.bits(), m.to_bits(magic_sum), m.i(0x4B400000));
-  Value half = m.w.op("ashr", m.bits(), n, m.i(1));
   auto power = [&](const Value& k) {
     Value biased = m.w.op("add", m.bits(), k, m.i(127));
     return m.from_bits(m.w.op("shl", m.bits(), biased, m.i(23)));
   };
+  if (m.w.fast) return m.mul(y, power(n));
+  Value half = m.w.op("ashr", m.bits(), n, m.i(1));
   return m.mul(m.mul(y, power(half)), power(m.w.op("sub", m.bits(), n, half)));
 }
 
@@ -61,7 +34,7 @@ Value clamp(const Math& m, const Value& x, double low, double high) {
 Value exp2_f32(const Math& m, const Value& arg) {
   static constexpr double p[] = {1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3,
                                  5.550332471162809e-2, 2.402264791363012e-1, 6.931472028550421e-1};
-  Value x = clamp(m, arg, -151, 129);
+  Value x = m.w.fast ? clamp(m, arg, -127, 128) : clamp(m, arg, -151, 129);
   Value sum = m.add(x, m.c(magic));
   Value r = m.sub(x, m.sub(sum, m.c(magic)));
   return scale(m, m.mad(m.polynomial(r, p), r, m.c(1)), sum);
@@ -70,7 +43,7 @@ Value exp2_f32(const Math& m, const Value& arg) {
 Value exp_f32(const Math& m, const Value& arg) {
   static constexpr double p[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
                                  4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
-  Value x = clamp(m, arg, -104.5, 89);
+  Value x = m.w.fast ? clamp(m, arg, -88, 88.8) : clamp(m, arg, -104.5, 89);
   Value sum = m.mad(x, m.c(1.44269504088896341), m.c(magic));
   Value n = m.sub(sum, m.c(magic));
   Value r = m.mad(n, m.c(2.12194440e-4), m.mad(n, m.c(-0.693359375), x));  // x - n ln 2, ln 2 in two parts
@@ -86,8 +59,8 @@ Value tanh_f32(const Math& m, const Value& x) {
   Value large = m.sub(m.c(1), m.div(m.c(2), m.add(e, m.c(1))));
   DType b = m.bits();
   Value sign = m.w.op("and", b, m.to_bits(x), m.i(INT32_MIN));
-  Value signed_large = m.from_bits(m.w.op("or", b, m.to_bits(large), sign));
-  return m.select(m.compare("fcmp olt", a, m.c(0.625)), small, signed_large);
+  Value y = m.select(m.compare("fcmp olt", a, m.c(0.625)), small, large);
+  return m.from_bits(m.w.op("or", b, m.to_bits(y), sign));
 }
 
 Value exponential(const Math& m, const Value& x) {
@@ -202,6 +175,7 @@ Value convert(Writer& w, DType from, const Value& a, DType to, bool has_half) {
 
 Value call_function(Writer& w, std::string_view name, DType t, const std::vector<Value>& args,
                     bool has_half) {
+  if (name.starts_with("fast_") && name != "fast_rcp") name.remove_prefix(5);
   if (t.is_int()) {
     internal_check(name == "abs", "a function of integers: " + std::string(name));
     if (t.is_unsigned()) return args[0];
@@ -234,6 +208,11 @@ Value call_function(Writer& w, std::string_view name, DType t, const std::vector
   if (name == "exp") return exponential(m, x);
   if (t.bits == 32 && name == "exp2") return exp2_f32(m, x);
   if (t.bits == 32 && name == "tanh") return tanh_f32(m, x);
+  if (t.bits == 32)
+    if (auto series = find_series(name)) return series(m, x);
+  if (name == "fast_rcp") return m.div(m.c(1), x);
+  if (name == "round_away") return w.intrinsic("llvm.round", t, args);
+  if (name == "copysign") return w.intrinsic("llvm.copysign", t, args);
   return w.libm(name, t, args);
 }
 

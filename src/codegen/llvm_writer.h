@@ -32,6 +32,7 @@ struct Writer {
   std::string block = "entry";         // the label that the next instruction is under
   std::set<std::string> declarations;  // shared by the functions of a module
   int registers = 0, labels = 0;
+  bool fast = false;  // quick forms will do: denormals are 0, a quotient may be a product with the reciprocal
   std::vector<std::unordered_map<std::string, Value>> scopes{1};
 
   std::unordered_map<std::string, int> names;  // hints taken, and how often

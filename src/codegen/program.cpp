@@ -115,6 +115,30 @@ int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {
   return run(formula, integers, large.data());
 }
 
+std::string formula_text(const Formula& formula, std::span<const IntegerSource> integers) {
+  std::vector<std::string> stack;
+  for (const Formula::Step& step : formula.steps) {
+    if (step.op == Formula::Op::constant) {
+      stack.push_back(std::to_string(step.value));
+      continue;
+    }
+    if (step.op == Formula::Op::integer) {
+      stack.push_back(integers[size_t(step.value)].name);
+      continue;
+    }
+    internal_check(stack.size() >= 2, "a formula with too few operands");
+    std::string b = std::move(stack.back()), a = std::move(stack[stack.size() - 2]);
+    stack.resize(stack.size() - 2);
+    static constexpr const char* infix[] = {"", "", "+", "-", "*", "//", "%"};
+    bool is_call = step.op == Formula::Op::min || step.op == Formula::Op::max;
+    stack.push_back(is_call ? fmt::format("{}({}, {})", step.op == Formula::Op::min ? "min" : "max", a, b)
+                            : fmt::format("({} {} {})", a, infix[size_t(step.op)], b));
+  }
+  internal_check(stack.size() == 1, "a formula that does not leave one text");
+  std::string& text = stack[0];
+  return text.front() == '(' && text.back() == ')' ? text.substr(1, text.size() - 2) : text;
+}
+
 std::string serialize(const Program& program) {
   ByteWriter writer;
   writer(program);

@@ -24,6 +24,9 @@ struct Formula {
 };
 // Throws std::range_error on division by zero and where the result does not fit.
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers);
+struct IntegerSource;
+// "(M + 127) // 128", with the names of the integers.
+std::string formula_text(const Formula& formula, std::span<const IntegerSource> integers);
 
 // One argument of a call, in the order of the function's signature.
 struct ParamSpec {
@@ -79,8 +82,9 @@ struct Program {
   std::vector<IntegerSource> integers;
   std::vector<Workspace> workspaces;
   std::vector<EntrySpec> entries;
-  int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
-                       // the size of its element
+  int alignment =
+      16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
+           // the size of its element
 };
 
 // As bytes for the disk cache, and back; nothing if the bytes are not exactly one Program.

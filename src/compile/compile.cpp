@@ -35,6 +35,7 @@ constexpr Pass passes[] = {
     {"guard_bounds", guard_bounds, Level::thread},
     {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},
+    {"expand_dtypes", expand_dtypes, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
     // ── machine level: memory placed, barriers in ──────────────────────────────────────────────────────
     {"plan_memory", plan_memory, Level::machine},
@@ -118,10 +119,12 @@ Compiled compile(Function f, const Target& target, const Options& options, const
     if (dump) dump(number, pass.name, c.function);
     if (options.stop_after == pass.name) return c;
   }
+  Target chip = target;
+  chip.fast_math = options.fast_math;
   for (auto& language : languages)
     if (language.name == target.language)
       blaming_skips(options, fmt::format("the printer of {}", language.name), [&] {
-        c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, target); });
+        c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, chip); });
       });
   internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());

@@ -285,9 +285,10 @@ DType result_type(const Callee& callee, const std::vector<Expr>& args) {
     case Callee::Result::same: return args.empty() ? none_type : args[0]->dtype;
     case Callee::Result::boolean: return boolean.with_lanes(lanes);
     case Callee::Result::handle: return handle;
-    case Callee::Result::i64: return i64;
-    case Callee::Result::i32: return i32;
-    case Callee::Result::u32: return u32;
+    case Callee::Result::i64: return i64.with_lanes(lanes);
+    case Callee::Result::i32: return i32.with_lanes(lanes);
+    case Callee::Result::u32: return u32.with_lanes(lanes);
+    case Callee::Result::given:
     case Callee::Result::none: break;
   }
   return none_type;
@@ -479,6 +480,12 @@ Region whole(const Function& f, BufferId buffer) {
   Region r{.buffer = buffer, .ranges = {}};
   for (auto& extent : f[buffer].shape) r.ranges.push_back({.min = imm(0), .extent = extent});
   return r;
+}
+
+bool may_alias(const Kernel& kernel, BufferId tensor) {
+  auto* v = kernel.attrs.find("may_alias");
+  auto* ids = v ? std::get_if<std::vector<int64_t>>(v) : nullptr;
+  return ids && std::find(ids->begin(), ids->end(), int64_t(tensor.value)) != ids->end();
 }
 
 int64_t thread_count(const Kernel& kernel) {

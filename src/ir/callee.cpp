@@ -27,6 +27,33 @@ constexpr Callee scalar_rows[] = {
     {.name = "ceil", .eval = [](const double* a) { return std::ceil(a[0]); }},
     {.name = "round", .eval = [](const double* a) { return std::nearbyint(a[0]); }},
     {.name = "trunc", .eval = [](const double* a) { return std::trunc(a[0]); }},
+    {.name = "round_away", .eval = [](const double* a) { return std::round(a[0]); }},
+    {.name = "exp10", .eval = [](const double* a) { return std::pow(10.0, a[0]); }},
+    {.name = "expm1", .eval = [](const double* a) { return std::expm1(a[0]); }},
+    {.name = "log1p", .eval = [](const double* a) { return std::log1p(a[0]); }},
+    {.name = "tan", .eval = [](const double* a) { return std::tan(a[0]); }},
+    {.name = "asin", .eval = [](const double* a) { return std::asin(a[0]); }},
+    {.name = "acos", .eval = [](const double* a) { return std::acos(a[0]); }},
+    {.name = "atan", .eval = [](const double* a) { return std::atan(a[0]); }},
+    {.name = "sinh", .eval = [](const double* a) { return std::sinh(a[0]); }},
+    {.name = "cosh", .eval = [](const double* a) { return std::cosh(a[0]); }},
+    {.name = "asinh", .eval = [](const double* a) { return std::asinh(a[0]); }},
+    {.name = "acosh", .eval = [](const double* a) { return std::acosh(a[0]); }},
+    {.name = "atanh", .eval = [](const double* a) { return std::atanh(a[0]); }},
+    {.name = "atan2", .arity = 2, .eval = [](const double* a) { return std::atan2(a[0], a[1]); }},
+    {.name = "hypot", .arity = 2, .eval = [](const double* a) { return std::hypot(a[0], a[1]); }},
+    {.name = "copysign", .arity = 2, .eval = [](const double* a) { return std::copysign(a[0], a[1]); }},
+    {.name = "fmod", .arity = 2, .eval = [](const double* a) { return std::fmod(a[0], a[1]); }},
+    // What a chip has a quick, less exact instruction for; elsewhere the same as the functions above.
+    {.name = "fast_exp", .eval = [](const double* a) { return std::exp(a[0]); }},
+    {.name = "fast_exp10", .eval = [](const double* a) { return std::pow(10.0, a[0]); }},
+    {.name = "fast_log", .eval = [](const double* a) { return std::log(a[0]); }},
+    {.name = "fast_log2", .eval = [](const double* a) { return std::log2(a[0]); }},
+    {.name = "fast_log10", .eval = [](const double* a) { return std::log10(a[0]); }},
+    {.name = "fast_sin", .eval = [](const double* a) { return std::sin(a[0]); }},
+    {.name = "fast_cos", .eval = [](const double* a) { return std::cos(a[0]); }},
+    {.name = "fast_tan", .eval = [](const double* a) { return std::tan(a[0]); }},
+    {.name = "fast_rcp", .eval = [](const double* a) { return 1 / a[0]; }},
     {.name = "pow", .arity = 2, .eval = [](const double* a) { return std::pow(a[0], a[1]); }},
     {.name = "fma", .arity = 3, .eval = [](const double* a) { return std::fma(a[0], a[1], a[2]); }},
     {.name = "isnan", .result = Result::boolean, .eval = [](const double* a) { return double(std::isnan(a[0])); }},
@@ -66,6 +93,12 @@ constexpr Callee thread_rows[] = {
     {.name = "thread_return", .arity = 0, .result = Result::none, .effect = Effect::control},
 };
 
+// The effect `memory` keeps them in their place among other effects, and one by one.
+constexpr Callee message_rows[] = {
+    {.name = "print", .arity = -1, .result = Result::none, .effect = Effect::memory},
+    {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
+    {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
+};
 // Their calls say how many lanes there are.
 constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 
@@ -75,11 +108,20 @@ const Callee& row(std::string_view name) { return *find_callee(name); }
 
 std::span<const Callee> scalar_functions() { return scalar_rows; }
 std::span<const Callee> thread_functions() { return thread_rows; }
+std::span<const Callee> message_functions() { return message_rows; }
+
+std::string_view printf_conversion(DType t) {
+  if (t.kind == DType::Kind::bfloat) return "%.4g";
+  if (t.is_float()) return t.bits == 64 ? "%.17g" : t.bits == 32 ? "%.9g" : "%.5g";
+  if (t.bits == 64) return t.is_signed() ? "%lld" : "%llu";
+  return t.is_unsigned() ? "%u" : "%d";
+}
 
 std::span<const Callee> lane_functions() { return lane_rows; }
 
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions(), lane_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions(),
+                    narrow_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -88,6 +130,9 @@ const Callee* find_callee(std::string_view name) {
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
+const Callee &print_row = row("print"), &device_assert = row("device_assert");
+const Callee &assume_function = row("assume_true");
+const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
 const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");
 const Callee &break_loop = row("break"), &continue_loop = row("continue"), &thread_return = row("thread_return");

@@ -9,10 +9,17 @@
 
 namespace tl {
 
+// A value of the program in an executor: integers and bools in `i`, floats in `d`.
+union Scalar {
+  int64_t i = 0;
+  double d;
+};
+
 struct Callee {
   std::string_view name;
   int arity = 1;  // -1: any number
-  enum class Result : uint8_t { same, boolean, handle, none, i64, i32, u32 } result = Result::same;  // same: as the first argument
+  // same: as the first argument; given: the call says it
+  enum class Result : uint8_t { same, boolean, handle, none, i64, i32, u32, given } result = Result::same;
   enum class Effect : uint8_t {
     pure,       // depends on its arguments alone
     thread,     // depends on which thread asks
@@ -26,6 +33,14 @@ struct Callee {
   std::string_view access = "";
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
+  // pure: the same for what a double does not hold (bits, directed rounding), instead of `eval`; `types` are those
+  // of the arguments, one lane each
+  Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
+  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, integers, all of one type; or
+  // 64-bit counters
+  enum class Takes : uint8_t { any, floats, singles, integers, counters } takes = Takes::any;
+
+  constexpr bool computes() const { return eval || exact; }
 };
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
@@ -40,12 +55,25 @@ std::span<const Callee> scalar_functions();
 // sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
 // block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Callee> thread_functions();
+// ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and its like,
+// philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
+// whether that thread runs this, and random_sequence(block), the number of a thread among all.
+std::span<const Callee> exact_functions();
+// ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
+// dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
+std::span<const Callee> narrow_functions();
+// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).
+// A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
+std::span<const Callee> message_functions();
+// How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
+std::string_view printf_conversion(DType type);
 // What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
 std::span<const Callee> lane_functions();
 // The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
+extern const Callee &print_row, &device_assert, &assume_function, &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 
@@ -62,7 +90,7 @@ struct OpInfo {
   };
   struct Attr {
     std::string_view name;
-    enum class Type : uint8_t { flag, integer, number, choice, map } type = Type::flag;
+    enum class Type : uint8_t { flag, integer, number, choice, map, function } type = Type::flag;
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;

@@ -20,6 +20,9 @@ struct BufferInfo {
   int64_t versions = 1;            // copies kept by a pipeline; the leading dimension of its layout if > 1
   int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
   int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
+  BufferId alias_of = {};          // another shape or dtype of that buffer's storage, element by element in row-major order
+  std::string reducer = {};        // local: every thread holds a part of the value; how the parts are combined ("sum", …)
+  double safe_value = 0;           // global: what a read outside gives
   DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
@@ -67,6 +70,7 @@ struct Function {
   }
 };
 
+bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);  // the product; 0 where the user gave none
 
 }  // namespace tl

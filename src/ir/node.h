@@ -76,7 +76,8 @@ struct Region {
 
 // A map of indices: outputs as expressions over `vars`, whose ranges are [0, extents).  The form in which the IR
 // carries layouts; layout/ gives it its mathematics.  A fragment's map has one more variable than the buffer has
-// dimensions, the replica, and two outputs: thread and register.
+// dimensions, the replica, and two outputs: thread and register.  A map without extents is a function of values:
+// its variables have the types of its arguments.
 struct IndexMap {
   std::vector<Expr> vars;
   std::vector<int64_t> extents;

@@ -40,8 +40,10 @@ void check_attrs(const OpInfo& op, const Attrs& attrs, Span span) {
       fail(span, "{}: {} must be a number", op.name, row.name);
     if (row.type == Type::choice && !listed)
       fail(span, "{}: {} must be {}", op.name, row.name, choices.empty() ? "a string" : choices);
-    if (row.type == Type::map && !std::get_if<IndexMap>(v))
-      fail(span, "{}: {} must be a map", op.name, row.name);
+    auto* map = std::get_if<IndexMap>(v);
+    if (row.type == Type::map && (!map || map->extents.empty())) fail(span, "{}: {} must be a map", op.name, row.name);
+    if (row.type == Type::function && (!map || !map->extents.empty()))
+      fail(span, "{}: {} must be a function of values", op.name, row.name);
   }
 }
 

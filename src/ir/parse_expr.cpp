@@ -400,6 +400,12 @@ IndexMap Parser::index_map(const std::vector<int64_t>& expected_extents) {
   Span span = expect("(", "before the variables of a map").span;
   while (!accept(")")) {
     if (!m.vars.empty()) expect(",", "between the variables of a map");
+    if (expected_extents.empty() && m.extents.empty() && is(":", 1) && is_dtype(2) && !is(":", 3)) {
+      Token name = expect_name("the name of a variable");  // of a function of values
+      next();
+      m.vars.push_back(define(name, dtype(), true));
+      continue;
+    }
     auto [name, type] = typed_name();
     m.vars.push_back(define(name, type, true));
     size_t i = m.extents.size();
@@ -412,6 +418,8 @@ IndexMap Parser::index_map(const std::vector<int64_t>& expected_extents) {
     if (m.extents.back() < 1)
       fail(span, "the extent of a map's variable is {}, not positive", m.extents.back());
   }
+  if (!m.extents.empty() && m.extents.size() != m.vars.size())
+    fail(span, "of the variables of a map all have an extent, or none (a function of values)");
   expect("->", "after the variables of a map");
   bool tuple = is("(") && is(")", 1);
   for (size_t i = at, level = 0, end = is("(") ? closing(at) : at; i < end; i++) {

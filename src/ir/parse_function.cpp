@@ -46,6 +46,24 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       b.address = number("an address");
     } else if (accept("elements")) {
       b.elements = number("a number of elements");
+    } else if (accept("alias")) {
+      expect("(", "before the buffer whose storage it is");
+      const Token& name = expect_name("a buffer");
+      auto it = buffers.find(name.unique);
+      if (it == buffers.end()) unknown(name, "buffer");
+      b.alias_of = it->second;
+      expect(")", "after the buffer whose storage it is");
+    } else if (accept("reducer")) {
+      expect("(", "before a reducer's operation");
+      if (!is(Token::Kind::string)) expected("a string");
+      b.reducer = next().text;
+      expect(")", "after a reducer's operation");
+    } else if (accept("safe_value")) {
+      expect("(", "before a value");
+      bool negative = accept("-");
+      if (!is_number(0)) expected("a number");
+      b.safe_value = std::strtod(next().text.c_str(), nullptr) * (negative ? -1 : 1);
+      expect(")", "after a value");
     } else if (accept("holds")) {
       expect("(", "before a type");
       b.holds = dtype();

@@ -196,6 +196,7 @@ struct Printer {
     std::string vars, outputs;
     for (size_t i = 0; i < m.vars.size(); i++) {
       vars += (i ? ", " : "") + binding(m.vars[i]);
+      if (m.extents.empty() && m.vars[i]->dtype == i64) vars += ": i64";
       if (i < m.extents.size() && (i >= expected.size() || expected[i] != m.extents[i]))
         vars += fmt::format(": {}", m.extents[i]);
     }
@@ -238,6 +239,9 @@ struct Printer {
     if (b.layout) s += fmt::format(" layout({})", text(*b.layout, layout_extents(b)));
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
+    if (b.alias_of) s += fmt::format(" alias({})", name_of(b.alias_of));
+    if (!b.reducer.empty()) s += fmt::format(" reducer({})", quoted(b.reducer));
+    if (b.safe_value != 0) s += fmt::format(" safe_value({})", number_text(b.safe_value, f64));
     if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
     while (declared.contains(next_id)) next_id++;
     if (id.value != next_id) s += fmt::format(" id({})", id.value);

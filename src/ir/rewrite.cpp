@@ -231,7 +231,8 @@ bool equivalent(const Function& a, const Function& b) {
   };
   auto buffers = [&](const BufferInfo& x, const BufferInfo& y) {
     return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.versions == y.versions &&
-           x.address == y.address && x.elements == y.elements && c.same(x.shape, y.shape) &&
+           x.address == y.address && x.elements == y.elements && x.holds == y.holds && x.alias_of == y.alias_of &&
+           x.reducer == y.reducer && x.safe_value == y.safe_value && c.same(x.shape, y.shape) &&
            c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
   };
   auto kernels = [&](const Kernel& x, const Kernel& y) {

@@ -268,10 +268,11 @@ struct Checker {
   }
   void map(const IndexMap& m, std::string_view what) {
     Inside inside(*this);
-    if (m.vars.size() != m.extents.size())
+    bool function = m.extents.empty() && !m.vars.empty();
+    if (m.vars.size() != m.extents.size() && !function)
       bad("{} has {} variables, {} extents", what, m.vars.size(), m.extents.size());
     for (auto& v : m.vars) define(v);
-    for (auto& e : m.outputs) integer(e, "an output of a map");
+    for (auto& e : m.outputs) function ? value(e) : integer(e, "an output of a map");
   }
   void body(const Stmt& s) {
     require(bool(s), "a body is missing");
@@ -341,6 +342,7 @@ struct Checker {
     if (std::find(allocated.begin(), allocated.end(), n.buffer.value) != allocated.end())
       bad("the buffer {} is allocated twice", b.name);
     attrs(n.attrs);
+    if (b.alias_of) touch(b.alias_of);
     bool placed = b.scope != Scope::shared || (b.address >= 0 && b.elements >= 0);
     if (level == Level::machine && !placed)
       bad("at level machine the shared buffer {} has no address", b.name);

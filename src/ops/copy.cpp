@@ -62,6 +62,15 @@ void check(const Tile& t, const Function& f) {
   if (!same)
     fail(t.span, "copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
                  "apart)", describe(f, source(t)), describe(f, target_of(t)));
+  if (auto* v = t.attrs.find("loop_layout")) {
+    std::vector<int64_t> extents;
+    for (auto& d : src) extents.push_back(d.second);
+    auto& map = std::get<IndexMap>(*v);
+    std::vector<int64_t> given(map.extents.begin(), map.extents.end() - 1);
+    if (given != extents)
+      fail(t.span, "copy: the loop_layout is for extents [{}], but the copy moves [{}] (dimensions of extent 1 apart)",
+           fmt::join(given, ", "), fmt::join(extents, ", "));
+  }
   DType a = f[source(t).buffer].dtype, b = f[target_of(t).buffer].dtype;
   if (a.is_handle() || b.is_handle()) fail(t.span, "copy: there is no cast from {} to {}", to_string(a), to_string(b));
 }

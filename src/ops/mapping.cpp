@@ -83,6 +83,8 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
 int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& accesses) {
   int64_t lanes = ctx.target.vector_bytes;
   for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
+  if (int64_t wanted = nest.attrs.get_int("coalesced_width"))  // the user's: elements that a thread moves at once
+    while (lanes > wanted) lanes /= 2;
   while (lanes > 1 && lanes / 2 >= nest.extents.back()) lanes /= 2;
   return lanes;
 }

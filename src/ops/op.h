@@ -27,6 +27,8 @@ struct EvalContext {
   std::function<Array(const Region&)> read;
   std::function<void(const Region&, const Array&)> write;
   std::function<double(const Expr&)> value;
+  // A function of values (an attribute's map without extents) on arrays of one shape, element by element.
+  std::function<Array(const IndexMap&, const std::vector<Array>&)> apply;
 };
 
 // How strongly a layout is wanted: the paper's priority.
@@ -83,6 +85,7 @@ struct TileOp {
   // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index, in
   // elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per dimension).
   Stmt (*lower)(const Tile& t, LowerContext& ctx) = nullptr;
+  bool takes_shared = false;                                // may have shared tiles wherever it has fragments
 };
 
 const TileOp& row_of(const Tile& t);

@@ -79,7 +79,8 @@ bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
   bool writes = false, only_local = true, touches = false, names_thread = false;
   for (auto& a : accesses_of(nest)) {
     if (inner.contains(a.buffer)) continue;
-    bool array = f[a.buffer].scope == Scope::local && !f[a.buffer].shape.empty();
+    if (!f[a.buffer].reducer.empty()) return false;
+    bool array = f[a.buffer].scope == Scope::local;
     for (auto& i : a.index) {
       names_thread |= k.thread && uses_var(i, k.thread);
       for (auto& v : nest.vars) touches |= array && uses_var(i, v);
@@ -96,7 +97,7 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
   out.loop = ctx.known.loop;
   if (out.loop) return;
   if (ctx.target.has_threads() && is_own(nest, ctx.function, ctx.kernel)) {
-    out.loop = everywhere(nest.extents, ctx.threads);
+    if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.threads);
     return;
   }
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
@@ -165,6 +166,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         for (auto& i : n.index) index.push_back(self(i));
         if (is_tile(n.buffer)) index = {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)};
         bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
+        once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
         return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
       });
 }
@@ -196,13 +198,21 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   const Fragment& mapping = *ctx.layouts.loop;
   FragmentLoops loops = inverse(mapping, ctx.kernel.thread, ctx.threads);
-  bool vector = cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
+  bool reduces = false;                                               // lanes would add to one element
+  for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
+  bool vector = !reduces && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   int64_t trips = 1;
   for (auto& axis : loops.axes) {
     facts.bind(axis.var, Interval{0, axis.extent - 1});
     trips *= axis.extent;
   }
+  int64_t wanted = nest.attrs.get_int("coalesced_width");
+  if (wanted && ctx.target.has_threads() && (vector ? loops.axes.back().extent : 1) != wanted)
+    ctx.note("coalesced_width", fmt::format("{} was asked for, but a thread moves {} at once, as {}", wanted,
+                                            vector ? loops.axes.back().extent : 1,
+                                            ctx.layouts.lanes ? "the accesses are aligned and divided no better"
+                                                              : "the loop follows a fragment"), nest.span, true);
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);

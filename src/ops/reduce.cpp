@@ -1,4 +1,4 @@
-// reduce_sum, reduce_max, reduce_min, reduce_abssum, reduce_absmax: dst = src with one dimension folded away.  Here
+// reduce_sum, reduce_max, … and reduce_by, the user's own: dst = src with one dimension folded away.  Here
 // are the rows: what they mean and how they lay out; how they are carried out is a file each for many threads
 // (reduce_threads.cpp) and for one (reduce_simd.cpp).
 //
@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ir/rewrite.h"
 
 namespace tl {
 namespace {
@@ -24,24 +25,63 @@ std::vector<int64_t> without(std::vector<int64_t> shape, size_t dim, bool keep) 
 
 }  // namespace
 
+// ── the folds of the language ─────────────────────────────────────────────────────────────────────────
+namespace {
+
+constexpr std::string_view words[] = {"sum", "max", "min", "prod", "bitand", "bitor", "bitxor", "any", "all"};
+
+struct FoldRow {
+  BinaryOp op;
+  bool on_floats, on_ints;  // bools count as integers, except in arithmetic
+};
+// clang-format off
+constexpr FoldRow fold_rows[] = {
+    {BinaryOp::add,     true,  true},
+    {BinaryOp::max,     true,  true},
+    {BinaryOp::min,     true,  true},
+    {BinaryOp::mul,     true,  true},
+    {BinaryOp::bit_and, false, true},
+    {BinaryOp::bit_or,  false, true},
+    {BinaryOp::bit_xor, false, true},
+    {BinaryOp::bit_or,  true,  true},
+    {BinaryOp::bit_and, true,  true},
+    {BinaryOp::add,     true,  true},   // the user's: not looked at
+};
+// clang-format on
+const FoldRow& row_of(Fold fold) { return fold_rows[size_t(fold)]; }
+bool is_truth(Fold fold) { return fold == Fold::any || fold == Fold::all; }
+bool is_bitwise(Fold fold) { return fold >= Fold::bit_and && fold <= Fold::bit_xor; }
+
+}  // namespace
+
+std::span<const std::string_view> fold_words() { return words; }
+
+Fold find_fold(std::string_view word) {
+  if (word.starts_with("abs")) word.remove_prefix(3);
+  auto it = std::find(std::begin(words), std::end(words), word);
+  return it == std::end(words) ? Fold::user : Fold(it - std::begin(words));
+}
+
 Reduce read_reduce(const Tile& t, const Function& f) {
-  std::string_view name = t.op->name;
+  std::string_view name = t.op->name.substr(std::string_view("reduce_").size());
   Reduce r{.tile = t,
            .src = region_of(t, 0),
            .dst = region_of(t, 1),
-           .fold = Fold::sum,
-           .absolute = name.find("abs") != name.npos,
+           .fold = find_fold(name),
+           .absolute = name.starts_with("abs"),
            .clear = t.attrs.get_int("clear") != 0,
            .dim = 0,
            .shape = region_shape(region_of(t, 0)),
            .keeps_dim = false,
-           .acc = f[region_of(t, 1).buffer].dtype};
-  if (name.ends_with("max")) r.fold = Fold::max;
-  if (name.ends_with("min")) r.fold = Fold::min;
+           .acc = f[region_of(t, 1).buffer].dtype,
+           .nan_propagate = t.attrs.get_int("nan_propagate") != 0};
+  if (r.fold == Fold::user)
+    if (auto* v = t.attrs.find("combine")) r.user = std::get_if<IndexMap>(v);
   int64_t dim = t.attrs.get_int("dim", -1);
   r.dim = size_t(dim < 0 ? dim + int64_t(r.shape.size()) : dim);
   r.keeps_dim = region_shape(r.dst).size() == r.shape.size();
   if (r.acc.is_float() && r.acc.bits < 32) r.acc = f32;
+  if (is_truth(r.fold) || r.acc.is_bool()) r.acc = i32;
   return r;
 }
 
@@ -72,6 +112,51 @@ void check_operand(const Tile& t, const Function& f, const Region& r) {
          t.op->name, info.name);
 }
 
+// The function takes two values of the type it is computed in, and gives one.
+void check_combiner(const Reduce& r) {
+  const Span& at = r.at();
+  if (!r.user) fail(at, "{}: `combine`, a function of two values, is missing", r.tile.op->name);
+  const IndexMap& m = *r.user;
+  bool right = m.vars.size() == 2 && m.outputs.size() == 2;
+  for (auto* list : {&m.vars, &m.outputs})
+    for (auto& e : *list) right &= e->dtype == r.acc;
+  if (!right)
+    fail(at, "{}: combine must have the form (a: {}, b: {}) -> (their combination, the identity), all of the type that "
+             "it is computed in", r.tile.op->name, to_string(r.acc), to_string(r.acc));
+  for (auto& e : m.outputs)
+    visit_nodes(e, [&](const Node& n) {
+      if (n.kind == Kind::Load)
+        fail(at, "{}: combine reads a buffer; it may use its two arguments and scalars of the kernel only",
+             r.tile.op->name);
+      if (n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect != Callee::Effect::pure)
+        fail(at, "{}: combine calls {}, which is more than a function of its two arguments", r.tile.op->name,
+             static_cast<const Call&>(n).callee->name);
+    });
+  for (auto& v : m.vars)
+    if (uses_var(m.outputs[1], v))
+      fail(at, "{}: the identity depends on an argument of combine", r.tile.op->name);
+}
+
+void check_types(const Tile& t, const Function& f) {
+  Reduce r = read_reduce(t, f);
+  DType from = f[r.src.buffer].dtype, to = f[r.dst.buffer].dtype;
+  const FoldRow& row = row_of(r.fold);
+  if (r.fold == Fold::user) check_combiner(r);
+  if (is_truth(r.fold)) {
+    if (!to.is_bool() && !to.is_int())
+      fail(t.span, "{}: dst is {}; it must hold bool or integers", t.op->name, describe(f, r.dst));
+    return;
+  }
+  if ((from.is_float() && !row.on_floats) || (from.is_bool() && !is_bitwise(r.fold)))
+    fail(t.span, "{}: src is {}; it must hold {}", t.op->name, describe(f, r.src),
+         from.is_float() ? "integers or bool" : "numbers: cast it first");
+  bool numbers = (from.is_float() && to.is_float()) || (from.is_bool() && to.is_bool()) ||
+                 (from.is_int() && to.is_int() && from.is_signed() == to.is_signed());
+  if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
+    fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
+         t.op->name, describe(f, r.src), describe(f, r.dst));
+}
+
 void check(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
   check_operand(t, f, src);
@@ -84,49 +169,101 @@ void check(const Tile& t, const Function& f) {
     fail(t.span, "{}: dim is {}, but {} has {} dimension{}: it must lie in [{}, {})", t.op->name, dim,
          describe(f, src), rank, rank == 1 ? "" : "s", -rank, rank);
   size_t d = size_t(dim < 0 ? dim + rank : dim);
-  DType from = f[src.buffer].dtype, to = f[dst.buffer].dtype;
+  DType to = f[dst.buffer].dtype;
+  if (t.attrs.get_int("batch", 1) < 1)
+    fail(t.span, "{}: batch is {}; it counts results that are combined at once", t.op->name, t.attrs.get_int("batch"));
   auto dropped = without(shape, d, rank == 1), kept = without(shape, d, true);
   if (given != dropped && given != kept)
     fail(t.span, "{}: src is {} and dim {}, so dst must be {}{}, but it is {}", t.op->name, describe(f, src),
          d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept), describe(f, dst));
-  bool numbers = (from.is_float() && to.is_float()) ||
-                 (from.is_int() && to.is_int() && from.is_signed() == to.is_signed());
-  if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
-    fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
-         t.op->name, describe(f, src), describe(f, dst));
+  check_types(t, f);
 }
 
-// The fold of plain numbers.  A NaN loses against a number in max and min, as everywhere in the language.
-double combine(Fold fold, double a, double b) {
-  return fold == Fold::sum ? a + b : fold == Fold::max ? std::fmax(a, b) : std::fmin(a, b);
+// The fold of plain numbers.  A NaN loses against a number in max and min, as everywhere in the language, unless
+// it is to propagate.
+double combine(const Reduce& r, double a, double b) {
+  if (r.nan_propagate && (std::isnan(a) || std::isnan(b))) return NAN;
+  switch (r.fold) {
+    case Fold::max:
+      return std::fmax(a, b);
+    case Fold::min:
+      return std::fmin(a, b);
+    case Fold::prod:
+      return a * b;
+    default:
+      return a + b;
+  }
 }
-int64_t combine(Fold fold, int64_t a, int64_t b, DType type) {
-  BinaryOp op = fold == Fold::sum ? BinaryOp::add : fold == Fold::max ? BinaryOp::max : BinaryOp::min;
-  return fold_int(op, a, b, type);
+
+Array as_type(const Array& a, DType type) {
+  Array out = make_array(type, a.shape);
+  for (size_t i = 0; i < size_t(a.size()); i++) {
+    if (type.is_float())
+      out.floats[i] = a.number(int64_t(i));
+    else
+      out.ints[i] = a.dtype.is_float() ? int64_t(a.floats[i]) : a.ints[i];
+  }
+  return out;
+}
+
+// All of src's slices along dim, one after the other, through the user's function.
+void eval_user(const Reduce& r, const Array& in, Array& out, int64_t inner, const EvalContext& ctx) {
+  int64_t n = r.shape[r.dim];
+  auto slice = [&](int64_t k) {
+    Array x = make_array(r.acc, out.shape);
+    for (int64_t i = 0; i < x.size(); i++) {
+      size_t from = size_t((i / inner * n + k) * inner + i % inner);
+      if (r.acc.is_float())
+        x.floats[size_t(i)] = in.floats[from];
+      else
+        x.ints[size_t(i)] = in.ints[from];
+    }
+    return x;
+  };
+  Array sum = as_type(out, r.acc);
+  if (r.clear) {
+    IndexMap identity = *r.user;
+    identity.outputs = {r.user->outputs[1]};
+    sum = ctx.apply(identity, {sum, sum});
+  }
+  for (int64_t k = 0; k < n; k++) sum = ctx.apply(*r.user, {sum, slice(k)});
+  out = as_type(sum, out.dtype);
+}
+
+int64_t fold_element(const Reduce& r, const Array& in, size_t from, int64_t old, DType type) {
+  BinaryOp op = row_of(r.fold).op;
+  if (is_truth(r.fold)) return fold_int(op, old != 0, in.number(int64_t(from)) != 0, type);
+  int64_t x = in.ints[from];
+  if (r.absolute && x < 0 && type.is_signed()) x = wrap_int(int64_t(0 - uint64_t(x)), type);
+  return fold_int(op, old, x, type);
 }
 
 void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
   Reduce r = read_reduce(t, f);
   Array in = ctx.read(r.src), out = ctx.read(r.dst);
-  DType type = out.dtype;
+  DType type = out.dtype.is_bool() ? i32 : out.dtype;
+  int64_t inner = std::accumulate(r.shape.begin() + std::ptrdiff_t(r.dim) + 1, r.shape.end(), int64_t(1),
+                                  std::multiplies<>());
+  if (r.user) {
+    eval_user(r, in, out, inner, ctx);
+    return ctx.write(r.dst, out);
+  }
   if (r.clear) {
     Expr first = identity(r);
     if (auto* x = first.as<FloatImm>()) std::fill(out.floats.begin(), out.floats.end(), x->value);
     if (auto* x = first.as<IntImm>()) std::fill(out.ints.begin(), out.ints.end(), x->value);
   }
-  int64_t inner = std::accumulate(r.shape.begin() + std::ptrdiff_t(r.dim) + 1, r.shape.end(), int64_t(1),
-                                  std::multiplies<>());
   for (int64_t i = 0; i < in.size(); i++) {
     size_t to = size_t(i / (inner * r.shape[r.dim]) * inner + i % inner), from = size_t(i);
     if (type.is_float()) {
       double x = r.absolute ? std::fabs(in.floats[from]) : in.floats[from];
-      out.floats[to] = combine(r.fold, out.floats[to], x);
+      out.floats[to] = combine(r, out.floats[to], x);
     } else {
-      int64_t x = in.ints[from];
-      if (r.absolute && x < 0 && type.is_signed()) x = wrap_int(int64_t(0 - uint64_t(x)), type);
-      out.ints[to] = combine(r.fold, out.ints[to], x, type);
+      out.ints[to] = fold_element(r, in, from, out.ints[to], type);
     }
   }
+  if (out.dtype.is_bool())
+    for (auto& x : out.ints) x = x != 0;
   ctx.write(r.dst, out);
 }
 
@@ -135,8 +272,21 @@ void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
 // ── the same in the program ───────────────────────────────────────────────────────────────────────────
 
 Expr identity(const Reduce& r) {
+  if (r.user) return r.user->outputs[1];
   bool largest = r.fold == Fold::min;
-  if (r.fold == Fold::sum || (r.absolute && !largest)) return zero(r.acc);
+  switch (r.fold) {
+    case Fold::max:
+    case Fold::min:
+      break;
+    case Fold::prod:
+    case Fold::all:
+      return imm(1, r.acc);
+    case Fold::bit_and:
+      return imm(-1, r.acc);
+    default:
+      return zero(r.acc);
+  }
+  if (r.absolute && !largest) return zero(r.acc);
   if (r.acc.is_float()) return fimm(largest ? INFINITY : -INFINITY, r.acc);
   if (r.acc.is_unsigned()) return imm(largest ? -1 : 0, r.acc);
   int64_t top = INT64_MAX >> (64 - r.acc.bits);
@@ -144,11 +294,18 @@ Expr identity(const Reduce& r) {
 }
 
 Expr combine(const Reduce& r, Expr a, Expr b) {
-  BinaryOp op = r.fold == Fold::sum ? BinaryOp::add : r.fold == Fold::max ? BinaryOp::max : BinaryOp::min;
-  return binary(op, std::move(a), std::move(b), r.at());
+  if (r.user)
+    return substitute(r.user->outputs[0], {{r.user->vars[0].get(), a}, {r.user->vars[1].get(), b}});
+  Expr plain = binary(row_of(r.fold).op, a, b, r.at());
+  if (!r.nan_propagate || !r.acc.is_float()) return plain;
+  auto is_nan = [&](const Expr& e) { return call(*find_callee("isnan"), {e}, r.at()); };
+  return select(is_nan(a), a, select(is_nan(b), b, plain, r.at()), r.at());
 }
 
+bool uses_twice(const Reduce& r) { return r.user || (r.nan_propagate && r.acc.is_float()); }
+
 Expr contribution(const Reduce& r, Expr x) {
+  if (is_truth(r.fold)) return cast(r.acc, binary(BinaryOp::ne, x, zero(x->dtype), r.at()), r.at());
   x = cast(r.acc, std::move(x), r.at());
   if (!r.absolute || r.acc.is_unsigned()) return x;
   if (r.acc.is_float()) return call(*find_callee("abs"), {x}, r.at());
@@ -157,7 +314,8 @@ Expr contribution(const Reduce& r, Expr x) {
 
 Expr result(const Reduce& r, Expr old, Expr value) {
   DType to = old->dtype;
-  if (!r.clear) value = combine(r, cast(r.acc, std::move(old), r.at()), std::move(value));
+  if (!r.clear) value = combine(r, is_truth(r.fold) ? contribution(r, old) : cast(r.acc, std::move(old), r.at()), value);
+  if (to.is_bool()) return binary(BinaryOp::ne, value, zero(r.acc), r.at());
   return cast(to, std::move(value), r.at());
 }
 
@@ -254,29 +412,47 @@ Stmt lower(const Tile& t, LowerContext& ctx) {
 }
 
 TileOp row(std::string_view name, std::string_view doc) {
-  return {.info = {.name = name,
-                   .doc = doc,
-                   .operands = {{"src", Access::read}, {"dst", Access::update}},
-                   .attrs = {{"dim", OpInfo::Attr::Type::integer},
-                             {"clear", OpInfo::Attr::Type::flag},
-                             {"batch", OpInfo::Attr::Type::integer}}},
-          .complete = nullptr,
-          .check = check,
-          .eval = eval,
-          .infer_layout = infer_layout,
-          .lower = lower};
+  using Type = OpInfo::Attr::Type;
+  TileOp op = {.info = {.name = name,
+                        .doc = doc,
+                        .operands = {{"src", Access::read}, {"dst", Access::update}},
+                        .attrs = {{"dim", Type::integer}, {"clear", Type::flag}, {"batch", Type::integer}}},
+               .complete = nullptr,
+               .check = check,
+               .eval = eval,
+               .infer_layout = infer_layout,
+               .lower = lower};
+  if (name.ends_with("max") || name.ends_with("min")) op.info.attrs.push_back({"nan_propagate", Type::flag});
+  if (name == "reduce_by") op.info.attrs.push_back({"combine", Type::function});
+  return op;
 }
 
 }  // namespace
 
-extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op;
+extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op, reduce_prod_op,
+    reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op, reduce_by_op;
 const TileOp reduce_sum_op =
     row("reduce_sum", "dst = the sums of src along dim; without clear they are added to dst.");
 const TileOp reduce_max_op =
-    row("reduce_max", "dst = the maxima of src along dim; without clear of dst and those.");
+    row("reduce_max", "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
+                      "number, or (nan_propagate) wins.");
 const TileOp reduce_min_op =
-    row("reduce_min", "dst = the minima of src along dim; without clear of dst and those.");
+    row("reduce_min", "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
+                      "number, or (nan_propagate) wins.");
 const TileOp reduce_abssum_op = row("reduce_abssum", "As reduce_sum, of the absolute values of src.");
 const TileOp reduce_absmax_op = row("reduce_absmax", "As reduce_max, of the absolute values of src.");
+const TileOp reduce_prod_op =
+    row("reduce_prod", "dst = the products of src along dim; without clear dst is multiplied by them.");
+const TileOp reduce_bitand_op =
+    row("reduce_bitand", "dst = the bitwise and of src's integers or bools along dim; without clear of dst and those.");
+const TileOp reduce_bitor_op = row("reduce_bitor", "As reduce_bitand, with or.");
+const TileOp reduce_bitxor_op = row("reduce_bitxor", "As reduce_bitand, with exclusive or.");
+const TileOp reduce_any_op =
+    row("reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
+const TileOp reduce_all_op =
+    row("reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
+const TileOp reduce_by_op =
+    row("reduce_by", "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
+                     "identity), which is associative and commutative; without clear dst takes part.");
 
 }  // namespace tl

@@ -4,7 +4,7 @@
 
 namespace tl {
 
-enum class Fold : uint8_t { sum, max, min };
+enum class Fold : uint8_t { sum, max, min, prod, bit_and, bit_or, bit_xor, any, all, user };
 
 struct Reduce {
   const Tile& tile;
@@ -14,11 +14,15 @@ struct Reduce {
   size_t dim;                  // of src's dimensions without points
   std::vector<int64_t> shape;  // src's
   bool keeps_dim;              // dst has `dim` too, of extent 1
-  DType acc;                   // in which it is computed: f32 for narrower floats, else dst's
+  DType acc;                   // in which it is computed: f32 for narrower floats, i32 for truth, else dst's
+  bool nan_propagate = false;  // of max and min: a NaN wins
+  const IndexMap* user = nullptr;  // (a, b) -> (their combination, the identity)
   const Span& at() const { return tile.span; }
 };
 
 Reduce read_reduce(const Tile& t, const Function& f);
+Fold find_fold(std::string_view word);  // "sum", …: of the language's own
+std::span<const std::string_view> fold_words();
 
 // ── indices ───────────────────────────────────────────────────────────────────────────────────────────
 std::vector<Expr> folded(const Reduce& r, std::vector<Expr> at);  // where element `at` of src ends up
@@ -27,6 +31,7 @@ std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at);  // f
 // ── arithmetic ────────────────────────────────────────────────────────────────────────────────────────
 Expr identity(const Reduce& r);
 Expr combine(const Reduce& r, Expr a, Expr b);
+bool uses_twice(const Reduce& r);                    // may its operands stand in it more than once?
 Expr contribution(const Reduce& r, Expr x);          // of one element of src, in the type of the results
 Expr result(const Reduce& r, Expr old, Expr value);  // what dst becomes, from its element and what src gives
 
@@ -49,5 +54,7 @@ ParallelNest nest_over(const Reduce& r, const Function& f);  // loads all of src
 
 Stmt reduce_by_threads(const Reduce& r, LowerContext& ctx);  // reduce_threads.cpp
 Stmt reduce_by_vectors(const Reduce& r, LowerContext& ctx);  // reduce_simd.cpp: one thread
+// Every thread has `registers` partial results in dst, of type r.acc; afterwards all have their combination.
+Stmt reduce_parts(const Reduce& r, LowerContext& ctx, int64_t registers);
 
 }  // namespace tl

@@ -84,7 +84,9 @@ struct Threads {
   void write_registers(const Fragment& wanted);
   void write_shared();
   void redistribute(const Fragment& wanted);
+  void plan_strip(int64_t least);
   Stmt run();
+  Stmt run_parts(int64_t registers);
 };
 
 FragmentLoops Threads::visit_registers(const Fragment& f) {
@@ -155,7 +157,7 @@ void Threads::plan_threads() {
   for (ThreadDigit d : rows.across) {
     int64_t bits = (d.stride & (d.stride - 1)) ? 1 : d.radix & -d.radix;
     bits = std::min(bits, std::max<int64_t>(ctx.target.warp / d.stride, 1));
-    if (ctx.threads % (d.stride * bits)) bits = 1;
+    if (ctx.threads % ctx.target.warp) bits = 1;  // shuffles need all of a warp
     for (int64_t b = 1; b < bits; b *= 2) shuffles.push_back(d.stride * b);
     d = {d.stride * bits, d.radix / bits};
     while (d.radix > 1) {
@@ -187,7 +189,13 @@ void Threads::combine_threads() {
   for (int64_t distance : shuffles) {
     Expr i = bound("r", registers);
     Expr other = call(shfl_xor, {at(part, i), imm(distance)}, r.at());
-    out.push_back(each(i, registers, put(part, i, combine(r, at(part, i), other))));
+    if (uses_twice(r)) {  // all threads of the warp execute it together, once
+      Expr given = var("other", r.acc);
+      Stmt take = put(part, i, combine(r, at(part, i), given));
+      out.push_back(each(i, registers, block({let(given, other, r.at()), take}, r.at())));
+    } else {
+      out.push_back(each(i, registers, put(part, i, combine(r, at(part, i), other))));
+    }
   }
   for (auto& d : exchanges) {
     int64_t count = std::clamp<int64_t>(strip_elements / strip_row(d), 1, registers),
@@ -245,6 +253,35 @@ void Threads::redistribute(const Fragment& wanted) {
   out.push_back(turns > 1 ? for_loop(turn, turns, Loop::serial, s, r.at()) : s);
 }
 
+// The strip for the exchanges, and for `elements` results that go through it.
+void Threads::plan_strip(int64_t elements) {
+  strip_elements = std::min(elements, strip_bytes / r.acc.bytes());
+  for (auto& d : exchanges) {
+    int64_t row = strip_row(d),
+            count = std::clamp<int64_t>(strip_bytes / r.acc.bytes() / row, 1, rows.fragment.registers);
+    strip_elements = std::max(strip_elements, row * count);
+  }
+  if (!strip_elements) return;
+  strip = buffer("strip", Scope::shared, strip_elements);
+  ctx.note(std::string(r.tile.op->name),
+           fmt::format("{} bytes of shared memory, {}", strip_elements * r.acc.bytes(),
+                       exchanges.empty() ? "as dst is laid out otherwise"
+                                         : "to combine threads that shuffles do not reach"),
+           r.at());
+}
+
+Stmt Threads::run_parts(int64_t registers) {
+  rows.fragment = make_fragment({registers}, ctx.threads,
+                                {{.output = 1, .stride = 1, .digit = {0, 1, registers}},
+                                 {.output = 0, .stride = 1, .digit = {1, 1, ctx.threads}}});
+  if (ctx.threads > 1) rows.across.push_back({1, ctx.threads});
+  plan_threads();
+  part = r.dst.buffer;
+  plan_strip(0);
+  combine_threads();
+  return block(std::move(out), r.at());
+}
+
 Stmt Threads::run() {
   const BufferInfo dst = ctx.function[r.dst.buffer];  // scratch buffers move the table
   bool to_shared = dst.scope == Scope::shared,
@@ -256,24 +293,12 @@ Stmt Threads::run() {
   if (!to_shared) wanted = ctx.layouts.fragments.at(r.dst.buffer);
   bool same = wanted && equal(*wanted, rows.fragment),
        held = same || (wanted && covers(rows.fragment, *wanted));
-  for (auto& d : exchanges) {
-    int64_t row = strip_row(d),
-            count = std::clamp<int64_t>(strip_bytes / r.acc.bytes() / row, 1, rows.fragment.registers);
-    strip_elements = std::max(strip_elements, row * count);
-  }
+  int64_t elements = 0;
   if (wanted && !held) {
     std::vector<int64_t> shape = wanted->shape();
-    int64_t all = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
-    strip_elements = std::max(strip_elements, std::min(all, strip_bytes / r.acc.bytes()));
+    elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
   }
-  if (strip_elements) {
-    strip = buffer("strip", Scope::shared, strip_elements);
-    ctx.note(std::string(r.tile.op->name),
-             fmt::format("{} bytes of shared memory, {}", strip_elements * r.acc.bytes(),
-                         exchanges.empty() ? "as dst is laid out otherwise"
-                                           : "to combine threads that shuffles do not reach"),
-             r.at());
-  }
+  plan_strip(elements);
   bool direct = same && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
   part = direct ? r.dst.buffer : buffer("part", Scope::local, rows.fragment.registers);
   std::optional<BufferId> registers = load_source(from);
@@ -290,6 +315,9 @@ Stmt Threads::run() {
 
 }  // namespace
 
+Stmt reduce_parts(const Reduce& r, LowerContext& ctx, int64_t registers) {
+  return Threads{.r = r, .ctx = ctx}.run_parts(registers);
+}
 Stmt reduce_by_threads(const Reduce& r, LowerContext& ctx) { return Threads{.r = r, .ctx = ctx}.run(); }
 
 }  // namespace tl

@@ -53,6 +53,13 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
                        "with tile operators and T.Parallel", n.callee->name, target.name);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
+        if (n.callee == &elected)  // one thread says or does it for its block
+          return target.has_threads() ? eq(k.thread, cast(i64, n.args[0])) : imm(1, boolean);
+        if (n.callee == &random_sequence) {
+          if (!target.has_threads()) return self(n.args[0]);
+          return binary(BinaryOp::add, binary(BinaryOp::mul, self(n.args[0]), imm(thread_count(k), u64)),
+                        cast(u64, k.thread));
+        }
         if (n.callee != &thread_index) return self.children(n);
         auto dim = as_int(n.args[0]);
         if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");

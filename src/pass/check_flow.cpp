@@ -11,7 +11,7 @@ namespace {
 
 // Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for itself.
 bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
-  auto array = [&](BufferId b) { return f[b].scope == Scope::local && !f[b].shape.empty(); };
+  auto array = [&](BufferId b) { return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty(); };
   bool writes = false, only_local = true, touches = false, names_thread = false;
   if (auto* t = s.as<Tile>()) {
     for (size_t i = 0; i < t->operands.size(); i++) {

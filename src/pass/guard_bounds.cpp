@@ -1,4 +1,5 @@
-// guard_bounds: masks accesses to tensors that may fall outside them: a load then gives 0, a store is dropped.
+// guard_bounds: masks accesses to tensors that may fall outside them: a load then gives 0 (or the tensor's safe value), a
+// store is dropped.
 // Here, while tensors still have one index per dimension to compare with their extents.
 //
 //   C[by*128 + i, j] = Cl[r]   ->   C[by*128 + i, j] = Cl[r] mask(by*128 + i < 1000)
@@ -29,7 +30,12 @@ struct Guard final : ScopedRewriter {
       Expr inner = children(e);
       n = inner.as<Load>();
       Expr mask = mask_of(n->buffer, n->index, n->mask);
-      return mask.same(n->mask) ? inner : load(n->dtype, n->buffer, n->index, n->span, mask);
+      if (mask.same(n->mask)) return inner;
+      Expr guarded = load(n->dtype, n->buffer, n->index, n->span, mask);
+      double safe = f[n->buffer].safe_value;
+      if (safe == 0) return guarded;
+      Expr otherwise = n->dtype.is_float() ? fimm(safe, n->dtype) : imm(int64_t(safe), n->dtype);
+      return select(mask_of(n->buffer, n->index, {}), guarded, otherwise, n->span);
     }
     if (auto* n = e.as<Select>()) {       // an arm that is not taken is not loaded
       Expr cond = (*this)(n->cond);

@@ -93,7 +93,10 @@ struct Inference {
     if (auto* t = s.as<Tile>()) {
       if (t->body) return collect(t->body);
       Item item{.stmt = s};
-      if (row_of(*t).nest) item.nest = row_of(*t).nest(*t, f);
+      if (row_of(*t).nest) {
+        item.nest = row_of(*t).nest(*t, f);
+        item.loop = annotated_loop(*item.nest);
+      }
       for (auto& o : t->operands)
         if (auto* r = std::get_if<Region>(&o); r && is_fragment(r->buffer)) item.touched.insert(r->buffer);
       items.push_back(std::move(item));
@@ -151,20 +154,71 @@ struct Inference {
                      .buffer = buffer, .by = by, .strictness = strictness});
   }
 
+  // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
+  BufferId root(BufferId b) const { return f[b].alias_of ? f[b].alias_of : b; }
+
+  // Where the elements of a buffer of another shape live that has this layout's storage, row-major element by element.
+  Layout reshaped(const Layout& l, BufferId from, BufferId to) const {
+    std::vector<int64_t> shape = tile_shape(f[to]), old = tile_shape(f[from]);
+    size_t others = l.extents.size() - old.size();             // a fragment's replica
+    Layout row = row_major(shape);
+    std::vector<Expr> vars = input_vars(shape.size() + others), at(vars.begin(), vars.begin() + std::ptrdiff_t(shape.size()));
+    Facts facts;
+    for (size_t d = 0; d < shape.size(); d++) facts.bind(vars[d], Interval{0, shape[d] - 1});
+    if (others) facts.bind(vars.back(), Interval{0, l.extents.back() - 1});
+    Expr flat = map_index(row, at)[0];
+    std::vector<Expr> inputs(old.size());
+    int64_t below = 1;
+    for (size_t d = old.size(); d-- > 0; below *= old[d]) {
+      Expr i = floordiv(flat, below);
+      inputs[d] = simplify(d == 0 ? i : floormod(i, old[d]), facts);
+    }
+    if (others) inputs.push_back(vars.back());
+    IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
+    if (others) map.extents.push_back(l.extents.back());
+    for (auto& e : map_index(l, inputs)) map.outputs.push_back(simplify(e, facts));
+    return from_map(map);
+  }
+
+  // What was learnt of a buffer holds for all that share its storage.
+  void share(BufferId learnt) {
+    for (size_t i = 0; i < f.buffers.size(); i++) {
+      BufferId b{int(i)};
+      if (b == learnt || root(b) != root(learnt) || f[b].scope == Scope::global) continue;
+      if (f[b].scope == Scope::shared) {
+        if (known.shared.contains(b)) continue;
+        known.shared.emplace(b, reshaped(known.shared.at(learnt), learnt, b));
+      } else if (!known.fragments.contains(b)) {
+        const Fragment& given = known.fragments.at(learnt);
+        Fragment made = fragment_of(reshaped(given.layout, learnt, b));
+        if (std::string why = why_not_inverse(made); !why.empty())
+          fail(f[f[b].alias_of ? b : learnt].span,
+               "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one thread holds "
+               "cannot be read off, because {}; copy it to a shared buffer and reshape that", f[b].name, f[learnt].name,
+               to_string(given), f[b].name, why);
+        known.fragments.emplace(b, std::move(made));
+      }
+    }
+  }
+
   // Adds what an item wants; true if that was new.
   bool learn(Item& item, LayoutMap wanted, Strictness level) {
     bool news = false;
     for (auto& [buffer, fragment] : wanted.fragments) {
       auto [at, fresh] = known.fragments.emplace(buffer, fragment);
-      if (fresh)
+      if (fresh) {
         note(buffer, item, level, to_string(fragment));
-      else if (!equal(at->second, fragment))
+        share(buffer);
+      } else if (!equal(at->second, fragment))
         item.stage.insert(buffer);
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
       bool fresh = known.shared.emplace(buffer, layout).second;   // the first demand stands: any layout is right
-      if (fresh) note(buffer, item, level, to_string(layout));
+      if (fresh) {
+        note(buffer, item, level, to_string(layout));
+        share(buffer);
+      }
       news |= fresh;
     }
     if (wanted.loop && !item.loop) {
@@ -279,6 +333,13 @@ struct Inference {
   }
 };
 
+template <class M>
+std::vector<BufferId> known_ids(const M& known) {
+  std::vector<BufferId> ids;
+  for (auto& entry : known) ids.push_back(entry.first);
+  return ids;
+}
+
 // What the user has annotated; with one thread per block every fragment is an ordinary array.
 void preset_layouts(Inference& inference) {
   visit(inference.kernel.body, [&](const Alloc& n) {
@@ -290,7 +351,13 @@ void preset_layouts(Inference& inference) {
       known.fragments.emplace(n.buffer, inference.checked(*info.layout, "the layout of " + info.name, info.span));
     else if (info.scope == Scope::shared && info.layout)
       known.shared.emplace(n.buffer, from_map(*info.layout));
+    else if (info.alias_of && info.scope == Scope::shared && inference.f[info.alias_of].dtype != info.dtype)
+      for (BufferId b : {n.buffer, info.alias_of})  // bytes in order, for both
+        known.shared.emplace(b, row_major(tile_shape(inference.f[b])));
   });
+  auto shared = known_ids(inference.known.shared), fragments = known_ids(inference.known.fragments);
+  for (auto* ids : {&shared, &fragments})
+    for (BufferId b : *ids) inference.share(b);
 }
 
 // The body with the staged items' copies put around them.

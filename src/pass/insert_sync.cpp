@@ -9,6 +9,7 @@
 //   As[…] = A[…]                  ->   As[…] = A[…]
 //   ldmatrix_x4(&regs, &As[…])         sync_threads()
 //                                      ldmatrix_x4(&regs, &As[…])
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -201,6 +202,15 @@ struct Inserter {
       explicit Placer(const Inserter& p) : plan(p) {}
       using Rewriter::operator();
       Stmt operator()(const Stmt& s) override {
+        auto before = [&](const Stmt& x) { return x.as<Let>() && plan.barrier.contains(x.get()); };
+        if (auto* b = s.as<Block>(); b && std::any_of(b->stmts.begin(), b->stmts.end(), before)) {
+          std::vector<Stmt> all;                 // spliced: the Let stays visible to what follows
+          for (auto& inner : b->stmts) {
+            if (before(inner)) all.push_back(eval(call(sync_threads, {}), inner->span));
+            all.push_back(before(inner) ? children(inner) : (*this)(inner));
+          }
+          return block(std::move(all), b->span);
+        }
         std::vector<Stmt> out;
         if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
         out.push_back(children(s));

@@ -26,6 +26,8 @@ Function guard_bounds(Function f, const Target& target);
 Function flatten_buffers(Function f, const Target& target);
 // Vectorized loops become vector accesses, as wide as alignment allows.
 Function vectorize(Function f, const Target& target);
+// Storage types become bytes, and casts of them calls; pairs of 4 bits are taken apart and put together.
+Function expand_dtypes(Function f, const Target& target);
 // Index arithmetic that provably fits 32 bits is done in 32 bits.
 Function narrow_index(Function f, const Target& target);
 

@@ -39,6 +39,7 @@ struct Lifetimes {
   }
 
   void touch(BufferId b, int64_t first, int64_t last) {
+    if (f[b].alias_of) b = f[b].alias_of;
     auto it = at.find(b);
     if (it == at.end()) return;
     Lifetime& l = found[it->second];
@@ -46,19 +47,23 @@ struct Lifetimes {
     l.last = std::max(l.last, last);
   }
 
+  bool outlives(BufferId b, size_t outside) const {
+    auto it = at.find(f[b].alias_of ? f[b].alias_of : b);
+    return it != at.end() && it->second < outside;
+  }
   void loop(const Stmt& s, const Stmt& body, int64_t begin) {
     size_t outside = found.size();
     walk(body);
     visit(s,
-          [&](const Load& n) { if (auto it = at.find(n.buffer); it != at.end() && it->second < outside) touch(n.buffer, begin, clock); },
-          [&](const Store& n) { if (auto it = at.find(n.buffer); it != at.end() && it->second < outside) touch(n.buffer, begin, clock); });
+          [&](const Load& n) { if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock); },
+          [&](const Store& n) { if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock); });
   }
 
   void walk(const Stmt& s) {
     if (!s) return;
     int64_t begin = ++clock;
     if (auto* a = s.as<Alloc>()) {
-      if (!placed(a->buffer)) return;
+      if (!placed(a->buffer) || f[a->buffer].alias_of) return;
       at[a->buffer] = found.size();
       found.push_back({.buffer = a->buffer, .bytes = aligned(bytes_of(f[a->buffer]))});
     } else if (auto* b = s.as<Block>()) {
@@ -129,6 +134,8 @@ Function plan_memory(Function f, const Target& target) {
       needed = place(f, lifetimes.found, share);
     }
     if (needed > target.shared_bytes) too_large(f, lifetimes.found, needed, target);
+    for (BufferInfo& b : f.buffers)
+      if (b.alias_of && lifetimes.at.contains(b.alias_of)) b.address = f[b.alias_of].address;
   }
   return f;
 }

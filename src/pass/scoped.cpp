@@ -9,6 +9,11 @@ Stmt ScopedRewriter::operator()(const Stmt& s) {
     facts.bind(n->var, modular_of(n->value, facts));
     return at(s);
   }
+  if (auto* n = s.as<Eval>()) {           // an assumption holds from here on
+    auto* c = n->value.as<Call>();
+    if (c && c->callee == &assume_function) facts.assume(c->args[0]);
+    return at(s);
+  }
   if (s.as<Block>()) {
     Facts outer = facts;
     Stmt out = at(s);

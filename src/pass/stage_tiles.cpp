@@ -119,7 +119,7 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared"), own = shared;
   stager.note(fragment, shared);
   if (reads) stager.copy(stager.before, fragment, shared);
-  if (writes && row_of(t).nest) {
+  if (writes && (row_of(t).nest || row_of(t).takes_shared)) {
     stager.copy(stager.after, shared, fragment);
   } else if (writes) {
     own = stager.twin(fragment, Scope::fragment, "_own");

@@ -19,7 +19,8 @@ std::string source_of(const Call& c) {
     auto dim = as_int(c.args[0]);
     return fmt::format("threadIdx.{}", dim && *dim >= 0 && *dim < 3 ? "xyz"[*dim] : 'x');
   }
-  if (c.callee->effect == Effect::thread) return "the thread's number in its block";
+  if (c.callee == &elected || c.callee == &random_sequence || c.callee->effect == Effect::thread)
+    return "the thread's number in its block";
   if (c.callee->effect == Effect::warp) return fmt::format("{}, whose value is that of a warp", c.callee->name);
   if (c.callee->effect == Effect::memory && c.dtype != none_type)
     return fmt::format("what {} gives to each thread", c.callee->name);

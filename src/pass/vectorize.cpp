@@ -36,9 +36,11 @@ struct Lanes {
     auto linear = linear_in(e, lane, facts);
     if (!linear) return wide(e);
     Scope scope = f[buffer].scope;
-    bool may_be = scope != Scope::global || n * f[buffer].dtype.bytes() <= alignment;
-    bool aligned = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment ||
-                   (may_be && divisible(linear->base, n, facts));
+    bool packed = f[buffer].dtype.is_packed();  // two to a byte: an access takes whole bytes
+    bool may_be = scope != Scope::global || bytes_of(n, f[buffer].dtype) <= alignment;
+    bool anywhere = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment;
+    bool aligned = anywhere ? !packed || divisible(linear->base, 2, facts) : may_be && divisible(linear->base, n, facts);
+    aligned &= !packed || n % 2 == 0;
     if (linear->stride == 1 && aligned) return ramp(linear->base, imm(1, e->dtype), n);
     Expr steps = ramp(zero(e->dtype), imm(linear->stride, e->dtype), n);
     return binary(BinaryOp::add, broadcast(linear->base, n), steps);

@@ -22,6 +22,8 @@ struct Nvrtc {
   int (*compile)(Handle, int count, const char* const* options);
   int (*log_size)(Handle, size_t*);
   int (*log)(Handle, char*);
+  int (*ptx_size)(Handle, size_t*);
+  int (*ptx)(Handle, char*);
   int (*cubin_size)(Handle, size_t*);
   int (*cubin)(Handle, char*);
   int (*destroy)(Handle*);
@@ -38,6 +40,7 @@ bool bind_all(Nvrtc& n) {
          lib.bind(n.create, "nvrtcCreateProgram") && lib.bind(n.compile, "nvrtcCompileProgram") &&
          lib.bind(n.log_size, "nvrtcGetProgramLogSize") && lib.bind(n.log, "nvrtcGetProgramLog") &&
          lib.bind(n.cubin_size, "nvrtcGetCUBINSize") && lib.bind(n.cubin, "nvrtcGetCUBIN") &&
+         lib.bind(n.ptx_size, "nvrtcGetPTXSize") && lib.bind(n.ptx, "nvrtcGetPTX") &&
          lib.bind(n.destroy, "nvrtcDestroyProgram") && lib.bind(n.arch_count, "nvrtcGetNumSupportedArchs") &&
          lib.bind(n.archs, "nvrtcGetSupportedArchs");
 }
@@ -161,7 +164,8 @@ DeviceBinary build_cuda(const Program& program) {
   std::string file = program.name + ".cu", arch = "-arch=" + program.chip;
   std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal",
                                       "--ptxas-options=-v"};
-  if (n.major >= 13) options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
+  if (n.major >= 13)
+    options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
   for (const std::string& flag : program.flags) options.push_back(flag.c_str());
   int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
   if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
@@ -177,6 +181,29 @@ DeviceBinary build_cuda(const Program& program) {
   binary.toolchain = fmt::format("NVRTC {}.{}", n.major, n.minor);
   binary.resources = parse_resources(binary.log, program);
   return binary;
+}
+
+std::string ptx_of(const Program& program) {
+  const Nvrtc& n = nvrtc();
+  check_arch(n, program);
+  Compilation session{n};
+  std::string file = program.name + ".cu",
+              arch = "-arch=compute" +
+                     program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
+  std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal"};
+  for (const std::string& flag : program.flags) options.push_back(flag.c_str());
+  int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
+  if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
+  size_t size = 0;
+  if (status == 0) status = n.ptx_size(session.handle, &size);
+  std::string text(size, '\0');
+  if (status == 0) status = n.ptx(session.handle, text.data());
+  if (status != 0)
+    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major,
+                                   n.minor, program.chip, n.error_string(status),
+                                   session.handle ? session.log() : ""));
+  text.resize(text.find_last_not_of('\0') + 1);
+  return text;
 }
 
 }  // namespace tl

@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "runtime/device.h"
+#include "runtime/messages.h"
 
 namespace tl {
 namespace {
@@ -100,11 +101,18 @@ void run_alone(const GridJob& job, int64_t blocks) {
     memory = nest.arenas[nest.depth].at_least(job.arena_bytes);
     if (!memory) throw RuntimeError("no memory for the private tiles of a block");
   }
-  Inside inside;
-  if (blocks == 1) return job.entry(job.slots, 0, 0, 0, memory);
-  auto start = Clock::now();
-  run_blocks(job, 0, blocks, memory);
-  remember_time(job, start, blocks);
+  {
+    Inside inside;
+    if (blocks == 1) {
+      job.entry(job.slots, 0, 0, 0, memory);
+    } else {
+      auto start = Clock::now();
+      run_blocks(job, 0, blocks, memory);
+      remember_time(job, start, blocks);
+    }
+  }
+  if (nest.depth > 0) return;  // generated code is around us, through which nothing is thrown
+  if (const char* message = take_failure()) raise_failure(message);
 }
 
 struct Pool {
@@ -113,6 +121,7 @@ struct Pool {
   Arena caller_arena;
   GridJob job;
   int64_t total = 0, share = 1;
+  std::atomic<const char*> failure{nullptr};  // of an assertion in one of the blocks
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint32_t> state{0};  // open_bit, and how many workers are inside
 
@@ -135,6 +144,7 @@ struct Pool {
       done += count;
       first = next.load(std::memory_order_relaxed);
     }
+    if (const char* message = take_failure()) failure.store(message, std::memory_order_release);
     return done;
   }
 
@@ -199,6 +209,7 @@ struct Pool {
       pause_cpu();
       if (i > 10000) std::this_thread::yield();
     }
+    if (failure.load(std::memory_order_acquire)) raise_failure(failure.exchange(nullptr));
   }
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/device.h"
+
 namespace tl {
 
 Signature::Signature(const Program& p, int device) : device_type(device), program(p) {
@@ -70,7 +72,8 @@ bool Signature::has_type(const Param& param, const TensorView& t, int& device_id
   return device_id == t.device_id;
 }
 
-// Shape, strides, memory.  Empty tensors and those that run backwards are left to the slow half.
+// Shape, strides, memory.  Empty tensors, those that run backwards and written ones whose strides do not step over all
+// that lies behind them are left to the slow half.
 bool Signature::has_form(const Param& param, const TensorView& t, const Bound& bound, Range& range) const {
   auto address = reinterpret_cast<uintptr_t>(t.data);
   if (!address || (address & (param.alignment - 1)) || (t.readonly && param.is_written)) return false;
@@ -81,6 +84,7 @@ bool Signature::has_form(const Param& param, const TensorView& t, const Bound& b
     if (extent <= 0 || !holds(shape[d], extent, bound)) return false;
     if (extent > 1) {
       if (stride < 0 || !holds(strides[d], stride, bound)) return false;
+      if (param.is_written && stride <= last) return false;  // its elements may overlap
       last += (extent - 1) * stride;
     }
     row_major *= extent;

@@ -77,7 +77,8 @@ struct NarrowElement {
     }();
     return scalar(values[size_t(*at)]);
   }
-  static void put(std::byte* at, Scalar v) { *at = std::byte(float_bits(v.d, type)); }
+  // Rounded it is already, perhaps to infinity.
+  static void put(std::byte* at, Scalar v) { *at = std::byte(float_bits(v.d, type, default_rounding(type), false)); }
 };
 template <bool is_signed>
 struct NibbleElement {

@@ -7,6 +7,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "sim/elements.h"
+#include "sim/message.h"
 
 namespace tl {
 namespace {
@@ -123,10 +124,20 @@ Code unary_code(const Unary& n, Code a) {
 
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
   if (n.callee == &block_uniform) return args[0];
-  if (n.callee->effect != Callee::Effect::pure || !n.callee->eval) refuse_thread_level(span, n.callee->name);
+  if (Code message = message_code(n, args, span)) return message;
+  if (n.callee->effect != Callee::Effect::pure || !n.callee->computes()) refuse_thread_level(span, n.callee->name);
   constexpr size_t most = 8;
   internal_check(args.size() <= most, "a scalar function of many arguments");
   bool from_float = !n.args.empty() && n.args[0]->dtype.is_float();
+  if (auto exact = n.callee->exact) {
+    std::vector<DType> types;
+    for (auto& a : n.args) types.push_back(a->dtype);
+    return [args, types, exact, type = n.dtype](Frame& x) {
+      Scalar values[most];
+      for (size_t i = 0; i < args.size(); i++) values[i] = args[i](x);
+      return exact(values, types.data(), type);
+    };
+  }
   auto eval = n.callee->eval;
   auto compute = [args, from_float, eval](Frame& x) {
     double values[most];
@@ -185,7 +196,7 @@ std::function<int64_t(Frame&)> ExprCompiler::offset(BufferId id, const std::vect
       int64_t i = codes[d](x).i;
       const Memory& m = x.buffers[size_t(id.value)];
       if (uint64_t(i) >= uint64_t(m.shape[d])) {
-        if (tensor) return int64_t(-1);
+        if (tensor) return outside;
         std::vector<int64_t> all;
         for (auto& c : codes) all.push_back(c(x).i);
         out_of_bounds(*function, id, x, all, span);
@@ -223,9 +234,11 @@ Code ExprCompiler::operator()(const Expr& e) {
                      auto at = offset(n.buffer, n.index, span);
                      size_t id = size_t(n.buffer.value);
                      int64_t bytes = n.dtype.bytes();
-                     Code load = [get, at, id, bytes](Frame& x) {
+                     double safe = f[n.buffer].safe_value;
+                     Scalar padding = n.dtype.is_float() ? scalar(safe) : scalar(int64_t(safe));
+                     Code load = [get, at, id, bytes, padding](Frame& x) {
                        int64_t offset = at(x);
-                       return offset < 0 ? Scalar() : get(x.buffers[id].data + offset * bytes);
+                       return offset == outside ? padding : get(x.buffers[id].data + offset * bytes);
                      };
                      if (!n.mask) return load;
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };

@@ -4,14 +4,11 @@
 #include <functional>
 #include <unordered_map>
 
+#include "ir/callee.h"
 #include "ir/kernel.h"
 
 namespace tl {
 
-union Scalar {
-  int64_t i = 0;
-  double d;
-};
 inline Scalar scalar(int64_t i) { return {.i = i}; }
 inline Scalar scalar(double d) { return {.d = d}; }
 
@@ -49,8 +46,9 @@ struct ExprCompiler {
 
   size_t slot_of(const Expr& var);  // the same for the same variable
   Code operator()(const Expr& e);
-  // The offset in elements.  Outside a tensor it is -1 (a load gives 0, a store is dropped); outside a tile
+  // The offset in elements.  Outside a tensor it is `outside` (a load gives 0, a store is dropped); outside a tile
   // it is the user's error, at `span`.
+  static constexpr int64_t outside = INT64_MIN;
   std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
 };
 

@@ -125,6 +125,11 @@ void Host::shape_of(Memory& m, const BufferInfo& b) {
 void Host::begin(BufferId id) {
   const BufferInfo& b = f[id];
   Memory& m = frame.buffers[size_t(id.value)];
+  if (b.alias_of) {  // it brings no storage
+    shape_of(m, b);
+    m.data = frame.buffers[size_t(b.alias_of.value)].data;
+    return;
+  }
   if (m.owned.empty()) {
     shape_of(m, b);
     int64_t elements = 1;

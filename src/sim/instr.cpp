@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "ir/callee.h"
+#include "base/output.h"
 #include "sim/elements.h"
+#include "sim/message.h"
 #include "sim/warp.h"
 #include "target/check.h"
 #include "target/user_rows.h"
@@ -213,11 +215,36 @@ int xor_lane(int lane, int number) { return lane ^ number; }
 int lane_below(int lane, int number) { return lane - number; }
 int lane_above(int lane, int number) { return lane + number; }
 
+// ── messages ──────────────────────────────────────────────────────────────────────────────────────────
+std::string thread_text(const Execution& x, int lane) {
+  const int64_t* extent = x.warp.code->threads;
+  int64_t thread = x.warp.first + lane;
+  return fmt::format("thread=({}, {}, {})", thread % extent[0], thread / extent[0] % extent[1],
+                     thread / extent[0] / extent[1]);
+}
+void print_line(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    auto value = [&](size_t i) { return std::pair(x.value(i + 1, lane), x.site.args[i + 1].type); };
+    write_output(format_message(x.site.args[0].text, thread_text(x, lane), value));
+  });
+}
+void check_assertion(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    if (!x.value(0, lane).i) assertion_failed(x.site.span, x.site.args[1].text, describe_thread(x.warp, lane));
+  });
+}
+void check_assumption(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    if (!x.value(0, lane).i) assumption_broken(x.site.span, describe_thread(x.warp, lane));
+  });
+}
+
 // ── the table: thread-level rows by name ──────────────────────────────────────────────────────────────
 constexpr ThreadRow thread_rows[] = {
-    {"thread_index", thread_coordinate}, {"thread_number", thread_number}, {"address_of", handle_value},
-    {"shfl", shuffle<given_lane>},       {"shfl_xor", shuffle<xor_lane>},  {"shfl_up", shuffle<lane_below>},
-    {"shfl_down", shuffle<lane_above>},
+    {"thread_index", thread_coordinate}, {"thread_number", thread_number},    {"address_of", handle_value},
+    {"shfl", shuffle<given_lane>},       {"shfl_xor", shuffle<xor_lane>},     {"shfl_up", shuffle<lane_below>},
+    {"shfl_down", shuffle<lane_above>},  {"print", print_line},               {"device_assert", check_assertion},
+    {"assume_true", check_assumption},
 };
 
 bool computes(const MatrixInstr& row) {

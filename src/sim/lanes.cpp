@@ -313,6 +313,15 @@ void scalar_call(Warp& w, const Operation& o) {
   const Scalar* args[most];
   for (size_t k = 0; k < count; k++) args[k] = w.slot(site.args[k].slot);
   Scalar* to = w.slot(o.to);
+  if (auto exact = site.callee->exact) {
+    DType types[most];
+    for (size_t k = 0; k < count; k++) types[k] = site.args[k].type;
+    return each(o, [&](int32_t i) {
+      Scalar values[most];
+      for (size_t k = 0; k < count; k++) values[k] = args[k][i];
+      to[i] = exact(values, types, o.type);
+    });
+  }
   each(o, [&](int32_t i) {
     double values[most];
     for (size_t k = 0; k < count; k++) values[k] = from_float ? args[k][i].d : double(args[k][i].i);

@@ -56,6 +56,7 @@ struct CallSite {
     bool uniform = false;
     int place = -1;  // of a handle, the buffer
     std::string text = {};  // of a StringImm
+    DType type = {};
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one

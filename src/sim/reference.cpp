@@ -66,7 +66,8 @@ struct Machine {
   explicit Machine(const Function& f) : f(f), host(f) {
     context = {.read = [this](const Region& r) { return read(r); },
                .write = [this](const Region& r, const Array& a) { write(r, a); },
-               .value = [this](const Expr& e) { return host.number(e); }};
+               .value = [this](const Expr& e) { return host.number(e); },
+               .apply = [this](const IndexMap& m, const std::vector<Array>& a) { return apply(m, a); }};
   }
   Machine(const Machine&) = delete;
   int64_t integer(const Expr& e) { return host.integer(e); }
@@ -86,6 +87,10 @@ struct Machine {
     const Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
     Array a = make_array(type, box.shape);
+    if (double safe = f[r.buffer].safe_value; safe != 0) {
+      std::fill(a.floats.begin(), a.floats.end(), safe);
+      std::fill(a.ints.begin(), a.ints.end(), int64_t(safe));
+    }
     auto get = element_access(type).get;
     int64_t bytes = type.bytes();
     bool is_float = type.is_float();
@@ -120,6 +125,26 @@ struct Machine {
     });
   }
 
+  Array apply(const IndexMap& m, const std::vector<Array>& arguments) {
+    const Expr& result = m.outputs[0];
+    Array out = make_array(result->dtype, arguments[0].shape);
+    std::vector<size_t> slots;
+    for (auto& v : m.vars) slots.push_back(compile.slot_of(v));
+    frame.vars.resize(std::max(frame.vars.size(), compile.slots.size()));
+    for (size_t i = 0; i < size_t(out.size()); i++) {
+      for (size_t k = 0; k < slots.size(); k++) {
+        const Array& a = arguments[k];
+        frame.vars[slots[k]] = a.dtype.is_float() ? scalar(a.floats[i]) : scalar(a.ints[i]);
+      }
+      Scalar v = host.run(result);
+      if (out.dtype.is_float())
+        out.floats[i] = v.d;
+      else
+        out.ints[i] = v.i;
+    }
+    return out;
+  }
+
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
   Step step(const Stmt& s) {
     if (s->span) compile.statement = s->span;
@@ -134,7 +159,7 @@ struct Machine {
     Step store = [=](Frame& x) {
       Scalar v = value(x);
       int64_t offset = at(x);
-      if (offset >= 0) put(x.buffers[id].data + offset * bytes, v);
+      if (offset != ExprCompiler::outside) put(x.buffers[id].data + offset * bytes, v);
     };
     if (!n.mask) return store;
     return [store, mask = compile(n.mask)](Frame& x) {
@@ -238,7 +263,9 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
-      if (c.callee->effect != Callee::Effect::pure && c.callee->effect != Callee::Effect::control)
+      using Effect = Callee::Effect;
+      if (c.callee->effect != Effect::pure && c.callee->effect != Effect::memory &&
+          c.callee->effect != Effect::control)
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

@@ -206,7 +206,8 @@ Value Translator::call_value(const Call& n) {
     return result;
   }
   if (n.callee == &block_uniform) return value(n.args[0]);
-  if (!n.callee->eval) return effect(n);
+  if (n.callee == &even_lanes || n.callee == &odd_lanes) return value(element(n.args[0], n.callee == &odd_lanes));
+  if (!n.callee->computes()) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
   Value result = in_place();
@@ -214,7 +215,8 @@ Value Translator::call_value(const Call& n) {
   for (auto& a : n.args) args.push_back(value(a));
   if (Run run = n.callee == &fma_function ? fma_run(n.dtype) : nullptr)
     return compute({.run = run}, {}, {&args[0], &args[1], &args[2]});
-  for (auto& a : args) site.args.push_back({.slot = spread(a).slot});
+  for (size_t i = 0; i < args.size(); i++)
+    site.args.push_back({.slot = spread(args[i]).slot, .type = n.args[i]->dtype});
   internal_check(args.size() <= 8, "a scalar function of many arguments");
   result.slot = site.to = temporary_slot(lane_count);
   code.calls.push_back(std::move(site));
@@ -245,7 +247,7 @@ Value Translator::effect(const Call& n) {
     auto* text = a.as<StringImm>();
     internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
     site.args.push_back(
-        {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : ""});
+        {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
   }
   Value result = in_place();
   result.slot = site.to = temporary_slot(lane_count);
@@ -398,6 +400,10 @@ Expr Translator::element(const Expr& e, int k) {
   if (auto* n = e.as<Ramp>())
     return binary(BinaryOp::add, n->base, binary(BinaryOp::mul, n->stride, imm(k, type)), e->span);
   if (auto* n = e.as<Broadcast>()) return n->value;
+  if (auto* n = e.as<Call>(); n && n->callee == &interleave)
+    return element(n->args[size_t(k) % n->args.size()], k / int(n->args.size()));
+  if (auto* n = e.as<Call>(); n && (n->callee == &even_lanes || n->callee == &odd_lanes))
+    return element(n->args[0], 2 * k + (n->callee == &odd_lanes));
   if (auto* n = e.as<Unary>()) return unary(n->op, of(n->a), e->span);
   if (auto* n = e.as<Binary>()) return binary(n->op, of(n->a), of(n->b), e->span);
   if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);

@@ -16,6 +16,7 @@ struct Target {
   int64_t vector_alignment = 0;      // bytes an access of n bytes must be aligned to: 0 means n
   int index_bits = 64;               // of the index arithmetic it does best
   bool masked_vectors = false;       // a vector access may be masked lane by lane
+  bool fast_math = false;            // asked for: quicker, less exact forms of float functions
   bool unroll = false;               // unrolled loops are expanded here, not by the device compiler
   int shared_banks = 32;             // of 4 bytes
   std::vector<const MatrixInstr*> matrix = {};  // best first

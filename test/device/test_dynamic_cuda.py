@@ -32,7 +32,8 @@ def test_gemm():
 
 
 def test_elementwise_reduction_and_copy():
-    axpy, sums, copy = (tilelang.compile(f, target="cuda") for f in (cases.axpy(), cases.row_sums(), cases.copy()))
+    functions = (cases.axpy(), cases.row_sums(), cases.copy())
+    axpy, sums, copy = (tilelang.compile(f, target="cuda") for f in functions)
     for (n,) in sizes(1000, 1, 5000, 2):
         store = torch.randn(n + 1, device="cuda")
         for x in (store[:-1], store[1:]):

@@ -106,6 +106,7 @@ struct Generator {
       if (!t) return;
       to = *t;
     }
+    if (to.storage == from.storage) return;
     body.push_back(fmt::format("copy({}, {})", from.name, to.name));
   }
 
@@ -174,6 +175,8 @@ struct Generator {
     if (in_place && ((a.find(to.name + "[") != std::string::npos && a != own) ||
                      (b.find(to.name + "[") != std::string::npos && b != own)))
       return;                                     // iterations would depend on each other
+    for (auto& t : tiles)                         // so they do where they name another shape of it
+      if (t.storage == to.storage && t.name != to.name && (a + b).find(t.name + "[") != std::string::npos) return;
     std::string op = pick<std::string>({"{} + {}", "{} - {}", "max({}, {})", "min({}, {})"});
     std::string value = fmt::format(fmt::runtime(op), a, b);
     if (some) {
@@ -185,7 +188,7 @@ struct Generator {
   }
 
   void reduce_step() {
-    Tile from = find([](const Tile& t) { return t.scope == "fragment" && (t.type == "f32" || t.type == "i32"); });
+    Tile from = find([](const Tile& t) { return t.type == "f32" || t.type == "i32"; });
     if (from.name.empty()) return;
     size_t dim = size_t(below(int64_t(from.shape.size())));
     std::vector<int64_t> shape = from.shape;
@@ -193,15 +196,74 @@ struct Generator {
       shape[dim] = 1;
     else
       shape.erase(shape.begin() + int64_t(dim));
-    Tile to = find([&](const Tile& t) { return t.scope == "fragment" && t.shape == shape && t.type == from.type && t.name != from.name; });
+    Tile to = find([&](const Tile& t) { return t.shape == shape && t.type == from.type && t.storage != from.storage; });
     bool clear = chance(60);
     if (to.name.empty()) {
       to = fresh("fragment", from.type, shape);
       if (to.name.empty()) return;
     }
-    std::string op = pick<std::string>({"reduce_sum", "reduce_max", "reduce_min", "reduce_absmax", "reduce_abssum"});
-    body.push_back(fmt::format("{}({}, {}) {{dim={}, clear={}}}", op, from.name, to.name, dim, clear ? 1 : 0));
+    std::string op = pick<std::string>({"sum", "max", "min", "absmax", "abssum", "any", "all", "bitand", "bitor", "bitxor", "prod", "by"});
+    bool integers = op == "any" || op == "all" || op.starts_with("bit") || op == "prod";
+    if (integers && from.type != "i32") op = "max";
+    std::string attrs = op == "by" ? fmt::format(", combine=(a: {0}, b: {0}) -> (max(a, b), {1})", from.type,
+                                                 from.type == "i32" ? "-100:i32" : "-100.0") : "";
+    if (op == "max" && chance(30)) attrs += ", nan_propagate=1";
+    body.push_back(fmt::format("reduce_{}({}, {}) {{dim={}, clear={}{}}}", op, from.name, to.name, dim, clear ? 1 : 0, attrs));
     clamp(to);
+  }
+
+  // Room for a fragment's copy in shared memory.
+  bool staged(const Tile& t) {
+    if (t.scope == "shared") return true;
+    int64_t bytes = (t.size() * bits_of(t.type) / 8 + 127) / 128 * 128;
+    if (program.shared_bytes + bytes > shared_limit) return false;
+    program.shared_bytes += bytes;
+    return true;
+  }
+
+  void scan_step() {
+    Tile from = find([](const Tile& t) { return t.type == "f32" || t.type == "i32" || t.type == "f16"; }), to = from;
+    if (from.name.empty() || !staged(from)) return;
+    if (chance(60)) {
+      to = find([&](const Tile& t) { return t.shape == from.shape && t.type == from.type && t.storage != from.storage; });
+      if (to.name.empty()) to = fresh(pick<std::string>({"shared", "fragment"}), from.type, from.shape);
+      if (to.name.empty() || !staged(to)) return;
+    }
+    body.push_back(fmt::format("{}({}, {}) {{dim={}, reverse={}}}", pick<std::string>({"cumsum", "cummax"}), from.name, to.name,
+                               below(int64_t(from.shape.size())), chance(40) ? 1 : 0));
+    clamp(to);
+  }
+
+  void transpose_step() {
+    Tile from = find([](const Tile& t) { return t.shape.size() > 1; });
+    if (from.name.empty() || !staged(from)) return;
+    std::vector<int64_t> turned = from.shape;
+    std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+    Tile to = find([&](const Tile& t) { return t.shape == turned && t.storage != from.storage; });
+    if (to.name.empty()) to = fresh(pick<std::string>({"shared", "fragment"}), from.type, turned);
+    if (to.name.empty() || !staged(to)) return;
+    body.push_back(fmt::format("transpose({}, {})", from.name, to.name));
+  }
+
+  // Another shape of a shared tile: two dimensions made one, or one cut.
+  void reshape_step() {
+    Tile of = find([](const Tile& t) { return t.scope == "shared"; });
+    if (of.name.empty()) return;
+    std::vector<int64_t> shape = of.shape;
+    size_t d = size_t(below(int64_t(shape.size())));
+    int64_t factor = pick<int64_t>({2, 3, 4, 8});
+    if (d + 1 < shape.size() && chance(50)) {
+      shape[d] *= shape[d + 1];
+      shape.erase(shape.begin() + int64_t(d) + 1);
+    } else if (shape[d] % factor == 0 && shape.size() < 4) {
+      shape[d] /= factor;
+      shape.insert(shape.begin() + int64_t(d) + 1, factor);
+    } else {
+      return;
+    }
+    Tile t{.name = fmt::format("V{}", tiles.size()), .scope = "shared", .type = of.type, .shape = shape, .storage = of.storage};
+    declarations.push_back(fmt::format("{} = shared {}[{}] alias({})", t.name, t.type, listed(shape), t.storage));
+    tiles.push_back(t);
   }
 
   void clamp(const Tile& t) {
@@ -233,7 +295,10 @@ struct Generator {
   }
 
   void step() {
-    switch (below(10)) {
+    switch (below(14)) {
+      case 10: scan_step(); break;
+      case 11: transpose_step(); break;
+      case 12: reshape_step(); break;
       case 0: case 1: copy_step(); break;
       case 2: case 3: reduce_step(); break;
       case 4: gemm_step(); break;

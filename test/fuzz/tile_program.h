@@ -1,5 +1,5 @@
-// Random tile programs as text: chains of copy, elementwise loops, reductions and gemm over tiles of any shape, that
-// fit a block by the count of their bytes.  All values stay small integers, so that every order of arithmetic gives
+// Random tile programs as text: chains of copy, elementwise loops, reductions, scans, transposes, reshapes and gemm over
+// tiles of any shape, that fit a block by the count of their bytes.  All values stay small integers, so that every order of arithmetic gives
 // the same result.
 #pragma once
 #include <random>
@@ -12,6 +12,7 @@ struct Tile {
   std::string name, scope;
   std::string type;
   std::vector<int64_t> shape;
+  std::string storage = name;   // of the tile whose memory it is
   int64_t size() const;
 };
 

@@ -337,7 +337,8 @@ def test_a_call_that_breaks_an_assumption_makes_a_variant():
     with pytest.raises(_core.ArgumentError):
         k.launch([Elsewhere((64, 61), 0x10002), 3], 0)
     assert variants_after((64, 64), 0x10000) == []
-    made = ["for all other calls; made for one where an address is divisible by 4 bytes only, not 16; has run"]
+    reason = "an address is divisible by 4 bytes only, not 16"
+    made = [f"for all other calls; made for one where {reason}; has run"]
     assert variants_after((64, 64), 0x10004) == made
     assert variants_after((64, 64), 0x20002) == made
     assert variants_after((64, 60), 0x10000) == made

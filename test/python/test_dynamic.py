@@ -1,4 +1,4 @@
-"""Dynamic shapes: one binary for all sizes, a general one for unusual calls, edges, strides, sizes past 2^31."""
+"""Dynamic shapes: one binary for all sizes, a general one for odd calls, edges, strides, 2^31 elements."""
 
 import re
 
@@ -260,6 +260,19 @@ def test_only_what_a_kernel_uses_is_passed():
         assert (y[0] == x[:, 0] * 2).all()
 
 
+# ── facts of the user's ──
+def test_facts_of_a_function_are_used():
+    text = """
+        func main(A: f32[n], B: f32[n]):
+          assume n % 256 == 0
+          kernel main grid(bx: n//256) threads(64):
+            for i in parallel(256):
+              B[bx*256 + i] = A[bx*256 + i]
+        """
+    function = _core.parse(text.replace("\n        ", "\n"))
+    assert "if (" not in _core.compile(function, "sim:sm_80", {}).source.split("main_kernel(")[1]
+
+
 # ── strides ───────────────────────────────────────────────────────────────────────────────────────────
 def strided_add(dtype="float32"):
     M, N, s, t, u = T.dynamic("M, N, s, t, u")
@@ -284,7 +297,7 @@ def test_views_of_any_strides(target):
     for m, n in [(1, 1), (0, 5), (7, 0), (16, 64), (13, 41), (24, 96)]:
         wide = rng.standard_normal((m, n + 16), np.float32)
         tall = rng.standard_normal((2 * n, 3 * m), np.float32)
-        for x in (wide[:, :n], wide[:, 3 : n + 3], np.broadcast_to(wide[:1, :n], (m, n))):
+        for x in (wide[:, :n], wide[::-1, 3 : n + 3], np.broadcast_to(wide[:1, :n], (m, n))):
             for y in (wide[:, 8 : n + 8], tall[::2, ::3].T, np.broadcast_to(np.float32(7), (m, n))):
                 z = np.full((m, n), np.nan, np.float32)
                 kernel(x, y, z)
@@ -374,16 +387,20 @@ def test_loops_may_run_to_a_dynamic_bound(target):
         assert (y == x + 1).all() and z.tolist() == [x.sum(), x[1:-1].sum()]
 
 
-@pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment"])
-def test_a_tile_shape_must_be_a_number(tmp_path, scope):
+@pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment", "alloc_local"])
+@pytest.mark.parametrize("extent, kind", [("n", "T.int32"), ("m", "a dynamic extent"), ("n // 2", "arithmetic")])
+def test_a_tile_shape_must_be_a_number(tmp_path, scope, extent, kind):
     error = failure(
         tmp_path,
         f"""
-        tile = T.{scope}((32, n), "float32")
+        tile = T.{scope}((32, {extent}), "float32")
         T.clear(tile)
         """,
+        signature="A: T.Tensor((m, 8), 'float32'), n: T.int32",
+        before="import tilelang.language as T\nm = T.dynamic('m')\n",
     )
-    assert "tile" in str(error) and "n" in str(error)
+    text = extent.replace(" // ", "//")
+    assert f"T.{scope}: extent 1 of tile is {text}, which only a call tells" in str(error), kind
 
 
 # ── more than 2^31 elements ───────────────────────────────────────────────────────────────────────────
@@ -445,7 +462,8 @@ def moved(shape_m, shape_n, tile, threads, shift, dtype, through):
             else:
                 for i, j in T.Parallel(block_M, block_N):
                     Y[by * block_M + i, bx * block_N + j] = (
-                        X[by * block_M + i + shift, bx * block_N + j + shift] + X[by * block_M + i, bx * block_N + j]
+                        X[by * block_M + i + shift, bx * block_N + j + shift]
+                        + X[by * block_M + i, bx * block_N + j]
                     )
 
     return main
@@ -461,7 +479,8 @@ def test_random_kernels_at_random_sizes(seed):
         sizes = [tuple(int(rng.integers(0, 4 * t + 9)) for t in tile) for _ in range(4)]
         sizes.append(tuple(16 * int(rng.integers(1, 6)) for _ in tile))
         shape = {0: T.dynamic("M, N"), 1: (T.dynamic("M"), sizes[0][1] + 1)}[round]
-        kernels = [tilelang.compile(moved(*shape, tile, threads, shift, dtype, through), target=t) for t in TARGETS]
+        function = moved(*shape, tile, threads, shift, dtype, through)
+        kernels = [tilelang.compile(function, target=t) for t in TARGETS]
         for m, n in sizes:
             n = n if round == 0 else sizes[0][1] + 1
             x = (rng.integers(-9, 9, (m, n))).astype(dtype)

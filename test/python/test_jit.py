@@ -207,8 +207,10 @@ def test_what_a_kernel_tells(capsys):
     assert "as it is written" in str(report) and capsys.readouterr().out == f"{report}\n"
     kernel.show_source()
     assert capsys.readouterr().out == kernel.kernel_source + "\n"
-    with pytest.raises(ValueError, match="host"):
-        kernel.show_source("host")
+    kernel.show_source("host")
+    assert capsys.readouterr().out.startswith("call main on reference\n  tensor A: f32[8]")
+    with pytest.raises(ValueError, match="which must be"):
+        kernel.show_source("all")
 
 
 def test_verbose_prints_to_stderr(capsys):

@@ -239,8 +239,10 @@ WRONG = {
     "T.reduce_max(A, D)": "A: f32[64, 8] is in global memory; copy it to a fragment or a shared buffer first",
     "T.reduce_max(S[0:32, :], D)": "an index or a slice of S is given, but it is a fragment",
     "T.reduce_min(D, S)": "so dst must be f32[1], but it is S: f32[64, 8]",
-    "T.reduce_max(S, D, nan_propagate=True)": "nan_propagate=True is not in this version yet",
-    "T.reduce(S, D, 'product')": "reduce_type must be one of sum, max, min, abssum, absmax, not 'product'",
+    "T.reduce(S, D, 'product')": (
+        "reduce_type must be one of sum, max, min, abssum, absmax, prod, bitand, bitor, bitxor, any, all, "
+        "not 'product'"
+    ),
     "T.reduce_sum(S, T.alloc_fragment((64,), 'float16'))": "must have src's type, or a wider one",
     "T.reduce_sum(T.alloc_fragment((1, 64, 8), 'float32')[0, :, :], D)": "an index or a slice of",
     "T.reduce_sum(S, T.alloc_fragment((64,), 'int32'))": "must have src's type, or a wider one",

@@ -205,7 +205,11 @@ def gemv(N, K, threads, rows, dtype="float16"):
                 if k * threads + tk < K and bn * rows + tn < N:
                     a = A[k * threads + tk].astype("float32")
                     acc[0] += a * B[bn * rows + tn, k * threads + tk].astype("float32")
-            with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", 0):
+            with T.attr(
+                T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]),
+                "reduce_scope",
+                T.reinterpret(T.uint64(0), dtype="handle"),
+            ):
                 T.evaluate(T.tvm_thread_allreduce(1, acc[0], True, total[0], tk, dtype="handle"))
             if tk == 0 and bn * rows + tn < N:
                 C[bn * rows + tn] = total[0]
@@ -255,7 +259,6 @@ REFUSED = {
     "integers": ("B[tx] = T.warp_reduce_bitor(A[tx])", "takes integers, not float32"),
     "match": ("B[tx] = T.match_any_sync(T.cast(A[tx], 'float16'))", "32 or 64 bits"),
     "scope": ("T.tvm_thread_allreduce(1, A[tx], True, B[0], tx)", "outside `with T.attr"),
-    "attr": ("T.attr(A, 'pragma', 1)", "reduce_scope"),
 }
 
 

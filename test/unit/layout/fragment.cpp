@@ -137,7 +137,7 @@ TEST_CASE("every operand of every matrix row is a fragment that covers its tile 
     check(row.b, row.k, row.n);
     check(row.c, row.m, row.n);
   }
-  OperandFragment bad = mma_m16n8k16_f16_f32.c;
+  OperandFragment bad = mma_16bit[0].c;
   bad.digits.back().row = 4;  // rows 0..3 and 4..7 twice, 12.. never
   CHECK_THROWS_WITH_AS(operand_fragment(bad, 32), doctest::Contains("both go to"), CompileError);
   CHECK_THROWS_WITH_AS(matrix_fragment("mma_m1n1k1", 'a'), doctest::Contains("mma_m16n8k32_fp8"),

@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
+#include <memory>
 #include <new>
 
 #include "runtime/half.h"
+#include "runtime/signature.h"
 
 using namespace tl;
 using Op = Formula::Op;
@@ -30,6 +33,24 @@ Program matmul() {
   return p;
 }
 
+// check_and_pack, and that the quick half says yes only where it does, and packs the same.
+bool check(const Program& p, std::span<const Argument> arguments, int device_type, Packed& packed) {
+  Signature signature(p, device_type);
+  Bound bound;
+  bool quick = signature.bind(arguments, bound);
+  try {
+    check_and_pack(p, arguments, device_type, packed);
+  } catch (const ArgumentError&) {
+    CHECK_FALSE(quick);
+    throw;
+  }
+  if (!quick) return false;
+  CHECK(std::equal(packed.slots.begin(), packed.slots.end(), bound.slots.begin()));
+  CHECK(std::equal(packed.integers.begin(), packed.integers.end(), bound.integers.begin()));
+  CHECK_EQ(packed.device_id, bound.device_id);
+  return true;
+}
+
 struct Call {
   int64_t a[2] = {16, 64}, b[2] = {64, 128}, c[2] = {16, 128};
   TensorView A{.data = memory[0], .ndim = 2, .shape = a}, B{.data = memory[1], .ndim = 2, .shape = b},
@@ -44,7 +65,7 @@ struct Call {
   }
   void run(int device_type = 1) {
     const Argument arguments[] = {A, B, C, alpha, n};
-    check_and_pack(matmul(), arguments, device_type, packed);
+    check(matmul(), arguments, device_type, packed);
   }
   std::string error(int device_type = 1) {
     try {
@@ -69,6 +90,49 @@ TEST_CASE("arguments: a good call is packed") {
   call.n = int64_t(-3);
   call.run();
   CHECK_EQ(int64_t(call.packed.slots[4]), -3);
+}
+
+TEST_CASE("arguments: what is usual takes the quick half, what is rare is left to the other") {
+  Program p = matmul();
+  p.params.pop_back();  // an i8 is rare
+  Call call;
+  Packed packed;
+  auto is_quick = [&](const Argument& alpha) {
+    return check(p, std::vector<Argument>{call.A, call.B, call.C, alpha}, 1, packed);
+  };
+  CHECK(is_quick(0.5));
+  CHECK(is_quick(int64_t(3)));
+  int64_t strides[] = {64, 1}, wide[] = {256, 1};
+  call.A.strides = strides;
+  CHECK(is_quick(0.5));
+  call.C.strides = wide;
+  CHECK_THROWS_AS(is_quick(0.5), ArgumentError);
+  call.C.strides = nullptr;
+  call.a[0] = call.c[0] = 0;  // an empty tensor has no memory to check
+  CHECK_FALSE(is_quick(0.5));
+  CHECK_FALSE(Signature(p, 1).bind(std::vector<Argument>{call.A}, *std::make_unique<Bound>()));
+  CHECK_FALSE(
+      Signature(p, 2).bind(std::vector<Argument>{call.A, call.B, call.C, 0.5}, *std::make_unique<Bound>()));
+}
+
+TEST_CASE("arguments: written tensors whose elements may overlap are left to the slow half") {
+  Program p;
+  p.name = "fill";
+  Formula s{{{Op::integer, 0}}}, t{{{Op::integer, 1}}};
+  p.params = {{"Y", true, "f32", 32, {Formula::constant(3), Formula::constant(4)}, {s, t}, true}};
+  p.integers = {{"s", 0, IntegerSource::From::stride, 0}, {"t", 0, IntegerSource::From::stride, 1}};
+  Packed packed;
+  const int64_t shape[] = {3, 4};
+  auto is_quick = [&](int64_t outer, int64_t inner) {
+    const int64_t strides[] = {outer, inner};
+    TensorView view{.data = memory[0], .ndim = 2, .shape = shape, .strides = strides};
+    return check(p, std::vector<Argument>{view}, 1, packed);
+  };
+  CHECK(is_quick(4, 1));
+  CHECK(is_quick(100, 10));
+  CHECK_FALSE(is_quick(1, 3));  // by columns: right, but not seen at once
+  CHECK_THROWS_AS(is_quick(20, 10), ArgumentError);
+  CHECK_THROWS_AS(is_quick(0, 1), ArgumentError);
 }
 
 TEST_CASE("arguments: count, None, type, rank") {

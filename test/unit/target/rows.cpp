@@ -15,7 +15,7 @@ TEST_CASE("every target's rows cover their tiles once") {
 }
 
 TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
-  for (auto* row : {&mma_m16n8k16_f16_f32, &mma_m16n8k16_bf16_f32})
+  for (auto* row : {&mma_16bit[0], &mma_16bit[1]})
     for (int lane = 0; lane < 32; lane++) {
       int g = lane / 4, q = lane % 4;
       for (int i = 0; i < 8; i++)
@@ -30,8 +30,8 @@ TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
 TEST_CASE(
     "mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same "
     "registers") {
-  for (auto [half, all] : {std::pair(&mma_m16n8k8_f16_f32, &mma_m16n8k16_f16_f32),
-                           std::pair(&mma_m16n8k8_bf16_f32, &mma_m16n8k16_bf16_f32)})
+  for (auto [half, all] : {std::pair(&mma_16bit[2], &mma_16bit[0]),
+                           std::pair(&mma_16bit[3], &mma_16bit[1])})
     for (int lane = 0; lane < 32; lane++) {
       for (int i = 0; i < 4; i++) CHECK(element_of(half->a, lane, i) == element_of(all->a, lane, i));
       for (int i = 0; i < 2; i++) CHECK(element_of(half->b, lane, i) == element_of(all->b, lane, i));
@@ -39,8 +39,27 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("mma of 8-bit and of 32-bit elements holds what the instruction set manual says") {
+  for (auto& row : mma_int8)
+    for (int lane = 0; lane < 32; lane++) {
+      int g = lane / 4, q = lane % 4;
+      for (int i = 0; i < row.a.registers; i++)
+        CHECK(element_of(row.a, lane, i) == std::pair(g + 8 * (i / 4 % 2), 4 * q + i % 4 + 16 * (i / 8)));
+      for (int i = 0; i < row.b.registers; i++)
+        CHECK(element_of(row.b, lane, i) == std::pair(4 * q + i % 4 + 16 * (i / 4), g));
+    }
+  for (auto& row : mma_fp8) CHECK(element_of(row.a, 31, 15) == element_of(mma_int8[0].a, 31, 15));
+  for (auto& row : mma_tf32)
+    for (int lane = 0; lane < 32; lane++) {
+      int g = lane / 4, q = lane % 4;
+      for (int i = 0; i < row.a.registers; i++)
+        CHECK(element_of(row.a, lane, i) == std::pair(g + 8 * (i % 2), q + 4 * (i / 2)));
+      for (int i = 0; i < row.b.registers; i++) CHECK(element_of(row.b, lane, i) == std::pair(q + 4 * i, g));
+    }
+}
+
 TEST_CASE("a row that covers an element twice is refused by name") {
-  MatrixInstr bad = mma_m16n8k16_f16_f32;
+  MatrixInstr bad = mma_16bit[0];
   bad.c.digits.back().row = 4;
   CHECK_THROWS_WITH_AS(check_row(bad, 32), doctest::Contains("held twice"), InternalError);
 }

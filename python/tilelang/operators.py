@@ -1,0 +1,437 @@
+"""Tile operators that fold, scan and turn tiles, and other shapes of a buffer's storage."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from . import dtypes, loose
+from . import scalar as _scalar
+from ._core import Buffer, Expr, Region
+from .tile import _tile
+from .trace import fail, in_kernel
+from .values import Element, as_operand, as_value
+
+_FOLDS = ("sum", "max", "min", "abssum", "absmax", "prod", "bitand", "bitor", "bitxor", "any", "all")
+_NAN = ("max", "min", "absmax")
+_REDUCERS = ("sum", "max", "min", "prod", "bitand", "bitor", "bitxor")
+
+
+def _int(value: Any, what: str) -> int:
+    if not hasattr(value, "__index__"):
+        raise fail(f"{what} must be an integer known while the kernel is built, not {value}")
+    return operator.index(value)
+
+
+def _extents(shape: Any, what: str) -> list:
+    items = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return [as_value(e) for e in items] if items else _no_shape(what)
+
+
+def _no_shape(what: str) -> list:
+    raise fail(f"{what}: the new shape has no dimension")
+
+
+# ── reductions ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def reduce(
+    buffer: Any,
+    out: Any,
+    reduce_type: Any = None,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
+    annotations: Any = None,
+    *,
+    combine: Any = None,
+    identity: Any = None,
+) -> None:
+    """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
+
+    buffer: a fragment, or a shared tile or slice.  out: a fragment or shared tile of its shape without dim,
+    or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype or a wider one of the
+    same kind.  reduce_type: "sum", "prod", "max", "min", "abssum", "absmax" (of absolute values) on numbers,
+    "bitand", "bitor", "bitxor" on integers and bools, "any", "all" (is an element not 0?) into bools or
+    integers.  clear: False takes the old elements of out in.  Sums of float16 and bfloat16 are rounded once;
+    max and min of a NaN and a number give the number, or the NaN if nan_propagate.  batch: how many results
+    are combined at once; accepted, the compiler decides.
+
+    `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
+    values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
+    associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
+    """
+    if combine is not None:
+        if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
+            reduce_type, dim = None, reduce_type
+        if reduce_type is not None:
+            raise fail(
+                f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them says how "
+                "to fold"
+            )
+        return _reduce_by(buffer, out, dim, clear, batch, nan_propagate, annotations, combine, identity)
+    if identity is not None:
+        raise fail("T.reduce: identity belongs to combine, which is not given")
+    if not isinstance(reduce_type, str) or reduce_type not in _FOLDS:
+        raise fail(
+            f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}; a fold of "
+            "your own is combine=lambda a, b: …"
+        )
+    name = f"reduce_{reduce_type}"
+    source, target = as_operand(buffer, f"T.{name}: the buffer"), as_operand(out, f"T.{name}: out")
+    attrs = _reduce_attrs(name, dim, clear, batch)
+    if nan_propagate:
+        if reduce_type not in _NAN:
+            raise fail(f"T.{name}: nan_propagate is for {', '.join(_NAN)}")
+        attrs["nan_propagate"] = True
+    _tile(name, (source, target), attrs, annotations, target)
+
+
+def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"dim": _int(dim, f"T.{name}: dim"), "clear": bool(clear)}
+    if batch != 1:
+        attrs["batch"] = _int(batch, f"T.{name}: batch")
+    return attrs
+
+
+def _reduce_by(
+    buffer: Any,
+    out: Any,
+    dim: Any,
+    clear: bool,
+    batch: int,
+    nan_propagate: bool,
+    annotations: Any,
+    combine: Any,
+    identity: Any,
+) -> None:
+    what = "T.reduce with combine"
+    if isinstance(buffer, (tuple, list)) or isinstance(out, (tuple, list)):
+        raise fail(
+            f"{what}: folds of several tiles at once (argmax) are not in this version yet: reduce the values "
+            "first, then the smallest index that has them"
+        )
+    if identity is None:
+        raise fail(
+            f"{what}: identity is missing, the value that changes nothing (0 for a sum): threads without an "
+            "element begin with it"
+        )
+    if nan_propagate:
+        raise fail(f"{what}: nan_propagate belongs to max and min; your combine decides what a NaN does")
+    if not callable(combine):
+        raise fail(f"{what}: combine must be a function of two values, not {combine!r}")
+    source, target = as_operand(buffer, f"{what}: the buffer"), as_operand(out, f"{what}: out")
+    builder = in_kernel(what).builder
+    loose.decide("reduce", (source, target))
+    dtype = (target if target.__class__ is Buffer else target.buffer).dtype
+    if dtype.is_float and dtype.bits < 32:
+        dtype = dtypes.as_dtype("float32")
+    a, b = builder.function_vars(("a", "b"), dtype)
+    try:
+        joined = combine(a, b)
+    except TypeError as e:
+        raise fail(f"{what}: combine is called with two values: {e}") from None
+    if isinstance(joined, (tuple, list)):
+        raise fail(
+            f"{what}: combine must give one value; folds of several values at once (argmax) are not in this "
+            "version yet"
+        )
+    function = builder.function_of((a, b), (as_value(joined), as_value(identity)), dtype)
+    attrs = _reduce_attrs("reduce", dim, clear, batch)
+    attrs["combine"] = function
+    _tile("reduce_by", (source, target), attrs, annotations, target)
+
+
+def reduce_sum(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "sum", dim, clear, batch, False, annotations)
+
+
+def reduce_prod(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = the products of buffer along dim, times out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "prod", dim, clear, batch, False, annotations)
+
+
+def reduce_max(
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
+    annotations: Any = None,
+) -> None:
+    """out = the maxima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "max", dim, clear, batch, nan_propagate, annotations)
+
+
+def reduce_min(
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
+    annotations: Any = None,
+) -> None:
+    """out = the minima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "min", dim, clear, batch, nan_propagate, annotations)
+
+
+def reduce_abssum(
+    buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None, clear: bool = True
+) -> None:
+    """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "abssum", dim, clear, batch, False, annotations)
+
+
+def reduce_absmax(
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
+    annotations: Any = None,
+) -> None:
+    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate, annotations)
+
+
+def reduce_bitand(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = the bitwise and of buffer along dim, and of out if not clear; integers or bools."""
+    reduce(buffer, out, "bitand", dim, clear, batch, False, annotations)
+
+
+def reduce_bitor(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = the bitwise or of buffer along dim, and of out if not clear; integers or bools."""
+    reduce(buffer, out, "bitor", dim, clear, batch, False, annotations)
+
+
+def reduce_bitxor(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = the exclusive or of buffer along dim, and of out if not clear; integers or bools."""
+    reduce(buffer, out, "bitxor", dim, clear, batch, False, annotations)
+
+
+def reduce_any(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = whether an element of buffer along dim is not 0 (or of out, if not clear): bools, integers."""
+    reduce(buffer, out, "any", dim, clear, batch, False, annotations)
+
+
+def reduce_all(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+) -> None:
+    """out = whether no element of buffer along dim is 0 (nor of out, if not clear): bools, integers."""
+    reduce(buffer, out, "all", dim, clear, batch, False, annotations)
+
+
+def any_of(buffer: Any) -> Expr:
+    """Whether an element of a buffer or a slice of one is not 0; a value, the same for all threads of a block
+    if the elements are.
+    """
+    return _truth("any_of", buffer)
+
+
+def all_of(buffer: Any) -> Expr:
+    """Whether no element of a buffer or a slice of one is 0; a value as that of T.any_of."""
+    return _truth("all_of", buffer)
+
+
+def _truth(name: str, buffer: Any) -> Expr:
+    trace = in_kernel(f"T.{name}")
+    builder = trace.builder
+    region = as_operand(buffer, f"T.{name}: the buffer")
+    base = region if region.__class__ is Buffer else region.buffer
+    word, hint = name.partition("_")[0], trace.take_hint(name)
+    int32 = dtypes.as_dtype("int32")
+    if base.scope == "fragment":
+        shape = list(region.shape if region.__class__ is Buffer else region.extents)
+        while shape:
+            shape.pop()
+            scope = "fragment" if shape else "shared"  # at last where all threads read the same
+            out = builder.alloc(hint, scope, tuple(shape) or (1,), int32, {})
+            builder.tile(f"reduce_{word}", (region, out), {"dim": -1, "clear": True})
+            region = out
+        return builder.let(hint, builder.binary("ne", builder.load(region, (0,)), 0))
+    ranges = region.ranges if region.__class__ is Region else [(0, e, False) for e in region.shape]
+    if any(extent is None for _, extent, _ in ranges):
+        raise fail(f"T.{name}: an element of {base.name} is given; a slice A[i0:i1] says how many there are")
+    found = builder.alloc(hint, "var", (), int32, {})
+    builder.store(found, (), int(word == "all"))
+    loops = [extent for _, extent, point in ranges if not point]
+    n = len(loops)
+    if n:
+        indices = list(builder.begin_for("serial", ["e"] * n, [0] * n, loops, [1] * n, {}))
+    index = [start if point else builder.binary("add", start, indices.pop(0)) for start, _, point in ranges]
+    here = builder.binary("ne", builder.load(base, index), builder.const(0, base.dtype))
+    old = builder.load(found, ())
+    builder.store(found, (), builder.select(here, 1 if word == "any" else old, old if word == "any" else 0))
+    if n:
+        builder.end_for()
+    return builder.let(hint, builder.binary("ne", builder.load(found, ()), 0))
+
+
+# ── reducers ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | None = None) -> Buffer:
+    """An array to which the iterations of T.Parallel contribute, `o[i] += x` (or T.reducer_update), whatever
+    thread runs them; T.finalize_reducer combines what the threads have.
+
+    Opened by T.clear, T.fill or T.reducer_init, whose value counts once.  shape: constant extents; every
+    thread has all of it.  op: "sum", "prod", "max", "min", "bitand", "bitor" or "bitxor".  replication:
+    "all", "none" or None; accepted, each thread has its own copy.
+    """
+    trace = in_kernel("T.alloc_reducer")
+    if op not in _REDUCERS:
+        raise fail(f"T.alloc_reducer: op must be one of {', '.join(_REDUCERS)}, not {op!r}")
+    if replication not in (None, "all", "none"):
+        raise fail(f"T.alloc_reducer: replication must be 'all', 'none' or None, not {replication!r}")
+    shape = [_int(e, "T.alloc_reducer: the shape") for e in _extents(shape, "T.alloc_reducer")]
+    made = trace.builder.alloc(
+        trace.take_hint("reducer"), "local", shape, dtypes.as_dtype(dtype), {"reducer": op}
+    )
+    trace.reducers[made.id] = op
+    return made
+
+
+def reducer_init(reducer: Buffer, init: Any = None) -> None:
+    """Open a reducer with the value init (else the neutral one of its op), to which is then contributed."""
+    target = as_operand(reducer, "T.reducer_init: the reducer")
+    op = in_kernel("T.reducer_init").reducers.get(target.id if target.__class__ is Buffer else -1, "sum")
+    dtype = (target if target.__class__ is Buffer else target.buffer).dtype
+    neutral = {"sum": 0, "prod": 1, "bitor": 0, "bitxor": 0, "bitand": -1}
+    if init is None:
+        if op in neutral:
+            init = neutral[op]
+        else:
+            init = _scalar.min_value(dtype) if op == "max" else _scalar.max_value(dtype)
+            init = init if dtype.is_int else _scalar.infinity(dtype) * (-1 if op == "max" else 1)
+    _tile("reducer_init", (target, as_value(init)), {}, None, target)
+
+
+def reducer_update(target: Any, value: Any) -> None:
+    """Contribute value to an element of a reducer, inside of T.Parallel."""
+    trace = in_kernel("T.reducer_update")
+    if not isinstance(target, Element) or target.buffer.id not in trace.reducers:
+        raise fail(
+            "T.reducer_update: the target must be an element of a reducer, as in T.reducer_update(o[i], x)"
+        )
+    op, builder = trace.reducers[target.buffer.id], trace.builder
+    old, value = builder.load(target.buffer, target.index), as_value(value)
+    names = {"sum": "add", "prod": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
+    joined = builder.binary(names.get(op, op), old, value)
+    builder.store(target.buffer, target.index, builder.cast(target.buffer.dtype, joined))
+    trace.wrote(target.buffer)
+
+
+def finalize_reducer(reducer: Buffer, dst: Any = None, batch: int = 1, annotations: Any = None) -> None:
+    """Combine what all threads contributed to a reducer, so that each has its value; copied to dst if given.
+
+    batch: how many elements are combined at once; accepted, the compiler decides.
+    """
+    target = as_operand(reducer, "T.finalize_reducer: the reducer")
+    attrs = {"batch": _int(batch, "T.finalize_reducer: batch")} if batch != 1 else {}
+    _tile("finalize_reducer", (target,), attrs, annotations, target)
+    if dst is not None:
+        out = as_operand(dst, "T.finalize_reducer: dst")
+        _tile("copy", (target, out), {}, None, out)
+
+
+# ── scans, transpose, clamp ───────────────────────────────────────────────────────────────────────────
+
+
+def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
+    """dst[…, n, …] = the sum of src[…, 0…n, …] along dim; with reverse of src[…, n…, …].
+
+    src, dst: shared tiles, slices of them or fragments, of one shape; dst of src's dtype or a wider one of
+    its kind; without dst in place.  float16 and bfloat16 are summed in float32, each element rounded once.
+    """
+    _scan("cumsum", src, dst, dim, reverse, annotations)
+
+
+def cummax(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
+    """dst[…, n, …] = the maximum of src[…, 0…n, …] along dim; operands as in T.cumsum.  A NaN loses."""
+    _scan("cummax", src, dst, dim, reverse, annotations)
+
+
+def _scan(name: str, src: Any, dst: Any, dim: Any, reverse: bool, annotations: Any) -> None:
+    source = as_operand(src, f"T.{name}: src")
+    target = source if dst is None else as_operand(dst, f"T.{name}: dst")
+    attrs = {"dim": _int(dim, f"T.{name}: dim"), "reverse": bool(reverse)}
+    _tile(name, (source, target), attrs, annotations, target)
+
+
+def transpose(src: Any, dst: Any, annotations: Any = None) -> None:
+    """dst = src with its last two dimensions exchanged; any two tiles or slices of the fitting shapes."""
+    source, target = as_operand(src, "T.transpose: src"), as_operand(dst, "T.transpose: dst")
+    _tile("transpose", (source, target), {}, annotations, target)
+
+
+def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
+    """min(max(dst, min_val), max_val): of a value, or in place of every element of a tile (or a slice)."""
+    tile = dst.__class__ is Region or (dst.__class__ is Buffer and dst.scope != "var")
+    if not tile:
+        return _scalar.min(_scalar.max(dst, min_val), max_val)
+    _tile("clamp", (dst, as_value(min_val), as_value(max_val)), {}, None, dst)
+    return None
+
+
+# ── other shapes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def reshape(src: Buffer, shape: Any) -> Buffer:
+    """Another shape of a buffer's storage: element n in row-major order is element n.  Not a copy.
+
+    src: a shared tile, a fragment (if what a thread holds can be said in the new shape), a local array, or a
+    contiguous tensor.  shape: extents whose product is that of src.
+    """
+    return _alias("T.reshape", src, shape, None)
+
+
+def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
+    """Another shape and dtype of a buffer's storage, not a copy.
+
+    As T.reshape; another dtype only of shared tiles.  Without shape the last extent follows the dtype.
+    """
+    return _alias("T.view", src, shape, dtype)
+
+
+def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
+    trace = in_kernel(what)
+    if src.__class__ is not Buffer or src.scope == "var":
+        given = "a slice of one" if src.__class__ is Region else src
+        raise fail(f"{what}: a whole buffer has another shape, not {given}")
+    kind = src.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if shape is None:
+        shape, bits = list(src.shape), src.dtype.bits
+        last = shape[-1]
+        if last.__class__ is not int or last * bits % kind.bits:
+            raise fail(
+                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole "
+                f"number of {kind}: give the new shape"
+            )
+        shape[-1] = last * bits // kind.bits
+    hint = trace.take_hint(f"{src.name}_view")
+    return trace.builder.alias(hint, src, _extents(shape, what), kind, what)
+
+
+__all__ = [
+    "all_of", "alloc_reducer", "any_of", "clamp", "cummax", "cumsum", "finalize_reducer", "reduce",
+    "reduce_absmax", "reduce_abssum", "reduce_all", "reduce_any", "reduce_bitand", "reduce_bitor",
+    "reduce_bitxor", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "reducer_init",
+    "reducer_update", "reshape", "transpose", "view",
+]  # fmt: skip

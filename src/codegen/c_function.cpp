@@ -1,0 +1,153 @@
+// Calls of scalar functions in C++, and of what a program says: prints, assertions, assumptions.
+#include <algorithm>
+
+#include "codegen/c_like.h"
+
+namespace tl::c {
+namespace {
+
+struct FunctionName {
+  std::string_view ours, f32, f64;
+};
+// clang-format off
+constexpr FunctionName functions[] = {
+    {"exp", "expf", "exp"},       {"exp2", "exp2f", "exp2"},    {"log", "logf", "log"},
+    {"log2", "log2f", "log2"},    {"log10", "log10f", "log10"}, {"sqrt", "sqrtf", "sqrt"},
+    {"rsqrt", "rsqrtf", "rsqrt"}, {"sin", "sinf", "sin"},       {"cos", "cosf", "cos"},
+    {"tanh", "tanhf", "tanh"},    {"erf", "erff", "erf"},       {"abs", "fabsf", "fabs"},
+    {"floor", "floorf", "floor"}, {"ceil", "ceilf", "ceil"},    {"round", "rintf", "rint"},
+    {"trunc", "truncf", "trunc"}, {"pow", "powf", "pow"},       {"fma", "fmaf", "fma"},
+    {"isnan", "isnan", "isnan"},  {"isinf", "isinf", "isinf"},  {"isfinite", "isfinite", "isfinite"},
+    {"sigmoid", "tl_sigmoid", "tl_sigmoid"},
+    {"round_away", "roundf", "round"}, {"exp10", "exp10f", "exp10"}, {"expm1", "expm1f", "expm1"},
+    {"log1p", "log1pf", "log1p"}, {"tan", "tanf", "tan"},       {"asin", "asinf", "asin"},
+    {"acos", "acosf", "acos"},    {"atan", "atanf", "atan"},    {"sinh", "sinhf", "sinh"},
+    {"cosh", "coshf", "cosh"},    {"asinh", "asinhf", "asinh"}, {"acosh", "acoshf", "acosh"},
+    {"atanh", "atanhf", "atanh"}, {"atan2", "atan2f", "atan2"}, {"hypot", "hypotf", "hypot"},
+    {"copysign", "copysignf", "copysign"},                      {"fmod", "fmodf", "fmod"},
+    {"fast_exp", "__expf", "exp"},       {"fast_exp10", "__exp10f", "exp10"}, {"fast_log", "__logf", "log"},
+    {"fast_log2", "__log2f", "log2"},    {"fast_log10", "__log10f", "log10"}, {"fast_sin", "__sinf", "sin"},
+    {"fast_cos", "__cosf", "cos"},       {"fast_tan", "__tanf", "tan"},
+    {"fast_rcp", "tl_fast_rcp", "tl_fast_rcp"}};
+
+// The rounding mode follows the name: "__fadd" and "_rz".
+constexpr FunctionName ieee_functions[] = {
+    {"ieee_add", "__fadd", "__dadd"},   {"ieee_sub", "__fsub", "__dsub"},    {"ieee_mul", "__fmul", "__dmul"},
+    {"ieee_fdiv", "__fdiv", "__ddiv"},  {"ieee_frcp", "__frcp", "__drcp"},   {"ieee_fsqrt", "__fsqrt", "__dsqrt"},
+    {"ieee_fmaf", "__fmaf", "__fma"},   {"ieee_frsqrt", "__frsqrt", ""}};
+// clang-format on
+
+// How a value stands in a printf: the conversion, and the C type that it takes.
+struct Conversion {
+  std::string_view text, type;
+};
+Conversion conversion_of(DType t) {
+  std::string_view text = printf_conversion(t);
+  if (t.is_float()) return {text, "double"};
+  if (t.bits == 64) return {text, t.is_signed() ? "i64" : "u64"};
+  return {text, t.is_unsigned() ? "u32" : "int"};
+}
+
+// A literal text within a format.
+std::string escaped(std::string_view text) {
+  std::string s;
+  for (char c : text) s += c == '%' ? "%%" : std::string(1, c);
+  return s;
+}
+
+}  // namespace
+
+Text Printer::print_function(const Call& n) {
+  std::string_view name = n.callee->name;
+  if (n.callee->exact) return print_exact(n);
+  DType t = n.args[0]->dtype;
+  if (t.is_int()) {
+    if (name == "fma")
+      return print(binary(BinaryOp::add, binary(BinaryOp::mul, n.args[0], n.args[1]), n.args[2], n.span));
+    if (name == "abs" && t.is_unsigned()) return print(n.args[0]);
+    internal_check(name == "abs", fmt::format("{} of {}", name, to_string(t)));
+    need("abs");
+    return {fmt::format("tl_abs<{}>({})", type(t), text(n.args[0]))};
+  }
+  for (auto& row : functions) {
+    if (row.ours != name) continue;
+    if (row.f32.starts_with("tl_")) need(row.ours);
+    std::vector<std::string> args;
+    for (auto& a : n.args) args.push_back(text(a));
+    return {fmt::format("{}({})", t.bits == 64 ? row.f64 : row.f32, fmt::join(args, ", "))};
+  }
+  internal_error(fmt::format("no C++ function for {}", name));
+}
+
+Text Printer::print_exact(const Call& n) {
+  std::string_view name = n.callee->name;
+  DType t = n.args.at(0)->dtype;
+  std::vector<std::string> args;
+  for (auto& a : n.args) args.push_back(argument(a));
+  std::string list = fmt::format("{}", fmt::join(args, ", "));
+  if (name == "reinterpret") {
+    need("reinterpret");
+    return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), list)};
+  }
+  if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
+  if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
+  if (name.starts_with("to_") || name.starts_with("from_")) {
+    need("narrow");
+    return {fmt::format("tl_{}({})", name, list)};
+  }
+  if (name == "popcount" || name == "clz") {
+    std::string_view wide = t.bits == 64 ? "ll" : "";
+    std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
+    std::string count = fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, list);
+    if (name == "clz") return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
+    return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
+  }
+  if (name == "philox") {
+    need("philox");
+    return {fmt::format("tl_philox({})", list)};
+  }
+  if (name.ends_with("f16")) {  // a pair: add2_f16, add2_bf16
+    need("pairs");
+    return {fmt::format("tl_{}({})", name, list)};
+  }
+  for (auto& row : ieee_functions)
+    if (name.starts_with(row.ours) && name.size() == row.ours.size() + 3)
+      return {fmt::format("{}{}({})", t.bits == 64 ? row.f64 : row.f32, name.substr(row.ours.size()), list)};
+  internal_error(fmt::format("no C++ text for {}", name));
+}
+
+Text Printer::print_message(const Call& n) {
+  if (n.callee == &assume_function) return {fmt::format("__builtin_assume({})", text(n.args[0]))};
+  need("message");
+  if (n.callee == &device_assert) {
+    std::string_view said = n.args[1].as<StringImm>()->value;
+    std::string line = fmt::format("{}: assertion failed{}{}, in block (%d, %d, %d), thread (%d, %d, %d)\n",
+                                   escaped(n.args[2].as<StringImm>()->value), said.empty() ? "" : ": ", escaped(said));
+    return {fmt::format("tl_assert({}, {})", text(n.args[0]), c_string(line))};
+  }
+  std::string format;
+  std::vector<std::string> values;
+  size_t next = 1;
+  std::string_view rest = n.args.at(0).as<StringImm>()->value;
+  while (!rest.empty()) {
+    if (rest.starts_with("{thread}")) {
+      format += "thread=(%d, %d, %d)";
+      for (char d : {'x', 'y', 'z'}) values.push_back(fmt::format("int(threadIdx.{})", d));
+      rest.remove_prefix(8);
+    } else if (rest.starts_with("{}")) {
+      const Expr& v = n.args.at(next++);
+      DType t = v->dtype;
+      Conversion c = conversion_of(t);
+      format += c.text;
+      values.push_back(fmt::format("{}({})", c.type, is_half(t) ? "float(" + argument(v) + ")" : argument(v)));
+      rest.remove_prefix(2);
+    } else {
+      format += escaped(rest.substr(0, 1));
+      rest.remove_prefix(rest.starts_with("{{") ? 2 : 1);
+    }
+  }
+  std::string list = values.empty() ? "" : fmt::format(", {}", fmt::join(values, ", "));
+  return {fmt::format("tl_print({}{})", c_string(format + "\n"), list)};
+}
+
+}  // namespace tl::c

@@ -1,0 +1,154 @@
+// Scalar functions whose values are given exactly: bit patterns, counts of bits, IEEE operations with a rounding
+// mode, and the random generator Philox4x32-10.  constexpr rows; find_callee may be asked before main.
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "ir/callee.h"
+
+namespace tl {
+namespace {
+
+using Result = Callee::Result;
+using Takes = Callee::Takes;
+
+constexpr Scalar whole(int64_t i) { return {.i = i}; }
+constexpr Scalar real(double d) { return {.d = d}; }
+
+// ── bits ──────────────────────────────────────────────────────────────────────────────────────────────
+uint64_t bits_of(Scalar v, DType t) {
+  if (!t.is_float()) return t.bits == 64 ? uint64_t(v.i) : uint64_t(v.i) & ((uint64_t(1) << t.bits) - 1);
+  if (t.bits <= 16) return float_bits(v.d, t, default_rounding(t), false);
+  return t.bits == 32 ? std::bit_cast<uint32_t>(float(v.d)) : std::bit_cast<uint64_t>(v.d);
+}
+
+Scalar from_bits(uint64_t bits, DType t) {
+  if (!t.is_float()) return whole(wrap_int(int64_t(bits), t));
+  if (t.bits <= 16) return real(float_value(bits, t));
+  return real(t.bits == 32 ? double(std::bit_cast<float>(uint32_t(bits))) : std::bit_cast<double>(bits));
+}
+
+Scalar reinterpret(const Scalar* a, const DType* types, DType result) {
+  return from_bits(bits_of(a[0], types[0].scalar()), result.scalar());
+}
+Scalar population(const Scalar* a, const DType* types, DType) {
+  return whole(std::popcount(bits_of(a[0], types[0].scalar())));
+}
+Scalar leading_zeros(const Scalar* a, const DType* types, DType) {
+  return whole(std::countl_zero(bits_of(a[0], types[0].scalar())) - (64 - types[0].bits));
+}
+
+// ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
+// The operands are volatile, so that nothing is computed while another mode holds.
+template <int mode, class F>
+auto in_mode(F compute) {
+  int before = std::fegetround();
+  std::fesetround(mode);
+  volatile auto result = compute();
+  std::fesetround(before);
+  return result;
+}
+
+struct Add { template <class T> static T of(const volatile T* x) { return x[0] + x[1]; } };
+struct Sub { template <class T> static T of(const volatile T* x) { return x[0] - x[1]; } };
+struct Mul { template <class T> static T of(const volatile T* x) { return x[0] * x[1]; } };
+struct Div { template <class T> static T of(const volatile T* x) { return x[0] / x[1]; } };
+struct Rcp { template <class T> static T of(const volatile T* x) { return 1 / x[0]; } };
+struct Fma { template <class T> static T of(const volatile T* x) { return std::fma(T(x[0]), T(x[1]), T(x[2])); } };
+struct Sqrt { template <class T> static T of(const volatile T* x) { return std::sqrt(T(x[0])); } };
+
+template <class Op, int mode, int arity>
+Scalar ieee(const Scalar* a, const DType* types, DType) {
+  auto run = [&]<class T>(T) {
+    volatile T x[3] = {};
+    for (int i = 0; i < arity; i++) x[i] = T(a[i].d);
+    return real(double(in_mode<mode>([&] { return Op::template of<T>(x); })));
+  };
+  return types[0].bits == 64 ? run(double()) : run(float());
+}
+
+// 1/sqrt(x) of a float, to nearest: in 64 bits of mantissa no f32 result lies near enough to a tie to be missed.
+Scalar reciprocal_root(const Scalar* a, const DType*, DType) {
+  return real(double(float(1 / std::sqrt(static_cast<long double>(a[0].d)))));
+}
+
+// ── random numbers ────────────────────────────────────────────────────────────────────────────────────
+// Philox4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).  The key is the
+// seed; the counter's low half counts groups of four numbers, its high half is the sequence.
+Scalar philox(const Scalar* a, const DType*, DType) {
+  uint64_t seed = uint64_t(a[0].i), sequence = uint64_t(a[1].i), group = uint64_t(a[2].i) >> 2;
+  uint32_t c[4] = {uint32_t(group), uint32_t(group >> 32), uint32_t(sequence), uint32_t(sequence >> 32)};
+  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    uint64_t p = uint64_t(0xD2511F53u) * c[0], q = uint64_t(0xCD9E8D57u) * c[2];
+    uint32_t next[4] = {uint32_t(q >> 32) ^ c[1] ^ k0, uint32_t(q), uint32_t(p >> 32) ^ c[3] ^ k1, uint32_t(p)};
+    std::memcpy(c, next, sizeof c);
+  }
+  return whole(int64_t(c[a[2].i & 3]));
+}
+
+// ── pairs ─────────────────────────────────────────────────────────────────────────────────────────────
+// Two 16-bit floats in a word, the first in its lower half; each lane is rounded once.
+enum class PairOp { add, sub, mul, fma, max, min, abs };
+template <PairOp op>
+double lane_value(const double* x) {
+  switch (op) {
+    case PairOp::add: return x[0] + x[1];
+    case PairOp::sub: return x[0] - x[1];
+    case PairOp::mul: return x[0] * x[1];
+    case PairOp::fma: return std::fma(x[0], x[1], x[2]);
+    case PairOp::max: return std::fmax(x[0], x[1]);
+    case PairOp::min: return std::fmin(x[0], x[1]);
+    case PairOp::abs: break;
+  }
+  return std::fabs(x[0]);
+}
+template <PairOp op, int arity, double (*value)(uint16_t), uint16_t (*bits)(double)>
+Scalar pair(const Scalar* a, const DType*, DType) {
+  uint32_t word = 0;
+  for (int lane = 0; lane < 2; lane++) {
+    double x[3] = {};
+    for (int i = 0; i < arity; i++) x[i] = value(uint16_t(uint64_t(a[i].i) >> 16 * lane));
+    word |= uint32_t(bits(lane_value<op>(x))) << 16 * lane;
+  }
+  return whole(int64_t(word));
+}
+
+Scalar first_argument(const Scalar* a, const DType*, DType) { return a[0]; }
+Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
+
+// clang-format off
+#define TL_IEEE(NAME, OP, ARITY)                                                                                    \
+    {.name = "ieee_" NAME "_rn", .arity = ARITY, .exact = ieee<OP, FE_TONEAREST, ARITY>, .takes = Takes::floats},   \
+    {.name = "ieee_" NAME "_rz", .arity = ARITY, .exact = ieee<OP, FE_TOWARDZERO, ARITY>, .takes = Takes::floats},  \
+    {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = Takes::floats},      \
+    {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = Takes::floats}
+
+#define TL_PAIR(NAME, OP, ARITY)                                                                                    \
+    {.name = NAME "_f16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, f16_value, f16_bits>,                    \
+     .takes = Takes::integers},                                                                                     \
+    {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,                 \
+     .takes = Takes::integers}
+
+constexpr Callee exact_rows[] = {
+    TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
+    TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
+    {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
+    {.name = "popcount", .exact = population, .takes = Takes::integers},
+    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = Takes::integers},
+    TL_IEEE("add", Add, 2), TL_IEEE("sub", Sub, 2), TL_IEEE("mul", Mul, 2), TL_IEEE("fdiv", Div, 2),
+    TL_IEEE("frcp", Rcp, 1), TL_IEEE("fsqrt", Sqrt, 1), TL_IEEE("fmaf", Fma, 3),
+    {.name = "ieee_frsqrt_rn", .exact = reciprocal_root, .takes = Takes::singles},
+    {.name = "philox", .arity = 3, .result = Result::u32, .exact = philox, .takes = Takes::counters},
+    {.name = "random_sequence", .exact = first_argument, .takes = Takes::counters},
+    {.name = "elected", .result = Result::boolean, .exact = yes, .takes = Takes::counters},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Callee> exact_functions() { return exact_rows; }
+
+}  // namespace tl

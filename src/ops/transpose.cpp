@@ -1,0 +1,135 @@
+// transpose: dst = src with its last two dimensions exchanged.  A parallel nest in which neighbouring threads read
+// along the rows of src; where dst's place in shared memory is still free, its rows are laid out so that the
+// columns that a warp then writes fall into different banks.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "layout/banks.h"
+#include "ops/mapping.h"
+
+namespace tl {
+namespace {
+
+void check(const Tile& t, const Function& f) {
+  for (size_t i : {0, 1})
+    for (auto& range : region_of(t, i).ranges)
+      if (!range.extent || !as_int(range.extent))
+        fail(t.span, "transpose: {} needs constant extents: give a slice or the whole buffer",
+             f[region_of(t, i).buffer].name);
+  const Region &src = region_of(t, 0), &dst = region_of(t, 1);
+  std::vector<int64_t> from = region_shape(src), to = region_shape(dst);
+  if (from.size() < 2)
+    fail(t.span, "transpose: src is {}; it needs two dimensions that can be exchanged", describe(f, src));
+  std::swap(from[from.size() - 1], from[from.size() - 2]);
+  if (from != to)
+    fail(t.span, "transpose: src is {} but dst is {}; dst must have src's shape with the last two dimensions exchanged",
+         describe(f, src), describe(f, dst));
+  if (src.buffer == dst.buffer)
+    fail(t.span, "transpose: src and dst are both {}; threads would overwrite what others still read: use another buffer",
+         f[src.buffer].name);
+  DType a = f[src.buffer].dtype, b = f[dst.buffer].dtype;
+  if (a.is_handle() || b.is_handle()) fail(t.span, "transpose: there is no cast from {} to {}", to_string(a), to_string(b));
+}
+
+void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+  Array in = ctx.read(region_of(t, 0)), out = make_array(f[region_of(t, 1).buffer].dtype, region_shape(region_of(t, 1)));
+  int64_t columns = in.shape.back(), rows = in.shape[in.shape.size() - 2], plane = rows * columns;
+  for (int64_t i = 0; i < in.size(); i++) {
+    size_t to = size_t(i / plane * plane + i % columns * rows + i % plane / columns), from = size_t(i);
+    if (out.dtype.is_float())
+      out.floats[to] = in.number(i);
+    else
+      out.ints[to] = in.dtype.is_float() ? int64_t(in.floats[from]) : in.ints[from];
+  }
+  ctx.write(region_of(t, 1), out);
+}
+
+std::vector<Expr> indices(const Region& r, const std::vector<Expr>& at) {
+  std::vector<Expr> index;
+  size_t next = 0;
+  for (auto& range : r.ranges) index.push_back(range.point ? range.min : range.min + at[next++]);
+  return index;
+}
+
+ParallelNest nest_of(const Tile& t, const Function& f) {
+  static const char* names[] = {"i", "j", "k", "l"};
+  const Region &src = region_of(t, 0), &dst = region_of(t, 1);
+  ParallelNest nest{.vars = {}, .extents = region_shape(src), .body = {}, .attrs = t.attrs, .span = t.span};
+  for (size_t d = 0; d < nest.extents.size(); d++) nest.vars.push_back(var(names[d % 4]));
+  std::vector<Expr> turned = nest.vars;
+  std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+  Expr value = cast(f[dst.buffer].dtype, load(f, src.buffer, indices(src, nest.vars), t.span), t.span);
+  nest.body = store(dst.buffer, indices(dst, turned), value, t.span);
+  return nest;
+}
+
+// What each warp writes at once, as indices of dst.
+std::vector<WarpAccess> writes_of(const ParallelNest& nest, const Fragment& mapping, int64_t warp) {
+  constexpr size_t enough = 64;
+  std::map<std::pair<int64_t, int64_t>, WarpAccess> found;  // by warp and register
+  std::vector<int64_t> places = table(mapping.layout), at(nest.extents.size(), 0);
+  for (size_t p = 0; p < places.size(); p += 2 * size_t(mapping.replicas)) {
+    std::pair key(places[p] / warp, places[p + 1]);
+    if (found.size() < enough || found.contains(key)) {
+      WarpAccess& a = found[key];
+      a.lanes.resize(size_t(warp));
+      std::vector<int64_t> turned = at;
+      std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+      a.lanes[size_t(places[p] % warp)] = turned;
+    }
+    for (size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < nest.extents[d]) break;
+      at[d] = 0;
+    }
+  }
+  std::vector<WarpAccess> out;
+  for (auto& [key, a] : found) out.push_back(std::move(a));
+  return out;
+}
+
+LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
+  ParallelNest nest = nest_of(t, ctx.function);
+  BufferId dst = region_of(t, 1).buffer;
+  const BufferInfo& info = ctx.function[dst];
+  bool apart = ctx.target.has_threads() && level == Strictness::free && info.scope == Scope::shared &&
+               ctx.function[region_of(t, 0).buffer].scope != Scope::fragment && !ctx.known.loop;
+  LayoutMap out;
+  if (apart) {  // single elements: either side is read or written across its rows
+    out.loop = plan_free(nest, ctx, 1);
+    out.lanes = 1;
+  } else {
+    out = infer_parallel(nest, ctx, level);
+  }
+  bool whole = region_shape(region_of(t, 1), false) == tile_shape(info);
+  if (!out.loop || !apart || !whole || ctx.known.shared.contains(dst)) return out;
+  std::vector<WarpAccess> writes = writes_of(nest, *out.loop, ctx.target.warp);
+  std::vector<int64_t> shape = tile_shape(info);
+  for (auto& w : writes)
+    for (auto& lane : w.lanes)
+      if (!lane.empty()) lane.insert(lane.begin(), shape.size() - lane.size(), 0);
+  int64_t most = 2;
+  for (int64_t e : shape) most *= e;
+  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), writes, info.dtype.bits, most));
+  return out;
+}
+
+Stmt lower(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_of(t, ctx.function), ctx); }
+
+}  // namespace
+
+extern const TileOp transpose_op;
+const TileOp transpose_op = {
+    .info = {.name = "transpose",
+             .doc = "dst = src with its last two dimensions exchanged, cast if their types differ.",
+             .operands = {{"src", Access::read}, {"dst", Access::write}},
+             .attrs = {}},
+    .complete = nullptr,
+    .check = check,
+    .eval = eval,
+    .infer_layout = infer_layout,
+    .lower = lower,
+    .takes_shared = true,
+};
+
+}  // namespace tl

@@ -1,0 +1,201 @@
+"""T.assume, the annotations of a kernel, pass_configs and compile flags."""
+
+import logging
+
+import numpy as np
+import pytest
+import tilelang
+from helpers import failure
+from helpers import kernel as kernel_of
+from tilelang import PassConfigKey
+
+EXECUTORS = ("reference", "sim:sm_80")
+SCALE = "A: T.Tensor((m, n), 'float32'), B: T.Tensor((m, n), 'float32'), k: T.int32"
+
+
+def scale(folder, first=""):
+    body = first + """
+for i, j in T.Parallel(16, 64):
+    B[bx * 16 + i, j] = A[bx * 16 + i, j] * k
+"""
+    before = "import tilelang.language as T\nm, n = T.dynamic('m, n')\n"
+    return kernel_of(folder, body, signature=SCALE, before=before)
+
+
+def test_facts_of_parameters(tmp_path):
+    """A condition over parameters becomes a fact, and bounds checks that it makes needless go."""
+    plain, told = scale(tmp_path), scale(tmp_path, "T.assume(m == 64)\nT.assume(n >= 64 and k > 0)\n")
+    assert "assume" not in plain.text
+    assert told.text.count("assume") == 2 and "assume_true" not in told.text
+    source = [tilelang.compile(f, target="cuda -arch=sm_80").get_kernel_source() for f in (plain, told)]
+    assert source[0].count("if (") + source[0].count(" ? ") > source[1].count("if (") + source[1].count(" ? ")
+
+
+@pytest.mark.parametrize("target", EXECUTORS)
+def test_broken_fact(target, tmp_path):
+    kernel = tilelang.compile(scale(tmp_path, "T.assume(k > 2)\n"), target=target)
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    b = np.full_like(a, np.nan)
+    kernel(a, b, 3)
+    assert np.allclose(b, a * 3)
+    with pytest.raises(tilelang.CompileError, match="does not hold") as caught:
+        kernel(a, b, 2)
+    assert "T.assume(k > 2)" in str(caught.value)
+
+
+GATHER = "A: T.Tensor((64,), 'float32'), I: T.Tensor((32,), 'int32'), B: T.Tensor((32,), 'float32')"
+
+
+def gather(folder, assume):
+    return kernel_of(folder, f"""
+        for i in T.Parallel(8):
+            at = I[bx * 8 + i]
+            {assume}
+            B[bx * 8 + i] = A[at]
+        """, signature=GATHER)
+
+
+@pytest.mark.parametrize("target", ["cpu", *EXECUTORS])
+def test_assumption_of_a_value(target, tmp_path):
+    kernel = tilelang.compile(gather(tmp_path, "T.assume(at >= 0 and at < 64)"), target=target)
+    rng = np.random.default_rng(0)
+    a, index = rng.standard_normal(64).astype(np.float32), rng.integers(0, 64, 32).astype(np.int32)
+    b = np.full(32, np.nan, np.float32)
+    kernel(a, index, b)
+    assert np.array_equal(b, a[index])
+    if target != "cpu":
+        index[9] = 64
+        with pytest.raises(tilelang.CompileError, match="this does not hold") as caught:
+            kernel(a, index, b)
+        assert "T.assume(at >= 0" in str(caught.value)
+
+
+def test_assumptions_spare_checks(tmp_path):
+    told = gather(tmp_path, "T.assume(at >= 0 and at < 64)")
+    text = [tilelang.compile(f, target="cuda -arch=sm_80").get_kernel_source()
+            for f in (gather(tmp_path, "pass"), told)]
+    assert " < 64" in text[0] and " < 64 ?" not in text[1] and "__builtin_assume(" in text[1]
+    from tilelang import _core
+
+    assert _core.parse(told.text).text() == told.text
+
+
+def test_refused_assumptions(tmp_path):
+    assert "something that is false" in str(failure(tmp_path, "T.assume(1 > 2)"))
+    assert "takes tensors" in str(failure(tmp_path, "T.annotate_restrict_buffers(3)"))
+    assert "from 1 to 32" in str(failure(tmp_path, "T.annotate_min_blocks_per_sm(0)"))
+    assert "lies in [0, 1]" in str(failure(tmp_path, "T.annotate_l2_hit_ratio({A: 2})"))
+
+
+def test_launch_bounds(tmp_path):
+    prim = kernel_of(tmp_path, "T.annotate_min_blocks_per_sm(3)\nA[bx, 0] = 1")
+    source = tilelang.compile(prim, target="cuda -arch=sm_80").get_kernel_source()
+    assert "__launch_bounds__(32, 3)" in source
+
+
+def test_overlapping_tensors(tmp_path):
+    body = "{}for i in T.Parallel(8):\n    A[bx + 1, i] = B[bx, i]"
+    signature = "A: T.Tensor((64, 8), 'float32'), B: T.Tensor((64, 8), 'float32')"
+    for target, word in (("cuda -arch=sm_80", "__restrict__"), ("cpu", "noalias")):
+        counts = []
+        for first in ("", "T.annotate_restrict_buffers(A, B)\n"):
+            prim = kernel_of(tmp_path, body.format(first), signature=signature)
+            source = tilelang.compile(prim, target=target).get_kernel_source()
+            counts.append(source.count(word))
+        assert counts[0] == counts[1] + 2
+
+
+def test_hit_ratio_is_noted(tmp_path):
+    prim = kernel_of(tmp_path, "T.annotate_l2_hit_ratio({A: 0.8})\nA[bx, 0] = 1")
+    assert "L2 hit ratio of 0.8" in str(tilelang.compile(prim, target="cpu").explain())
+
+
+def test_configs_in_the_body(tmp_path):
+    body = """
+        T.annotate_pass_configs({"tl.enable_fast_math": True})
+        T.annotate_compile_flags("-DX=1 -DY=2")
+        A[bx, 0] = T.exp(A[bx, 1]) / A[bx, 2]
+        """
+    prim = kernel_of(tmp_path, body)
+    assert prim.pass_configs == {"tl.enable_fast_math": True} and prim.compile_flags == ["-DX=1", "-DY=2"]
+    assert "arcp" in tilelang.compile(prim, target="cpu").get_kernel_source()
+    plain = tilelang.compile(prim, target="cpu", pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: False})
+    assert "arcp" not in plain.get_kernel_source()
+    tilelang.compile(prim, target="cuda -arch=sm_80")
+
+
+def test_pass_configs(tmp_path, caplog):
+    body = """
+        S = T.alloc_shared((64, 8), "float32")
+        for i, j in T.Parallel(64, 8):
+            S[i, j] = A[i, j]
+        for i, j in T.Parallel(64, 8):
+            A[i, j] = S[63 - i, j]
+        """
+    prim = kernel_of(tmp_path, body)
+
+    def source(**configs):
+        return tilelang.compile(prim, target="cuda -arch=sm_80", pass_configs=configs).get_kernel_source()
+
+    assert "__syncthreads()" in source()
+    assert "__syncthreads()" not in source(**{"tl.disable_thread_storage_sync": True})
+    source(**{"tl.ptxas_register_usage_level": 5, "tl.enable_ptxas_verbose_output": True})
+    with caplog.at_level(logging.DEBUG, logger="tilelang"):
+        source(**{"tl.disable_warp_specialized": True, "tl.some_other": 3})
+    assert caplog.text.count("has no meaning in this version") == 2
+    for key in PassConfigKey:
+        value = 5 if key is PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL else True
+        tilelang.compile(prim, target="cuda -arch=sm_90", pass_configs={key: value})
+    with pytest.raises(tilelang.CompileError, match="from 0 to 10"):
+        source(**{"tl.ptxas_register_usage_level": 11})
+    with pytest.raises(tilelang.CompileError, match="pass_configs is a dict"):
+        tilelang.compile(prim, target="cpu", pass_configs=["tl.enable_fast_math"])
+
+
+def test_fast_math_on_the_cpu(tmp_path):
+    """Quicker forms: close, and right at the ends that programs rely on."""
+    body = """
+        for i in T.Parallel(8):
+            A[bx * 16, i] = T.exp(A[bx * 16, i])
+            A[bx * 16 + 1, i] = T.exp2(A[bx * 16 + 1, i])
+        """
+    prim = kernel_of(tmp_path, body)
+    kernel = tilelang.compile(prim, target="cpu", pass_configs={PassConfigKey.TL_ENABLE_FAST_MATH: True})
+    a = np.random.default_rng(0).uniform(-30, 30, (64, 8)).astype(np.float32)
+    a[0, :4] = a[1, :4] = (-np.inf, np.inf, -200, 0)
+    want = a.astype(np.float64)
+    with np.errstate(over="ignore"):
+        want[0::16], want[1::16] = np.exp(want[0::16]), np.exp2(want[1::16])
+    kernel(a, 0)
+    assert np.allclose(a, want, rtol=1e-6, atol=1e-37) and a[0, 0] == 0 and np.isinf(a[0, 1])
+
+
+def test_compile_time_limit(tmp_path, monkeypatch):
+    """TILELANG_COMPILE_TIMEOUT_SECONDS and TILELANG_AUTO_TUNING_CPU_COUNTS, of several compilations."""
+    import threading
+    import time
+    from concurrent.futures import TimeoutError as TooLong
+
+    from tilelang import env
+    from tilelang.kernel import run_all
+
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "2")
+    assert env.compile_threads() == 2 and env.compile_timeout() is None
+    assert run_all(lambda x: x * x, [1, 2, 3], None, False) == [1, 4, 9]
+    monkeypatch.setenv("TILELANG_COMPILE_TIMEOUT_SECONDS", "1")
+    ended = threading.Event()
+    begin = time.monotonic()
+    assert run_all(lambda x: ended.wait(20) if x else 7, [0, 1], None, True) == [7, None]
+    with pytest.raises(TooLong):
+        run_all(lambda x: ended.wait(20), [1], None, False)
+    assert time.monotonic() - begin < 15
+    ended.set()
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
+    assert not env.is_tuning_cache_enabled()
+
+
+def test_attr(tmp_path):
+    prim = kernel_of(tmp_path, "with T.attr(bx, 'pragma_unroll', 1):\n    A[bx, 0] = 1")
+    a = np.zeros((64, 8), np.float32)
+    tilelang.compile(prim, target="cpu")(a, 1)
+    assert a[:4, 0].tolist() == [1] * 4

@@ -1,0 +1,251 @@
+"""dtypes of 4 and 8 bits, tf32: their values against ml_dtypes, in every executor; gemm on them."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+FLOATS = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
+          "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu, "float4_e2m1fn": ml_dtypes.float4_e2m1fn}  # fmt: skip
+TARGETS = ["cpu", "cpu -mcpu=haswell", "reference", "sim:sm_80", "sim:sm_89"]
+CUDA = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
+
+
+def stored(dtype, codes):
+    """An array of these codes, as a kernel takes it: of 4 bits two to a byte, the even one low."""
+    codes = np.asarray(codes, np.uint8)
+    if T.dtypes.as_dtype(dtype).bits == 4:
+        return codes[..., 0::2] | codes[..., 1::2] << 4
+    return codes.view(FLOATS[dtype])
+
+
+def codes_of(array, dtype):
+    array = array.view(np.uint8)
+    if T.dtypes.as_dtype(dtype).bits == 4:
+        return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)
+    return array
+
+
+def convert(n, source, dest, **how):
+    @T.prim_func
+    def main(A: T.Tensor((n,), source), B: T.Tensor((n,), dest)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(n):
+                B[i] = T.cast(A[i], dest, **how)
+
+    return main
+
+
+def compiled_for_cuda(kernel):
+    for target in CUDA:
+        assert "__global__" in tilelang.compile(kernel, target=target).get_kernel_source()
+
+
+def same_floats(ours, theirs):
+    nans = np.isnan(theirs)
+    return np.array_equal(np.isnan(ours), nans) and np.array_equal(
+        ours[~nans].view(np.uint32), theirs[~nans].view(np.uint32))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_every_value(dtype):
+    bits = T.dtypes.as_dtype(dtype).bits
+    codes = (np.arange(256) % 2**bits).astype(np.uint8)
+    expected = codes.view(FLOATS[dtype]).astype(np.float32)
+    kernel = convert(256, dtype, "float32")
+    for target in TARGETS:
+        got = np.full(256, 77, np.float32)
+        tilelang.compile(kernel, target=target)(stored(dtype, codes), got)
+        assert same_floats(got, expected), target
+    compiled_for_cuda(kernel)
+
+
+def hard_numbers(dtype):
+    """Each value, each middle between neighbours, their neighbours in float32, overflow, tiny and random numbers."""
+    bits = T.dtypes.as_dtype(dtype).bits
+    values = np.arange(2**bits, dtype=np.uint8).view(FLOATS[dtype]).astype(np.float64)
+    values = np.unique(values[np.isfinite(values)])
+    middles = (values[1:] + values[:-1]) / 2
+    beyond = values[-1] + (values[-1] - values[-2]) * np.array([0.25, 0.5, 0.75, 1, 8])
+    rng = np.random.default_rng(0)
+    exact = np.concatenate([values, middles, beyond, -beyond, [0.0, -0.0]]).astype(np.float32)
+    spread = np.ldexp(rng.standard_normal(4000), rng.integers(-140, 120, 4000)).astype(np.float32)
+    near = (rng.standard_normal(4000) * np.abs(values[np.isfinite(values)]).max() / 8).astype(np.float32)
+    all_of = np.concatenate([exact, np.nextafter(exact, np.float32(np.inf)),
+                             np.nextafter(exact, np.float32(-np.inf)), spread, near,
+                             np.array([np.inf, -np.inf, np.nan, 1e-45], np.float32)])
+    return np.concatenate([all_of, np.zeros(-len(all_of) % 256, np.float32)])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rounding(dtype):
+    x = hard_numbers(dtype)
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64).astype(FLOATS[dtype])
+    for sat in (True, False):
+        expected = exact.view(np.uint8).copy()
+        values = exact.astype(np.float32)
+        if sat and dtype == "float8_e8m0fnu":
+            expected[x == 0] = 0
+        if dtype == "float8_e8m0fnu":  # ml_dtypes rounds these up, though 2^-127 is nearer
+            expected[(x > 2.0**-127) & (x < 1.5 * 2.0**-127)] = 0
+        if sat and dtype == "float8_e8m0fnu":
+            expected[x >= 1.5 * 2.0**127] = 254
+        elif sat:
+            top = {"float8_e4m3fn": 0x7E, "float8_e5m2": 0x7B, "float4_e2m1fn": 7}[dtype]
+            over = ~np.isfinite(values) & ~np.isnan(x)
+            expected[over] = top | np.where(x[over] < 0, 0x80 if dtype != "float4_e2m1fn" else 8, 0)
+        nan = np.isnan(x)
+        kernel = convert(len(x), "float32", dtype, sat=sat)
+        for target in TARGETS:
+            got = stored(dtype, np.full(len(x), 5, np.uint8))
+            tilelang.compile(kernel, target=target)(x, got)
+            got = codes_of(got, dtype)
+            if dtype == "float4_e2m1fn":
+                assert (got[nan] == 7).all()
+            else:
+                assert np.isnan(got[nan].view(FLOATS[dtype]).astype(np.float32)).all()
+                finite_nan = np.isnan(expected.view(FLOATS[dtype]).astype(np.float32))
+                assert np.isnan(got[finite_nan].view(FLOATS[dtype]).astype(np.float32)).all(), (target, sat)
+                nan = nan | finite_nan
+            wrong = np.flatnonzero((got != expected) & ~nan)
+            assert len(wrong) == 0, (target, sat, x[wrong[:5]], got[wrong[:5]], expected[wrong[:5]])
+        compiled_for_cuda(kernel)
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp", "rn", "rna"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "float16", "bfloat16", "tfloat32"])
+def test_directed(dtype, mode):
+    """Against the neighbours that a search among all values finds."""
+    d = T.dtypes.as_dtype(dtype)
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.standard_normal(1000) * 2, [0.0, 1.0, -1.0, 0.3, 5.5]]).astype(np.float32)
+    x = np.concatenate([x, np.zeros(-len(x) % 128, np.float32)])
+    if dtype == "tfloat32":
+        step = np.ldexp(1.0, np.frexp(np.where(x == 0, 1, x))[1] - 11)
+        low, high = np.floor(x / step) * step, np.ceil(x / step) * step
+    else:
+        kind = FLOATS.get(dtype) or d.as_numpy().type
+        codes = np.arange(2**d.bits, dtype=np.uint16 if d.bits == 16 else np.uint8)
+        values = codes.view(kind).astype(np.float64)
+        values = np.unique(values[np.isfinite(values)])
+        high = values[np.searchsorted(values, x, "left").clip(0, len(values) - 1)]
+        low = values[(np.searchsorted(values, x, "right") - 1).clip(0)]
+    x64 = x.astype(np.float64)
+    nearest = np.where(x64 - low < high - x64, low, high)  # ties are not among these
+    ties = (x64 - low == high - x64) & (low != high)
+    expected = {"rz": np.where(x < 0, high, low), "rm": low, "rp": high, "rn": nearest, "rna": nearest}[mode]
+    kernel = convert(len(x), "float32", dtype, round=mode)
+    for target in TARGETS:
+        got = stored(dtype, np.zeros(len(x), np.uint8)) if dtype in FLOATS else np.zeros(len(x), d.as_numpy())
+        tilelang.compile(kernel, target=target)(x, got)
+        values = got.astype(np.float64) if dtype not in FLOATS else \
+            codes_of(got, dtype).astype(np.uint8).view(FLOATS[dtype]).astype(np.float64)
+        keep = ~ties if mode in ("rn", "rna") else slice(None)
+        assert np.array_equal(values[keep], expected[keep]), target
+    compiled_for_cuda(kernel)
+
+
+def test_from_float64_rounds_once():
+    x = np.array([1.0625 + 2.0**-40, 1.0625 - 2.0**-40, 1.0625, 17 + 1e-9] * 32)
+    expected = np.array([1.125, 1.0, 1.0, 18.0] * 32)  # e4m3 around 1 counts by eighths, around 17 by twos
+    kernel = convert(len(x), "float64", "float8_e4m3fn")
+    for target in TARGETS:
+        got = np.zeros(len(x), ml_dtypes.float8_e4m3fn)
+        tilelang.compile(kernel, target=target)(x, got)
+        assert np.array_equal(got.astype(np.float64), expected), target
+
+
+@pytest.mark.parametrize("dtype,low", [("int4", -8), ("uint4", 0)])
+def test_four_bits(dtype, low):
+    M, N = 20, 64
+
+    @T.prim_func
+    def main(A: T.Tensor((M, N), dtype), B: T.Tensor((M, N), "int32"), C: T.Tensor((M, N), dtype)):
+        with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 16), threads=64) as (bx, by):
+            S = T.alloc_shared((16, 32), dtype)
+            F = T.alloc_fragment((16, 32), dtype)
+            T.copy(A[by * 16, bx * 32], S)
+            T.copy(S, F)
+            for i, j in T.Parallel(16, 32):
+                B[by * 16 + i, bx * 32 + j] = F[i, j] * 3
+            T.copy(F, C[by * 16, bx * 32])
+
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(low, low + 16, (M, N))
+    a = stored(dtype, (numbers & 15).astype(np.uint8))
+    for target in TARGETS:
+        b, c = np.full((M, N), -99, np.int32), np.full((M, N // 2), 0x55, np.uint8)
+        tilelang.compile(main, target=target)(a if dtype == "uint4" else a.view(np.int8), b, c)
+        assert np.array_equal(b, numbers * 3), target
+        assert np.array_equal(c, a), target
+    compiled_for_cuda(main)
+
+
+def test_single_nibble_stores_are_refused():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int4")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(32):
+                B[2 * i] = A[i]
+
+    with pytest.raises(tilelang.CompileError, match="two threads could write one byte"):
+        tilelang.compile(main, target="cuda -arch=sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_dp4a(dtype):
+    N = 256
+
+    @T.prim_func
+    def main(A: T.Tensor((N, 4), dtype), B: T.Tensor((N, 4), dtype), C: T.Tensor((N,), "int32")):
+        with T.Kernel(N // 64, threads=64) as bx:
+            for i in T.Parallel(64):
+                T.dp4a(A[bx * 64 + i, 0], B[bx * 64 + i, 0], C[bx * 64 + i])
+
+    rng = np.random.default_rng(0)
+    info = np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max + 1, (N, 4)).astype(dtype) for _ in "ab")
+    start = rng.integers(-1000, 1000, N).astype(np.int32)
+    expected = start + (a.astype(np.int32) * b.astype(np.int32)).sum(1)
+    for target in TARGETS:
+        c = start.copy()
+        tilelang.compile(main, target=target)(a, b, c)
+        assert np.array_equal(c, expected), target
+    for target in CUDA:
+        assert "__dp4a" in tilelang.compile(main, target=target).get_kernel_source()
+
+
+def test_what_is_refused():
+    with pytest.raises(tilelang.CompileError, match="needs sm_100"):
+        convert(128, "float32", "float8_e4m3fn", round="rs")
+    with pytest.raises(tilelang.CompileError, match="there is no rounding mode 'up'"):
+        convert(128, "float32", "float8_e4m3fn", round="up")
+    with pytest.raises(tilelang.CompileError, match="float8_e5m2.*has no infinity"):
+        @T.prim_func
+        def main(A: T.Tensor((64,), "float8_e5m2")):
+            with T.Kernel(1, threads=64):
+                for i in T.Parallel(64):
+                    A[i] = T.infinity("float8_e5m2")
+
+
+def test_spellings():
+    torch = pytest.importorskip("torch")
+    for spelling, dtype in [("float8_e4m3", T.float8_e4m3fn), ("e5m2", T.float8_e5m2), (torch.float8_e4m3fn, "float8_e4m3fn"),
+                            (ml_dtypes.float8_e8m0fnu, T.float8_e8m0fnu), ("tf32", T.tfloat32), ("int4", T.int4)]:
+        assert T.dtypes.as_dtype(spelling) == dtype
+    assert T.int4.bits == 4 and T.float8_e4m3.bytes == 1 and T.float8_e5m2.as_torch() == torch.float8_e5m2
+    assert str(T.dtypes.as_dtype("float16x2")) == "float16x2"
+    with pytest.raises(tilelang.CompileError, match="unknown dtype"):
+        T.dtypes.as_dtype(ml_dtypes.float8_e4m3)  # another format than e4m3fn
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    kernel = tilelang.compile(convert(128, "float32", "float8_e4m3fn"), target="cpu")
+    x, y = torch.randn(128), torch.empty(128, dtype=torch.float8_e4m3fn)
+    kernel(x, y)
+    assert torch.equal(y.float(), x.to(torch.float8_e4m3fn).float())
+    with pytest.raises(Exception, match="e4m3\\[128\\] was expected"):
+        kernel(x, torch.empty(128, dtype=torch.float8_e5m2))
