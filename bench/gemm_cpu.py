@@ -1,5 +1,6 @@
-"""GEMM on the CPU: f32, from examples/quickstart's own program, beside NumPy's OpenBLAS; with --dtype bf16 or int8 beside
-oneDNN, through PyTorch (bf16 -> bf16; int8 × int8 -> int32).  One process for both.
+"""GEMM on the CPU: f32, by examples/quickstart's own program, beside NumPy's OpenBLAS, in one process.
+
+With --dtype bf16 or int8 it stands beside oneDNN, through PyTorch (bf16 -> bf16; int8 × int8 -> int32).
 
 OpenBLAS chooses its kernels once per process, and threads are counted once, so each setting is a process:
 
@@ -21,8 +22,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TILES = "256x512x256,512x512x256,250x448x350"
-
-
 NARROW_TILES = "512x512x512,256x512x1024,512x1024x512"
 
 
@@ -81,7 +80,8 @@ def narrow_runs(size, tiles, target, dtype):
 
 
 def measure_narrow(size, tiles, target, repeats, dtype):
-    report(size, *narrow_runs(size, tiles, target, dtype), repeats, "oneDNN", "GOP/s" if dtype == "int8" else "GFLOP/s")
+    runs, errors = narrow_runs(size, tiles, target, dtype)
+    report(size, runs, errors, repeats, "oneDNN", "GOP/s" if dtype == "int8" else "GFLOP/s")
 
 
 def measure_one(size, tiles, target, repeats):
@@ -140,7 +140,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--child", action="store_true")
     options = parser.parse_args()
-    tiles = [numbers(t) for t in (options.tiles or (TILES if options.dtype == "f32" else NARROW_TILES)).split(",")]
+    usual = TILES if options.dtype == "f32" else NARROW_TILES
+    tiles = [numbers(t) for t in (options.tiles or usual).split(",")]
     if options.child:
         for size in options.sizes.split(","):
             if options.dtype == "f32":

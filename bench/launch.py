@@ -158,7 +158,8 @@ def cuda():
         arguments = arguments_for(tensors, total, lambda: torch.ones(16, device="cuda"))
         call = call_of(kernel, arguments)
         call()
-        slots = [a.data_ptr() if torch.is_tensor(a) else int(np.float32(a).view(np.uint32)) for a in arguments]
+        bits = lambda value: int(np.float32(value).view(np.uint32))
+        slots = [a.data_ptr() if torch.is_tensor(a) else bits(a) for a in arguments]
         shim = bare(kernel, slots, torch.cuda.current_stream().cuda_stream)
         ours, theirs = [], []
         for _ in range(rounds):

@@ -132,7 +132,7 @@ void Arguments::read_tensor(const ParamSpec& spec, nb::handle object, ArrayType&
 void Arguments::read(size_t param, nb::handle object, ArrayType& type) {
   const ParamSpec& spec = program.params[param];
   try {
-    if (spec.is_tensor)
+    if (spec.is_tensor || spec.dtype == "handle")   // an address, of which the tensor may be given
       read_tensor(spec, object, type, items[param]);
     else
       items[param] = number(object);

@@ -325,4 +325,5 @@ void bind_builder(nb::module_& m) {
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },
           nb::arg("key"), nb::arg("value"))
       .def("finish", &Builder::finish);
+  bind_foreign(m, c);
 }

@@ -192,8 +192,9 @@ struct CallCache {
 struct State {
   std::vector<nb::object> names, defaults;  // defaults: null where there is none
   std::vector<bool> is_runtime;
-  std::vector<Watch> watches;
-  std::vector<Group> groups;
+  // Shared, because what a key is made of may call Python, and that may call us.
+  std::shared_ptr<const std::vector<Watch>> watches = std::make_shared<std::vector<Watch>>();
+  std::vector<std::shared_ptr<Group>> groups;
 
   bool add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const;
   bool add_reads(Words& words, const Group& group, std::span<PyObject* const> args) const;
@@ -219,7 +220,8 @@ bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<
       return false;
     words.add(view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu : Mark::cpu);
   }
-  for (const Watch& watch : watches) {
+  auto watched = watches;
+  for (const Watch& watch : *watched) {
     nb::object value = watch.value();
     if (value.is_valid())
       add_value(words, value.ptr(), true, kept);
@@ -261,10 +263,11 @@ bool State::add_reads(Words& words, const Group& group, std::span<PyObject* cons
 const Entry* State::find(Words& words, std::span<PyObject* const> args) const {
   if (groups.empty() || !add_base(words, args, nullptr)) return nullptr;
   size_t base = words.size();
-  for (const Group& group : groups) {
+  for (size_t i = 0; i < groups.size(); i++) {
+    std::shared_ptr<Group> group = groups[i];
     words.shorten(base);
-    if (!add_reads(words, group, args)) continue;
-    auto [first, last] = group.entries.equal_range(words.hash());
+    if (!add_reads(words, *group, args)) continue;
+    auto [first, last] = group->entries.equal_range(words.hash());
     for (; first != last; ++first)
       if (std::ranges::equal(first->second.words, words.all())) return &first->second;
   }
@@ -376,7 +379,7 @@ int initialise(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     state->is_runtime.assign(state->names.size(), false);
     for (auto& place : items_of(runtime)) state->is_runtime.at(nb::cast<size_t>(place)) = true;
-    if (watches) state->watches = watches_of(watches);
+    if (watches) state->watches = std::make_shared<std::vector<Watch>>(watches_of(watches));
     delete std::exchange(reinterpret_cast<CallCache*>(self)->state, state.release());
     return nb::none();
   });
@@ -424,10 +427,11 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
   if (!state.add_base(words, pointers, &entry.kept) || !state.add_reads(words, wanted, pointers))
     throw nb::type_error("args are not what `reads` says");
   entry.words.assign(words.all().begin(), words.all().end());
-  auto same = [&](const Group& g) { return g.reads == wanted.reads; };
+  auto same = [&](const std::shared_ptr<Group>& g) { return g->reads == wanted.reads; };
   auto group = std::find_if(state.groups.begin(), state.groups.end(), same);
-  if (group == state.groups.end()) group = state.groups.insert(state.groups.end(), std::move(wanted));
-  group->entries.emplace(words.hash(), std::move(entry));
+  if (group == state.groups.end())
+    group = state.groups.insert(state.groups.end(), std::make_shared<Group>(std::move(wanted)));
+  (*group)->entries.emplace(words.hash(), std::move(entry));
   return nb::none();
 }
 
@@ -453,10 +457,9 @@ PyObject* find(PyObject* self, PyObject* args) {
 PyObject* forget(PyObject* self, PyObject* watches) {
   return guarded([&] {
     State& state = state_of(self);
-    std::vector<Watch> fresh = watches_of(watches);
-    std::vector<Group> gone = std::move(state.groups);  // destructors of Python may call us
-    state.groups.clear();
-    state.watches = std::move(fresh);
+    auto fresh = std::make_shared<std::vector<Watch>>(watches_of(watches));
+    auto gone = std::exchange(state.groups, {});  // destructors of Python may call us
+    auto former = std::exchange(state.watches, std::move(fresh));
     return nb::none();
   });
 }

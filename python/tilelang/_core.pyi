@@ -40,6 +40,10 @@ class Buffer:
     dtype: DType
     shape: tuple[int | Expr, ...]
     scope: str                         # global shared fragment local var
+    storage: int                       # id of the buffer whose elements it shows: its own unless T.reshape made it
+
+class ValueFunction:
+    """A function of values that an operator keeps, such as the combiner of T.reduce."""
 
 class Region:
     """A rectangular part of a buffer: per dimension a start and an extent, or one point.
@@ -156,6 +160,24 @@ class Builder:
     def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
     def let(self, name: str, value: Expr) -> Expr:
         """Bind a value to a name; returns the variable (or the constant itself)."""
+    # memory, thread by thread
+    def address(self, buffer: Buffer, index: Sequence[ExprLike], access: str) -> Expr:
+        """Of an element; access "r", "w", or "": both."""
+    def pointer(self, name: str) -> Expr:
+        """A parameter that is an address."""
+    def tensor_at(self, name: str, base: ExprLike, shape: Sequence[ExprLike], dtype: DType,
+                  strides: Sequence[ExprLike] | None) -> Buffer:
+        """A tensor at an address; made before the first kernel it belongs to each."""
+    def atomic(self, op: str, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike | None, order: str,
+               returns: bool) -> Expr:
+        """op: atomic_add atomic_max atomic_min atomic_or atomic_load atomic_store."""
+    def load_wide(self, what: str, buffer: Buffer, index: Sequence[ExprLike], bytes: int,
+                  predicate: ExprLike | None) -> Expr: ...
+    def store_wide(self, what: str, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike, bytes: int,
+                   predicate: ExprLike | None) -> None: ...
+    def foreign(self, kind: str, text: str, key: str, outputs: Sequence[Expr], args: Sequence[ExprLike],
+                dtype: DType | None) -> Expr:
+        """kind: call_extern call_pure_extern ptx; outputs: of ptx, addresses of variables."""
     # values
     def const(self, value: int | float | bool, dtype: DType) -> Expr: ...
     def unary(self, op: str, a: ExprLike) -> Expr:
@@ -176,6 +198,14 @@ class Builder:
     def end_tile(self) -> None: ...
     def annotate_layout(self, buffer: Buffer, layout: Layout | Fragment, by: str) -> None:
         """Where its elements live, instead of what the compiler would choose.  by: who says so, for errors."""
+    def annotate_safe_value(self, buffer: Buffer, value: ExprLike) -> None:
+        """What a read outside of a tensor gives, instead of 0."""
+    def alias(self, name: str, of: Buffer, shape: Sequence[ExprLike], dtype: DType, what: str) -> Buffer:
+        """The same storage in another shape or type.  what: who asks, for errors."""
+    def function_vars(self, names: Sequence[str], dtype: DType) -> list[Expr]:
+        """The parameters of a ValueFunction that is about to be made."""
+    def function_of(self, vars: Sequence[Expr], results: Sequence[ExprLike], dtype: DType) -> ValueFunction:
+        """The function from those parameters to the results."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
     def assume(self, condition: ExprLike) -> None:
@@ -272,6 +302,10 @@ class TileOp:
     def __init__(self, name: str, operands: Sequence[tuple[str, str]], eval: Any | None) -> None:
         """operands: (name, "read" | "write" | "update" | "value")"""
     name: str
+
+def add_foreign_eval(name: str, identity: Any, function: Any) -> str:
+    """What foreign code of that name means; the key that Builder.foreign takes.  function(values, dtypes of the results)
+    -> the results; a pointer is (a memoryview, dtype)."""
 
 def register_matrix(shape: Sequence[int], a_type: DType, b_type: DType, c_type: DType,
                     a: tuple[Sequence[int], Sequence[int]], b: tuple[Sequence[int], Sequence[int]],

@@ -1,5 +1,211 @@
-"""Atomic operations on shared and global memory."""
+"""Updates of memory that no other thread can come between: of single elements, of tiles, in a memory order.
+
+`dst` is an element `C[i, j]` with a value, or a buffer, slice or element with a tile of values.  It lies in a
+tensor or a shared tile, of float16, bfloat16, float32, float64, int32, uint32, int64 or uint64.
+
+memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen
+after),
+"release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for all).
+It reaches the threads of the whole device, of shared memory those of the block.
+
+A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
+NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
+or 8 elements where the chip has it; each element is updated for itself all the same.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import Any
+
+from ._core import Buffer, Expr, Region
+from .trace import fail, in_kernel
+from .values import Element, Part, as_operand, as_value
+
+
+def _order(memory_order: Any, what: str) -> str:
+    if memory_order is None:
+        return "relaxed"
+    if memory_order == "consume":  # which everyone makes an acquire
+        return "acquire"
+    if not isinstance(memory_order, str):
+        raise fail(f"{what}: memory_order is a word such as 'relaxed' or 'acq_rel', not {memory_order!r}")
+    return memory_order
+
+
+def _element(place: Any, what: str) -> Element:
+    if place.__class__ is Element:
+        return place
+    if place.__class__ is Buffer and place.scope == "var":
+        raise fail(
+            f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
+            "tensors and shared tiles"
+        )
+    raise fail(f"{what}: expected an element such as A[i, j], got {type(place).__name__}")
+
+
+def _is_tile(x: Any) -> bool:
+    return x.__class__ in (Region, Part) or (x.__class__ is Buffer and x.scope != "var")
+
+
+def _everywhere(op: str, dst: Any, value: Any, order: str) -> None:
+    """One value at every element of a tile."""
+    from .values import subscript
+
+    trace = in_kernel(f"T.{op}")
+    region = as_operand(dst, f"T.{op}: dst")
+    if region.__class__ is Buffer:
+        region = subscript(region, (slice(None),) * len(region.shape))
+    value = as_value(value)
+    extents = list(region.extents)
+    names = ["i", "j", "k", "l", "m", "n"][: len(extents)]
+    loops = trace.builder.begin_for("parallel", names, [0] * len(names), extents, [1] * len(names), {})
+    index, free = [], list(loops)
+    for start, _, point in region.ranges:
+        index.append(start if point else start + free.pop(0))
+    trace.builder.atomic(op, region.buffer, index, value, order, False)
+    trace.builder.end_for()
+    trace.wrote(region.buffer)
+
+
+def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Expr | None:
+    what = f"T.{op}"
+    trace = in_kernel(what)
+    order = _order(memory_order, what)
+    if _is_tile(dst) or _is_tile(value):
+        if return_prev:
+            raise fail(
+                f"{what}: return_prev=True gives the old value of one element; dst and value are a tile "
+                "here: update A[i, j] in a T.Parallel loop"
+            )
+        if not _is_tile(value) and value.__class__ is not Element:
+            _everywhere(op, dst, value, order)
+            return None
+        if op == "atomic_or":
+            raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
+        if _is_tile(dst) and value.__class__ is Element and not _is_base_of(dst):
+            _everywhere(op, dst, value, order)
+            return None
+        to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
+        trace.builder.tile(op, (to, source), {"memory_order": order})
+        trace.wrote(to if to.__class__ is Buffer else to.buffer)
+        return None
+    place = _element(dst, what)
+    old = trace.builder.atomic(op, place.buffer, place.index, as_value(value), order, bool(return_prev))
+    trace.wrote(place.buffer)
+    return old if return_prev else None
+
+
+def _is_base_of(dst: Any) -> bool:
+    """Whether an element beside this tile is where a tile of values begins."""
+    extents = dst.extents if dst.__class__ is Region else dst.shape
+    return any(not (n.__class__ is int and n == 1) for n in extents)
+
+
+def atomic_add(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
+    annotations: Any = None,
+) -> Expr | None:
+    """dst += value, indivisibly; element by element if they are tiles of equal shape.
+
+    dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
+    or
+    shared), converted to dst's dtype.  return_prev: give what the element held before (single elements only).
+    use_tma: needs sm_90's bulk reductions, which this version does not have.
+    """
+    if use_tma:
+        raise fail(
+            "T.atomic_add: use_tma=True needs sm_90 (cp.reduce.async.bulk), and bulk copies are not in this "
+            "version yet; leave it out"
+        )
+    _no_annotations("atomic_add", annotations)
+    return _update("atomic_add", dst, value, memory_order, return_prev)
+
+
+def _no_annotations(op: str, annotations: Any) -> None:
+    if annotations:
+        raise fail(f"T.{op}: annotations are not in this version yet")
+
+
+def atomic_max(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Expr | None:
+    """dst = max(dst, value), indivisibly; as atomic_add."""
+    _no_annotations("atomic_max", annotations)
+    return _update("atomic_max", dst, value, memory_order, return_prev)
+
+
+def atomic_min(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Expr | None:
+    """dst = min(dst, value), indivisibly; as atomic_add."""
+    _no_annotations("atomic_min", annotations)
+    return _update("atomic_min", dst, value, memory_order, return_prev)
+
+
+def atomic_or(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
+) -> Expr | None:
+    """dst |= value, indivisibly, of one integer element."""
+    return _update("atomic_or", dst, value, memory_order, return_prev)
+
+
+def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> None:
+    what = f"T.{name}"
+    trace = in_kernel(what)
+    if return_prev:
+        raise fail(f"{what}: return_prev=True gives the old value of one element; use T.atomic_add on each")
+    place = _element(dst, what)
+    lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]
+    last = place.index[-1] + lane
+    given = value
+    if value.__class__ is Element:
+        given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
+        given.writes = value.writes
+    trace.builder.atomic(
+        "atomic_add", place.buffer, (*place.index[:-1], last), as_value(given), "relaxed", False
+    )
+    trace.builder.end_for()
+    trace.wrote(place.buffer)
+
+
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
+    """Add two neighbouring elements, the first of which are dst and value, each indivisibly.
+
+    One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on.
+    """
+    _neighbours("atomic_addx2", dst, value, 2, return_prev)
+
+
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
+    """Add four neighbouring elements, the first of which are dst and value, each indivisibly.
+
+    One instruction where the chip has it: from sm_90 on, in tensors.
+    """
+    _neighbours("atomic_addx4", dst, value, 4, return_prev)
+
+
+def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:
+    """The value of an element, read indivisibly.  memory_order: relaxed, acquire or seq_cst."""
+    place = _element(src, "T.atomic_load")
+    trace = in_kernel("T.atomic_load")
+    order = _order(memory_order, "T.atomic_load")
+    return trace.builder.atomic("atomic_load", place.buffer, place.index, None, order, True)
+
+
+def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
+    """Set an element, indivisibly.  memory_order: relaxed, release or seq_cst."""
+    place = _element(dst, "T.atomic_store")
+    trace = in_kernel("T.atomic_store")
+    order = _order(memory_order, "T.atomic_store")
+    trace.builder.atomic("atomic_store", place.buffer, place.index, as_value(src), order, False)
+    trace.wrote(place.buffer)
+
+
+__all__ = [
+    "atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_store",
+]  # fmt: skip

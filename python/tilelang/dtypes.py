@@ -3,10 +3,10 @@
 A dtype may be written as one of these objects, as a string ("float16", also "float", "half", "bf16", "f16"),
 or as a PyTorch, NumPy or ml_dtypes dtype, everywhere; `as_dtype` reads them all.
 
-Storage dtypes (tfloat32, float8_*, float4_e2m1fn, int4, uint4) are what tensors, tiles and T.gemm take; arithmetic
-on their values is done in float32 or int32.  int4, uint4 and float4_e2m1fn lie two to a byte along the last
-dimension, the even element in the low half: the tensor of a parameter of shape (M, K) is an int8 or uint8 array of
-shape (M, K // 2).
+Storage dtypes (tfloat32, float8_*, float4_e2m1fn, int4, uint4) are what tensors, tiles and T.gemm take;
+arithmetic on their values is done in float32 or int32.  int4, uint4 and float4_e2m1fn lie two to a byte along
+the last dimension, the even element in the low half: the tensor of a parameter of shape (M, K) is an int8 or
+uint8 array of shape (M, K // 2).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _PUBLISHED = {
 _NAMES = {short: name for name, short in _PUBLISHED.items()}
 _ALIASES = {"float": "f32", "double": "f64", "half": "f16", "int": "i32", "uint": "u32", "long": "i64",
             "bool_": "bool", "fp64": "f64", "fp32": "f32", "fp16": "f16",
-            "float8_e4m3": "e4m3", "e4m3_float8": "e4m3", "e4m3fn": "e4m3", "e5m2_float8": "e5m2", "fp8": "e4m3",
+            "float8_e4m3": "e4m3", "e4m3_float8": "e4m3", "e4m3fn": "e4m3", "e5m2_float8": "e5m2",
+            "fp8": "e4m3",
             "float8": "e4m3", "float8_e8m0": "e8m0", "e8m0fnu": "e8m0", "float4_e2m1": "e2m1",
             "e2m1fn": "e2m1", "float4": "e2m1", "fp4": "e2m1", "float4_e2m1fn_x2": "e2m1", "tfloat": "tf32"}
 _LATER = ("float8_", "float6", "int2", "uint2", "int1", "handle")
@@ -139,7 +140,7 @@ def _call(self: DType, value: object = 0) -> object:
     return scalar.cast(value, self)
 
 
-_STORED_AS = {"tf32": "float32", "i4": "int8", "u4": "uint8", "e2m1": "uint8"}  # where no library has the type
+_STORED_AS = {"tf32": "float32", "i4": "int8", "u4": "uint8", "e2m1": "uint8"}  # no library has them
 
 
 def _stored(self: DType) -> str:
@@ -148,15 +149,15 @@ def _stored(self: DType) -> str:
 
 
 def _as_torch(self: DType) -> object:
-    """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair of them, int8 or uint8."""
+    """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair, int8 or uint8."""
     import torch
 
     return getattr(torch, _stored(self))
 
 
 def _as_numpy(self: DType) -> object:
-    """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of types of four
-    bits that of a pair of them, int8 or uint8.
+    """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of types of
+    four bits that of a pair of them, int8 or uint8.
     """
     import numpy
 
@@ -182,6 +183,6 @@ for _name, _method in {
 
 __all__ = [
     "bfloat16", "bool_", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3", "float8_e4m3fn",
-    "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint16", "uint32",
-    "uint4", "uint64", "uint8",
+    "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint16",
+    "uint32", "uint4", "uint64", "uint8",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
 from .errors import CompileError, compile_error
+from .foreign import ptr
 from .parse import Rewritten, rewrite, site_of
 from .symbols import Const
 from .trace import Trace, fail
@@ -103,7 +104,7 @@ class PrimFunc:
             trace.at(new.file, new.site)
             if eager is not None:
                 trace.eager = eager(trace)
-            args = [_parameter(trace, new, arg, fn, scope) for arg in new.parameters]
+            args = trace.parameters = [_parameter(trace, new, arg, fn, scope) for arg in new.parameters]
             trace.at(new.file, new.site)
             n = fn.__code__.co_argcount
             named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
@@ -169,6 +170,8 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
         raise fail(f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
                    "its shape and dtype; they are taken from the argument in an eager function, "
                    "@tilelang.jit on the kernel itself")
+    if kind is ptr or isinstance(kind, ptr):
+        return trace.builder.pointer(arg.arg)
     if isinstance(kind, _core.DType) or any(kind is scalar for scalar in _SCALARS):
         return trace.builder.scalar(arg.arg, _dtypes.as_dtype(kind))
     raise fail(f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not "

@@ -158,10 +158,11 @@ def _cast_rounded(value: Any, dtype: DType, round: str, sat: bool) -> Expr:
         widens = source is not None and source.is_float and source.bits <= dtype.bits
         if round in ("", "rn") or widens:
             return cast(value, dtype)
-        raise fail(f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there for "
-                   "float16, bfloat16, tfloat32 and the floats of 8 and 4 bits")
+        raise fail(f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there "
+                   "for float16, bfloat16, tfloat32 and the floats of 8 and 4 bits")
     usual = "rna" if dtype.name in ("tf32", "e8m0") else "rn"
-    return builder().call(f"to_{dtype.name}", (value, _ROUNDINGS[round or usual], int(sat and dtype.bits <= 8)), dtype)
+    mode, saturate = _ROUNDINGS[round or usual], int(sat and dtype.bits <= 8)
+    return builder().call(f"to_{dtype.name}", (value, mode, saturate), dtype)
 
 
 def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Expr:
@@ -171,13 +172,13 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
 
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
-    takes its largest value for what is larger; with sat=False it becomes infinity, or NaN where there is none.
+    takes its largest value for what is larger; with sat=False that becomes infinity, or NaN for want of one.
     Stochastic rounding ("rs", with rbits) needs sm_100.
     """
     dtype = as_dtype(dtype)
     value = as_value(value)
     if round == "rs" or rbits is not None:
-        raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; round to nearest with 'rn'")
+        raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; 'rn' rounds to nearest")
     if round or not sat:
         return _cast_rounded(value, dtype, round, sat)
     if value.__class__ is Expr:
@@ -201,8 +202,8 @@ def Cast(dtype: Any, value: Any) -> Expr:
 def dp4a(a: Any, b: Any, c: Any) -> None:
     """c += a[0]*b[0] + a[1]*b[1] + a[2]*b[2] + a[3]*b[3], by one instruction where the chip has it.
 
-    a, b: four int8 or four uint8 elements, a buffer or the first of four along its last dimension (`A[i, 0]`); c: an
-    element of an int32 buffer, or such a buffer of one dimension, of which the first element is meant.
+    a, b: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension;
+    c: an element of an int32 buffer, or such a buffer, of which the first element is meant.
     """
     a, b, c = (_place(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C")))
     if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
@@ -254,7 +255,7 @@ def min_value(dtype: Any) -> Expr:
 globals().update(FUNCTIONS)
 
 __all__ = [
-    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv", "floormod",
-    "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow", "shift_left",
-    "shift_right", "truncdiv", "truncmod",
+    "Cast", "Select", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv",
+    "floormod", "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow",
+    "shift_left", "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip

@@ -20,12 +20,10 @@ class Kernel:
 
     blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
     threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
-    CPU).
+    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.
     """
 
     def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None) -> None:
-        if prelude is not None:
-            raise fail("T.Kernel: prelude is not in this version yet")
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
         self.grid = [as_value(b) for b in blocks]
@@ -33,6 +31,9 @@ class Kernel:
         self.names: tuple = ()
         self.indices: list = []   # of the block, when it is open
         self.trace = active("T.Kernel")
+        self.sources, self.trace.sources = self.trace.sources, []
+        if prelude is not None:
+            self.sources.append(prelude)
 
     def __enter__(self) -> Any:
         trace = self.trace
@@ -47,7 +48,8 @@ class Kernel:
             name or default
             for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
         ]
-        indices = trace.builder.begin_kernel(self.grid, self.threads, {}, names)
+        attrs = {"source": "\n".join(self.sources)} if self.sources else {}
+        indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
         trace.generator = None
         return indices[0] if n == 1 else tuple(indices)
@@ -75,8 +77,8 @@ def _ints(value: Any, what: str) -> list[int]:
 def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
         if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
-            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of a "
-                       "tile is fixed while the kernel is built; take a constant extent and loop over the rest")
+            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of "
+                       "a tile is fixed while the kernel is built; take a constant and loop over the rest")
     return shape
 
 

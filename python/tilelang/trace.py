@@ -21,7 +21,8 @@ class Trace:
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
-                 "undecided", "activations", "born", "outputs", "returns", "eager")
+                 "undecided", "activations", "born", "outputs", "returns", "eager",
+                 "parameters", "sources")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -32,6 +33,8 @@ class Trace:
         self.owned: set[int] = set()       # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
         self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
+        self.parameters: list[Any] = []    # of the prim_func, in order
+        self.sources: list[str] = []       # foreign text for the next kernel
         self.generator: Any = None         # of random numbers, since the last T.rng_init
         self.aliased: list[int] = []       # ids of tensors that may overlap others
         self.attributes: list[Any] = []    # the T.attr that hold

@@ -148,6 +148,7 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
   std::vector<Expr> vars = k.grid_vars;
   f.kernels.push_back(std::move(k));
   frames.push_back({.kind = Frame::Kind::kernel, .span = here()});
+  for (auto& made : made_tensors) emit(made);
   return vars;
 }
 
@@ -389,7 +390,8 @@ Expr Builder::let(const std::string& name, const Value& value) {
   Expr e = strong(value, here());
   if (frames.empty() || is_const(e) || e.as<Var>()) return e;
   if (e->dtype == none_type || e->dtype.is_handle()) return e;
-  if (auto* c = e.as<Call>(); c && c->callee->effect == Callee::Effect::thread) return e;  // as good as a variable
+  if (auto* c = e.as<Call>(); c && (c->callee == &thread_index || c->callee == &thread_number))
+    return e;  // as good as a variable
   Expr v = var(name, e->dtype, here());
   emit(tl::let(v, std::move(e), here()));
   return v;

@@ -84,6 +84,26 @@ class Builder {
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
   Expr let(const std::string& name, const Value& value);
 
+  // ── memory, thread by thread ────────────────────────────────────────────────────────────────────────
+  // The address of an element; access "r", "w", or "": both.
+  Expr address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access);
+  Expr pointer(const std::string& name);  // a parameter
+  // A tensor at an address, a pointer or an integer; made outside of the kernels it is one of each.
+  Buffer tensor_at(const std::string& name, const Value& base, const std::vector<Value>& shape, DType type,
+                   const std::optional<std::vector<Value>>& strides = {});
+  // op: atomic_add atomic_max atomic_min atomic_or atomic_load atomic_store; returns: what the element held.
+  Expr atomic(const std::string& op, const Buffer& buffer, const std::vector<Value>& index,
+              const std::optional<Value>& value, const std::string& order, bool returns);
+  // Neighbouring elements from one on, as 32-bit words; `what` is the name by which the user asks.
+  Expr load_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
+                 const std::optional<Value>& predicate);
+  void store_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, const Value& value,
+                  int64_t bytes, const std::optional<Value>& predicate);
+  // kind: call_extern, call_pure_extern, or ptx, which writes the `outputs`, addresses of local variables.  key: of
+  // what it means (target/foreign.h), or empty.
+  Expr foreign(const std::string& kind, const std::string& text, const std::string& key,
+               const std::vector<Expr>& outputs, const std::vector<Value>& args, std::optional<DType> type);
+
   // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
@@ -130,6 +150,7 @@ class Builder {
   std::shared_ptr<Draft> draft;
   std::vector<Frame> frames;
   std::vector<Expr> dynamics;
+  std::vector<Stmt> made_tensors;             // Allocs of those that every kernel has
   std::map<BufferId, std::string> layout_by;  // who said where a buffer's elements live
   std::map<BufferId, bool> reducers;  // of the open kernel: has it been finalised?
   bool finished = false;
@@ -149,6 +170,9 @@ class Builder {
   std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
                                      std::optional<DType> element);
   void check_attrs(const OpInfo& op, Attrs& attrs) const;
+  void keep_rows(const Buffer& buffer, const std::string& by);
+  Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
+                  const std::optional<Value>& predicate);
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);
   void follow_reducer(std::string_view op, const std::vector<TileOperand>& operands);
   void check_reducers() const;

@@ -17,12 +17,6 @@ std::vector<std::string_view> op_names() {
   return names;
 }
 
-std::string listed(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
-  return text;
-}
-
 std::string_view type_name(OpInfo::Attr::Type type) {
   switch (type) {
     case OpInfo::Attr::Type::flag:

@@ -13,6 +13,7 @@
 #include "ir/text.h"
 #include "ops/user_op.h"
 #include "sim/reference.h"
+#include "target/foreign.h"
 #include "target/user_rows.h"
 
 namespace tl {
@@ -46,7 +47,8 @@ Program reference_signature(const Function& f) {
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
-      if (is_thread_level(*n.callee))
+      if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
     });
@@ -80,8 +82,8 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride, true};
 }
 
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows are as
-// far apart as all extents but the first say.
+// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows
+// are as far apart as all extents but the first say.
 int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
   int64_t elements = 1;
   for (auto& p : f.params) {
@@ -321,6 +323,20 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
 // ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 namespace {
 
+// A tensor's memory: its first byte, and the one past its last.
+std::pair<std::byte*, std::byte*> bytes_of(const TensorView& t) {
+  auto* low = static_cast<std::byte*>(t.data);
+  auto* high = low + t.bits / 8;
+  int64_t stride = t.bits / 8;
+  for (int d = t.ndim; d-- > 0;) {
+    if (t.shape[d] == 0) return {low, low};
+    int64_t reach = (t.shape[d] - 1) * (t.strides ? t.strides[d] * (t.bits / 8) : stride);
+    (reach < 0 ? low : high) += reach;
+    stride *= t.shape[d];
+  }
+  return {low, high};
+}
+
 // The arguments as the executors take them, checked; `packed` holds the scalars.
 std::vector<HostArg> host_arguments(const Program& program, std::span<const Argument> arguments,
                                     Packed& packed) {
@@ -328,11 +344,12 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
   std::vector<HostArg> args;
   for (size_t i = 0; i < arguments.size(); i++) {
     auto* t = std::get_if<TensorView>(&arguments[i]);
-    if (!t) {
+    if (!t || !program.params[i].is_tensor) {
       args.push_back({.data = &packed.slots[i]});
+      if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}};
+    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);

@@ -326,4 +326,10 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string_vi
   return near ? fmt::format("; did you mean `{}`?", *near) : "";
 }
 
+std::string listed(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
+  return text;
+}
+
 }  // namespace tl

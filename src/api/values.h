@@ -40,4 +40,7 @@ std::optional<std::string_view> nearest_name(std::string_view name,
 // " (did you mean `x`?)", or nothing.
 std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates);
 
+// "a, b, c"
+std::string listed(const std::vector<std::string_view>& names);
+
 }  // namespace tl

@@ -78,7 +78,27 @@ Expr make_int(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   }
 }
 
+// Where an element lies: never a constant, whatever its mask.
+Expr rebuild_place(Simplifier& s, const Load& n) {
+  auto copy = n;
+  bool changed = false;
+  for (auto& i : copy.index) {
+    Expr walked = s.walk(i);
+    changed |= !walked.same(i);
+    i = std::move(walked);
+  }
+  if (n.mask) copy.mask = s.walk(n.mask);
+  if (copy.mask && is_int(copy.mask, 1)) copy.mask = {};
+  if (!changed && copy.mask.same(n.mask)) return Expr(&n);
+  return own(new Load(std::move(copy)));
+}
+
 Expr rebuild_call(Simplifier& s, const Call& n) {
+  if (n.callee == &address_of) {
+    std::vector<Expr> args = n.args;
+    args[0] = rebuild_place(s, *n.args[0].as<Load>());
+    return args[0].same(n.args[0]) ? Expr(&n) : call(address_of, std::move(args), n.dtype, n.span);
+  }
   std::vector<Expr> args;
   bool changed = false, constant = !n.args.empty() && n.args.size() <= 4;
   for (auto& a : n.args) {

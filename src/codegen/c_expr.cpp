@@ -172,6 +172,7 @@ std::string Printer::type(DType t) {
   }
   if (t.is_float()) return t.bits == 64 ? "double" : "float";
   if (t.is_bool()) return "bool";
+  if (t.is_handle()) return "void*";
   internal_check(t.is_int(), "a C type for " + to_string(t));
   return std::string(int_name(t));
 }
@@ -395,6 +396,7 @@ Text Printer::print_call(const Call& n) {
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
   if (n.callee->computes()) return print_function(n);
+  if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
   if (is_thread_level(*n.callee)) return print_thread_call(n);
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);

@@ -127,7 +127,7 @@ void Printer::stmt(const Stmt& s) {
                     internal_error("a tile operator at level machine: " + std::string(n.op->name));
                   },
                   [&](const Eval& n) {
-                    line(text(n.value) + ";");
+                    print_eval(n);
                     if (auto* c = n.value.as<Call>(); c && c->callee == &assume_function) facts.assume(c->args[0]);
                   },
               });
@@ -205,8 +205,12 @@ void Printer::print_group(const Group& n) {
 
 void Printer::print_alloc(const Alloc& n) {
   const BufferInfo& b = f[n.buffer];
-  internal_check(b.scope != Scope::global, "a tensor allocated in a kernel: " + b.name);
   std::string name = buffers[n.buffer] = names.unique(b.name), element_type = type(b.dtype);
+  if (b.scope == Scope::global) {                 // made from an address
+    auto* base = n.attrs.find("base");
+    internal_check(base && std::get_if<Expr>(base), "a tensor allocated in a kernel: " + b.name);
+    return line(fmt::format("{0}* const {1} = ({0}*)({2});", element_type, name, text(std::get<Expr>(*base))));
+  }
   if (b.scope == Scope::shared) {
     internal_check(b.address >= 0, "a shared buffer without a place: " + b.name);
     return line(fmt::format("{0}* const {1} = ({0}*)(tl_shared + {2});", element_type, name, b.address));
@@ -221,6 +225,20 @@ void Printer::print_alloc(const Alloc& n) {
 // ── kernels ───────────────────────────────────────────────────────────────────────────────────────────
 namespace {
 
+// The identifiers of a text.
+void names_in(std::string_view text, std::set<std::string>& names) {
+  std::string word;
+  for (size_t i = 0; i <= text.size(); i++) {
+    unsigned char ch = i < text.size() ? static_cast<unsigned char>(text[i]) : ' ';
+    if (std::isalnum(ch) || ch == '_') {
+      word += char(ch);
+      continue;
+    }
+    if (!word.empty() && !std::isdigit(static_cast<unsigned char>(word[0]))) names.insert(word);
+    word.clear();
+  }
+}
+
 struct KernelText {
   Printer& p;
   const Kernel& k;
@@ -232,7 +250,7 @@ struct KernelText {
   std::string pointer(BufferId id, bool is_written) const {
     std::string name = p.buffers[id] = p.names.unique(p.f[id].name);
     return fmt::format("{}{}*{} {}", is_written ? "" : "const ", p.type(p.f[id].dtype),
-                       may_alias(k, id) ? "" : " __restrict__", name);
+                       p.made_tensors || may_alias(k, id) ? "" : " __restrict__", name);
   }
   std::string value(const Expr& v, DType t, std::string_view hint) const {
     return fmt::format("{} {}", p.type(t), p.vars[v.get()] = p.names.unique(hint));
@@ -286,6 +304,7 @@ struct KernelText {
   std::string print() const {
     p.out.clear();
     p.names = {};
+    p.names.taken.insert(p.outside.begin(), p.outside.end());
     p.facts = facts_of(p.f, k);
     p.threads = int64_t(entry.threads[0]) * entry.threads[1] * entry.threads[2];
     std::vector<std::string> params = parameters();
@@ -333,6 +352,27 @@ std::string paste_sections(std::string_view prelude, const std::set<std::string,
   return text;
 }
 
+// The text that kernels bring, each once, and the names in it that local ones must not be.
+std::string foreign_sources(const Function& f, std::set<std::string>& names) {
+  std::vector<std::string> sources;
+  for (auto& k : f.kernels) {
+    std::string text = k.attrs.get_string("source");
+    if (!text.empty() && std::find(sources.begin(), sources.end(), text) == sources.end()) sources.push_back(text);
+    visit(k.body, [&](const Call& n) {
+      if (n.callee == &call_extern || n.callee == &call_pure_extern) names_in(n.args[0].as<StringImm>()->value, names);
+    });
+  }
+  std::string all;
+  for (auto& s : sources) {
+    all += "\n" + s + (s.ends_with('\n') ? "" : "\n");
+    for (size_t at = s.find("#define"); at != s.npos; at = s.find("#define", at + 1))
+      names_in(s.substr(at + 7, s.find_first_of("(\n", at) - at - 7), names);
+  }
+  return all;
+}
+
+bool is_foreign_kernel(const Kernel& k) { return k.attrs.find("source_entry"); }
+
 }  // namespace
 }  // namespace c
 
@@ -340,17 +380,28 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   Program program = signature_of(f, target);
   std::vector<Expr> integers = integer_vars(f);
   c::Printer printer{.f = f, .target = target, .dialect = dialect};
-  printer.need("types");
+  std::string sources = c::foreign_sources(f, printer.outside);
+  bool ours = false;
+  for (auto& k : f.kernels) {
+    ours |= !c::is_foreign_kernel(k);
+    visit(k.body, [&](const Alloc& n) { printer.made_tensors |= f[n.buffer].scope == Scope::global; });
+  }
+  if (ours) printer.need("types");
   std::string kernels;
   for (size_t i = 0; i < f.kernels.size(); i++) {
+    if (c::is_foreign_kernel(f.kernels[i])) {      // its text is among the sources
+      program.entries[i].name = f.kernels[i].attrs.get_string("source_entry");
+      continue;
+    }
     Stmt body = c::widen_halves(f.kernels[i].body);
     c::KernelText text{printer, f.kernels[i], body, program, program.entries[i], integers};
     kernels += "\n" + text.print();
   }
   std::string instructions;
   for (auto* callee : printer.instructions) instructions += dialect.instruction(*callee, target);
-  program.text = fmt::format("// {} for {}, written by tilelang.\n{}{}{}", c::c_safe(f.name), target.name,
-                             c::paste_sections(dialect.prelude, printer.sections), instructions, kernels);
+  for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
+  program.text = fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
+                             c::paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
   return program;
 }
 

@@ -11,12 +11,24 @@
 
 namespace tl {
 
+// An atomic access that a kernel makes: a small function `name` of a pointer and, unless it loads, a value.
+struct AtomicUse {
+  Callee::Atomic op;
+  DType type;        // of the value; lanes: so many neighbouring elements
+  MemoryOrder order;
+  bool returns;      // what the element held
+  bool global;       // else shared
+  std::string name;
+};
+
 // What one language of the family adds.
 struct Dialect {
   // Device helpers in sections, each after a line "//@ name: the sections it needs"; those used are pasted.
   std::string_view prelude;
   // The definition of `tl_<callee name>`, made from the target's row; internal error if there is no such row.
   std::string (*instruction)(const Callee& callee, const Target& target);
+  // The definition of an atomic access.
+  std::string (*atomic)(const AtomicUse& use, const Target& target);
 };
 
 Program print_c_like(const Function& f, const Target& target, const Dialect& dialect);
@@ -62,6 +74,9 @@ struct Printer {
   const Dialect& dialect;
   std::set<std::string, std::less<>> sections = {};  // of the prelude, in use
   std::vector<const Callee*> instructions = {};      // in the order of first use
+  std::map<std::string, AtomicUse> atomics = {};     // by name
+  std::set<std::string> outside = {};                // names of foreign text, which no local one may hide
+  bool made_tensors = false;                         // some tensor may be part of another: nothing is restrict
 
   // of the kernel being printed
   std::string out = {};
@@ -122,6 +137,16 @@ struct Printer {
   std::string gathered(const std::vector<Expr>& values);  // as one vec<T, n>
   std::vector<Expr> temporary(DType t, const std::string& init, std::string_view hint);
   std::vector<Expr> named_lanes(DType t, const std::string& name);
+
+  // c_foreign.cpp: calls that reach memory, and foreign text.
+  Text print_memory_call(const Call& n);
+  std::string memory_call(const Call& n);  // whatever the mask
+  std::string atomic_call(const Call& n);
+  std::string foreign_call(const Call& n);
+  std::string ptx_statement(const Call& n);
+  std::string pointer(const Expr& place);
+  std::vector<Expr> load_wide_lanes(const Call& n, const Guard& guard);
+  void print_eval(const Eval& n);
 
   // c_like.cpp: statements and kernels.
   void line(std::string_view text);

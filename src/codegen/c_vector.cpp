@@ -139,6 +139,7 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
   if (auto* n = e.as<Select>()) return select_lanes(*n, guard);
   if (auto* n = e.as<Load>()) return load_lanes(*n, guard);
   auto* n = e.as<Call>();
+  if (n && n->callee == &load_wide) return load_wide_lanes(*n, guard);
   internal_check(n && n->callee->effect == Callee::Effect::pure, "a vector of a kind that has no lanes");
   std::vector<std::vector<Expr>> args;
   for (auto& a : n->args) args.push_back(lanes(a, guard));

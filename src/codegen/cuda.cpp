@@ -93,8 +93,10 @@ std::string instruction(const Callee& callee, const Target& target) {
 
 }  // namespace
 
+std::string cuda_atomic(const AtomicUse& use, const Target& target);  // cuda_atomic.cpp
+
 Program print_cuda(const Function& f, const Target& target) {
-  return print_c_like(f, target, {.prelude = prelude, .instruction = instruction});
+  return print_c_like(f, target, {.prelude = prelude, .instruction = instruction, .atomic = cuda_atomic});
 }
 
 }  // namespace tl

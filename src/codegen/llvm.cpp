@@ -107,6 +107,12 @@ void let(KernelWriter& k, const Let& n) {
 
 void alloc(KernelWriter& k, const Alloc& n) {
   const BufferInfo& info = k.f[n.buffer];
+  if (auto* base = info.scope == Scope::global ? n.attrs.find("base") : nullptr) {   // made from an address
+    auto& e = std::get<Expr>(*base);
+    Value v = k.expr(e);
+    k.pointers[n.buffer] = e->dtype.is_handle() ? v : k.w.fresh(fmt::format("inttoptr {} {} to ptr", type_text(e->dtype), v));
+    return;
+  }
   if (info.scope != Scope::local || k.pointers.count(n.buffer)) return;
   int64_t elements = 1;
   for (auto& extent : info.shape) {
@@ -206,6 +212,8 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
                  .w = w,
                  .facts = facts_of(f, kernel),
                  .has_half = target.features.find("f16c") != std::string_view::npos};
+  bool made_tensors = false;                      // may be part of an argument
+  visit(kernel.body, [&](const Alloc& n) { made_tensors |= f[n.buffer].scope == Scope::global; });
   std::string params = "ptr noalias align 64 %arena";
   w.name("arena");
   for (auto& slot : slots) {
@@ -214,7 +222,8 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
       k.pointers[slot.buffer] = v;
     else
       k.vars[slot.var] = v;
-    params += fmt::format(", {}{} {}", type_text(slot.type), slot.buffer && !may_alias(kernel, slot.buffer) ? " noalias" : "", v);
+    bool alone = slot.buffer && !made_tensors && !may_alias(kernel, slot.buffer);
+    params += fmt::format(", {}{} {}", type_text(slot.type), alone ? " noalias" : "", v);
   }
   for (size_t d = 0; d < kernel.grid.size(); d++) {
     Value v = w.name(kernel.grid_vars[d].as<Var>()->hint);

@@ -5,6 +5,7 @@
 
 #include "codegen/llvm_kernel.h"
 #include "ir/rewrite.h"
+#include "target/foreign.h"
 
 namespace tl::llvm {
 namespace {
@@ -274,6 +275,10 @@ Value call_expr(KernelWriter& k, const Call& n) {
     return k.address(element->buffer, element->index[0]);
   }
   if (&callee == &block_uniform) return k.expr(n.args[0]);
+  if (obeys_mask(callee)) return k.memory_call(n);
+  if (is_foreign(callee))
+    fail(n.span, "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it by "
+                 "target=\"sim:…\" or \"reference\"", describe_foreign(n));
   if (callee.effect != Callee::Effect::pure)
     fail(n.span,
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "

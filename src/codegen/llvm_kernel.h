@@ -38,6 +38,9 @@ struct KernelWriter {
   Value address(BufferId buffer, const Expr& index);  // of a scalar or vector index
   bool is_inside(const Load& n) const;
 
+  // llvm_foreign.cpp
+  Value memory_call(const Call& n);
+
   // llvm.cpp
   void stmt(const Stmt& s);
 };

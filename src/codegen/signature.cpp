@@ -265,7 +265,7 @@ std::set<BufferId> written_buffers(const Stmt& body) {
       [&](const Call& n) {
         if (n.callee->effect != Callee::Effect::memory && n.callee != &sync_grid) return;
         for (size_t i = 0; i < n.args.size(); i++)
-          through(n.args[i], i < n.callee->access.size() ? n.callee->access[i] : 'x');
+          through(n.args[i], access_of(n, i));
       },
       [&](const Let& n) {
         if (n.var->dtype.is_handle()) through(n.value, 'x');

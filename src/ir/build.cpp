@@ -298,6 +298,23 @@ Expr call(const Callee& callee, std::vector<Expr> args, Span span) {
   return call(callee, std::move(args), type, span);
 }
 
+Expr address(Expr element, std::string_view access, Span span) {
+  std::vector<Expr> args{std::move(element)};
+  if (!access.empty()) args.push_back(string_imm(std::string(access), span));
+  return call(address_of, std::move(args), handle, span);
+}
+Expr with_place_mask(const Call& n, const Expr& mask) {
+  if (!mask) return Expr(&n);
+  std::vector<Expr> args = n.args;
+  for (auto& a : args)
+    if (auto* at = place_of(a)) {
+      std::vector<Expr> inner = a.as<Call>()->args;
+      inner[0] = load(at->dtype.scalar(), at->buffer, at->index, at->span, both(at->mask, mask));
+      a = call(address_of, std::move(inner), handle, a->span);
+    }
+  return call(*n.callee, std::move(args), n.dtype, n.span);
+}
+
 Expr operator+(Expr a, Expr b) {
   if (is_int(a, 0)) return b;
   if (is_int(b, 0)) return a;

@@ -61,10 +61,16 @@ constexpr Callee scalar_rows[] = {
     {.name = "isfinite", .result = Result::boolean, .eval = [](const double* a) { return double(std::isfinite(a[0])); }},
 };
 
+using Atomic = Callee::Atomic;
+constexpr Callee atomic(std::string_view name, int arity, std::string_view access, Atomic op) {
+  return {.name = name, .arity = arity, .result = Result::none, .effect = Effect::memory, .access = access, .atomic = op};
+}
+constexpr std::string_view order_names[] = {"relaxed", "acquire", "release", "acq_rel", "seq_cst"};
+
 constexpr Callee thread_rows[] = {
     {.name = "thread_index", .result = Result::i64, .effect = Effect::thread},
     {.name = "sync_threads", .arity = 0, .result = Result::none, .effect = Effect::barrier},
-    {.name = "address_of", .result = Result::handle, .effect = Effect::pure},
+    {.name = "address_of", .arity = -1, .result = Result::handle, .effect = Effect::pure},
     {.name = "shfl", .arity = 2, .effect = Effect::warp},
     {.name = "shfl_xor", .arity = 2, .effect = Effect::warp},
     {.name = "shfl_up", .arity = 2, .effect = Effect::warp},
@@ -91,6 +97,18 @@ constexpr Callee thread_rows[] = {
     {.name = "break", .arity = 0, .result = Result::none, .effect = Effect::control},
     {.name = "continue", .arity = 0, .result = Result::none, .effect = Effect::control},
     {.name = "thread_return", .arity = 0, .result = Result::none, .effect = Effect::control},
+    // (place, value, order); the old value where the call has a type
+    atomic("atomic_add", 3, "x--", Atomic::add),
+    atomic("atomic_max", 3, "x--", Atomic::max),
+    atomic("atomic_min", 3, "x--", Atomic::min),
+    atomic("atomic_or", 3, "x--", Atomic::bit_or),
+    atomic("atomic_load", 2, "r-", Atomic::load),
+    atomic("atomic_store", 3, "w--", Atomic::store),
+    {.name = "load_wide", .arity = 1, .result = Result::none, .effect = Effect::memory, .access = "r"},
+    {.name = "store_wide", .arity = 2, .result = Result::none, .effect = Effect::memory, .access = "w-"},
+    {.name = "call_extern", .arity = -1, .result = Result::none, .effect = Effect::memory, .access = "--"},
+    {.name = "call_pure_extern", .arity = -1, .result = Result::none, .effect = Effect::thread, .access = "--"},
+    {.name = "ptx", .arity = -1, .result = Result::none, .effect = Effect::memory, .access = "---"},
 };
 
 // The effect `memory` keeps them in their place among other effects, and one by one.
@@ -130,6 +148,30 @@ const Callee* find_callee(std::string_view name) {
 const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
+const Callee &load_wide = row("load_wide"), &store_wide = row("store_wide");
+const Callee &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"), &inline_ptx = row("ptx");
+
+const Load* place_of(const Expr& e) {
+  auto* c = e.as<Call>();
+  return c && c->callee == &address_of ? c->args[0].as<Load>() : nullptr;
+}
+
+char access_of(const Call& c, size_t argument) {
+  if (!place_of(c.args[argument])) return '-';
+  if (argument < c.callee->access.size() && c.callee->access[argument] != '-') return c.callee->access[argument];
+  auto& place = *c.args[argument].as<Call>();
+  auto* said = place.args.size() > 1 ? place.args[1].as<StringImm>() : nullptr;
+  return said && said->value.size() == 1 ? said->value[0] : 'x';
+}
+
+std::span<const std::string_view> memory_orders() { return order_names; }
+
+MemoryOrder order_of(const Call& atomic) {
+  auto* order = atomic.args.back().as<StringImm>();
+  for (size_t i = 0; order && i < std::size(order_names); i++)
+    if (order_names[i] == order->value) return MemoryOrder(i);
+  return MemoryOrder::seq_cst;
+}
 const Callee &print_row = row("print"), &device_assert = row("device_assert");
 const Callee &assume_function = row("assume_true");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");

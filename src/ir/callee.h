@@ -31,6 +31,9 @@ struct Callee {
   } effect = Effect::pure;
   // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value
   std::string_view access = "";
+  // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens only
+  // where the place's mask holds; what it gives is 0 elsewhere.
+  enum class Atomic : uint8_t { none, load, store, add, max, min, bit_or } atomic = Atomic::none;
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
   // pure: the same for what a double does not hold (bits, directed rounding), instead of `eval`; `types` are those
@@ -79,6 +82,24 @@ extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 
 // Does it only make sense where a block has threads?
 bool is_thread_level(const Callee& callee);
+
+// load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one access; like
+// the atomic functions they obey the place's mask.
+// call_extern(name, key, …) runs a function of foreign text, ptx(template, key, outputs, …) inline PTX, whose first
+// operands are the `outputs` places that it writes; key names what they mean in Python ("": nothing is known).
+// A pure one has no effect but may differ among threads.
+extern const Callee &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
+
+inline bool is_foreign(const Callee& c) { return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx; }
+inline bool obeys_mask(const Callee& c) { return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide; }
+// The element that address_of(A[i]) or address_of(A[i], "r") names; null if it is no such call.
+const Load* place_of(const Expr& e);
+// What a call does to memory through its argument: 'r', 'w', 'x' (both); '-' if it is no place.
+char access_of(const Call& c, size_t argument);
+// relaxed acquire release acq_rel seq_cst
+enum class MemoryOrder : uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
+std::span<const std::string_view> memory_orders();
+MemoryOrder order_of(const Call& atomic);   // its last argument
 
 enum class Access : uint8_t { value, read, write, update };
 

@@ -209,7 +209,8 @@ Stmt Parser::statement() {
   }
   if (t.kind == Token::Kind::name && is("=", 1)) return assignment();
   if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.user_op && has_body()) return user_tile_statement();
-  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.find_op)
+  bool of_address = is("address_of", 2) && is("(", 3);  // an instruction that has an operator's name
+  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.find_op && !of_address)
     if (const OpInfo* op = vocabulary.find_op(t.text)) return tile_statement(*op);
   return plain_statement();
 }

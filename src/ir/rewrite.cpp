@@ -61,6 +61,13 @@ bool remap(Stmt& r, Rewriter& rw) {
   r = std::move(n);
   return changed;
 }
+// Expressions only: a map has variables of its own.
+bool remap(Attrs& attrs, Rewriter& rw) {
+  bool changed = false;
+  for (auto& [name, value] : attrs.entries)
+    if (auto* e = std::get_if<Expr>(&value)) changed |= remap(*e, rw);
+  return changed;
+}
 template <class T>
 bool remap(T& value, Rewriter& rw) {
   if constexpr (HasFields<T>)

@@ -210,8 +210,13 @@ struct Checker {
       expr(a);
       if (a->dtype == none_type) bad("an argument of {} has no value", n.callee->name);
     }
-    require(n.callee != &address_of || n.args[0].as<Load>(), "address_of takes an element of a buffer");
     if (n.callee->effect == Callee::Effect::control) control(n);
+    if (n.callee == &address_of) {
+      require(!n.args.empty() && n.args.size() <= 2 && n.args[0].as<Load>(), "address_of takes an element of a buffer");
+      require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
+    }
+    if (obeys_mask(*n.callee)) memory_call(n);
+    if (is_foreign(*n.callee)) foreign_call(n);
   }
   // A jump leaves or continues the innermost loop, whose iterations must follow one another.
   void control(const Call& n) {
@@ -225,6 +230,36 @@ struct Checker {
     if (loops.empty()) bad("{} outside of a loop", n.callee->name);
     if (parallel(loops.back()) || loops.back() == Loop::pipelined)
       bad("{} in a {} loop, whose iterations do not follow one another", n.callee->name, to_string(loops.back()));
+  }
+
+  void memory_call(const Call& n) {
+    auto* at = place_of(n.args[0]);
+    if (!at) bad("{} takes the address of an element first", n.callee->name);
+    if (n.callee == &load_wide || n.callee == &store_wide) {
+      DType t = n.callee == &load_wide ? n.dtype : n.args[1]->dtype;
+      if (t.scalar() != u32) bad("{} moves u32, not {}", n.callee->name, to_string(t));
+      return;
+    }
+    auto* order = n.args.back().as<StringImm>();
+    auto names = memory_orders();
+    if (!order || std::find(names.begin(), names.end(), order->value) == names.end())
+      bad("the last argument of {} is a memory order: relaxed, acquire, release, acq_rel or seq_cst", n.callee->name);
+    bool has_value = n.args.size() == 3;
+    if (has_value && n.args[1]->dtype != at->dtype)
+      bad("{} of a value of type {} at an element of type {}", n.callee->name, to_string(n.args[1]->dtype),
+          to_string(at->dtype));
+    if (n.dtype != at->dtype && (n.dtype != none_type || n.callee->atomic == Callee::Atomic::load))
+      bad("{} gives what the element holds, {}, not {}", n.callee->name, to_string(at->dtype), to_string(n.dtype));
+  }
+  void foreign_call(const Call& n) {
+    size_t texts = n.callee == &inline_ptx ? 3 : 2;
+    bool ok = n.args.size() >= texts && n.args[0].as<StringImm>() && n.args[1].as<StringImm>();
+    if (n.callee == &inline_ptx && ok) {
+      auto outputs = as_int(n.args[2]);
+      ok = outputs && *outputs >= 0 && size_t(*outputs) + 3 <= n.args.size();
+      for (size_t i = 0; ok && i < size_t(*outputs); i++) ok = place_of(n.args[3 + i]) != nullptr;
+    }
+    if (!ok) bad("{} takes a text and a key first{}", n.callee->name, texts == 3 ? ", then how many places it writes" : "");
   }
 
   // The indices of a Load or Store; returns the lanes they select.

@@ -83,6 +83,9 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
 int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& accesses) {
   int64_t lanes = ctx.target.vector_bytes;
   for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
+  visit(nest.body, [&](const Call& n) {           // wider ones would only spread a warp's updates over more lines
+    if (n.callee->atomic != Callee::Atomic::none) lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
+  });
   if (int64_t wanted = nest.attrs.get_int("coalesced_width"))  // the user's: elements that a thread moves at once
     while (lanes > wanted) lanes /= 2;
   while (lanes > 1 && lanes / 2 >= nest.extents.back()) lanes /= 2;

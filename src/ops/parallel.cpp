@@ -146,6 +146,20 @@ Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer
 
 namespace {
 
+bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memory; }
+
+// Where several threads run one iteration, an effect whose value is used must stand on one of them alone, with all that
+// uses it.  Is that so for a statement of this body?
+bool gives_values(const ParallelNest& nest, const Function& f) {
+  bool found = false, fragments = false;
+  visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; },
+        [&](const Store& n) { fragments |= f[n.buffer].scope == Scope::fragment; });
+  if (found && fragments)
+    fail(nest.span, "this loop's iterations run on several threads each, as its fragment is held in copies, so what an "
+                    "atomic or external call gives cannot be stored to a fragment: store it to a shared tile");
+  return found;
+}
+
 // The body at one point of the nest, its accesses to tiles made physical.
 Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext& ctx, const Facts& facts) {
   bool own = is_own(nest, ctx.function, ctx.kernel);
@@ -168,6 +182,13 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
         once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
         return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
+      },
+      [&](const Eval& n, Rewriter& self) -> Stmt {                      // … and have one effect
+        Stmt s = self.children(n);
+        auto* c = s.as<Eval>()->value.as<Call>();
+        if (!c || !is_effect(*c) || !loops.first_replica) return s;
+        if (obeys_mask(*c->callee)) return eval(with_place_mask(*c, loops.first_replica), n.span);
+        return if_then(loops.first_replica, s, {}, n.span);
       });
 }
 
@@ -216,7 +237,8 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);
-  Stmt s = if_then(loops.guard, body_at(nest, loops, ctx, facts), {}, nest.span);
+  Expr guard = loops.first_replica && gives_values(nest, ctx.function) ? both(loops.guard, loops.first_replica) : loops.guard;
+  Stmt s = if_then(guard, body_at(nest, loops, ctx, facts), {}, nest.span);
   for (size_t i = loops.axes.size(); i-- > 0;) {
     auto& axis = loops.axes[i];
     Loop kind = vector && i + 1 == loops.axes.size() ? Loop::vectorized : unroll ? Loop::unrolled : Loop::serial;

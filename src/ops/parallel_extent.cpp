@@ -49,8 +49,10 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
     Expr limit = d.extent;
     for (auto& other : dims)
       if (uses_var(limit, other.var))
-        fail(loop.span, "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a "
-             "condition instead", d.var.as<Var>()->hint, other.var.as<Var>()->hint);
+        fail(loop.span,
+             "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a condition "
+             "instead",
+             d.var.as<Var>()->hint, other.var.as<Var>()->hint);
     if (int64_t whole = tile_extent(f, body, d.var)) {
       guard = both(guard, lt(d.var, limit));
       d.extent = imm(whole, d.var->dtype);

@@ -25,7 +25,36 @@ struct Guard final : ScopedRewriter {
     return mask;
   }
 
+  // How many elements an access at a place takes, side by side.
+  int64_t elements_at(const Call& n, const Load& at) const {
+    DType t = n.callee == &load_wide ? n.dtype : n.callee == &store_wide ? n.args[1]->dtype : at.dtype;
+    return std::max<int64_t>(1, int64_t(t.bytes()) * t.lanes / std::max(1, at.dtype.bytes()));
+  }
+
+  // The place of a call: an address may be any; what is accessed there must lie within the tensor.
+  Expr place(const Call& owner, const Call& address) {
+    const Load& at = *address.args[0].as<Load>();
+    std::vector<Expr> index, args = address.args;
+    for (auto& i : at.index) index.push_back((*this)(i));
+    Expr mask = at.mask ? (*this)(at.mask) : at.mask;
+    if (obeys_mask(*owner.callee)) {
+      mask = mask_of(at.buffer, index, mask);
+      std::vector<Expr> last = index;
+      if (int64_t n = elements_at(owner, at); n > 1) {
+        last.back() = last.back() + (n - 1);
+        mask = mask_of(at.buffer, last, mask);
+      }
+    }
+    args[0] = load(at.dtype, at.buffer, std::move(index), at.span, mask);
+    return call(address_of, std::move(args), address.dtype, address.span);
+  }
+
   Expr operator()(const Expr& e) override {
+    if (auto* n = e.as<Call>()) {
+      std::vector<Expr> args;
+      for (auto& a : n->args) args.push_back(place_of(a) ? place(*n, *a.as<Call>()) : (*this)(a));
+      return call(*n->callee, std::move(args), n->dtype, n->span);
+    }
     if (auto* n = e.as<Load>()) {
       Expr inner = children(e);
       n = inner.as<Load>();

@@ -65,13 +65,11 @@ struct Inserter {
 
   void through_handles(const Call& c, Accesses& out) const {
     if (c.callee->effect != Callee::Effect::memory) return;
-    for (size_t i = 0; i < c.args.size() && i < c.callee->access.size(); i++) {
-      auto* a = c.args[i].as<Call>();
-      if (!a || a->callee != &address_of) continue;
-      BufferId b = a->args[0].as<Load>()->buffer;
-      if (!shared(b)) continue;
-      if (c.callee->access[i] != 'w') out.reads.insert(b);
-      if (c.callee->access[i] != 'r') out.writes.insert(b);
+    for (size_t i = 0; i < c.args.size(); i++) {
+      auto* at = place_of(c.args[i]);
+      if (!at || !shared(at->buffer)) continue;
+      if (access_of(c, i) != 'w') out.reads.insert(at->buffer);
+      if (access_of(c, i) != 'r') out.writes.insert(at->buffer);
     }
   }
 
@@ -212,10 +210,18 @@ struct Inserter {
           return block(std::move(all), b->span);
         }
         std::vector<Stmt> out;
-        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
-        out.push_back(children(s));
-        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        add(s, out);
         return out.size() == 1 ? out[0] : block(std::move(out), s->span);
+      }
+      void add(const Stmt& s, std::vector<Stmt>& out) {
+        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        out.push_back(s.as<Block>() ? inside(s) : children(s));
+        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+      }
+      Stmt inside(const Stmt& s) {                  // so that a Let stays visible to what follows it
+        std::vector<Stmt> out;
+        for (auto& inner : s.as<Block>()->stmts) add(inner, out);
+        return block(std::move(out), s->span);
       }
     };
     return Placer(*this)(s);

@@ -1,7 +1,7 @@
-// split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last turn of a
-// loop around it, stands twice: once for where it lies wholly inside, and once for the rest.  One comparison, the
-// same for all threads of a block, chooses.  Neighbours share it, so that their loads are still in flight together.
-// Before guard_bounds, which finds nothing to guard in the first version; so its vectors are whole.
+// split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last turn
+// of a loop around it, stands twice: once for where it lies wholly inside, and once for the rest.  One
+// comparison, the same for all threads of a block, chooses; neighbours share it, so that their loads are still
+// in flight together.  Before guard_bounds, which finds nothing to guard in the first version.
 //
 //   for i in unrolled(4):              ->   if bx*512 + 511 < n:
 //     C[bx*512 + i*128 + tx] = 0.0            for i in unrolled(4):  C[bx*512 + i*128 + tx] = 0.0
@@ -39,8 +39,8 @@ struct Needs final : ScopedRewriter {
     return same;
   }
 
-  // A condition on the variables around the statement from which `bound` follows for all values that the others
-  // take; null if there is none, or none that can hold.
+  // A condition on the variables around the statement from which `bound` follows for all values that the
+  // others take; null if there is none, or none that can hold.
   Expr everywhere(const Expr& bound) const {
     Simplifier s(facts);
     auto constraint = s.as_constraint(bound);
@@ -133,8 +133,8 @@ struct Splitter final : ScopedRewriter {
     bool reads = false;          // tensors, every one of them
   };
 
-  // Takes a nest that may lie outside its tensors, but need not.  Those that read tensors share a condition, also with
-  // one that never lies outside, so that the loads of all are in flight together.
+  // Takes a nest that may lie outside its tensors, but need not.  Those that read tensors share a condition,
+  // also with one that never lies outside, so that the loads of all are in flight together.
   bool extend(Run& run, const Stmt& s) const {
     auto* loop = s.as<For>();
     if (!loop || !loop->attrs.get_int("independent")) return false;

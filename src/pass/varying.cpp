@@ -19,6 +19,7 @@ std::string source_of(const Call& c) {
     auto dim = as_int(c.args[0]);
     return fmt::format("threadIdx.{}", dim && *dim >= 0 && *dim < 3 ? "xyz"[*dim] : 'x');
   }
+  if (is_foreign(*c.callee)) return fmt::format("what {} gives to each thread", c.callee->name);
   if (c.callee == &elected || c.callee == &random_sequence || c.callee->effect == Effect::thread)
     return "the thread's number in its block";
   if (c.callee->effect == Effect::warp) return fmt::format("{}, whose value is that of a warp", c.callee->name);
@@ -61,10 +62,8 @@ void Varying::add(BufferId b, const std::string& why) {
 void Varying::mark_handles(const Call& c) {
   if (c.callee->effect != Callee::Effect::memory) return;
   for (size_t i = 0; i < c.args.size(); i++) {
-    auto* a = c.args[i].as<Call>();
-    bool reads = i < c.callee->access.size() && (c.callee->access[i] == 'r' || c.callee->access[i] == '-');
-    if (a && a->callee == &address_of && !reads)
-      add(a->args[0].as<Load>()->buffer, fmt::format("what {} gives to each thread", c.callee->name));
+    auto* at = place_of(c.args[i]);
+    if (at && access_of(c, i) != 'r') add(at->buffer, fmt::format("what {} gives to each thread", c.callee->name));
   }
 }
 

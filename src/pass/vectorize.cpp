@@ -91,7 +91,20 @@ struct Lanes {
     return out;
   }
 
-  // The body as vector statements; null if it is made of anything but stores.
+  // Neighbouring elements updated at once; null where they are not neighbours, or masked apart.
+  Stmt update(const Eval& s, const Expr& guard) const {
+    auto* c = s.value.as<Call>();
+    if (!c || c->callee->atomic == Callee::Atomic::none || c->args.size() != 3) return {};
+    const Load& at = *place_of(c->args[0]);
+    if (uniform(at.index[0])) return {};
+    Expr where = index(at.buffer, at.index[0]), all = mask(both(guard, at.mask));
+    auto* run = where.as<Ramp>();
+    if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
+    Expr place = load(at.dtype, at.buffer, {where}, at.span, all);
+    return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
+  }
+
+  // The body as vector statements; null if it is made of anything but stores and atomic updates.
   Stmt statement(const Stmt& s, const Expr& guard) const {
     if (auto* b = s.as<Block>()) {
       std::vector<Stmt> out;
@@ -103,6 +116,7 @@ struct Lanes {
       return block(std::move(out), b->span);
     }
     if (auto* i = s.as<If>(); i && !i->else_body) return statement(i->then_body, both(guard, i->cond));
+    if (auto* e = s.as<Eval>()) return update(*e, guard);
     auto* st = s.as<Store>();
     if (!st || uniform(st->index[0])) return {};
     Expr all = st->mask && guard ? both(guard, st->mask) : st->mask ? st->mask : guard;
@@ -124,14 +138,20 @@ struct Vectorizer final : ScopedRewriter {
       if (f[b].scope == Scope::global || f[b].scope == Scope::shared || !target.has_threads())
         while (lanes > target.lanes(f[b].dtype)) lanes = lanes % 2 ? 1 : lanes / 2;
     };
-    visit(loop.body, [&](const Load& n) { limit(n.buffer); }, [&](const Store& n) { limit(n.buffer); });
+    visit(loop.body, [&](const Load& n) { limit(n.buffer); }, [&](const Store& n) { limit(n.buffer); },
+          [&](const Call& n) {
+            if (n.callee->atomic != Callee::Atomic::none)
+              while (lanes > target.atomic_lanes(n, f)) lanes = lanes % 2 ? 1 : lanes / 2;
+          });
     bool power = (lanes & (lanes - 1)) == 0;
     return target.masked_vectors || power ? lanes : 1;
   }
 
   bool has_effects(const Stmt& s) const {
     bool effects = false;
-    visit(s, [&](const Call& c) { effects |= c.callee->effect != Callee::Effect::pure; });
+    visit(s, [&](const Call& c) {
+      effects |= c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none;
+    });
     return effects;
   }
 

@@ -74,6 +74,12 @@ std::string scalar_text(const Argument& argument) {
 }
 
 uint64_t pack_scalar(const Program& program, size_t param, const Argument& argument) {
+  if (program.params[param].dtype == "handle") {  // an address, or the tensor that lies there
+    if (auto t = std::get_if<TensorView>(&argument)) return reinterpret_cast<uintptr_t>(t->data);
+    if (auto address = std::get_if<int64_t>(&argument)) return uint64_t(*address);
+    throw ArgumentError(fmt::format("{} is {} but a tensor or its address was expected", described(program, param),
+                                    scalar_text(argument)));
+  }
   DlType type = dl_type(program.params[param].dtype);
   auto integer = std::get_if<int64_t>(&argument);
   auto real = std::get_if<double>(&argument);
@@ -307,6 +313,7 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
   out.integers.assign(program.integers.size(), unknown);
   for (size_t i = 0; i < arguments.size(); i++) {
     if (!program.params[i].is_tensor) {
+      if (std::holds_alternative<TensorView>(arguments[i])) checker.check_device(i);
       out.slots.push_back(pack_scalar(program, i, arguments[i]));
       continue;
     }

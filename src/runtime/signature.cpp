@@ -72,8 +72,8 @@ bool Signature::has_type(const Param& param, const TensorView& t, int& device_id
   return device_id == t.device_id;
 }
 
-// Shape, strides, memory.  Empty tensors, those that run backwards and written ones whose strides do not step over all
-// that lies behind them are left to the slow half.
+// Shape, strides, memory.  Empty tensors, those that run backwards and written ones whose strides do not step
+// over all that lies behind them are left to the slow half.
 bool Signature::has_form(const Param& param, const TensorView& t, const Bound& bound, Range& range) const {
   auto address = reinterpret_cast<uintptr_t>(t.data);
   if (!address || (address & (param.alignment - 1)) || (t.readonly && param.is_written)) return false;

@@ -102,6 +102,7 @@ decltype(auto) with_element(DType type, F f) {
   }
   if (type.is_float() && type.bits == 16) return f(F16Element());
   if (type.is_float()) return type.bits == 32 ? f(FloatElement<float>()) : f(FloatElement<double>());
+  if (type.is_handle()) return f(IntElement<int64_t>());
   internal_check(type.is_int(), "an element of type " + to_string(type));
   switch (type.bits) {
     case 4:

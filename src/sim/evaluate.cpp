@@ -244,6 +244,8 @@ Code ExprCompiler::operator()(const Expr& e) {
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };
                    },
                    [&](const Call& n) -> Code {
+                     if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);
+                     if (is_foreign(*n.callee)) return foreign_code(self, n, span);
                      std::vector<Code> args;
                      for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
                      return call_code(n, std::move(args), span);

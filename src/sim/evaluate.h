@@ -52,6 +52,10 @@ struct ExprCompiler {
   std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
 };
 
+// evaluate_memory.cpp
+Code atomic_code(ExprCompiler& compile, const Call& n, Span span);
+Code foreign_code(ExprCompiler& compile, const Call& n, Span span);
+
 [[noreturn]] void refuse_thread_level(Span span, std::string_view what);
 
 }  // namespace tl

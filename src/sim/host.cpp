@@ -93,6 +93,8 @@ void Host::bind(std::span<const HostArg> args) {
       agree(f.params[i].name, "shape", m, pairs ? in_bytes(m.shape, false) : m.shape, args[i].shape);
       agree(f.params[i].name, "strides", m, pairs ? in_bytes(m.strides, true) : m.strides, args[i].strides);
     }
+  for (auto& arg : args)
+    if (arg.memory.first != arg.memory.second) arguments.push_back(arg.memory);
   for (auto& fact : f.facts)
     if (!integer(fact))
       fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
@@ -120,6 +122,23 @@ void Host::shape_of(Memory& m, const BufferInfo& b) {
   for (auto& e : b.shape) m.shape.push_back(integer(e));
   for (auto& e : b.strides) m.strides.push_back(integer(e));
   if (b.strides.empty()) m.strides = row_major_strides(m.shape);
+}
+
+void Host::begin_at(BufferId id, int64_t address, Span span) {
+  const BufferInfo& b = f[id];
+  Memory& m = frame.buffers[size_t(id.value)];
+  shape_of(m, b);
+  m.data = reinterpret_cast<std::byte*>(uintptr_t(address));
+  int64_t last = b.dtype.bytes();
+  for (size_t d = 0; d < m.shape.size(); d++) last += (m.shape[d] - 1) * m.strides[d] * b.dtype.bytes();
+  for (auto& [begin, end] : arguments)
+    if (m.data >= begin && m.data < end) {
+      if (m.data + last <= end) return;
+      fail(span, "{} begins at the address {:#x} and has {} bytes, but the tensor argument there ends after {}", b.name,
+           uint64_t(address), last, end - m.data);
+    }
+  fail(span, "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference reaches "
+             "those only: pass the tensor as an argument, too", b.name, uint64_t(address), frame.where);
 }
 
 void Host::begin(BufferId id) {

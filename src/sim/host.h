@@ -11,6 +11,7 @@ struct HostArg {
   void* data = nullptr;             // a tensor's first element, or a scalar's value in its own type
   std::vector<int64_t> shape = {};  // of a tensor; may be left out where no extent is known only at run time
   std::vector<int64_t> strides = {};  // in elements; the same where no stride is
+  std::pair<std::byte*, std::byte*> memory = {};  // a tensor's first byte, and the end; also of a pointer's
 };
 
 struct Host {
@@ -18,6 +19,7 @@ struct Host {
   ExprCompiler compile;
   Frame frame = {};
   std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of expressions asked for again
+  std::vector<std::pair<std::byte*, std::byte*>> arguments = {};  // the memory of the call's tensors: first byte, end
 
   explicit Host(const Function& f);
   Host(const Host&) = delete;
@@ -31,6 +33,8 @@ struct Host {
   void shape_of(Memory& m, const BufferInfo& b);
   // A buffer of our own comes into being, poisoned: floats are NaN, all else bytes 0xAA.
   void begin(BufferId id);
+  // A tensor made from an address, which must lie in an argument.
+  void begin_at(BufferId id, int64_t address, Span span);
 
  private:
   void bind_variables(std::span<const HostArg> args);

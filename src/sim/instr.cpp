@@ -275,6 +275,7 @@ InstrRow semantics_of(const Callee& callee) {
   for (std::span<const ThreadRow> rows : {std::span<const ThreadRow>(thread_rows), warp_rows()})
     for (auto& row : rows)
       if (row.name == callee.name) return {row.run, nullptr, {}};
+  if (auto run = memory_semantics(callee)) return {run, nullptr, {}};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)
       if (row->callee.name == callee.name)

@@ -21,7 +21,10 @@ struct Execution {
     const CallSite::Arg& a = site.args[arg];
     return warp.slot(a.slot)[a.uniform ? 0 : lane];
   }
-  void give(int lane, Scalar v) const { warp.slot(site.to)[lane] = v; }
+  Scalar element(size_t arg, int lane, int e) const {  // of a vector
+    return site.args[arg].uniform ? value(arg, lane) : warp.slot(site.args[arg].slot)[e * lane_count + lane];
+  }
+  void give(int lane, Scalar v, int e = 0) const { warp.slot(site.to)[e * lane_count + lane] = v; }
   // What a handle points to, for one lane; within its buffer and aligned, or a CompileError.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same for all lanes.
@@ -37,5 +40,6 @@ struct InstrRow {
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
+Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
 
 }  // namespace tl::sim

@@ -45,6 +45,7 @@ struct Place {
   int64_t elements = 0;  // shared, fragment, local: how many; an index lies in [0, elements)
   int64_t address = 0;   // shared: in the block's memory; fragment and local: in a lane's registers
   size_t id = 0;         // of the buffer in its function
+  int32_t made_at = -1;  // global, made from an address: the slots with the address, one for each lane
 };
 
 // A call with an effect: an instruction, a barrier, a shuffle.  What it does is a row of instr.cpp.
@@ -63,9 +64,9 @@ struct CallSite {
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args;
-  DType type = {};  // of its result
-  int32_t to = -1;  // its result, 32 slots
+  int32_t to = -1;  // its result, 32 slots for each element
   Span span;
+  DType type = {};  // of the result
 };
 
 // A kernel, translated.
@@ -98,8 +99,14 @@ struct NamedBarrier {
   int64_t phase = 0;                  // how often all have come
 };
 
+// Memory that the caller gave: what an address may point into.
+struct Extent {
+  std::byte *begin, *end;
+};
+
 struct Block {
   const Code& code;
+  std::vector<Extent> arguments = {};
   std::vector<Tensor> tensors = {};  // by buffer id
   std::vector<std::byte> memory = {};
   std::byte* shared = nullptr;  // the block's memory, within `memory`
@@ -152,6 +159,7 @@ void for_lanes(Mask active, F f) {
 // within it, at an address divisible by `alignment`.
 std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
                   Span span);
+int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.
 void poison(std::byte* data, int64_t bytes, DType type);

@@ -10,20 +10,36 @@
 namespace tl::sim {
 namespace {
 
-int64_t first_element(const Warp& w, const Place& p) {
-  return p.scope == Scope::global ? w.block->tensors[p.id].low : 0;
-}
-int64_t end_element(const Warp& w, const Place& p) {
-  return p.scope == Scope::global ? w.block->tensors[p.id].high : p.elements;
-}
-// Element 0; of a fragment or local buffer, that of lane 0.
-std::byte* base_of(Warp& w, const Place& p) {
-  if (p.scope == Scope::global) return w.block->tensors[p.id].data;
-  return (p.scope == Scope::shared ? w.block->shared : w.lanes.data()) + p.address;
+// Which elements of a buffer there are, and where; of a fragment or local buffer, those of lane 0.
+struct Reach {
+  int64_t first = 0, end = 0;
+  std::byte* base = nullptr;  // element 0
+};
+
+// What lies around an address that the program computed or was given: all of the argument that holds it.
+Reach reach_of_address(const Warp& w, const Place& p, int lane) {
+  auto* base = reinterpret_cast<std::byte*>(uintptr_t(w.registers[size_t(p.made_at + lane)].i));
+  for (auto& e : w.block->arguments)
+    if (base >= e.begin && base < e.end)
+      return {-((base - e.begin) / p.type.bytes()), (e.end - base) / p.type.bytes(), base};
+  return {0, 0, base};
 }
 
-[[noreturn]] void outside(const Warp& w, const Place& p, int lane, int64_t index, int64_t count, Span span) {
-  int64_t first = first_element(w, p), end = end_element(w, p);
+Reach reach_of(Warp& w, const Place& p, int lane) {
+  if (p.made_at >= 0) return reach_of_address(w, p, lane);
+  if (p.scope == Scope::global) {
+    const Tensor& t = w.block->tensors[p.id];
+    return {t.low, t.high, t.data};
+  }
+  return {0, p.elements, (p.scope == Scope::shared ? w.block->shared : w.lanes.data()) + p.address};
+}
+
+[[noreturn]] void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, Span span) {
+  auto [first, end, base] = reach_of(w, p, lane);
+  if (p.made_at >= 0 && first == end)
+    fail(span, "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the simulator "
+               "reaches those only: pass the tensor as an argument, too", p.name, reinterpret_cast<uintptr_t>(base),
+         describe_thread(w, lane));
   int64_t wrong = index < first || index >= end ? index : end;
   std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
   fail(span, "{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
@@ -44,19 +60,17 @@ struct Accessor {
   Warp& w;
   const Operation& o;
   const Place& place;
-  int64_t first, end, lane_stride, element;
+  Reach reach = {};
+  int64_t lane_stride, element;
   int64_t chunk = 0;  // bytes that one access takes at once; 0: element by element
-  std::byte* base;
 
   Accessor(Warp& w, const Operation& o, int64_t element)
       : w(w),
         o(o),
         place(w.code->places[size_t(o.row)]),
-        first(first_element(w, place)),
-        end(end_element(w, place)),
         lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
-        element(element),
-        base(base_of(w, place)) {
+        element(element) {
+    reach = reach_of(w, place, 0);
     int64_t bytes = o.count / lane_count * element, widest = w.code->vector_bytes;
     bool wide = lane_stride == 0 && bytes > element, power = (bytes & (bytes - 1)) == 0;
     if (wide) chunk = bytes > widest ? (bytes % widest ? 0 : widest) : power ? bytes : 0;
@@ -64,8 +78,9 @@ struct Accessor {
   Span span() const { return w.code->spans[size_t(o.span)]; }
   std::byte* at(int lane, int64_t index) const {
     int64_t count = o.count / lane_count;
-    if (index < first || index + count > end) outside(w, place, lane, index, count, span());
-    std::byte* address = base + index * element + lane * lane_stride;
+    const Reach here = place.made_at >= 0 ? reach_of(w, place, lane) : reach;
+    if (index < here.first || index + count > here.end) outside(w, place, lane, index, count, span());
+    std::byte* address = here.base + index * element + lane * lane_stride;
     if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk))
       misaligned(w, place, lane, index, chunk, span());
     return address;
@@ -157,14 +172,19 @@ void begin_buffer(Warp& w, const Operation& o) {
 
 std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
                   Span span) {
-  int64_t element = place.type.bytes(), first = first_element(w, place), end = end_element(w, place);
+  int64_t element = place.type.bytes();
+  auto [first, end, base] = reach_of(w, place, lane);
   if (offset < first * element || offset + bytes > end * element)
     outside(w, place, lane, offset / element, (bytes + element - 1) / element, span);
   bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
-  std::byte* at = base_of(w, place) + offset + (registers ? lane * w.code->lane_bytes : 0);
+  std::byte* at = base + offset + (registers ? lane * w.code->lane_bytes : 0);
   if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment))
     misaligned(w, place, lane, offset / element, alignment, span);
   return at;
+}
+
+int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset) {
+  return reach_of(w, place, lane).end - offset / place.type.bytes();
 }
 
 }  // namespace tl::sim

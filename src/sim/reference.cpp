@@ -12,6 +12,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/user_op.h"
+#include "target/foreign.h"
 
 namespace tl {
 namespace {
@@ -217,6 +218,10 @@ struct Machine {
   }
   Step step(const Group& n) { return step(n.body); }
   Step step(const Alloc& n) {
+    if (auto* base = n.attrs.find("base"))  // made from an address
+      return [this, id = n.buffer, span = compile.statement, base = compile(std::get<Expr>(*base))](Frame& x) {
+        host.begin_at(id, base(x).i, span);
+      };
     return [this, id = n.buffer](Frame&) { host.begin(id); };
   }
   Step step(const Tile& n) {
@@ -263,9 +268,11 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
+      if (is_foreign(*c.callee)) return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
       using Effect = Callee::Effect;
-      if (c.callee->effect != Effect::pure && c.callee->effect != Effect::memory &&
-          c.callee->effect != Effect::control)
+      bool wide = c.callee == &load_wide || c.callee == &store_wide;
+      Effect effect = c.callee->effect;
+      if (wide || (effect != Effect::pure && effect != Effect::memory && effect != Effect::control))
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

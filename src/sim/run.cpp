@@ -98,7 +98,8 @@ struct Launch {
   std::unique_ptr<Resident> make() {
     auto r = std::make_unique<Resident>(Resident{.block = {.code = code}});
     Block& block = r->block;
-    for (auto& m : host.frame.buffers) block.tensors.push_back(tensor_of(m));
+    for (auto& m : host.frame.buffers) block.tensors.push_back(m.data ? tensor_of(m) : Tensor());
+    for (auto& [begin, end] : host.arguments) block.arguments.push_back({begin, end});
     block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
     void* begin = block.memory.data();
     size_t space = block.memory.size();

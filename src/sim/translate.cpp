@@ -68,7 +68,7 @@ void Translator::stmt(const Stmt& s) {
                   [&](const While& n) { while_statement(n); },
                   [&](const tl::Block& n) { block_statement(n); },
                   [&](const Group& n) { group_statement(n); },
-                  [&](const Alloc& n) { emit({.run = begin_buffer, .row = place_of(n.buffer)}); },
+                  [&](const Alloc& n) { alloc_statement(n); },
                   [&](const Tile& n) {
                     internal_error("a tile operator at level machine: " + std::string(n.op->name));
                   },
@@ -100,6 +100,18 @@ void Translator::block_statement(const tl::Block& n) {
     if (control_of(s)) break;
   }
   while (scopes.size() > outside) close_into();
+}
+
+// A tensor made from an address keeps it, for each lane.
+void Translator::alloc_statement(const Alloc& n) {
+  int place = place_of(n.buffer);
+  if (f[n.buffer].scope != Scope::global) {
+    emit({.run = begin_buffer, .row = place});
+    return;
+  }
+  int32_t slot = code.places[size_t(place)].made_at = lasting(lane_count);
+  Value base = spread(value(std::get<Expr>(*n.attrs.find("base"))));
+  emit({.run = copy, .to = slot, .a = base.slot, .count = lane_count});
 }
 
 void Translator::let_statement(const Let& n) {

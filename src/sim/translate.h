@@ -65,6 +65,7 @@ struct Translator {
   void stmt(const Stmt& s);
   void body(const Stmt& s);  // a scope of its own
   void block_statement(const tl::Block& n);
+  void alloc_statement(const Alloc& n);
   void let_statement(const Let& n);
   void for_statement(const For& n);
   void if_statement(const If& n);

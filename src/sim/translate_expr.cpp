@@ -7,6 +7,7 @@
 #include "sim/instr.h"
 #include "sim/steps.h"
 #include "sim/translate.h"
+#include "target/foreign.h"
 
 namespace tl::sim {
 namespace {
@@ -199,7 +200,8 @@ Value Translator::select_value(const Select& n) {
 Value Translator::call_value(const Call& n) {
   if (n.callee == &address_of) {
     auto* at = n.args[0].as<Load>();
-    Value index = at->index.empty() ? constant_of(scalar(int64_t(0))) : value(at->index[0]);
+    Expr base = contiguous_base(at->index);
+    Value index = at->index.empty() ? constant_of(scalar(int64_t(0))) : value(base ? base : at->index[0]);
     int place = place_of(at->buffer);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
@@ -232,6 +234,7 @@ Value Translator::call_value(const Call& n) {
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
   InstrRow row = semantics_of(*n.callee);
+  if (is_foreign(*n.callee)) require_foreign_eval(n, "the simulator", span);
   if (!row.run)
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
          n.callee->name);
@@ -240,8 +243,18 @@ Value Translator::effect(const Call& n) {
                 .positions = std::move(row.positions),
                 .callee = n.callee,
                 .args = {},
-                .type = n.dtype,
-                .span = span};
+                .span = span,
+                .type = n.dtype};
+  int width = n.dtype == none_type ? 1 : n.dtype.lanes;
+  Value result = in_place(width);
+  result.slot = site.to = temporary_slot(lane_count * width);
+  const Load* place = obeys_mask(*n.callee) ? tl::place_of(n.args[0]) : nullptr;
+  bool masked = place && place->mask;             // then it happens there only, and gives 0 elsewhere
+  if (masked) {
+    Value zero = spread(constant_of(Scalar()));
+    emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = lane_count * width});
+  }
+  size_t narrowed = masked ? begin_narrow(spread(value(place->mask)).slot, lane_count) : 0;
   for (auto& a : n.args) {
     Value v = value(a);
     auto* text = a.as<StringImm>();
@@ -249,10 +262,9 @@ Value Translator::effect(const Call& n) {
     site.args.push_back(
         {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
   }
-  Value result = in_place();
-  result.slot = site.to = temporary_slot(lane_count);
   code.calls.push_back(std::move(site));
   emit({.run = call, .row = int32_t(code.calls.size()) - 1});
+  if (masked) end_narrow(narrowed);
   return result;
 }
 
@@ -365,6 +377,7 @@ Value Translator::vector(const Expr& e) {
     return compute({.run = repeat}, result, {&v});
   }
   if (auto* n = e.as<Var>()) return vars.at(n);
+  if (auto* n = e.as<Call>(); n && n->callee == &load_wide) return effect(*n);
   if (auto* n = e.as<Unary>()) {
     Value a = value(n->a);
     return compute({.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()}, result, {&a});

@@ -51,6 +51,24 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
   return nullptr;
 }
 
+const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {
+  for (auto& row : atomics)
+    if (row.op == op && row.type == value && (global || !row.only_global)) return &row;
+  return nullptr;
+}
+
+int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
+  MemoryOrder order = order_of(atomic);           // several at once come without an old value, by `red`
+  if (atomic.dtype != none_type || (order != MemoryOrder::relaxed && order != MemoryOrder::release)) return 1;
+  const Load& at = *place_of(atomic.args[0]);
+  int64_t lanes = 1;
+  for (auto& row : atomics)
+    if (row.op == atomic.callee->atomic && row.type.scalar() == at.dtype.scalar() &&
+        (!row.only_global || f[at.buffer].scope == Scope::global))
+      lanes = std::max<int64_t>(lanes, row.type.lanes);
+  return lanes;
+}
+
 namespace {
 
 std::string chips_of(std::string_view language) {

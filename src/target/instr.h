@@ -51,4 +51,12 @@ struct CopyInstr {
   std::string_view ptx;
 };
 
+// An atomic update of memory that the chip carries out by itself.
+struct AtomicInstr {
+  Callee::Atomic op;
+  DType type;                            // of the value; lanes: so many neighbouring elements at once
+  std::string_view ptx;                  // what stands behind the address space: "add.noftz.f16x2"
+  bool only_global = false;
+};
+
 }  // namespace tl

@@ -180,6 +180,27 @@ const CopyInstr ldmatrix_x2_trans =
 const CopyInstr ldmatrix_x4_trans =
     ldmatrix("ldmatrix_x4_trans", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
 
+// Floats have no minimum or maximum here, and bf16 no sum before sm_90.
+std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90) {
+  using A = Callee::Atomic;
+  static const AtomicInstr rows[] = {
+      {A::add, f32, "add.f32"}, {A::add, f64, "add.f64"},
+      {A::add, f16.with_lanes(2), "add.noftz.f16x2"}, {A::add, f16, "add.noftz.f16"},
+      {A::add, i32, "add.s32"}, {A::add, u32, "add.u32"}, {A::add, i64, "add.u64"}, {A::add, u64, "add.u64"},
+      {A::max, i32, "max.s32"}, {A::max, u32, "max.u32"}, {A::max, i64, "max.s64"}, {A::max, u64, "max.u64"},
+      {A::min, i32, "min.s32"}, {A::min, u32, "min.u32"}, {A::min, i64, "min.s64"}, {A::min, u64, "min.u64"},
+      {A::bit_or, i32, "or.b32"}, {A::bit_or, u32, "or.b32"}, {A::bit_or, i64, "or.b64"}, {A::bit_or, u64, "or.b64"},
+      // from here on sm_90
+      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2"}, {A::add, bf16, "add.noftz.bf16"},
+      {A::add, f32.with_lanes(2), "add.v2.f32", true}, {A::add, f32.with_lanes(4), "add.v4.f32", true},
+      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true}, {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true},
+      {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", true},
+      {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", true},
+  };
+  constexpr size_t new_in_sm_90 = 8;
+  return {rows, std::size(rows) - (with_sm_90 ? 0 : new_in_sm_90)};
+}
+
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
   static const auto rows = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8});
   return rows;

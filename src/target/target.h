@@ -21,6 +21,7 @@ struct Target {
   int shared_banks = 32;             // of 4 bytes
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
+  std::span<const AtomicInstr> atomics = {};    // what is not here is done by comparing and swapping
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;          // CPU: how many, for the micro-kernel
   std::string_view features = "";    // for the device compiler
@@ -31,6 +32,9 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
+  const AtomicInstr* atomic_for(Callee::Atomic op, DType value, bool global) const;
+  // How many neighbouring elements the chip can update by one call of this kind, each for itself.
+  int64_t atomic_lanes(const Call& atomic, const Function& f) const;
 };
 
 // ── target/all.cpp ────────────────────────────────────────────────────────────────────────────────────

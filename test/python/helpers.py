@@ -11,6 +11,11 @@ import tilelang
 _count = itertools.count()
 
 
+def assert_round_trip(text):
+    """Text IR, parsed and printed, is the same text."""
+    assert tilelang._core.parse(text).text() == text
+
+
 def load(path):
     """Import a file as a module of its own."""
     name = f"kernels_{next(_count)}"

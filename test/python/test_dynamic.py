@@ -273,6 +273,20 @@ def test_facts_of_a_function_are_used():
     assert "if (" not in _core.compile(function, "sim:sm_80", {}).source.split("main_kernel(")[1]
 
 
+def test_an_assumption_in_a_kernel_is_used():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 256), threads=64) as bx:
+            T.assume(n % 256 == 0)
+            for i in T.Parallel(256):
+                Y[bx * 256 + i] = X[bx * 256 + i]
+
+    source = tilelang.compile(main, target="sim:sm_80").get_kernel_source()
+    assert "if (" not in source.split("main_kernel(")[1]
+
+
 # ── strides ───────────────────────────────────────────────────────────────────────────────────────────
 def strided_add(dtype="float32"):
     M, N, s, t, u = T.dynamic("M, N, s, t, u")
@@ -388,7 +402,7 @@ def test_loops_may_run_to_a_dynamic_bound(target):
 
 
 @pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment", "alloc_local"])
-@pytest.mark.parametrize("extent, kind", [("n", "T.int32"), ("m", "a dynamic extent"), ("n // 2", "arithmetic")])
+@pytest.mark.parametrize("extent, kind", [("n", "T.int32"), ("m", "dynamic"), ("n // 2", "arithmetic")])
 def test_a_tile_shape_must_be_a_number(tmp_path, scope, extent, kind):
     error = failure(
         tmp_path,

@@ -176,7 +176,7 @@ TEST_CASE("cuda: integer, double and half accumulators, and stores of matrices")
             for_loop(o, t.d, Loop::unrolled, put(out, m.k.thread * t.d + o, m.at(d, o)))});
     Program p = print_cuda(m.f, target);
     CAPTURE(p.text);
-    std::string ptx = ptx_of(p);
+    std::string ptx = find_nvrtc() ? ptx_of(p) : "";
     if (ptx.empty()) continue;
     CHECK_EQ(count(ptx, t.ptx), 1);
     CHECK_EQ(count(ptx, ".local"), 0);
@@ -211,6 +211,6 @@ TEST_CASE("cuda: a copy instruction that reads registers stores them") {
 }
 )"));
   CHECK_EQ(p.entries[0].shared_bytes, 128 + 2048);
-  std::string ptx = ptx_of(p);
+  std::string ptx = find_nvrtc() ? ptx_of(p) : "";
   if (!ptx.empty()) CHECK_EQ(count(ptx, row.ptx), 1);
 }

@@ -1,0 +1,13 @@
+// What an atomic update makes of an element: for the executors, and for whoever checks one.
+#pragma once
+#include "ir/build.h"
+
+namespace tl {
+
+// The element after the update by `value`, of which the old one is given; load leaves it as it is.
+double combine(Callee::Atomic op, double old, double value, DType type);
+int64_t combine(Callee::Atomic op, int64_t old, int64_t value, DType type);
+// CompileError at `span` where no chip has such an update.
+void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Span span);
+
+}  // namespace tl

@@ -1,0 +1,94 @@
+// What memory calls do in the simulator: atomic accesses lane after lane, explicit-width accesses, and foreign code by
+// the function that its author gave for it.
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/atomic.h"
+#include "sim/elements.h"
+#include "sim/instr.h"
+#include "target/foreign.h"
+
+namespace tl::sim {
+namespace {
+
+void atomic_access(const Execution& x) {
+  const Place& p = x.place(0);
+  auto op = x.site.callee->atomic;
+  bool has_value = x.site.args.size() == 3;
+  int lanes = has_value ? x.site.args[1].type.lanes : 1;
+  with_element(p.type, [&](auto element) {
+    int64_t bytes = element.bytes, whole = bytes * lanes;
+    for_lanes(x.lanes, [&](int lane) {
+      std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes));
+      for (int e = 0; e < lanes; e++, at += bytes) {
+        Scalar old = element.get(at);
+        if (has_value) {
+          Scalar value = x.element(1, lane, e);
+          element.put(at, p.type.is_float() ? scalar(combine(op, old.d, value.d, p.type))
+                                            : scalar(combine(op, old.i, value.i, p.type)));
+        }
+        if (x.site.type != none_type) x.give(lane, old);
+      }
+    });
+  });
+}
+
+void wide_access(const Execution& x) {
+  bool loads = x.site.callee == &load_wide;
+  int words = loads ? x.site.type.lanes : x.site.args[1].type.lanes;
+  int64_t bytes = int64_t(words) * 4;
+  for_lanes(x.lanes, [&](int lane) {
+    std::byte* at = x.operand(0, lane, bytes, std::min<int64_t>(bytes, x.warp.code->vector_bytes));
+    for (int e = 0; e < words; e++) {
+      uint32_t word = loads ? bits_at<uint32_t>(at + 4 * e) : uint32_t(x.element(1, lane, e).i);
+      if (loads)
+        x.give(lane, scalar(int64_t(word)), e);
+      else
+        put_bits(at + 4 * e, word);
+    }
+  });
+}
+
+// args: a text, a key, and of PTX the number of places that it writes, which follow.
+void foreign(const Execution& x) {
+  bool ptx = x.site.callee == &inline_ptx;
+  size_t first = ptx ? 3 : 2, outputs = ptx ? size_t(x.value(2, 0).i) : 0;
+  auto eval = find_foreign_eval(x.site.args[1].text);
+  internal_check(eval != nullptr, "foreign code without a meaning");
+  std::vector<DType> results;
+  for (size_t i = first; i < first + outputs; i++) results.push_back(x.place(i).type);
+  if (x.site.type != none_type) results.push_back(x.site.type);
+  for_lanes(x.lanes, [&](int lane) {
+    std::vector<ForeignValue> args;
+    for (size_t i = first + outputs; i < x.site.args.size(); i++) {
+      auto& a = x.site.args[i];
+      ForeignValue& v = args.emplace_back(ForeignValue{.type = a.place >= 0 ? x.place(i).type : a.type});
+      if (a.place >= 0) {
+        v.data = x.operand(i, lane, v.type.bytes(), 1);
+        v.elements = elements_left(x.warp, x.place(i), lane, x.value(i, lane).i);
+      } else if (a.type.is_float()) {
+        v.d = x.value(i, lane).d;
+      } else {
+        v.i = x.value(i, lane).i;
+      }
+    }
+    auto given = (*eval)(args, results);
+    for (size_t r = 0; r < results.size(); r++) {
+      Scalar s = results[r].is_float() ? scalar(round_float(given[r].d, results[r])) : scalar(wrap_int(given[r].i, results[r]));
+      if (r < outputs)
+        element_access(results[r]).put(x.operand(first + r, lane, results[r].bytes(), 1), s);
+      else
+        x.give(lane, s);
+    }
+  });
+}
+
+}  // namespace
+
+Semantics memory_semantics(const Callee& callee) {
+  if (callee.atomic != Callee::Atomic::none) return atomic_access;
+  if (&callee == &load_wide || &callee == &store_wide) return wide_access;
+  return is_foreign(callee) ? foreign : nullptr;
+}
+
+}  // namespace tl::sim

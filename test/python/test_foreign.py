@@ -1,0 +1,307 @@
+"""Foreign code: external functions, CUDA text, inline PTX, kernels that are CUDA text, accesses of a
+given width.
+"""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from helpers import assert_round_trip, failure
+
+SIMULATED = ["sim:sm_80", "reference"]
+CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
+
+SCALE = """
+__device__ float scale(float x, int n) { return x * n; }
+template <class T> __device__ void add_row(T* row, const T* other, int n) {
+  for (int i = 0; i < n; i++) row[i] += other[i];
+}
+"""
+
+
+def source(function, target):
+    return tilelang.compile(function, target=target).get_kernel_source()
+
+
+def add_rows(row, other, n):
+    row[:n] += other[:n]
+
+
+def external(with_eval, pure=False, extra=""):
+    call = T.call_pure_extern if pure else T.call_extern
+    meaning = {"eval": lambda x, n: x * n} if with_eval else {}
+    rows = {"eval": add_rows} if with_eval else {}
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, 32), "float32"), B: T.Tensor((4, 32), "float32"), O: T.Tensor((4, 32), "float32")
+    ):
+        with T.Kernel(4, threads=32) as bx:
+            T.import_source(SCALE + extra)
+            mine = T.alloc_local((32,), "float32")
+            for i in T.serial(32):
+                mine[i] = A[bx, i]
+            T.call_extern(
+                "void", "add_row", T.address_of(mine[0]), T.access_ptr(B[bx, 0], "r", 32), 32, **rows
+            )
+            for i in T.Parallel(32):
+                O[bx, i] = call("float32", "scale", mine[i], 3, **meaning)
+
+    return main
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_external_functions(pure):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((4, 32)).astype(np.float32) for _ in range(2))
+    for target in SIMULATED:
+        o = np.full((4, 32), np.nan, np.float32)
+        tilelang.compile(external(True, pure), target=target)(a, b, o)
+        assert np.array_equal(o, (a + b) * 3)
+    for target in CHIPS:
+        text = source(external(False, pure), target)
+        assert text.count("float scale(float x, int n)") == 1 and "add_row(&mine[0], &B[" in text
+
+
+def test_refused_by_name_without_a_meaning():
+    for target in [*SIMULATED, "cpu"]:
+        with pytest.raises(
+            tilelang.CompileError, match="the external function `add_row` is text for a GPU"
+        ) as caught:
+            tilelang.compile(external(False), target=target)
+        assert "T.call_extern(" in str(caught.value)
+    with pytest.raises(tilelang.CompileError, match="is text for a GPU"):
+        tilelang.compile(external(True), target="cpu")
+
+
+def test_the_text_is_part_of_the_key(tmp_path, monkeypatch):
+    """Another text, same name: another binary."""
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    first, second = source(external(False), CHIPS[0]), source(external(False, extra="// two\n"), CHIPS[0])
+    assert first != second and "// two" in second
+
+
+def test_a_local_name_hides_no_function():
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32"), O: T.Tensor((32,), "float32")):
+        with T.Kernel(
+            1, threads=32, prelude="#define limit 3\n__device__ float twice(float x) { return 2 * x; }"
+        ):
+            twice = T.alloc_local((1,), "float32")
+            limit = T.alloc_local((1,), "float32")
+            for i in T.Parallel(32):
+                twice[0] = A[i]
+                limit[0] = T.call_extern("float32", "twice", twice[0], eval=lambda x: 2 * x)
+                O[i] = limit[0]
+
+    for target in CHIPS:
+        assert "twice_1[0]" in source(main, target)
+    a, o = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    tilelang.compile(main, target="sim:sm_80")(a, o)
+    assert (o == 2 * a).all()
+
+
+def test_text_ir_round_trips():
+    text = external(True).function.text()
+    assert 'call_extern<f32>("scale", "scale' in text and "source=" in text
+    assert_round_trip(text)
+
+
+# ── PTX ───────────────────────────────────────────────────────────────────────────────────────────────
+def exponential(dtype, template, meaning):
+    @T.prim_func
+    def main(A: T.Tensor((64,), dtype), O: T.Tensor((64,), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[i] = T.ptx(template, A[i], out=dtype, eval=meaning)
+
+    return main
+
+
+@pytest.mark.parametrize("dtype, template, meaning", [
+    ("float32", "ex2.approx.ftz.f32 {out}, {0};", lambda x: 2**x),
+    ("float16", "mul.f16 {out}, {0}, {0};", lambda x: x * x),
+    ("bfloat16", "fma.rn.bf16 {out}, {0}, {0}, {0};", lambda x: x * x + x),
+    ("int32", "popc.b32 {out}, {0};", lambda x: bin(x & 0xFFFFFFFF).count("1")),
+    ("uint32", "{ .reg .u32 t; add.u32 t, {0}, 1; mov.u32 {out}, t; }", lambda x: x + 1),
+    ("int64", "neg.s64 {out}, {0};", lambda x: -x),
+    ("float64", "add.f64 {out}, {0}, {0};", lambda x: x + x),
+    ("int16", "add.s16 {out}, {0}, {0};", lambda x: x + x),
+])  # fmt: skip
+def test_ptx_operands(dtype, template, meaning):
+    function = exponential(dtype, template, meaning)
+    import ml_dtypes
+
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    a = np.random.default_rng(0).integers(0, 8, 64).astype(kind)
+    for target in SIMULATED:
+        o = np.zeros(64, kind)
+        tilelang.compile(function, target=target)(a, o)
+        assert np.array_equal(
+            o.astype(np.float64),
+            [float(meaning(x.item())) for x in a.astype(np.float64 if "float" in dtype else kind)],
+        )
+    for target in CHIPS:
+        assert "asm volatile(" in source(function, target)
+
+
+def test_ptx_results_addresses_and_immediates():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32"), L: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((64,), "float32")
+            T.copy(A, S)
+            for i in T.Parallel(64):
+                x = T.ptx(
+                    "ld.shared.f32 {out}, [{0}];", T.access_ptr(S[i], "r"), out="float32", eval=lambda p: p[0]
+                )
+                low, high = T.ptx(
+                    "mov.b64 {{out0}, {out1}}, {0};",
+                    L[i].astype("int64"),
+                    out=("int32", "int32"),
+                    eval=lambda v: (v & 0xFFFFFFFF, v >> 32),
+                )
+                T.ptx(
+                    "st.global.f32 [{0}], {1};",
+                    T.access_ptr(O[i], "w"),
+                    x,
+                    eval=lambda p, v: p.__setitem__(0, v),
+                )
+                L[i] = T.ptx("add.s32 {out}, {0}, {1};", low + high, 5, out="int32", eval=lambda a, b: a + b)
+
+    a, l = np.random.default_rng(0).standard_normal(64).astype(np.float32), np.arange(64, dtype=np.int32)
+    for target in SIMULATED:
+        o, mine = np.full(64, np.nan, np.float32), l.copy()
+        tilelang.compile(main, target=target)(a, o, mine)
+        assert np.array_equal(o, a) and np.array_equal(mine, l + 5)
+    for target in CHIPS:
+        text = source(main, target)
+        assert '"memory"' in text and '"n"(5)' in text and "__cvta_generic_to_shared" in text
+        assert "__syncthreads()" in text
+
+
+def test_ptx_special_registers():
+    @T.prim_func
+    def main(O: T.Tensor((64,), "uint32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[i] = T.ptx("mov.u32 {out}, %laneid;", out="uint32")
+
+    for target in CHIPS:
+        assert "%%laneid" in source(main, target)
+    for target in [*SIMULATED, "cpu"]:
+        with pytest.raises(
+            tilelang.CompileError, match="the PTX `mov.u32 {out}, %laneid;` is text for a GPU"
+        ):
+            tilelang.compile(main, target=target)
+
+
+# ── kernels that are text ─────────────────────────────────────────────────────────────────────────────
+RAW = """
+__global__ void %s doubled(const float* a, float* out, float factor, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a[i] * factor;
+}
+"""
+
+
+def raw(text, entry="doubled"):
+    @T.prim_func
+    def main(A: T.Tensor((100,), "float32"), O: T.Tensor((100,), "float32"), factor: T.float32, n: T.int32):
+        T.CUDASourceCodeKernel(4, threads=32, source_code_or_path=text, entry_name=entry)
+
+    return main
+
+
+@pytest.mark.parametrize("target", CHIPS)
+def test_source_kernels(target, tmp_path):
+    text = source(raw(RAW % ""), target)
+    assert text.count('extern "C" __global__ void  doubled') == 1 and "tilelang" in text
+    assert 'extern "C"' in source(raw('extern "C" {' + RAW % "" + "}"), target)
+    path = tmp_path / "kernel.cu"
+    path.write_text(RAW % "__launch_bounds__(32)")
+    assert "doubled" in source(raw(str(path)), target)
+
+
+def test_source_kernels_are_checked():
+    for text, words in [
+        ("__global__ void other(float* a) {\n}", "no `__global__ void doubled"),
+        ("__global__ void doubled(float* a) {\n}", "has 1 parameters (float\\* a) but gets 4"),
+        ("nowhere.cu", "there is no file 'nowhere.cu'"),
+    ]:
+        with pytest.raises(tilelang.CompileError, match=words.replace("(", "\\(").replace(")", "\\)")):
+            raw(text)
+    for target in [*SIMULATED, "cpu"]:
+        with pytest.raises(tilelang.CompileError, match="the external function `doubled` is text for a GPU"):
+            tilelang.compile(raw(RAW % ""), target=target)
+
+
+# ── accesses of a given width ─────────────────────────────────────────────────────────────────────────
+def wide(bits, shared, dtype="float32"):
+    count = bits // 8 // T.dtypes.as_dtype(dtype).bytes
+    load, store = getattr(T, f"ldg{bits}"), getattr(T, f"stg{bits}")
+    if shared:
+        load_s, store_s = getattr(T, f"lds{bits}"), getattr(T, f"sts{bits}")
+
+    @T.prim_func
+    def main(A: T.Tensor((32 * count,), dtype), O: T.Tensor((32 * count,), dtype), n: T.int32):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((32 * count,), dtype)
+            for i in T.Parallel(32):
+                if shared:
+                    store_s(S[i * count], load(A[i * count]))
+                    store(O[i * count], load_s(S[i * count]), pred=i < n)
+                else:
+                    store(O[i * count], load(A[i * count], pred=i > 2), pred=i < n)
+
+    return main, count
+
+
+@pytest.mark.parametrize("bits, shared", [(32, False), (64, False), (128, False), (256, False),
+                                          (32, True), (64, True),
+                                          (128, True)])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_wide_accesses(bits, shared, dtype):
+    function, count = wide(bits, shared, dtype)
+    a = np.random.default_rng(0).integers(-100, 100, 32 * count).astype(dtype)
+    o = np.full(32 * count, 7, dtype)
+    tilelang.compile(function, target="sim:sm_80")(a, o, 20)
+    lane = np.arange(32 * count) // count
+    expected = np.where(lane < 20, a if shared else np.where(lane > 2, a, 0), 7)
+    assert np.array_equal(o, expected.astype(dtype))
+    for target in CHIPS:
+        text = source(function, target)
+        assert "u32*)&A[" in text
+    with pytest.raises(tilelang.CompileError, match="is thread-level code"):
+        tilelang.compile(function, target="reference")
+
+
+SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32"
+
+
+@pytest.mark.parametrize("body, words", [
+    ("T.ldg128(A[0, 1])", "ldg128 moves 16 bytes, which must begin at an address divisible by 16"),
+    ("T.lds128(A[0, 0])", "lds128 takes an element of a shared tile"),
+    ("T.stg64(A[0, 0], T.ldg128(A[0, 0]))", "stg64 stores u32x2"),
+    ("T.ptx('mov.u32 {out}, {1};', n, out='int32')", "the template names {1}, but there is 1 operand"),
+    ("T.ptx('mov.u32 {out}, {0};', n)", "the template names {out}, but there are 0 outputs"),
+    ("T.ptx('mov.u32 {out}, {0};', n, out='int8')", "a result cannot be"),
+    ("T.call_extern('float32', 'not a name(')", "is the name of a function"),
+    ("T.call_extern('float32', 'f', 'text')", "takes values and pointers, not text"),
+    ("T.call_pure_extern('void', 'f', 1)", "does nothing"),
+])  # fmt: skip
+def test_errors(tmp_path, body, words):
+    error = failure(tmp_path, body, signature=SIGNATURE)
+    assert words in str(error)
+    assert error.line == 5
+
+
+def test_an_eval_that_gives_nothing_says_so():
+    @T.prim_func
+    def main(O: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                O[i] = T.call_extern("float32", "nothing", i, eval=lambda i: None)
+
+    with pytest.raises(TypeError, match="eval of nothing gave"):
+        tilelang.compile(main, target="sim:sm_80")(np.zeros(32, np.float32))
