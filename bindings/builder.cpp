@@ -140,6 +140,12 @@ void bind_structure(nb::class_<Builder>& c) {
           nb::arg("kind"), nb::arg("names"), nb::arg("starts"), nb::arg("stops"), nb::arg("steps"),
           nb::arg("attrs"))
       .def("end_for", &Builder::end_for)
+      .def("begin_while", &Builder::begin_while)
+      .def(
+          "while_condition", [](Builder& b, nb::object condition) { b.while_condition(value_of(condition)); },
+          nb::arg("condition"))
+      .def("end_while", &Builder::end_while)
+      .def("drop_while", &Builder::drop_while)
       .def(
           "begin_if", [](Builder& b, nb::object condition) { b.begin_if(value_of(condition)); },
           nb::arg("condition"))
@@ -175,6 +181,8 @@ void bind_memory(nb::class_<Builder>& c) {
             b.store(buffer, values_of(index), value_of(value));
           },
           nb::arg("buffer"), nb::arg("index"), nb::arg("value"))
+      .def(
+          "evaluate", [](Builder& b, nb::object value) { b.evaluate(value_of(value)); }, nb::arg("value"))
       .def(
           "let",
           [](Builder& b, const std::string& name, nb::object value) { return b.let(name, value_of(value)); },

@@ -23,10 +23,11 @@ class _Frame:
     do).
     """
 
-    __slots__ = ("device", "loop", "taken", "undo")
+    __slots__ = ("device", "loop", "taken", "bound", "undo")
 
-    def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False) -> None:
-        self.device, self.loop, self.taken = device, loop, taken
+    def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
+                 bound: bool = False) -> None:
+        self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
 
 
@@ -53,6 +54,7 @@ class _With:
 
 
 _CONTAINERS = (list, dict, set)
+_ENDLESS = 100_000  # iterations of a `while` that Python runs
 _VALUES = (Element, Buffer, Expr, Dynamic)
 
 
@@ -205,19 +207,63 @@ class Activation:
         self.at(site)
         if iterable.__class__ is range and self.trace.kernel is not None:
             iterable = serial(iterable.start, iterable.stop, iterable.step)
-        if iterable.__class__ is Loop:
-            self._refuse(carried, "changes from one iteration to the next of a loop that the device runs, "
-                                  "but a Python name is bound only once, while the loop is built: make it a "
-                                  "variable before the loop, {0} = T.alloc_var(dtype, init), and assign to "
-                                  "that")
-            self._refuse(escaping, "is bound inside a loop that the device runs and read after it: make it a "
-                                   "variable before the loop, {0} = T.alloc_var(dtype, init), or allocate "
-                                   "the tile before it")
+        if isinstance(iterable, Loop):
+            self._refuse_names(carried, escaping)
             return self._device_loop(site, iterable, names)
         if isinstance(iterable, DEVICE):
             raise self.error("cannot iterate over a value of the kernel; use range, T.serial or "
                              "T.Parallel", site)
         return self._python_loop(iterable, names)
+
+    def repeat(self, site: tuple, condition: Callable[[], Any], forever: bool, carried: tuple,
+               escaping: tuple) -> Iterator:
+        """`while condition:`, run by the device if only it can tell when to end."""
+        self.at(site)
+        in_kernel = self.trace.kernel is not None
+        if forever and not in_kernel:
+            raise self.error("'while True' outside a T.Kernel would never end", site)
+        if in_kernel:
+            self.builder.begin_while()  # whatever the condition takes is done before each iteration
+        value = forever or as_condition(condition())
+        if forever or value.__class__ is Expr:
+            self._refuse_names(carried, escaping)
+            return self._device_while(site, value)
+        if in_kernel:
+            self.builder.drop_while()
+        return self._python_while(site, condition, value)
+
+    def _device_while(self, site: tuple, condition: Any) -> Iterator:
+        self.at(site)
+        self.builder.while_condition(condition)
+        self.frames.append(_Frame(True, loop=True))
+        yield None
+        self.close()
+        self.builder.end_while()
+
+    def _python_while(self, site: tuple, condition: Callable[[], Any], value: Any) -> Iterator:
+        depth, trips = len(self.frames), 0
+        while value:
+            self.frames.append(_Frame(False, loop=True))
+            yield None
+            while len(self.frames) > depth:
+                self.close()
+            self.at(site)
+            value, trips = as_condition(condition()), trips + 1
+            if value.__class__ is Expr:
+                raise self.error("this condition is known while the kernel is built at first, and to the "
+                                 "device only later: make what it reads a T.alloc_var before the loop", site)
+            if trips == _ENDLESS:
+                raise self.error(f"this loop, run while the kernel is built, has not ended after {trips} "
+                                 "iterations: make what its condition reads a T.alloc_var, and the device "
+                                 "runs it", site)
+
+    def _refuse_names(self, carried: tuple, escaping: tuple) -> None:
+        self._refuse(carried, "changes from one iteration to the next of a loop that the device runs, but a "
+                              "Python name is bound only once, while the loop is built: make it a variable "
+                              "before the loop, {0} = T.alloc_var(dtype, init), and assign to that")
+        self._refuse(escaping, "is bound inside a loop that the device runs and read after it: make it a "
+                               "variable before the loop, {0} = T.alloc_var(dtype, init), or allocate the "
+                               "tile before it")
 
     def _refuse(self, names: tuple, why: str) -> None:
         for name, *where in names:
@@ -230,13 +276,13 @@ class Activation:
             raise self.error(f"this loop has {_count(loop)}: give as many plain names between `for` and `in`",
                              site)
         builder = self.builder
-        indices = builder.begin_for(loop.kind, own, loop.starts, loop.stops, loop.steps, loop.attrs)
-        self.frames.append(_Frame(True, loop=True))
+        indices = loop.begin(builder, own)
+        self.frames.append(_Frame(True, loop=True, bound=loop.bound))
         for name in own:
             self.note(name, None)
         yield indices[0] if isinstance(names, str) else indices
         self.close()
-        builder.end_for()
+        loop.end(builder)
 
     def _python_loop(self, iterable: Any, names: Any) -> Iterator:
         depth = len(self.frames)
@@ -249,18 +295,40 @@ class Activation:
             while len(self.frames) > depth:
                 self.close()
 
-    def jump(self, site: tuple, word: str) -> None:
-        """`break` or `continue`: allowed where Python runs the loop."""
+    def jump(self, site: tuple, word: str) -> bool:
+        """`break` or `continue`: a statement where the device runs the loop, else (True) Python's own."""
+        branch = False
         for i in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[i]
-            if frame.device:
-                raise self.error(f"'{word}' in a loop or branch that the device runs is not in this version "
-                                 "yet; guard the rest of the body with `if`", site)
+            if frame.bound:
+                raise self.error(f"'{word}' in a T.thread_binding loop, whose iterations run together; use "
+                                 "`if`", site)
+            if frame.loop and frame.device:
+                self.at(site)
+                self.builder.call(word, ())
+                return False
             if frame.loop:
+                if branch:
+                    raise self.error(f"'{word}' under a condition that only the device knows, in a loop that "
+                                     "Python runs while the kernel is built: make the loop T.serial or "
+                                     "T.unroll", site)
                 if word == "break":
                     while len(self.frames) > i:
                         self.close()
-                return
+                return True
+            branch = branch or frame.device
+        return True
+
+    def stop(self, site: tuple) -> bool:
+        """`return` without a value: ends the thread in a kernel, elsewhere (True) Python's own."""
+        if self.is_macro:
+            self.leave(site)
+            return True
+        if self.trace.kernel is None:
+            return True
+        self.at(site)
+        self.builder.call("thread_return", ())
+        return False
 
     def leave(self, site: tuple, value: Any = None) -> Any:
         """`return value`."""
@@ -270,8 +338,8 @@ class Activation:
             self.at(site)
             return take_results(self.trace, value, site)
         if any(frame.device for frame in self.frames):
-            raise self.error("'return' inside a loop or branch that the device runs is not in this version "
-                             "yet; assign the result to a T.alloc_var and return that at the end", site)
+            raise self.error("'return' inside a loop or branch that the device runs: what gives a value "
+                             "returns at its end; assign the result to a T.alloc_var and return that", site)
         if not self.is_macro:
             return None
         self.at(site)

@@ -9,8 +9,10 @@ they mean.
 
 from __future__ import annotations
 
+from . import allreduce as _allreduce
 from . import annotate as _annotate
 from . import atomic as _atomic
+from . import control as _control
 from . import debug as _debug
 from . import dtypes as dtypes
 from . import eager as _eager
@@ -26,8 +28,10 @@ from . import thread as _thread
 from . import tile as _tile
 from . import tile_op as _tile_op
 from . import values as _values
+from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
 from .atomic import *  # noqa: F403
+from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .dtypes import *  # noqa: F403
 from .eager import *  # noqa: F403
@@ -62,8 +66,10 @@ __all__ = [
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
     "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
 ]  # fmt: skip
+__all__ += _allreduce.__all__
 __all__ += _annotate.__all__
 __all__ += _atomic.__all__
+__all__ += _control.__all__
 __all__ += _debug.__all__
 __all__ += dtypes.__all__
 __all__ += _eager.__all__
@@ -82,8 +88,8 @@ __all__ += _values.__all__
 
 
 # For tools/make_docs.py: the modules in the order of the reference.
-MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _atomic, _foreign,
-           _random, _debug, _annotate, dtypes)  # fmt: skip
+MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _control, _atomic,
+           _foreign, _random, _debug, _annotate, _allreduce, dtypes)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -15,8 +15,8 @@ _NONE: frozenset = frozenset()
 
 
 def annotate(body: list[ast.stmt]) -> None:
-    """Give every For and If in `body` its `escaping`, and every For its `carried`: lists of (name, assigning
-    node).
+    """Give every loop and If in `body` its `escaping`, and every loop its `carried`: lists of (name,
+    assigning node).
     """
     _live(body, _NONE)
 
@@ -57,6 +57,15 @@ def _for(stmt: ast.For, after: frozenset) -> frozenset:
     return after | head | reads(stmt.iter) | reads(stmt.target)
 
 
+def _while(stmt: ast.While, after: frozenset) -> frozenset:
+    inside, test = assigned(stmt.body), reads(stmt.test)
+    carried = (_live(stmt.body, _NONE) | test) & inside.keys()
+    head = _live(stmt.body, after | carried) | test
+    stmt.carried = sorted((name, inside[name]) for name in carried)
+    stmt.escaping = sorted((name, node) for name, node in inside.items() if name in after)
+    return after | head
+
+
 def _if(stmt: ast.If, after: frozenset) -> frozenset:
     inside = assigned(stmt.body + stmt.orelse)
     stmt.escaping = sorted((name, node) for name, node in inside.items() if name in after)
@@ -85,6 +94,7 @@ _RULES = {
     ast.AnnAssign: _ann_assign,
     ast.AugAssign: _aug_assign,
     ast.For: _for,
+    ast.While: _while,
     ast.If: _if,
     ast.With: _with,
     ast.Return: _return,
@@ -118,7 +128,7 @@ def assigned(body: list[ast.stmt]) -> dict[str, ast.AST]:
             nodes = [item.optional_vars for item in stmt.items if item.optional_vars is not None]
         for node in nodes:
             found = {**targets(node), **found}
-        if isinstance(stmt, (ast.For, ast.If, ast.With)):
+        if isinstance(stmt, (ast.For, ast.While, ast.If, ast.With)):
             found = {**assigned(stmt.body + getattr(stmt, "orelse", [])), **found}
     return found
 

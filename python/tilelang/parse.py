@@ -33,8 +33,6 @@ _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: 
 _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not"}
 
 _REFUSED = {
-    ast.While: "'while' is not in this version yet; use `for i in T.serial(n)` with a bound, and `if` in its "
-               "body",
     ast.Try: "'try' has no meaning in a kernel; check the values before the kernel is built, in the factory",
     ast.ClassDef: "a class cannot be defined in a kernel; define it outside",
     ast.Global: "'global' is not allowed in a kernel; pass values as parameters of the factory",
@@ -315,15 +313,27 @@ class Rewriter(ast.NodeTransformer):
             items.append(ast.withitem(manager, item.optional_vars))
         return _at(ast.With(items, self.body(node.body)), node)
 
+    def visit_While(self, node: ast.While) -> ast.AST:
+        if node.orelse:
+            raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
+        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        iterable = self.help("repeat", node.test, _thunk(self.visit(node.test)), _constant(forever, node),
+                             self.sites(node.carried, node), self.sites(node.escaping, node))
+        target = _name(self.temporary(), node, store=True)
+        return _at(ast.For(target, iterable, self.body(node.body), []), node)
+
+    # A jump that the device makes is a statement of the kernel; what follows it is traced all the same.
+
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        args = [self.visit(node.value)] if node.value else []
-        return _at(ast.Return(self.help("leave", node, *args)), node)
+        if node.value is None:
+            return _at(ast.If(self.help("stop", node), [node], []), node)
+        return _at(ast.Return(self.help("leave", node, self.visit(node.value))), node)
 
-    def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
-        return [self.statement(self.help("jump", node, _constant("break", node)), node), node]
+    def visit_Break(self, node: ast.Break) -> ast.AST:
+        return _at(ast.If(self.help("jump", node, _constant("break", node)), [node], []), node)
 
-    def visit_Continue(self, node: ast.Continue) -> list[ast.stmt]:
-        return [self.statement(self.help("jump", node, _constant("continue", node)), node), node]
+    def visit_Continue(self, node: ast.Continue) -> ast.AST:
+        return _at(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         args = [self.visit(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])

@@ -29,6 +29,7 @@ class Kernel:
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
+        self.indices: list = []   # of the block, when it is open
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
         if prelude is not None:
@@ -300,9 +301,15 @@ def unroll(
     unroll_factor: int | None = None,
     annotations: Any = None,
 ) -> Loop:
-    """A serial loop whose body is written out once per iteration; explicit changes nothing here."""
-    _later("unroll", unroll_factor=unroll_factor, annotations=annotations or None)
-    return _serial(*_bounds(start, stop, step), kind="unrolled")
+    """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
+
+    explicit changes nothing here.
+    """
+    _later("unroll", annotations=annotations or None)
+    attrs = {}
+    if unroll_factor is not None:
+        attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
+    return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
@@ -345,38 +352,8 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
         trace.builder.use_swizzle(as_value(panel_size), order)
 
 
-# ── threads ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _dimension(dim: int, what: str) -> int:
-    if dim not in (0, 1, 2):
-        raise fail(f"{what}: dim must be 0, 1 or 2 (x, y, z), not {dim}")
-    return int(dim)
-
-
-def get_thread_binding(dim: int = 0) -> Expr:
-    """The index of the thread in its block along x, y or z; thread-level code, for GPUs."""
-    return in_kernel("T.get_thread_binding").builder.call(
-        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
-    )
-
-
-def get_thread_extent(dim: int = 0) -> int:
-    """The threads of a block along x, y or z, as given to T.Kernel."""
-    threads = in_kernel("T.get_thread_extent").kernel.threads
-    if threads is None:
-        raise fail("T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give "
-                   "threads=")
-    return [*threads, 1, 1][_dimension(dim, "T.get_thread_extent")]
-
-
-def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
-    """Wait until every thread of the block is here; thread-level code, for GPUs."""
-    _later("sync_threads", barrier_id=barrier_id, arrive_count=arrive_count)
-    in_kernel("T.sync_threads").builder.call("sync_threads", ())
-
 __all__ = [
     "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
-    "alloc_var", "clear", "copy", "fill", "gemm", "get_thread_binding", "get_thread_extent", "grid",
-    "parallel", "serial", "sync_threads", "unroll", "use_swizzle", "vectorized",
+    "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial", "unroll", "use_swizzle",
+    "vectorized",
 ]  # fmt: skip

@@ -140,9 +140,18 @@ class Loop:
     """
 
     __slots__ = ("kind", "starts", "stops", "steps", "attrs")
+    bound = False  # are its iterations threads that are there anyway?
 
     def __init__(self, kind: str, starts: list, stops: list, steps: list, attrs: dict[str, Any]) -> None:
         self.kind, self.starts, self.stops, self.steps, self.attrs = kind, starts, stops, steps, attrs
+
+    def begin(self, builder: Builder, names: tuple) -> Any:
+        """Open the loop: the values of its variables."""
+        return builder.begin_for(self.kind, names, self.starts, self.stops, self.steps, self.attrs)
+
+    def end(self, builder: Builder) -> None:
+        """Close it."""
+        builder.end_for()
 
     def __iter__(self) -> Iterator:
         raise fail("a device loop in an ordinary Python function or comprehension: make the function a "

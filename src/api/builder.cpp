@@ -218,6 +218,50 @@ void Builder::end_for() {
   emit(std::move(body));
 }
 
+void Builder::begin_while() {
+  require_kernel("a while loop");
+  frames.push_back({.kind = Frame::Kind::while_loop, .span = here()});
+}
+
+void Builder::while_condition(const Value& cond) {
+  internal_check(!frames.empty() && frames.back().kind == Frame::Kind::while_loop, "a while loop that is open");
+  Frame& frame = frames.back();
+  frame.cond = to_bool(cond, here());
+  if (frame.stmts.empty()) return;
+  emit(if_then(unary(UnaryOp::logical_not, frame.cond), eval(tl::call(break_loop, {}), here()), {}, here()));
+  frame.cond = imm(1, boolean);
+}
+
+void Builder::drop_while() {
+  Frame frame = close(Frame::Kind::while_loop, "drop_while");
+  for (auto& s : frame.stmts) emit(std::move(s));
+}
+
+void Builder::end_while() {
+  Frame frame = close(Frame::Kind::while_loop, "end_while");
+  internal_check(bool(frame.cond), "a while loop with a condition");
+  emit(while_loop(frame.cond, block(std::move(frame.stmts), frame.span), frame.span));
+}
+
+// A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel loop.
+void Builder::check_control(const Callee& callee) const {
+  std::string_view what = callee.name == "thread_return" ? "return" : callee.name;
+  for (size_t i = frames.size(); i-- > 0;) {
+    const Frame& f = frames[i];
+    bool is_loop = f.kind == Frame::Kind::loop;
+    if (f.kind == Frame::Kind::tile) fail(here(), "`{}` in the body of a tile operator: use `if`", what);
+    if (is_loop && (f.loop == Loop::parallel || f.loop == Loop::vectorized))
+      fail(here(), "`{}` in a {} loop (line {}): its iterations are independent and run together; guard the rest of the "
+           "body with `if`, or use T.serial", what, to_string(f.loop), f.span.line);
+    if (&callee == &thread_return) continue;
+    if (is_loop && f.loop == Loop::pipelined)
+      fail(here(), "`{}` in a T.Pipelined loop (line {}): copies of later iterations may be on their way; use T.serial, "
+           "or guard the body with `if`", what, f.span.line);
+    if (is_loop || f.kind == Frame::Kind::while_loop) return;
+  }
+  if (&callee != &thread_return) fail(here(), "`{}` outside of a loop that the device runs", what);
+}
+
 // ── branches ──────────────────────────────────────────────────────────────────────────────────────────
 void Builder::begin_if(const Value& cond) {
   require_kernel("an if");
@@ -251,7 +295,8 @@ void Builder::end_if() {
 // ── memory ────────────────────────────────────────────────────────────────────────────────────────────
 Buffer Builder::alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape,
                       DType type, Attrs attrs) {
-  require_kernel("an allocation");
+  if (scope != "global") require_kernel("an allocation");
+  if (finished) fail(here(), "the function {} is finished", draft->function.name);
   check_element_type(name, type, here());
   Scope place;
   if (scope == "shared")
@@ -260,9 +305,11 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     place = Scope::fragment;
   else if (scope == "local" || scope == "var")
     place = Scope::local;
+  else if (scope == "global")
+    place = Scope::global;
   else
     fail(here(), "{}: there is no scope `{}`{}", name, scope,
-         did_you_mean(scope, {"shared", "fragment", "local", "var"}));
+         did_you_mean(scope, {"shared", "fragment", "local", "var", "global"}));
   if (scope == "var" && !shape.empty())
     fail(here(), "{}: a var has no dimensions, but {} were given", name, shape.size());
   if (scope != "var" && shape.empty())
@@ -274,16 +321,19 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());
     auto n = as_int(e);
-    if (!n)
+    if (!n && place != Scope::global)
       fail(here(), "{}: the shape of a {} buffer must be constant, but it has {}", name, scope,
            text_of(e, draft->function));
-    if (*n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
+    if (n && *n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
     info.shape.push_back(e);
   }
   bool reduces = !info.reducer.empty();
   BufferId id = draft->function.add(std::move(info));
   if (reduces) reducers.emplace(id, false);
-  emit(tl::alloc(id, here(), std::move(attrs)));
+  if (place == Scope::global)
+    draft->function.workspaces.push_back(id);
+  else
+    emit(tl::alloc(id, here(), std::move(attrs)));
   return {draft, id};
 }
 
@@ -340,6 +390,8 @@ Expr Builder::let(const std::string& name, const Value& value) {
   Expr e = strong(value, here());
   if (frames.empty() || is_const(e) || e.as<Var>()) return e;
   if (e->dtype == none_type || e->dtype.is_handle()) return e;
+  if (auto* c = e.as<Call>(); c && (c->callee == &thread_index || c->callee == &thread_number))
+    return e;  // as good as a variable
   Expr v = var(name, e->dtype, here());
   emit(tl::let(v, std::move(e), here()));
   return v;
@@ -365,7 +417,7 @@ Function Builder::finish() {
   auto& f = draft->function;
   if (finished) fail(here(), "the function {} is finished", f.name);
   if (!frames.empty()) {
-    constexpr const char* what[] = {"kernel", "loop", "if", "else"};
+    constexpr const char* what[] = {"kernel", "loop", "while loop", "if", "else", "tile operator"};
     fail(frames.back().span, "this {} is not closed", what[int(frames.back().kind)]);
   }
   if (f.kernels.empty()) fail(here(), "the function {} has no kernel: it would do nothing", f.name);

@@ -57,12 +57,19 @@ class Builder {
                               const std::vector<Value>& starts, const std::vector<Value>& stops,
                               const std::vector<Value>& steps, Attrs attrs);
   void end_for();
+  // A loop that runs as long as its condition holds.  What is built between begin_while and while_condition belongs to
+  // the condition: it runs before each iteration.
+  void begin_while();
+  void while_condition(const Value& cond);
+  void end_while();
+  void drop_while();  // instead of while_condition: it is no loop of the kernel after all
   void begin_if(const Value& cond);
   void begin_else();
   void end_if();
 
   // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
-  // shared fragment local, or var: a single value.
+  // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a call and
+  // which may be made outside of a kernel.
   Buffer alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape, DType type,
                Attrs attrs);
   // Another shape or type of a buffer's storage, its elements in row-major order; `what` asks for it.
@@ -100,6 +107,8 @@ class Builder {
   // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
+  // A value for its effect, as a statement.
+  void evaluate(const Value& value);
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
   // A function of values, as an option of an operator: variables for its arguments, and its results, all of a type.
   std::vector<Expr> function_vars(const std::vector<std::string>& names, DType type) const;
@@ -127,7 +136,7 @@ class Builder {
     Expr var, min, extent;
   };
   struct Frame {
-    enum class Kind { kernel, loop, then_branch, else_branch, tile } kind;
+    enum class Kind { kernel, loop, while_loop, then_branch, else_branch, tile } kind;
     Span span;
     Loop loop = Loop::serial;
     std::vector<LoopHead> heads = {};
@@ -149,6 +158,7 @@ class Builder {
   void require_kernel(std::string_view what) const;
   void check_param_name(const std::string& name) const;
   void check_owner(const Buffer& buffer) const;
+  void check_control(const Callee& callee) const;
   Frame close(Frame::Kind kind, std::string_view call);
   void emit(Stmt stmt) { frames.back().stmts.push_back(std::move(stmt)); }
   LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,

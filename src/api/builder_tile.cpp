@@ -94,8 +94,18 @@ Expr Builder::call(std::string_view name, const std::vector<Value>& args, std::o
   auto* c = e.as<Call>();
   if (!c || c->callee->effect == Callee::Effect::pure) return e;
   require_kernel(fmt::format("{}()", name));
+  if (c->callee->effect == Callee::Effect::control) check_control(*c->callee);
   if (e->dtype == none_type) emit(eval(e, here()));
   return e;
+}
+
+void Builder::evaluate(const Value& value) {
+  require_kernel("evaluate()");
+  Expr e = strong(value, here());
+  if (e->dtype == none_type) return;  // it is a statement already
+  bool calls = false;
+  visit(e, [&](const Call& c) { calls |= c.callee->effect != Callee::Effect::pure; });
+  if (calls) emit(eval(std::move(e), here()));
 }
 
 Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& operand,

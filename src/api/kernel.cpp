@@ -47,11 +47,8 @@ Program reference_signature(const Function& f) {
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
-      auto effect = n.callee->effect;
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
-      bool wide = n.callee == &load_wide || n.callee == &store_wide;
-      if (wide || effect == Callee::Effect::thread || effect == Callee::Effect::warp ||
-          effect == Callee::Effect::barrier)
+      if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
     });

@@ -103,7 +103,7 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
 Info of_call(const Call& n, Gather g) {
   auto effect = n.callee->effect;
   using Effect = Callee::Effect;
-  g.info.impure |= effect == Effect::memory || effect == Effect::barrier || effect == Effect::warp;
+  g.info.impure |= effect != Effect::pure && effect != Effect::thread;
   g.info.loads |= g.info.impure;
   g.info.range = type_range(n.dtype);
   if (n.callee == &thread_index) g.info.range = {0, INT64_MAX};

@@ -8,7 +8,7 @@
 namespace tl {
 namespace {
 
-bool is_jump(const Call& c) { return c.callee->name == "break" || c.callee->name == "continue"; }
+bool is_jump(const Call& c) { return c.callee == &break_loop || c.callee == &continue_loop; }
 
 bool has_jump(const Stmt& s) {
   bool found = false;

@@ -97,6 +97,20 @@ bool fits(BinaryOp op, Interval a, Interval b, DType t) {
   return true;
 }
 
+struct ThreadHelper {
+  std::string_view callee, section;
+  bool immediate = false;
+};
+constexpr ThreadHelper thread_helpers[] = {
+    {"shfl", "shuffle"},          {"shfl_xor", "shuffle"},       {"shfl_up", "shuffle"},
+    {"shfl_down", "shuffle"},     {"shfl_sync", "shuffle_sync"}, {"shfl_xor_sync", "shuffle_sync"},
+    {"shfl_up_sync", "shuffle_sync"}, {"shfl_down_sync", "shuffle_sync"},
+    {"any_sync", "vote"},         {"all_sync", "vote"},          {"ballot_sync", "vote"},
+    {"activemask", "vote"},       {"match_any_sync", "match"},   {"match_all_sync", "match"},
+    {"sync_warp", "sync_warp"},   {"bar_sync", "named_barrier", true}, {"bar_arrive", "named_barrier", true},
+    {"sync_threads_count", "block_vote"}, {"sync_threads_and", "block_vote"}, {"sync_threads_or", "block_vote"},
+    {"sync_grid", "sync_grid"}};
+
 std::string float_digits(double v, DType t) {
   std::string s = t.bits == 64 ? fmt::format("{}", v) : fmt::format("{}", float(v));
   return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
@@ -372,6 +386,8 @@ Text Printer::print_call(const Call& n) {
   }
   if (n.callee == &even_lanes || n.callee == &odd_lanes) return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
   if (n.callee == &sync_threads) return {"__syncthreads()"};
+  if (n.callee == &block_uniform) return print(n.args[0]);
+  if (n.callee->effect == Callee::Effect::control) return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
   if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)
     return print_message(n);
   if (n.callee == &thread_index) {
@@ -381,15 +397,29 @@ Text Printer::print_call(const Call& n) {
   }
   if (n.callee->computes()) return print_function(n);
   if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
-  if (n.callee->effect == Callee::Effect::warp) {
-    need("shuffle");
-    return {fmt::format("tl_{}({}, {})", n.callee->name, argument(n.args[0]), text(n.args[1]))};
-  }
+  if (is_thread_level(*n.callee)) return print_thread_call(n);
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
   std::vector<std::string> args;
   for (auto& a : n.args) args.push_back(argument(a));
   return {fmt::format("tl_{}({})", n.callee->name, fmt::join(args, ", "))};
+}
+
+// What threads do together: a helper of the prelude each.
+Text Printer::print_thread_call(const Call& n) {
+  for (auto& row : thread_helpers) {
+    if (row.callee != n.callee->name) continue;
+    need(row.section);
+    std::string name = fmt::format("tl_{}", row.callee);
+    std::vector<std::string> args;
+    for (auto& a : n.args) args.push_back(args.empty() ? argument(a) : text(a));
+    if (row.immediate) {  // the first one is part of the instruction
+      name += fmt::format("<{}>", text(n.args[0]));
+      args.erase(args.begin());
+    }
+    return {fmt::format("{}({})", name, fmt::join(args, ", "))};
+  }
+  internal_error(fmt::format("no C++ helper for {}", n.callee->name));
 }
 
 }  // namespace tl::c

@@ -165,7 +165,8 @@ void Printer::print_for(const For& n) {
   __int128 top = __int128(begin.max) + trips.max;  // the variable itself ends there
   facts.bind(n.var, Interval{begin.min, top <= INT64_MAX ? int64_t(top) - 1 : INT64_MAX});
   std::string variable = name_index(n.var, begin.min >= INT32_MIN && top <= INT32_MAX);
-  if (n.loop == Loop::unrolled) line("#pragma unroll");
+  int64_t factor = n.attrs.get_int("unroll_factor");
+  if (n.loop == Loop::unrolled) line(factor ? fmt::format("#pragma unroll {}", factor) : "#pragma unroll");
   const std::string& name = vars[n.var.get()];
   line(fmt::format("for ({0} = {2}; {1} < {3}; ++{1}) {{", variable, name, first, last));
   body(n.body);

@@ -115,6 +115,7 @@ struct Printer {
   Text print_cast(const Cast& n);
   Text print_load(const Load& n);
   Text print_call(const Call& n);
+  Text print_thread_call(const Call& n);
   Text print_function(const Call& n);  // c_function.cpp: what computes a value; what says something
   Text print_exact(const Call& n);
   Text print_message(const Call& n);

@@ -4,6 +4,8 @@
 // into registers where all indices are constants.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "arith/prove.h"
 #include "codegen/codegen.h"
 #include "codegen/llvm_kernel.h"
@@ -35,7 +37,14 @@ void for_loop(KernelWriter& k, const For& n) {
   k.vars[n.var.get()] = i;
   Interval from = interval_of(n.min, k.facts), to = interval_of(n.min + n.extent - 1, k.facts);
   k.facts.bind(n.var, Interval{from.min, to.max});
+  bool may_jump = jumps(n.body);
+  auto outer = std::exchange(k.loop, {.next = may_jump ? w.new_label("next") : "", .done = done});
   k.stmt(n.body);
+  if (may_jump) {
+    w.jump(k.loop.next);
+    w.label(k.loop.next);
+  }
+  k.loop = std::move(outer);
   w.line(fmt::format("{} = add nsw {} {}, 1", next, type, i));
   w.branch(w.compare("icmp slt", t, next, end), head, done);
   w.close_scope();
@@ -72,10 +81,21 @@ void while_stmt(KernelWriter& k, const While& n) {
   w.open_scope();
   w.branch(k.expr(n.cond), body, done);
   w.label(body);
+  auto outer = std::exchange(k.loop, {.next = head, .done = done});
   k.stmt(n.body);
+  k.loop = std::move(outer);
   w.jump(head);
   w.close_scope();
   w.label(done);
+}
+
+// What follows a jump in its block is never reached; it stands in a block of its own.
+void control(KernelWriter& k, const Callee& row) {
+  if (&row == &thread_return)
+    k.w.line("ret void");
+  else
+    k.w.jump(&row == &break_loop ? k.loop.done : k.loop.next);
+  k.w.label(k.w.new_label("unreached"));
 }
 
 void let(KernelWriter& k, const Let& n) {
@@ -122,6 +142,7 @@ void KernelWriter::stmt(const Stmt& s) {
                   [&](const Alloc& n) { alloc(*this, n); },
                   [&](const Tile&) { internal_error("a tile operator at level machine"); },
                   [&](const Eval& n) {
+                    if (const Callee* row = control_of(s)) return control(*this, *row);
                     auto* c = n.value.as<Call>();
                     if (!c || !write_message(*this, *c)) expr(n.value);
                   },

@@ -274,6 +274,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
     internal_check(element && element->index.size() == 1, "address_of takes an element");
     return k.address(element->buffer, element->index[0]);
   }
+  if (&callee == &block_uniform) return k.expr(n.args[0]);
   if (obeys_mask(callee)) return k.memory_call(n);
   if (is_foreign(callee))
     fail(n.span, "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it by "

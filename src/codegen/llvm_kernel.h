@@ -17,6 +17,9 @@ struct KernelWriter {
   bool has_half;  // the chip converts 16-bit floats
   std::map<const ExprNode*, Value> vars = {};
   std::map<BufferId, Value> pointers = {};  // of global and local buffers
+  struct LoopLabels {
+    std::string next, done;  // where `continue` and `break` of the innermost loop go
+  } loop = {};
   Value predicate = {};                     // of the arm of a vector select being written; empty: none
   int predicate_lanes = 0;
 

@@ -91,7 +91,7 @@ void fields(Io& io, IntegerSource& v) {
 }
 template <class Io>
 void fields(Io& io, Workspace& v) {
-  io(v.name, v.bytes);
+  io(v.name, v.bytes, v.zeroed);
 }
 template <class Io>
 void fields(Io& io, EntrySpec::Arg& v) {
@@ -99,7 +99,7 @@ void fields(Io& io, EntrySpec::Arg& v) {
 }
 template <class Io>
 void fields(Io& io, EntrySpec& v) {
-  io(v.name, v.grid, v.threads, v.shared_bytes, v.arena_bytes, v.args);
+  io(v.name, v.grid, v.threads, v.shared_bytes, v.arena_bytes, v.cooperative, v.args);
 }
 template <class Io>
 void fields(Io& io, Program& v) {

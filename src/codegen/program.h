@@ -51,6 +51,7 @@ struct IntegerSource {
 struct Workspace {
   std::string name;
   Formula bytes;
+  bool zeroed = false;  // all bytes are 0 when the call begins; else they are anything
 };
 
 // One kernel of the function.  A launch passes 8-byte slots: `args` name them, in order.
@@ -60,6 +61,7 @@ struct EntrySpec {
   int threads[3] = {1, 1, 1};
   int64_t shared_bytes = 0;  // GPU: dynamic shared memory of a block
   int64_t arena_bytes = 0;   // CPU: private memory of a block, 64-byte aligned
+  bool cooperative = false;  // GPU: its blocks wait for one another, so all must run at once
   struct Arg {
     enum class From : uint8_t { param, workspace, integer } from = From::param;
     int index = 0;  // tensor: its address; scalar: its bits; integer: an i64

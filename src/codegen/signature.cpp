@@ -219,6 +219,7 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
     for (size_t d = 0; d < k.threads.size() && d < 3; d++) entry.threads[d] = int(k.threads[d]);
   }
   (target.has_threads() ? entry.shared_bytes : entry.arena_bytes) = block_bytes(f, k);
+  visit(k.body, [&](const Call& n) { entry.cooperative |= n.callee == &sync_grid; });
 
   using Arg = EntrySpec::Arg;
   Used used = used_by(k.body);
@@ -262,7 +263,7 @@ std::set<BufferId> written_buffers(const Stmt& body) {
   visit(
       body, [&](const Store& n) { written.insert(n.buffer); },
       [&](const Call& n) {
-        if (n.callee->effect != Callee::Effect::memory) return;
+        if (n.callee->effect != Callee::Effect::memory && n.callee != &sync_grid) return;
         for (size_t i = 0; i < n.args.size(); i++)
           through(n.args[i], access_of(n, i));
       },
@@ -271,6 +272,21 @@ std::set<BufferId> written_buffers(const Stmt& body) {
       });
   return written;
 }
+
+namespace {
+
+// The workspaces in which the blocks of a grid count those that have come to its barrier.
+std::set<BufferId> grid_counters(const Function& f) {
+  std::set<BufferId> found;
+  for (auto& k : f.kernels)
+    visit(k.body, [&](const Call& n) {
+      if (n.callee != &sync_grid) return;
+      for (auto& a : n.args) visit(a, [&](const Load& l) { found.insert(l.buffer); });
+    });
+  return found;
+}
+
+}  // namespace
 
 Program signature_of(const Function& f, const Target& target) {
   Integers integers = integers_of(f);
@@ -296,11 +312,12 @@ Program signature_of(const Function& f, const Target& target) {
                                 .shape = {},
                                 .strides = {}});
   }
+  std::set<BufferId> counters = grid_counters(f);
   for (BufferId id : f.workspaces) {
     FormulaMaker formula{.integers = integers, .span = f[id].span, .what = "the shape of " + f[id].name};
     Formula bytes = Formula::constant(f[id].dtype.bytes());
     for (auto& e : f[id].shape) bytes = times(bytes, formula(e));
-    program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes)});
+    program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes), .zeroed = counters.contains(id)});
   }
   std::set<std::string> taken;
   for (size_t i = 0; i < f.kernels.size(); i++) {

@@ -18,21 +18,22 @@ struct Pass {
   std::string_view name;
   Function (*run)(Function f, const Target& target);
   Level level;                          // what its result must satisfy
+  std::string_view needed_by = "";      // the first pass that cannot run without it, where verify would come too late
 };
 
 constexpr Pass passes[] = {
     // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
-    {"canonicalize", canonicalize, Level::tile},
+    {"canonicalize", canonicalize, Level::tile, "infer_layouts"},
     {"rasterize", rasterize, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
     // Beyond this point the order of tile operators is fixed.
-    {"infer_layouts", infer_layouts, Level::tile},
+    {"infer_layouts", infer_layouts, Level::tile, "lower_tile_ops"},
     // Beyond this point every shared and fragment buffer has a layout.
     {"lower_tile_ops", lower_tile_ops, Level::thread},
     // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
     {"split_tails", split_tails, Level::thread},
     {"guard_bounds", guard_bounds, Level::thread},
-    {"flatten_buffers", flatten_buffers, Level::thread},
+    {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},
     {"expand_dtypes", expand_dtypes, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
@@ -60,6 +61,23 @@ void check_names(const Options& o) {
   if (!o.stop_after.empty()) asked.push_back(o.stop_after);
   for (auto& n : asked)
     if (!known(n)) fail({}, "there is no pass '{}'; the passes are {}", n, fmt::join(names, ", "));
+}
+
+// A pass may need what another was to do.  If that one was left out on demand, this is no fault of the compiler.
+template <class F>
+void blaming_skips(const Options& options, std::string_view pass, F work) {
+  if (options.skip.empty()) return work();
+  auto blame = [&](std::string_view why) {
+    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after{}{}", pass,
+         fmt::join(options.skip, ", "), why.empty() ? "" : "; what is missing: ", why);
+  };
+  for (auto& p : passes)
+    if (p.needed_by == pass && contains(options.skip, p.name)) blame("");
+  try {
+    work();
+  } catch (const InternalError& e) {
+    blame(e.what());
+  }
 }
 
 // Runs `work`, which returns a T, and adds its time to the phases.
@@ -93,10 +111,11 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   int number = 0;
   for (auto& pass : passes) {
     number++;
-    if (!contains(options.skip, pass.name)) {
-      c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
-      verify(c.function, pass.level, pass.name);
-    }
+    if (!contains(options.skip, pass.name))
+      blaming_skips(options, pass.name, [&] {
+        c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+        verify(c.function, pass.level, pass.name);
+      });
     if (dump) dump(number, pass.name, c.function);
     if (options.stop_after == pass.name) return c;
   }
@@ -104,7 +123,9 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   chip.fast_math = options.fast_math;
   for (auto& language : languages)
     if (language.name == target.language)
-      c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, chip); });
+      blaming_skips(options, fmt::format("the printer of {}", language.name), [&] {
+        c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, chip); });
+      });
   internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
   if (options.fast_math) c.program.flags.push_back("--use_fast_math");

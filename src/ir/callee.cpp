@@ -75,6 +75,28 @@ constexpr Callee thread_rows[] = {
     {.name = "shfl_xor", .arity = 2, .effect = Effect::warp},
     {.name = "shfl_up", .arity = 2, .effect = Effect::warp},
     {.name = "shfl_down", .arity = 2, .effect = Effect::warp},
+    {.name = "thread_number", .arity = 0, .result = Result::i64, .effect = Effect::thread},
+    {.name = "block_uniform", .effect = Effect::pure},
+    {.name = "shfl_sync", .arity = 4, .effect = Effect::warp},
+    {.name = "shfl_xor_sync", .arity = 4, .effect = Effect::warp},
+    {.name = "shfl_up_sync", .arity = 4, .effect = Effect::warp},
+    {.name = "shfl_down_sync", .arity = 4, .effect = Effect::warp},
+    {.name = "any_sync", .arity = 2, .result = Result::i32, .effect = Effect::warp},
+    {.name = "all_sync", .arity = 2, .result = Result::i32, .effect = Effect::warp},
+    {.name = "ballot_sync", .arity = 2, .result = Result::u32, .effect = Effect::warp},
+    {.name = "match_any_sync", .arity = 2, .result = Result::u32, .effect = Effect::warp},
+    {.name = "match_all_sync", .arity = 2, .result = Result::u32, .effect = Effect::warp},
+    {.name = "activemask", .arity = 0, .result = Result::u32, .effect = Effect::warp},
+    {.name = "sync_warp", .result = Result::none, .effect = Effect::partial_barrier},
+    {.name = "bar_sync", .arity = 2, .result = Result::none, .effect = Effect::partial_barrier},
+    {.name = "bar_arrive", .arity = 2, .result = Result::none, .effect = Effect::partial_barrier},
+    {.name = "sync_threads_count", .result = Result::i32, .effect = Effect::barrier},
+    {.name = "sync_threads_and", .result = Result::i32, .effect = Effect::barrier},
+    {.name = "sync_threads_or", .result = Result::i32, .effect = Effect::barrier},
+    {.name = "sync_grid", .arity = -1, .result = Result::none, .effect = Effect::barrier},
+    {.name = "break", .arity = 0, .result = Result::none, .effect = Effect::control},
+    {.name = "continue", .arity = 0, .result = Result::none, .effect = Effect::control},
+    {.name = "thread_return", .arity = 0, .result = Result::none, .effect = Effect::control},
     // (place, value, order); the old value where the call has a type
     atomic("atomic_add", 3, "x--", Atomic::add),
     atomic("atomic_max", 3, "x--", Atomic::max),
@@ -154,5 +176,12 @@ const Callee &print_row = row("print"), &device_assert = row("device_assert");
 const Callee &assume_function = row("assume_true");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
 const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
+const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");
+const Callee &break_loop = row("break"), &continue_loop = row("continue"), &thread_return = row("thread_return");
+
+bool is_thread_level(const Callee& callee) {
+  return callee.effect == Effect::thread || callee.effect == Effect::warp || callee.effect == Effect::barrier ||
+         callee.effect == Effect::partial_barrier;
+}
 
 }  // namespace tl

@@ -25,7 +25,9 @@ struct Callee {
     thread,     // depends on which thread asks
     warp,       // takes values of other threads of the warp, which all execute it together
     memory,     // reads or writes through its handle arguments, as `access` says
-    barrier     // orders memory among the threads of the group
+    barrier,    // every thread of the block waits for all others, which orders memory among them
+    partial_barrier,  // the same among some threads of the block
+    control     // where the thread goes next: break, continue, thread_return; a statement of its own
   } effect = Effect::pure;
   // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value
   std::string_view access = "";
@@ -46,9 +48,15 @@ struct Callee {
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
 std::span<const Callee> scalar_functions();
-// thread_index(dim), block-wide sync_threads(), address_of(load), and the shuffles, by which each thread of a warp
-// gets the `value` of another: shfl(value, lane) of that lane, shfl_xor(value, mask) of its own lane ^ mask,
-// shfl_up and shfl_down(value, n) of the lane n below or above, its own where there is none.
+// thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load), and the
+// shuffles, by which each thread of a warp gets the `value` of another: shfl(value, lane) of that lane,
+// shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or above, its own
+// where there is none.  shfl_sync(value, lane, width, mask) and its like do so within runs of `width` lanes, among
+// the lanes in `mask`.  Votes: any_sync(condition, mask) …; match_any_sync(value, mask): the lanes with an equal value;
+// match_all_sync: `mask` if they all are equal, else 0.  bar_sync(id, threads) and bar_arrive(id, threads) are the
+// named barriers (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
+// sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
+// block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Callee> thread_functions();
 // ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and its like,
 // philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
@@ -67,9 +75,13 @@ std::span<const Callee> lane_functions();
 // The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
-extern const Callee &address_of, &thread_index, &sync_threads, &fma_function, &shfl_xor;
+extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
 extern const Callee &print_row, &device_assert, &assume_function, &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
+extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
+
+// Does it only make sense where a block has threads?
+bool is_thread_level(const Callee& callee);
 
 // load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one access; like
 // the atomic functions they obey the place's mask.

@@ -1,6 +1,7 @@
 // The one walk over fields(): rebuilding children, comparing, hashing, substituting.
 #include "ir/rewrite.h"
 
+#include <algorithm>
 #include <bit>
 #include <type_traits>
 
@@ -33,6 +34,19 @@ template <class T>
 concept HasFields = requires(T& t) { t.fields(); };
 
 // ── rebuilding ────────────────────────────────────────────────────────────────────────────────────────
+// All of them first: each must find the others, whichever way they nest (lookup by argument does not look into an
+// unnamed namespace, and would take the one for plain data).
+bool remap(Expr& r, Rewriter& rw);
+bool remap(Stmt& r, Rewriter& rw);
+template <class T>
+bool remap(T& value, Rewriter& rw);
+template <class T>
+bool remap(std::vector<T>& v, Rewriter& rw);
+template <class... T>
+bool remap(std::variant<T...>& v, Rewriter& rw);
+template <class K, class V, class C>
+bool remap(std::map<K, V, C>& m, Rewriter& rw);
+
 bool remap(Expr& r, Rewriter& rw) {
   if (!r) return false;
   Expr n = rw(r);
@@ -265,6 +279,28 @@ bool uses_var(const Expr& e, const Expr& var) {
   bool found = false;
   visit_nodes(e, [&](const Node& n) { found |= &n == static_cast<const Node*>(var.get()); });
   return found;
+}
+
+const Callee* control_of(const Stmt& s) {
+  auto* e = s.as<Eval>();
+  auto* c = e ? e->value.as<Call>() : nullptr;
+  return c && c->callee->effect == Callee::Effect::control ? c->callee : nullptr;
+}
+
+bool has_control(const Stmt& s) {
+  bool found = false;
+  if (s) visit(s, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::control; });
+  return found;
+}
+
+bool jumps(const Stmt& s) {
+  if (!s || s.as<For>() || s.as<While>()) return false;   // its own loop takes what is inside
+  if (auto* b = s.as<Block>()) return std::any_of(b->stmts.begin(), b->stmts.end(), jumps);
+  if (auto* i = s.as<If>()) return jumps(i->then_body) || jumps(i->else_body);
+  if (auto* g = s.as<Group>()) return jumps(g->body);
+  if (auto* t = s.as<Tile>()) return jumps(t->body);
+  const Callee* c = control_of(s);
+  return c == &break_loop || c == &continue_loop;
 }
 
 }  // namespace tl

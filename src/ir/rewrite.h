@@ -124,4 +124,10 @@ Expr substitute(const Expr& e, const VarMap& values);
 Stmt substitute(const Stmt& s, const VarMap& values);
 bool uses_var(const Expr& e, const Expr& var);
 
+// The control statement (break, continue, thread_return) that this is; null if it is none.
+const Callee* control_of(const Stmt& s);
+bool has_control(const Stmt& s);               // … or has inside
+// Does a break or continue inside the loop's body belong to that loop?
+bool jumps(const Stmt& loop_body);
+
 }  // namespace tl

@@ -2,6 +2,7 @@
 // uses.
 #include "ir/verify.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "ir/build.h"
@@ -52,6 +53,8 @@ struct Checker {
   Level level;
   Span span = {};  // of the innermost statement or expression that has one
   const Group* group = nullptr;
+  std::vector<Loop> loops = {};            // around the statement, innermost last; a while counts as serial
+  const ExprNode* statement = nullptr;     // the expression that is a statement of its own
   std::vector<const ExprNode*> vars = {};  // in scope, innermost last
   std::unordered_set<const ExprNode*> visible = {};
   std::vector<int> allocated = {};
@@ -207,12 +210,26 @@ struct Checker {
       expr(a);
       if (a->dtype == none_type) bad("an argument of {} has no value", n.callee->name);
     }
+    if (n.callee->effect == Callee::Effect::control) control(n);
     if (n.callee == &address_of) {
       require(!n.args.empty() && n.args.size() <= 2 && n.args[0].as<Load>(), "address_of takes an element of a buffer");
       require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
     }
     if (obeys_mask(*n.callee)) memory_call(n);
     if (is_foreign(*n.callee)) foreign_call(n);
+  }
+  // A jump leaves or continues the innermost loop, whose iterations must follow one another.
+  void control(const Call& n) {
+    if (&n != statement) bad("{} is a statement, not a value", n.callee->name);
+    auto parallel = [](Loop l) { return l == Loop::parallel || l == Loop::vectorized; };
+    if (n.callee == &thread_return) {
+      bool inside = std::any_of(loops.begin(), loops.end(), parallel);
+      require(!inside, "thread_return in a parallel loop, whose iterations share a thread");
+      return;
+    }
+    if (loops.empty()) bad("{} outside of a loop", n.callee->name);
+    if (parallel(loops.back()) || loops.back() == Loop::pipelined)
+      bad("{} in a {} loop, whose iterations do not follow one another", n.callee->name, to_string(loops.back()));
   }
 
   void memory_call(const Call& n) {
@@ -328,7 +345,9 @@ struct Checker {
     Inside inside(*this);
     define(n.var);
     require(n.var->dtype == n.min->dtype && n.var->dtype == n.extent->dtype, "a loop of several types");
+    loops.push_back(n.loop);
     body(n.body);
+    loops.pop_back();
   }
   void node(const If& n) {
     boolean_of(n.cond, 1, "the condition of an if");
@@ -337,7 +356,9 @@ struct Checker {
   }
   void node(const While& n) {
     boolean_of(n.cond, 1, "the condition of a while");
+    loops.push_back(Loop::serial);
     body(n.body);
+    loops.pop_back();
   }
   void node(const Block& n) {
     Inside inside(*this);
@@ -371,7 +392,10 @@ struct Checker {
     attrs(n.attrs);
     if (n.body) body(n.body);
   }
-  void node(const Eval& n) { expr(n.value); }
+  void node(const Eval& n) {
+    statement = n.value.get();
+    expr(n.value);
+  }
 
   // ── functions ───────────────────────────────────────────────────────────────────────────────────────
   void buffer(const BufferInfo& b) {

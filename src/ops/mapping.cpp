@@ -35,6 +35,15 @@ Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k) {
   return facts;
 }
 
+Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads) {
+  std::vector<Term> terms;
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d])
+    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
+  terms.push_back({.output = 0, .stride = 1, .digit = {int(shape.size()), 1, threads}});
+  return make_fragment(shape, threads, std::move(terms));
+}
+
 std::vector<int64_t> tile_shape(const BufferInfo& info) {
   std::vector<int64_t> shape;
   for (auto& e : info.shape) shape.push_back(*as_int(e));

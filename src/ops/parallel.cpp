@@ -71,32 +71,33 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
   return std::nullopt;
 }
 
-// Does the nest store to arrays only that every thread has for itself?  Then every thread runs all of it.
-bool fills_own_arrays(const ParallelNest& nest, const LayoutContext& ctx) {
-  bool stores = false;
+// Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between one and
+// a place that the thread's index names.
+bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
+  std::set<BufferId> inner;                        // allocated in the body: each iteration's
+  visit(nest.body, [&](const Alloc& n) { inner.insert(n.buffer); });
+  bool writes = false, only_local = true, touches = false, names_thread = false;
   for (auto& a : accesses_of(nest)) {
+    if (inner.contains(a.buffer)) continue;
+    if (!f[a.buffer].reducer.empty()) return false;
+    bool array = f[a.buffer].scope == Scope::local;
+    for (auto& i : a.index) {
+      names_thread |= k.thread && uses_var(i, k.thread);
+      for (auto& v : nest.vars) touches |= array && uses_var(i, v);
+    }
     if (!a.is_store) continue;
-    const BufferInfo& info = ctx.function[a.buffer];
-    if (info.scope != Scope::local || !info.reducer.empty()) return false;
-    stores = true;
+    writes = true;
+    only_local &= array;
   }
-  return stores;
-}
-
-Fragment on_every_thread(const ParallelNest& nest, const LayoutContext& ctx) {
-  std::vector<Term> terms{{.output = 0, .stride = 1, .digit = {int(nest.extents.size()), 1, ctx.threads}}};
-  int64_t stride = 1;
-  for (size_t d = nest.extents.size(); d-- > 0; stride *= nest.extents[d])
-    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, nest.extents[d]}});
-  return make_fragment(nest.extents, ctx.threads, std::move(terms));
+  return writes && (only_local || (touches && names_thread));
 }
 
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
                  Strictness level, LayoutMap& out) {
   out.loop = ctx.known.loop;
   if (out.loop) return;
-  if (ctx.target.has_threads() && fills_own_arrays(nest, ctx)) {
-    if (level == Strictness::free) out.loop = on_every_thread(nest, ctx);
+  if (ctx.target.has_threads() && is_own(nest, ctx.function, ctx.kernel)) {
+    if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.threads);
     return;
   }
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
@@ -161,6 +162,7 @@ bool gives_values(const ParallelNest& nest, const Function& f) {
 
 // The body at one point of the nest, its accesses to tiles made physical.
 Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext& ctx, const Facts& facts) {
+  bool own = is_own(nest, ctx.function, ctx.kernel);
   VarMap point;
   for (size_t d = 0; d < nest.vars.size(); d++) point.emplace(nest.vars[d].get(), loops.indices[d]);
   auto is_tile = [&](BufferId b) { return ctx.function[b].scope != Scope::global; };
@@ -177,7 +179,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         std::vector<Expr> index;
         for (auto& i : n.index) index.push_back(self(i));
         if (is_tile(n.buffer)) index = {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)};
-        bool once = scope == Scope::global || scope == Scope::shared;   // copies write once
+        bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
         once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
         return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
       },

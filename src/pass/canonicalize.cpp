@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
+#include "pass/check_flow.h"
 #include "pass/passes.h"
 
 namespace tl {
@@ -20,7 +21,25 @@ Expr thread_coordinate(const Kernel& k, int64_t dim) {
   return dim + 1 == int64_t(k.threads.size()) ? e : floormod(e, k.threads[size_t(dim)]);
 }
 
-Stmt body_of(const Kernel& k, const Target& target) {
+// The grid's barrier counts in a workspace of its own.
+Expr counter_of(Function& f, std::optional<BufferId>& counter, Span span) {
+  if (!counter) {
+    counter = f.add({.name = "grid_barrier", .dtype = u64, .shape = {imm(1)}, .strides = {}, .span = span, .layout = {}});
+    f.workspaces.push_back(*counter);
+  }
+  return call(address_of, {load(u64, *counter, {imm(0)})}, span);
+}
+
+Expr with_coordinates(const Expr& e, const Kernel& k) {
+  return rewrite(e, [&](const Call& n, Rewriter& self) -> Expr {
+    auto dim = n.callee == &thread_index ? as_int(n.args[0]) : std::nullopt;
+    if (n.callee == &thread_number) return k.thread;
+    return dim && *dim >= 0 && *dim <= 2 ? thread_coordinate(k, *dim) : self.children(n);
+  });
+}
+
+Stmt body_of(Function& f, const Kernel& k, const Target& target) {
+  std::optional<BufferId> counter;
   return rewrite(
       k.body,
       [&](const For& n, Rewriter& self) -> Stmt {
@@ -29,12 +48,11 @@ Stmt body_of(const Kernel& k, const Target& target) {
         return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
-        using Effect = Callee::Effect;
-        Effect effect = n.callee->effect;
-        bool thread_level = effect == Effect::thread || effect == Effect::warp || effect == Effect::barrier;
-        if (thread_level && !target.has_threads())
+        if (is_thread_level(*n.callee) && !target.has_threads())
           fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target, or write it "
                        "with tile operators and T.Parallel", n.callee->name, target.name);
+        if (n.callee == &thread_number) return k.thread;
+        if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
         if (n.callee == &elected)  // one thread says or does it for its block
           return target.has_threads() ? eq(k.thread, cast(i64, n.args[0])) : imm(1, boolean);
         if (n.callee == &random_sequence) {
@@ -49,6 +67,16 @@ Stmt body_of(const Kernel& k, const Target& target) {
       });
 }
 
+// What only later chips act upon.
+void accept_hints(Function& f, Kernel& k) {
+  for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
+    if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
+      f.notes.push_back({"canonicalize", k.name, fmt::format("{} changes nothing: it is about registers of warp groups, "
+                         "which no target of this version can give or take", hint), k.span, false});
+      k.attrs.entries.erase(it);
+    }
+}
+
 }  // namespace
 
 Function canonicalize(Function f, const Target& target) {
@@ -58,7 +86,9 @@ Function canonicalize(Function f, const Target& target) {
     if (thread_count(k) > target.max_threads)
       fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
     if (!k.thread) k.thread = var("tx");
-    k.body = rewrite(body_of(k, target), [&](const For& n, Rewriter& self) -> Stmt {
+    if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
+    accept_hints(f, k);
+    k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);
       return with_constant_extents(f, n, thread_count(k));
     });

@@ -35,16 +35,6 @@ struct Item {
   bool settled = false;
 };
 
-// A fragment that every thread holds whole.
-Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads) {
-  std::vector<Term> terms;
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d])
-    terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
-  terms.push_back({.output = 0, .stride = 1, .digit = {int(shape.size()), 1, threads}});
-  return make_fragment(shape, threads, std::move(terms));
-}
-
 struct Inference {
   const Function& f;
   const Kernel& kernel;

@@ -3,7 +3,8 @@
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
 // form, and a loop that only reads count as a whole: the barrier goes before them, never inside.  Other loops are
-// walked twice, so that the last iteration's accesses meet the next one's first.
+// walked twice, so that the last iteration's accesses meet the next one's first; what is pending at a break or a
+// continue is so at the place where the jump ends.
 //
 //   As[…] = A[…]                  ->   As[…] = A[…]
 //   ldmatrix_x4(&regs, &As[…])         sync_threads()
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
+#include "pass/varying.h"
 
 namespace tl {
 namespace {
@@ -51,61 +53,15 @@ struct Inserter {
   const Kernel& kernel;
   std::set<const StmtNode*> barrier = {};         // before which statements
   std::set<const StmtNode*> barrier_after = {};
-  std::set<const ExprNode*> varying = {};         // variables that differ among threads
-  std::set<BufferId> varying_buffers = {};        // registers whose content does
+  Varying varying = {.f = f};
   Accesses pending = {};                          // since the last barrier
+  // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
+  struct Jumps {
+    Accesses breaks = {}, continues = {}, head = {};
+  } jumping = {};
+  Span gone = {};                                 // the statement by which some threads have returned
 
   bool shared(BufferId b) const { return f[b].scope == Scope::shared; }
-
-  // What every thread reads at one place of memory is the same for all; registers are as what was stored to them.
-  bool varies(const Expr& e) const {
-    bool found = false;
-    visit_nodes(e, [&](const Node& n) {
-      found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
-      if (n.kind == Kind::Load) found |= varying_buffers.contains(static_cast<const Load&>(n).buffer);
-      if (n.kind != Kind::Call) return;
-      auto& c = static_cast<const Call&>(n);
-      bool own = c.callee->effect == Callee::Effect::memory && c.dtype != none_type;  // an old value, a foreign one
-      found |= own || c.callee->effect == Callee::Effect::warp || is_foreign(*c.callee);
-    });
-    return found;
-  }
-
-  bool in_registers(BufferId b) const { return f[b].scope == Scope::local || f[b].scope == Scope::fragment; }
-
-  void mark_written(const Call& c) {
-    if (c.callee->effect != Callee::Effect::memory) return;
-    for (size_t i = 0; i < c.args.size(); i++)
-      if (auto* at = place_of(c.args[i]); at && access_of(c, i) != 'r' && in_registers(at->buffer))
-        varying_buffers.insert(at->buffer);
-  }
-
-  // Finds the registers that differ among threads; once more until nothing is new.
-  void mark_varying(const Stmt& s, bool control) {
-    if (!s) return;
-    if (auto* l = s.as<Let>()) {
-      if (varies(l->value)) varying.insert(l->var.get());
-    } else if (auto* st = s.as<Store>(); st && in_registers(st->buffer)) {
-      bool same = !control && !varies(st->value) && !varies(st->index[0]) && !(st->mask && varies(st->mask));
-      if (!same) varying_buffers.insert(st->buffer);
-    } else if (auto* e = s.as<Eval>()) {
-      visit(e->value, [&](const Call& c) { mark_written(c); });
-    } else if (auto* b = s.as<Block>()) {
-      for (auto& inner : b->stmts) mark_varying(inner, control);
-    } else if (auto* loop = s.as<For>()) {
-      bool inside = varies(loop->extent);
-      if (inside) varying.insert(loop->var.get());
-      mark_varying(loop->body, control || inside);
-    } else if (auto* w = s.as<While>()) {
-      mark_varying(w->body, control || varies(w->cond));
-    } else if (auto* i = s.as<If>()) {
-      bool inside = control || varies(i->cond);
-      mark_varying(i->then_body, inside);
-      mark_varying(i->else_body, inside);
-    } else if (auto* g = s.as<Group>()) {
-      mark_varying(g->body, control);
-    }
-  }
 
   void through_handles(const Call& c, Accesses& out) const {
     if (c.callee->effect != Callee::Effect::memory) return;
@@ -134,64 +90,106 @@ struct Inserter {
 
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    if (conflict(f, pending, a)) {
-      barrier.insert(s.get());
-      pending = {};
-    }
+    if (conflict(f, pending, a)) need_barrier(barrier, s);
     pending.add(a);
   }
 
-  bool is_barrier(const Stmt& s) const {
-    auto* e = s.as<Eval>();
-    auto* c = e ? e->value.as<Call>() : nullptr;
-    return c && c->callee == &sync_threads;
+  void need_barrier(std::set<const StmtNode*>& where, const Stmt& s) {
+    if (gone)
+      fail(s->span, "this statement needs a barrier before it, as threads exchange data through shared memory; but some "
+           "threads have returned on line {} and would not come to it: put the statement under the opposite condition "
+           "instead of returning", gone.line);
+    where.insert(s.get());
+    pending = {};
+  }
+
+  // A barrier that the user wrote, as a statement or as a value in one.
+  template <class R>
+  static bool has_barrier(const R& r) {
+    bool found = false;
+    visit(r, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::barrier; });
+    return found;
+  }
+
+  void walk_loop(const Stmt& body, const Accesses& head, bool runs) {
+    Jumps outer = std::exchange(jumping, {.head = head});
+    Accesses before = pending;
+    for (int round = 0; round < 2; round++) {
+      walk(body);
+      if (conflict(f, pending, head)) need_barrier(barrier_after, body);
+      pending.add(std::exchange(jumping.continues, {}));
+      pending.add(head);
+    }
+    pending.add(jumping.breaks);
+    if (!runs) pending.add(before);
+    jumping = std::move(outer);
+  }
+
+  void walk_for(const Stmt& s, const For& loop) {
+    Accesses all = accesses(s);
+    bool whole = all.writes.empty() || loop.attrs.get_int("independent");
+    if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
+    auto extent = as_int(loop.extent);
+    walk_loop(loop.body, {}, extent && *extent > 0);
+  }
+
+  void walk_while(const Stmt& s, const While& loop) {
+    if (varying.differs(loop.cond) || !varying.parts(loop.body).empty()) return apart(s, accesses(s));
+    unit(s, accesses(loop.cond));
+    walk_loop(loop.body, accesses(loop.cond), false);
+  }
+
+  // Threads run it at different times, or it needs no barrier inside.
+  void apart(const Stmt& s, const Accesses& all) {
+    unit(s, all);
+    if (!varying.returns(s).empty()) gone = s->span;
+  }
+
+  void walk_if(const Stmt& s, const If& n) {
+    if (varying.differs(n.cond)) {
+      apart(s, accesses(s));
+      visit(s, [&](const Call& c) { if (c.callee == &thread_return) gone = s->span; });
+      return;
+    }
+    unit(s, accesses(n.cond));
+    if (has_barrier(n.cond)) pending = {};
+    Accesses before = pending;
+    walk(n.then_body);
+    Accesses after = pending;
+    pending = before;
+    walk(n.else_body);
+    pending.add(after);
+  }
+
+  void jump(const Stmt& s, const Callee& callee) {
+    if (&callee == &continue_loop && conflict(f, pending, jumping.head)) need_barrier(barrier, s);
+    if (&callee == &break_loop) jumping.breaks.add(pending);
+    if (&callee == &continue_loop) jumping.continues.add(pending);
+    pending = {};                                 // nothing comes here
   }
 
   void walk(const Stmt& s) {
     if (!s) return;
     if (auto* b = s.as<Block>()) {
       for (auto& inner : b->stmts) walk(inner);
-    } else if (auto* l = s.as<Let>()) {
-      if (varies(l->value)) varying.insert(l->var.get());
-      unit(s, accesses(s));
     } else if (auto* loop = s.as<For>()) {
-      Accesses all = accesses(s);
-      if (all.writes.empty() || loop->attrs.get_int("independent") || varies(loop->extent)) {
-        unit(s, all);
-      } else {
-        walk(loop->body);
-        walk(loop->body);
-      }
-    } else if (auto* w = s.as<While>(); w && !varies(w->cond)) {
-      unit(s, accesses(w->cond));
-      for (int round = 0; round < 2; round++) {
-        walk(w->body);
-        if (!conflict(f, pending, accesses(w->cond))) continue;
-        barrier_after.insert(w->body.get());
-        pending = {};
-      }
+      walk_for(s, *loop);
+    } else if (auto* w = s.as<While>()) {
+      walk_while(s, *w);
     } else if (auto* i = s.as<If>()) {
-      if (varies(i->cond)) return unit(s, accesses(s));
-      unit(s, accesses(i->cond));
-      Accesses before = pending;
-      walk(i->then_body);
-      Accesses after = pending;
-      pending = before;
-      walk(i->else_body);
-      pending.add(after);
-    } else if (is_barrier(s)) {
-      pending = {};
+      walk_if(s, *i);
+    } else if (const Callee* c = control_of(s)) {
+      jump(s, *c);
     } else {
-      unit(s, accesses(s));
+      Accesses a = accesses(s);
+      unit(s, a);
+      if (has_barrier(s)) pending = {.reads = {}, .writes = a.writes};
     }
   }
 
   Stmt run() {
-    varying.insert(kernel.thread.get());
-    for (size_t before = 0, first = 1; first || before != varying.size() + varying_buffers.size(); first = 0) {
-      before = varying.size() + varying_buffers.size();
-      mark_varying(kernel.body, false);
-    }
+    varying.vars.emplace(kernel.thread.get(), "the thread index");
+    varying.find(kernel.body);
     walk(kernel.body);
     return place(kernel.body);
   }

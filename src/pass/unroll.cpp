@@ -16,6 +16,17 @@ Function unroll(Function f, const Target& target) {
       auto extent = as_int(n.extent), min = as_int(n.min);
       if (n.loop != Loop::unrolled || !extent || !min) return self.children(n);
       Stmt body = self(n.body);
+      if (jumps(n.body))  // a break leaves a loop: it must stay one
+        return for_loop(n.var, n.min, n.extent, Loop::serial, body, n.span, n.attrs);
+      int64_t factor = n.attrs.get_int("unroll_factor", *extent);
+      if (factor < *extent) {  // that many copies in each turn of a loop
+        if (*extent % factor) return for_loop(n.var, n.min, n.extent, Loop::serial, body, n.span, n.attrs);
+        std::vector<Stmt> copies;
+        Expr turn = var(n.var.as<Var>()->hint, n.var->dtype);
+        for (int64_t i = 0; i < factor; i++)
+          copies.push_back(substitute(body, {{n.var.get(), turn * factor + (*min + i)}}));
+        return for_loop(turn, *extent / factor, Loop::serial, block(std::move(copies), n.span), n.span);
+      }
       std::vector<Stmt> copies;
       for (int64_t i = 0; i < *extent; i++) copies.push_back(substitute(body, {{n.var.get(), imm(*min + i, n.var->dtype)}}));
       return block(std::move(copies), n.span);

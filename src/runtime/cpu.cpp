@@ -96,6 +96,7 @@ class Cpu final : public Device {
 
   void* allocate(size_t bytes, Stream) override { return blocks.take(bytes); }
   void release(void* memory, Stream) override { blocks.give(memory); }
+  void clear(void* memory, size_t bytes, Stream) override { std::memset(memory, 0, bytes); }
   void copy_in(void* to, const void* from, size_t bytes, Stream) override { std::memcpy(to, from, bytes); }
   void copy_out(void* to, const void* from, size_t bytes, Stream) override { std::memcpy(to, from, bytes); }
   void synchronize(Stream) override {}

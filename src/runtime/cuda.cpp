@@ -23,6 +23,7 @@ enum : int {  // CUdevice_attribute, CUfunction_attribute, CUpointer_attribute
   max_dynamic_shared = 8,
   memory_type = 2,
   device_ordinal = 9,
+  too_many_blocks = 720,  // CUresult: of a cooperative launch
   default_shared = 48 << 10,  // more dynamic shared memory than this must be asked for
 };
 
@@ -130,9 +131,17 @@ class Cuda final : public Device {
     void** parameters = slots.size() > most ? large.data() : small;
     for (size_t i = 0; i < slots.size(); i++) parameters[i] = const_cast<uint64_t*>(&slots[i]);
     Current current(context());
-    int status = d.launch(static_cast<Driver::Function>(entry.code), unsigned(grid[0]), unsigned(grid[1]),
-                          unsigned(grid[2]), entry.threads[0], entry.threads[1], entry.threads[2],
-                          unsigned(entry.shared_bytes), handle(stream), parameters, nullptr);
+    auto code = static_cast<Driver::Function>(entry.code);
+    auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]), shared = unsigned(entry.shared_bytes);
+    auto [tx, ty, tz] = entry.threads;
+    int status = entry.cooperative
+                     ? d.launch_together(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters)
+                     : d.launch(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters, nullptr);
+    if (status == too_many_blocks)
+      throw RuntimeError(fmt::format(
+          "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, but {} has no "
+          "room for so many of {} threads and {} bytes of shared memory; make the grid smaller and let each block loop",
+          entry.name, grid[0] * grid[1] * grid[2], name, int64_t(tx) * ty * tz, entry.shared_bytes));
     if (status != 0)
       check(status,
             fmt::format("launching kernel '{}' (grid {} x {} x {}, {} x {} x {} threads, {} bytes of shared "
@@ -155,6 +164,10 @@ class Cuda final : public Device {
       d.release_async(address(memory), handle(stream));
     else
       d.release(address(memory));  // waits for the kernels that use it
+  }
+  void clear(void* memory, size_t bytes, Stream stream) override {
+    Current current(context());
+    check(d.fill(address(memory), 0, bytes, handle(stream)), "clearing a workspace");
   }
   void copy_in(void* to, const void* from, size_t bytes, Stream stream) override {
     Current current(context());
@@ -240,7 +253,8 @@ class Cuda final : public Device {
             .threads = {unsigned(entry.threads[0]), unsigned(entry.threads[1]), unsigned(entry.threads[2])},
             .shared_bytes = entry.shared_bytes,
             .arena_bytes = 0,
-            .block_ns = nullptr};
+            .block_ns = nullptr,
+            .cooperative = entry.cooperative};
   }
 };
 

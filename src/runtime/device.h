@@ -61,6 +61,7 @@ struct LoadedEntry {
   std::array<unsigned, 3> threads{1, 1, 1};
   int64_t shared_bytes = 0, arena_bytes = 0;
   std::shared_ptr<std::atomic<uint32_t>> block_ns;  // CPU: see GridJob
+  bool cooperative = false;
 };
 
 // A binary in a device's memory; unloaded with its last copy.
@@ -83,6 +84,7 @@ class Device {
                       const std::array<int64_t, 3>& grid, Stream stream) = 0;
   virtual void* allocate(size_t bytes, Stream stream) = 0;
   virtual void release(void* memory, Stream stream) = 0;
+  virtual void clear(void* memory, size_t bytes, Stream stream) = 0;  // to zeros
   virtual void copy_in(void* device, const void* host, size_t bytes, Stream stream) = 0;
   virtual void copy_out(void* host, const void* device, size_t bytes,
                         Stream stream) = 0;  // ends synchronised

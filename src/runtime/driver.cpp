@@ -21,6 +21,7 @@ bool bind_all(CudaDriver& d, const Library& lib) {
          lib.bind(d.module_load, "cuModuleLoadData") && lib.bind(d.module_unload, "cuModuleUnload") &&
          lib.bind(d.module_function, "cuModuleGetFunction") &&
          lib.bind(d.function_set, "cuFuncSetAttribute") && lib.bind(d.launch, "cuLaunchKernel") &&
+         lib.bind(d.launch_together, "cuLaunchCooperativeKernel") && lib.bind(d.fill, "cuMemsetD8Async") &&
          lib.bind(d.allocate, "cuMemAlloc_v2") && lib.bind(d.release, "cuMemFree_v2") &&
          lib.bind(d.allocate_async, "cuMemAllocAsync") && lib.bind(d.release_async, "cuMemFreeAsync") &&
          lib.bind(d.copy_in, "cuMemcpyHtoDAsync_v2") && lib.bind(d.copy_out, "cuMemcpyDtoHAsync_v2") &&

@@ -37,6 +37,9 @@ struct CudaDriver {
   int (*function_set)(Function, int attribute, int value);
   int (*launch)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                 unsigned shared_bytes, StreamHandle, void** parameters, void** extra);
+  int (*launch_together)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                         unsigned shared_bytes, StreamHandle, void** parameters);
+  int (*fill)(Address, unsigned char value, size_t bytes, StreamHandle);
   int (*allocate)(Address*, size_t);
   int (*release)(Address);
   int (*allocate_async)(Address*, size_t, StreamHandle);

@@ -19,14 +19,16 @@ struct Workspaces {
   Workspaces(Device& d, Stream s) : device(d), stream(s) {}
   Workspaces(const Workspaces&) = delete;
   void* operator[](size_t i) const { return many.empty() ? few[i] : many[i]; }
-  void add(int64_t bytes) {
+  void add(int64_t bytes, bool zeroed) {
     if (count == std::size(few)) many.assign(few, few + count);
-    void* memory = device.allocate(size_t(std::max<int64_t>(bytes, 1)), stream);
+    auto size = size_t(std::max<int64_t>(bytes, 1));
+    void* memory = device.allocate(size, stream);
     if (many.empty())
       few[count] = memory;
     else
       many.push_back(memory);
     count++;
+    if (zeroed) device.clear(memory, size, stream);
   }
   ~Workspaces() {
     for (size_t i = 0; i < count; i++) device.release((*this)[i], stream);
@@ -80,7 +82,7 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
 
 void Executable::launch_all(const Ready& ready, const Facts& facts, Stream stream) const {
   Workspaces workspaces(*ready.device, stream);
-  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers));
+  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers), w.zeroed);
   auto slot_of = [&](const EntrySpec::Arg& arg) -> uint64_t {
     auto index = size_t(arg.index);
     if (arg.from == EntrySpec::Arg::From::param) return facts.slots[index];

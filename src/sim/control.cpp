@@ -65,11 +65,11 @@ void narrow_group(Warp& w, const Operation& o) {
 }
 void narrow_else(Warp& w, const Operation& o) {
   Saved& saved = w.masks.back();
-  w.active = saved.before & ~saved.taken;
+  w.active = saved.before & ~saved.taken & ~w.out;
   if (!w.active) go(w, o);
 }
 void widen(Warp& w, const Operation&) {
-  w.active = w.masks.back().before;
+  w.active = w.masks.back().before & ~w.out;
   w.masks.pop_back();
 }
 void save(Warp& w, const Operation&) { w.masks.push_back({w.active, w.active}); }
@@ -79,6 +79,45 @@ void narrow_on(Warp& w, const Operation& o) {
 }
 
 void jump(Warp& w, const Operation& o) { go(w, o); }
+
+// A thread that jumps is `out` until the place where its jump ends; whoever widens the mask leaves it out.
+void label(Warp&, const Operation&) {}
+void widen_or_go(Warp& w, const Operation& o) {
+  widen(w, o);
+  if (!w.active) go(w, o);
+}
+void go_if_empty(Warp& w, const Operation& o) {
+  if (!w.active) go(w, o);
+}
+void enter_jumping(Warp& w, const Operation&) { w.jumping.push_back({.entry = w.active, .running = w.active}); }
+void begin_trip(Warp& w, const Operation&) { w.jumping.back().running = w.active; }
+void end_trip(Warp& w, const Operation& o) {
+  Jumping& loop = w.jumping.back();
+  w.out &= ~loop.continued;
+  loop.continued = 0;
+  w.active = loop.running & ~w.out;
+  if (!w.active) go(w, o);
+}
+void leave_jumping(Warp& w, const Operation&) {
+  w.out &= ~w.jumping.back().broken;
+  w.active = w.jumping.back().entry & ~w.out;
+  w.jumping.pop_back();
+}
+void break_threads(Warp& w, const Operation&) {
+  w.jumping.back().broken |= w.active;
+  w.out |= w.active;
+  w.active = 0;
+}
+void continue_threads(Warp& w, const Operation&) {
+  w.jumping.back().continued |= w.active;
+  w.out |= w.active;
+  w.active = 0;
+}
+void return_threads(Warp& w, const Operation&) {
+  w.returned |= w.active;
+  w.out |= w.active;
+  w.active = 0;
+}
 void end(Warp& w, const Operation&) { w.state = Warp::State::ended; }
 void call(Warp& w, const Operation& o) {
   const CallSite& site = w.code->calls[size_t(o.row)];

@@ -123,6 +123,7 @@ Code unary_code(const Unary& n, Code a) {
 }
 
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
+  if (n.callee == &block_uniform) return args[0];
   if (Code message = message_code(n, args, span)) return message;
   if (n.callee->effect != Callee::Effect::pure || !n.callee->computes()) refuse_thread_level(span, n.callee->name);
   constexpr size_t most = 8;

@@ -28,11 +28,13 @@ struct Memory {
   std::vector<std::byte> owned = {};    // of tiles and workspaces
 };
 
-// What running code sees.
+// What running code sees.  `flow`: a jump was taken, and what is left of the loop or the block does not run.
+enum class Flow : uint8_t { on, broken, continued, returned };
 struct Frame {
   std::vector<Scalar> vars;     // by slot
   std::vector<Memory> buffers;  // by id
   std::string where;            // "block (1, 0) of main", for messages
+  Flow flow = Flow::on;
 };
 
 using Code = std::function<Scalar(Frame&)>;

@@ -15,6 +15,7 @@
 #include "base/output.h"
 #include "sim/elements.h"
 #include "sim/message.h"
+#include "sim/warp.h"
 #include "target/check.h"
 #include "target/user_rows.h"
 
@@ -179,7 +180,7 @@ void store_blocks(const Execution& x) {
 }
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
-void thread_number(const Execution& x) {
+void thread_coordinate(const Execution& x) {
   const int64_t* extent = x.warp.code->threads;
   for_lanes(x.lanes, [&](int lane) {
     int64_t thread = x.warp.first + lane, dim = x.value(0, lane).i;
@@ -189,16 +190,8 @@ void thread_number(const Execution& x) {
   });
 }
 
-void barrier(const Execution& x) {
-  Warp& w = x.warp;
-  if (Mask missing = w.alive & ~x.lanes)
-    fail(x.site.span,
-         "{} in divergent flow: {} waits here, but {} does not come; every thread of the block must reach "
-         "the barrier: "
-         "move it out of the condition",
-         x.site.callee->name, describe_thread(w, __builtin_ctz(x.lanes)),
-         describe_thread(w, __builtin_ctz(missing)));
-  w.state = Warp::State::waiting;
+void thread_number(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) { x.give(lane, scalar(x.warp.first + lane)); });
 }
 
 // A handle is its offset in bytes within its buffer; translate.cpp has computed it.
@@ -247,14 +240,10 @@ void check_assumption(const Execution& x) {
 }
 
 // ── the table: thread-level rows by name ──────────────────────────────────────────────────────────────
-struct ThreadRow {
-  std::string_view name;
-  Semantics run;
-};
 constexpr ThreadRow thread_rows[] = {
-    {"thread_index", thread_number},    {"sync_threads", barrier},       {"address_of", handle_value},
-    {"shfl", shuffle<given_lane>},      {"shfl_xor", shuffle<xor_lane>}, {"shfl_up", shuffle<lane_below>},
-    {"shfl_down", shuffle<lane_above>}, {"print", print_line},       {"device_assert", check_assertion},
+    {"thread_index", thread_coordinate}, {"thread_number", thread_number},    {"address_of", handle_value},
+    {"shfl", shuffle<given_lane>},       {"shfl_xor", shuffle<xor_lane>},     {"shfl_up", shuffle<lane_below>},
+    {"shfl_down", shuffle<lane_above>},  {"print", print_line},               {"device_assert", check_assertion},
     {"assume_true", check_assumption},
 };
 
@@ -283,8 +272,9 @@ std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
 }
 
 InstrRow semantics_of(const Callee& callee) {
-  for (auto& row : thread_rows)
-    if (row.name == callee.name) return {row.run, nullptr, {}};
+  for (std::span<const ThreadRow> rows : {std::span<const ThreadRow>(thread_rows), warp_rows()})
+    for (auto& row : rows)
+      if (row.name == callee.name) return {row.run, nullptr, {}};
   if (auto run = memory_semantics(callee)) return {run, nullptr, {}};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)

@@ -3,6 +3,7 @@
 // place in that code, its registers and the mask of the threads that take part; so it can stop anywhere and
 // go on later, which is what a barrier needs, and what any other order of warps would need.
 #pragma once
+#include <map>
 #include <memory>
 
 #include "ir/kernel.h"
@@ -92,6 +93,12 @@ struct Tensor {
   int64_t low = 0, high = 0;
 };
 
+// A named barrier of a block.
+struct NamedBarrier {
+  int64_t arrived = 0, expected = 0;  // threads
+  int64_t phase = 0;                  // how often all have come
+};
+
 // Memory that the caller gave: what an address may point into.
 struct Extent {
   std::byte *begin, *end;
@@ -104,11 +111,18 @@ struct Block {
   std::vector<std::byte> memory = {};
   std::byte* shared = nullptr;  // the block's memory, within `memory`
   std::string where = {};       // "block (1, 0) of main"
+  std::map<int64_t, NamedBarrier> barriers = {};  // those that someone has come to
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
 struct Saved {
   Mask before, taken;
+};
+
+// A loop that some threads may leave, or continue, before the others.
+struct Jumping {
+  Mask entry, running;       // the threads that came to it; that are in this iteration
+  Mask broken = 0, continued = 0;
 };
 
 struct Warp {
@@ -119,6 +133,11 @@ struct Warp {
   int64_t first = 0;           // its first thread
   size_t next = 0;             // the operation to run
   Mask alive = 0, active = 0;  // threads that exist; that take part now
+  Mask out = 0;                // those that took a jump and wait at its end, or have returned
+  Mask returned = 0;
+  int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
+  int64_t phase = 0;
+  std::vector<Jumping> jumping = {};
   std::vector<Saved> masks = {};
   std::vector<Scalar> registers = {};
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane

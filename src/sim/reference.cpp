@@ -171,6 +171,12 @@ struct Machine {
     Code value = compile(n.value);
     return [value, slot = compile.slot_of(n.var)](Frame& x) { x.vars[slot] = value(x); };
   }
+  // At the end of an iteration after a jump: does it leave the loop?
+  static bool leaves(Frame& x) {
+    Flow flow = x.flow;
+    if (flow != Flow::returned) x.flow = Flow::on;
+    return flow != Flow::continued;
+  }
   Step step(const For& n) {
     Code min = compile(n.min), extent = compile(n.extent);
     size_t slot = compile.slot_of(n.var);
@@ -180,6 +186,7 @@ struct Machine {
       for (int64_t i = begin; i < end; i++) {
         x.vars[slot] = scalar(i);
         body(x);
+        if (x.flow != Flow::on && leaves(x)) break;
       }
     };
   }
@@ -193,14 +200,20 @@ struct Machine {
     Code cond = compile(n.cond);
     Step body = step(n.body);
     return [=](Frame& x) {
-      while (cond(x).i) body(x);
+      while (cond(x).i) {
+        body(x);
+        if (x.flow != Flow::on && leaves(x)) break;
+      }
     };
   }
   Step step(const Block& n) {
     std::vector<Step> steps;
     for (auto& s : n.stmts) steps.push_back(step(s));
     return [steps](Frame& x) {
-      for (auto& s : steps) s(x);
+      for (auto& s : steps) {
+        s(x);
+        if (x.flow != Flow::on) return;
+      }
     };
   }
   Step step(const Group& n) { return step(n.body); }
@@ -217,6 +230,10 @@ struct Machine {
     return [this, &row, tile = Stmt(&n)](Frame&) { row.eval(*tile.as<Tile>(), f, context); };
   }
   Step step(const Eval& n) {
+    if (const Callee* c = control_of(Stmt(&n))) {
+      Flow flow = c == &break_loop ? Flow::broken : c == &continue_loop ? Flow::continued : Flow::returned;
+      return [flow](Frame& x) { x.flow = flow; };
+    }
     return [value = compile(n.value)](Frame& x) { value(x); };
   }
 
@@ -238,6 +255,7 @@ struct Machine {
         frame.where += fmt::format("{}{}", d ? ", " : "", i);
       }
       frame.where += ") of " + k.name;
+      frame.flow = Flow::on;
       body(frame);
     }
   }
@@ -253,7 +271,8 @@ void refuse_thread_level_code(const Function& f) {
       if (is_foreign(*c.callee)) return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
       using Effect = Callee::Effect;
       bool wide = c.callee == &load_wide || c.callee == &store_wide;
-      if (wide || (c.callee->effect != Effect::pure && c.callee->effect != Effect::memory))
+      Effect effect = c.callee->effect;
+      if (wide || (effect != Effect::pure && effect != Effect::memory && effect != Effect::control))
         refuse_thread_level(c.span ? c.span : statement, c.callee->name);
     });
   }

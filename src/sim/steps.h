@@ -39,6 +39,17 @@ void widen(Warp& w, const Operation& o);
 void save(Warp& w, const Operation& o);       // the mask, for a while loop
 void narrow_on(Warp& w, const Operation& o);  // further, until no thread is left
 void jump(Warp& w, const Operation& o);
+// Jumps of some threads.  `row` of an operation that may go forward is a label, whose place is found at the end.
+void label(Warp& w, const Operation& o);
+void widen_or_go(Warp& w, const Operation& o);   // widen, and to the label if no thread is left
+void go_if_empty(Warp& w, const Operation& o);   // to the label if no thread is left
+void enter_jumping(Warp& w, const Operation& o);
+void begin_trip(Warp& w, const Operation& o);
+void end_trip(Warp& w, const Operation& o);      // to the label if no thread goes on
+void leave_jumping(Warp& w, const Operation& o);
+void break_threads(Warp& w, const Operation& o);
+void continue_threads(Warp& w, const Operation& o);
+void return_threads(Warp& w, const Operation& o);
 void end(Warp& w, const Operation& o);
 void call(Warp& w, const Operation& o);         // row: an index into the kernel's calls
 void scalar_call(Warp& w, const Operation& o);  // the same for a scalar function: its `eval`

@@ -35,9 +35,24 @@ size_t Translator::begin_else(size_t narrowed) {
   emit({.run = narrow_else});
   return now().size() - 1;
 }
-void Translator::end_narrow(size_t narrowed) {
+void Translator::end_narrow(size_t narrowed, bool may_be_empty) {
   now()[narrowed].jump = int32_t(now().size() - narrowed);
-  emit({.run = widen});
+  if (may_be_empty)
+    emit({.run = widen_or_go, .row = exit});
+  else
+    emit({.run = widen});
+}
+
+// ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
+void Translator::end_jumping() {
+  emit({.run = leave_jumping});
+  if (exit >= 0) emit({.run = go_if_empty, .row = exit});
+}
+
+void Translator::put_label(int32_t l) { emit({.run = label, .row = l}); }
+
+void Translator::control(const Callee& row) {
+  emit({.run = &row == &break_loop ? break_threads : &row == &continue_loop ? continue_threads : return_threads});
 }
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
@@ -57,7 +72,10 @@ void Translator::stmt(const Stmt& s) {
                   [&](const Tile& n) {
                     internal_error("a tile operator at level machine: " + std::string(n.op->name));
                   },
-                  [&](const Eval& n) { value(n.value); },
+                  [&](const Eval& n) {
+                    if (const Callee* row = control_of(s)) return control(*row);
+                    value(n.value);
+                  },
               });
   span = outer;
 }
@@ -65,13 +83,22 @@ void Translator::stmt(const Stmt& s) {
 // A variable that holds what was loaded opens a scope, for the statements after it; it ends with the body.
 void Translator::body(const Stmt& s) {
   size_t outside = scopes.size();
+  bool may_jump = has_control(s);
+  int32_t around = exit;
+  if (may_jump) exit = labels++;
   stmt(s);
   while (scopes.size() > outside) close_into();
+  if (may_jump) put_label(exit);
+  exit = around;
 }
 
+// What follows a jump does not run.
 void Translator::block_statement(const tl::Block& n) {
   size_t outside = scopes.size();
-  for (auto& s : n.stmts) stmt(s);
+  for (auto& s : n.stmts) {
+    stmt(s);
+    if (control_of(s)) break;
+  }
   while (scopes.size() > outside) close_into();
 }
 
@@ -106,17 +133,26 @@ void Translator::for_statement(const For& n) {
   if (!uniform) min = spread(min), extent = spread(extent);
   int32_t count = uniform ? 1 : lane_count;
   Value v{.slot = lasting(count), .depth = int(scopes.size()), .uniform = uniform};
-  int32_t end = lasting(count);
+  int32_t end = lasting(count), done = -1;
+  bool may_jump = has_control(n.body);
+  if (may_jump) {
+    done = labels++;
+    emit({.run = enter_jumping});
+  }
   emit({.run = uniform ? for_begin : lanes_begin, .to = v.slot, .a = min.slot, .b = extent.slot, .c = end});
   size_t begin = now().size() - 1;
   open();
   vars[n.var.get()] = v;
+  if (may_jump) emit({.run = begin_trip});
   body(n.body);
+  if (may_jump) emit({.run = end_trip, .row = done});
   std::vector<Operation> trip = close();
   now().insert(now().end(), trip.begin(), trip.end());
   emit({.run = uniform ? for_next : lanes_next, .to = v.slot, .c = end, .jump = -int32_t(trip.size())});
   now()[begin].jump = int32_t(now().size() - begin);
+  if (may_jump) put_label(done);
   if (!uniform) emit({.run = widen});
+  if (may_jump) end_jumping();
 }
 
 void Translator::if_statement(const If& n) {
@@ -127,26 +163,33 @@ void Translator::if_statement(const If& n) {
     narrowed = begin_else(narrowed);
     body(n.else_body);
   }
-  end_narrow(narrowed);
+  end_narrow(narrowed, has_control(n.then_body) || has_control(n.else_body));
 }
 
 void Translator::while_statement(const While& n) {
+  bool may_jump = has_control(n.body);
+  if (may_jump) emit({.run = enter_jumping});
   emit({.run = save});
   size_t begin = now().size();
   next_temporary = 0;
   Value cond = value(n.cond);
   emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : lane_count});
   size_t test = now().size() - 1;
+  int32_t done = may_jump ? labels++ : -1;
+  if (may_jump) emit({.run = begin_trip});
   body(n.body);
+  if (may_jump) emit({.run = end_trip, .row = done});
   emit({.run = jump, .jump = int32_t(begin) - int32_t(now().size())});
+  if (may_jump) put_label(done);
   end_narrow(test);
+  if (may_jump) end_jumping();
 }
 
 void Translator::group_statement(const Group& n) {
   emit({.run = narrow_group, .count = int32_t(n.count), .value = scalar(n.first)});
   size_t narrowed = now().size() - 1;
   body(n.body);
-  end_narrow(narrowed);
+  end_narrow(narrowed, has_control(n.body));
 }
 
 // ── kernels ───────────────────────────────────────────────────────────────────────────────────────────
@@ -162,6 +205,18 @@ void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>
   for (auto& c : calls) {
     place(c.to);
     for (auto& a : c.args) place(a.slot);
+  }
+}
+
+// An operation that goes to a label gets the distance.
+void place_labels(std::vector<Operation>& operations, int32_t labels) {
+  std::vector<size_t> places(size_t(labels), 0);
+  for (size_t i = 0; i < operations.size(); i++)
+    if (operations[i].run == label) places[size_t(operations[i].row)] = i;
+  for (size_t i = 0; i < operations.size(); i++) {
+    Operation& o = operations[i];
+    if (o.run == widen_or_go || o.run == end_trip || o.run == go_if_empty)
+      o.jump = int32_t(int64_t(places[size_t(o.row)]) - int64_t(i));
   }
 }
 
@@ -195,6 +250,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   t.body(k.body);
   t.emit({.run = end});
   code.operations = t.close();
+  place_labels(code.operations, t.labels);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets

@@ -32,6 +32,7 @@ struct Translator {
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
+  int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement
   int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
 
   // translate_expr.cpp
@@ -70,9 +71,12 @@ struct Translator {
   void if_statement(const If& n);
   void while_statement(const While& n);
   void group_statement(const Group& n);
+  void control(const Callee& row);
+  void put_label(int32_t label);
+  void end_jumping();  // after a loop that threads may leave or return from
   size_t begin_narrow(int32_t slot, int32_t count);  // where it stands in now()
   size_t begin_else(size_t narrowed);
-  void end_narrow(size_t narrowed);
+  void end_narrow(size_t narrowed, bool may_be_empty = false);  // empty: all threads inside took a jump
   void open();
   std::vector<Operation> close();  // the innermost scope's code, its head first
   void close_into();               // … moved to the end of the scope around it

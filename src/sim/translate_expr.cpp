@@ -207,6 +207,7 @@ Value Translator::call_value(const Call& n) {
     result.place = place;
     return result;
   }
+  if (n.callee == &block_uniform) return value(n.args[0]);
   if (n.callee == &even_lanes || n.callee == &odd_lanes) return value(element(n.args[0], n.callee == &odd_lanes));
   if (!n.callee->computes()) return effect(n);
   std::vector<Value> args;

@@ -39,8 +39,7 @@ TEST_CASE("loops of one iteration and of none") {
   CHECK(is_empty(checked(for_loop(i, 0, Loop::serial, store(out, {i}, i)))));
   CHECK(is_empty(checked(for_loop(i, imm(0), min(n, imm(0)), Loop::serial, store(out, {i}, i)))));
   // A jump belongs to its loop.
-  Callee jump{.name = "break", .arity = 0, .result = Callee::Result::none, .effect = Callee::Effect::thread};
-  Stmt leaves = for_loop(i, 1, Loop::serial, block({store(out, {imm(0)}, n), eval(call(jump, {}))}));
+  Stmt leaves = for_loop(i, 1, Loop::serial, block({store(out, {imm(0)}, n), eval(call(break_loop, {}))}));
   CHECK(checked(leaves).same(leaves));
   // The last parallel loop spreads the statement over threads; one of several may go.
   Stmt element = store(out, {i + j}, n);

@@ -1,0 +1,167 @@
+// A walk that knows under which conditions it is.
+#include "pass/check_flow.h"
+
+#include "arith/prove.h"
+#include "arith/simplify.h"
+#include "base/error.h"
+#include "pass/varying.h"
+
+namespace tl {
+namespace {
+
+// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for itself.
+bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
+  auto array = [&](BufferId b) { return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty(); };
+  bool writes = false, only_local = true, touches = false, names_thread = false;
+  if (auto* t = s.as<Tile>()) {
+    for (size_t i = 0; i < t->operands.size(); i++) {
+      auto* r = std::get_if<Region>(&t->operands[i]);
+      if (!r) continue;
+      touches |= array(r->buffer);
+      for (auto& range : r->ranges) names_thread |= varying.differs(range.min);
+      if (t->op->operands[i].access == Access::read) continue;
+      writes = true;
+      only_local &= array(r->buffer);
+    }
+  } else {
+    visit(s, [&](const Store& n) {
+      writes = true;
+      only_local &= array(n.buffer);
+    });
+  }
+  return writes && (only_local || (touches && names_thread));
+}
+
+bool needs_all_threads(const Stmt& s) {
+  auto* loop = s.as<For>();
+  return (s.as<Tile>() && !s.as<Tile>()->body) || (loop && loop->loop == Loop::parallel);
+}
+
+// Is it of any matter to the statement which threads are there?
+bool matters(const Stmt& s) {
+  bool found = false;
+  if (s)
+    visit_nodes(s, [&](const Node& n) {
+      found |= n.kind == Kind::Tile || (n.kind == Kind::For && static_cast<const For&>(n).loop == Loop::parallel);
+      found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::control;
+    });
+  return found;
+}
+
+struct Condition {
+  std::string why;         // what makes it differ; empty: it does not
+  Span span = {};          // of the statement
+  std::string_view word;   // "if"
+};
+
+struct Flow {
+  const Function& f;
+  const Varying& varying;
+  const std::function<Expr(const Expr&)>& resolve;
+  Facts facts;
+  std::set<const ExprNode*> from_registers = {};  // variables bound to what was read from registers
+  Condition under = {};
+  Condition gone = {};     // the return after which not all threads are there
+
+  bool reads_registers(const Expr& e) const {
+    bool found = false;
+    visit_nodes(e, [&](const Node& n) {
+      if (n.kind == Kind::Load) {
+        Scope scope = f[static_cast<const Load&>(n).buffer].scope;
+        found |= scope == Scope::local || scope == Scope::fragment;
+      }
+      found |= n.kind == Kind::Var && from_registers.contains(static_cast<const ExprNode*>(&n));
+    });
+    return found;
+  }
+
+  // What makes a condition (or a trip count) differ, unless it has one value in all threads after all.
+  std::string reason(const Expr& e) const {
+    std::string why = varying.reason(e);
+    if (!why.empty() && is_const(simplify(resolve(e), facts))) why.clear();
+    return why;
+  }
+
+  Expr promised(const Expr& e, const Stmt& body, const Stmt& other = {}) const {
+    if (!reads_registers(e) || !(matters(body) || matters(other)) || varying.differs(e)) return e;
+    return call(block_uniform, {e}, e->span);
+  }
+
+  [[noreturn]] void refuse(const Stmt& s) const {
+    auto* t = s.as<Tile>();
+    std::string what = t ? fmt::format("the tile operator {}", t->op->name) : "this parallel loop";
+    if (!under.why.empty())
+      fail(s->span, "{} needs all threads of the block, but the `{}` on line {} depends on {}, so that some threads do not "
+           "come here: move it out, or write to single elements by thread index", what, under.word, under.span.line,
+           under.why);
+    fail(s->span, "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on {}: "
+         "put what follows under the opposite condition, or return from the whole block", what, gone.word,
+         gone.span.line, gone.why);
+  }
+
+  Stmt inside(const Stmt& body, const std::string& why, Span span, std::string_view word) {
+    if (!body) return body;
+    Condition outer = under;
+    if (under.why.empty() && !why.empty()) under = {.why = why, .span = span, .word = word};
+    Stmt out = walk(body);
+    under = outer;
+    return out;
+  }
+
+  Stmt walk_loop(const For& n) {
+    std::string why = reason(n.extent);
+    std::string_view word = why.empty() ? "break or continue of the loop" : "for";
+    if (why.empty()) why = varying.parts(n.body);
+    Expr extent = promised(n.extent, n.body);
+    Stmt body = inside(n.body, why, n.span, word);
+    if (extent.same(n.extent) && body.same(n.body)) return Stmt(&n);
+    return for_loop(n.var, n.min, extent, n.loop, body, n.span, n.attrs);
+  }
+
+  Stmt walk(const Stmt& s) {
+    if (needs_all_threads(s)) {
+      if ((!under.why.empty() || !gone.why.empty()) && !is_own(s, f, varying)) refuse(s);
+      return s;
+    }
+    if (auto* l = s.as<Let>()) {
+      if (reads_registers(l->value)) from_registers.insert(l->var.get());
+    } else if (auto* b = s.as<Block>()) {
+      std::vector<Stmt> out;
+      bool changed = false;
+      for (auto& inner : b->stmts) {
+        out.push_back(walk(inner));
+        changed |= !out.back().same(inner);
+      }
+      return changed ? block(std::move(out), b->span) : s;
+    } else if (auto* loop = s.as<For>()) {
+      return walk_loop(*loop);
+    } else if (auto* w = s.as<While>()) {
+      std::string why = reason(w->cond);
+      std::string_view word = why.empty() ? "break or continue of the loop" : "while";
+      Stmt body = inside(w->body, why.empty() ? varying.parts(w->body) : why, w->span, word);
+      return while_loop(promised(w->cond, w->body), body, w->span);
+    } else if (auto* i = s.as<If>()) {
+      std::string why = reason(i->cond);
+      Stmt then_body = inside(i->then_body, why, i->span, "if"), else_body = inside(i->else_body, why, i->span, "if");
+      return if_then(promised(i->cond, i->then_body, i->else_body), then_body, else_body, i->span);
+    } else if (auto* t = s.as<Tile>()) {  // of the user's: what it becomes is checked
+      Stmt body = walk(t->body);
+      return body.same(t->body) ? s : tile(*t->op, t->operands, t->attrs, t->span, body);
+    } else if (auto* g = s.as<Group>()) {
+      return group(g->first, g->count, walk(g->body), g->span, g->max_regs, g->attrs);
+    } else if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty()) {
+      gone = {.why = under.why, .span = s->span, .word = "return"};
+    }
+    return s;
+  }
+};
+
+}  // namespace
+
+Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
+  Varying varying{.f = f};
+  varying.find(k.body);
+  return Flow{.f = f, .varying = varying, .resolve = resolve, .facts = facts_of(f, k)}.walk(k.body);
+}
+
+}  // namespace tl

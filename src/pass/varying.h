@@ -1,0 +1,35 @@
+// What differs among the threads of a block: which variables and registers, which conditions, where threads part.
+// At level tile a fragment is one tile for all threads; below it is each thread's own registers, and what a loop over
+// its elements writes there mentions the thread.
+#pragma once
+#include <set>
+
+#include "ir/rewrite.h"
+
+namespace tl {
+
+struct Varying {
+  const Function& f;
+  // Each with what makes it differ: "threadIdx.x".
+  std::map<const ExprNode*, std::string> vars = {};
+  std::map<BufferId, std::string> buffers = {};  // of registers
+
+  // Reads a kernel's body; `vars` holds the thread index already, where it is a variable.
+  void find(const Stmt& body);
+  // What makes the expression differ; empty where all threads agree.
+  std::string reason(const Expr& e) const;
+  bool differs(const Expr& e) const { return !reason(e).empty(); }
+  // Do some threads break or continue the loop of this body where others do not?  The reason.
+  std::string parts(const Stmt& loop_body) const;
+  // … return where others do not.
+  std::string returns(const Stmt& s) const;
+
+ private:
+  void mark(const Stmt& s, const std::string& control, bool parallel);
+  void mark_handles(const Call& c);
+  void add(BufferId b, const std::string& why);
+  std::string parts(const Stmt& s, const std::string& under) const;
+  std::string returns(const Stmt& s, const std::string& under) const;
+};
+
+}  // namespace tl

@@ -1,0 +1,16 @@
+// What the threads of a warp, or of a block, do together: one row each, by the name of the callee.
+#pragma once
+#include "sim/instr.h"
+
+namespace tl::sim {
+
+struct ThreadRow {
+  std::string_view name;
+  Semantics run;
+};
+std::span<const ThreadRow> warp_rows();
+
+// All warps wait at the same barrier of the whole block: the values that it gives, if it gives any.
+void finish_barrier(std::vector<Warp>& warps);
+
+}  // namespace tl::sim
