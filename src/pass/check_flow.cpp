@@ -75,6 +75,12 @@ struct Flow {
     return found;
   }
 
+  bool reads_fragment(const Expr& e) const {
+    bool found = false;
+    visit(e, [&](const Load& n) { found |= f[n.buffer].scope == Scope::fragment; });
+    return found;
+  }
+
   // What makes a condition (or a trip count) differ, unless it has one value in all threads after all.
   std::string reason(const Expr& e) const {
     std::string why = varying.reason(e);
@@ -139,7 +145,10 @@ struct Flow {
       std::string why = reason(w->cond);
       std::string_view word = why.empty() ? "break or continue of the loop" : "while";
       Stmt body = inside(w->body, why.empty() ? varying.parts(w->body) : why, w->span, word);
-      return while_loop(promised(w->cond, w->body), body, w->span);
+      if (!reads_fragment(w->cond)) return while_loop(promised(w->cond, w->body), body, w->span);
+      Stmt leave = eval(call(break_loop, {}), w->span);  // a statement, beside which copies of the fragment may stand
+      Expr over = unary(UnaryOp::logical_not, promised(w->cond, leave), w->span);
+      return while_loop(imm(1, boolean), block({if_then(over, leave, {}, w->span), body}, w->span), w->span);
     } else if (auto* i = s.as<If>()) {
       std::string why = reason(i->cond);
       Stmt then_body = inside(i->then_body, why, i->span, "if"), else_body = inside(i->else_body, why, i->span, "if");

@@ -332,6 +332,40 @@ def test_condition_on_a_fragment(target, scale):
     assert "__syncthreads" in inside[: inside.index("else")]
 
 
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_while_on_a_fragment(target):
+    """Halve a tile until its greatest element is below 1, skipping the copy in every other turn."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float32"), B: T.Tensor((32, 64), "float32"), N: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=128):
+            X = T.alloc_fragment((32, 64), "float32")
+            m = T.alloc_fragment((32,), "float32")
+            n = T.alloc_var("int32", 0)
+            T.copy(A, X)
+            T.reduce_absmax(X, m, dim=1)
+            while X[7, 3] > 1.0 or m[2] > 1.0:
+                for i, j in T.Parallel(32, 64):
+                    X[i, j] = X[i, j] * 0.5
+                T.reduce_absmax(X, m, dim=1)
+                n += 1
+                if n % 2 == 0:
+                    continue
+                T.copy(X, B)
+            T.copy(X, B)
+            N[0] = n
+
+    a = (np.random.default_rng(0).standard_normal((32, 64)) * 20).astype(np.float32)
+    a[7, 3] = 50
+    b, n = np.full_like(a, np.nan), np.zeros(1, np.int32)
+    run(main, target, a, b, n)
+    steps = 0
+    while a[7, 3] > 1 or np.abs(a[2]).max() > 1:
+        a, steps = a / 2, steps + 1
+    assert n[0] == steps and np.array_equal(b, a)
+    compiles(main)
+
+
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────
 REFUSED = {
     "break in parallel": ("for i in T.Parallel(8):\n    if A[0, i] > 0:\n        break", 3, "independent"),
