@@ -156,13 +156,13 @@ nb::object LaunchPlan::run(nb::handle const* objects) {
   arguments.read_all(objects, inputs, std::nullopt);
   if (outputs.size() == 1) {
     nb::object made = allocate_one(outputs[0], arguments);
-    arguments.read(outputs[0].param, made);
+    arguments.read_new(outputs[0].param, made);
     go(arguments);
     finish(arguments);
     return made;
   }
   std::vector<nb::object> made = allocate(arguments);
-  for (size_t i = 0; i < made.size(); i++) arguments.read(outputs[i].param, made[i]);
+  for (size_t i = 0; i < made.size(); i++) arguments.read_new(outputs[i].param, made[i]);
   go(arguments);
   if (made.empty()) return nb::none();
   finish(arguments);

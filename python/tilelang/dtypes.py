@@ -22,7 +22,7 @@ _PUBLISHED = {
     "tfloat32": "tf32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float8_e8m0fnu": "e8m0",
     "float4_e2m1fn": "e2m1", "int4": "i4", "uint4": "u4",
 }  # fmt: skip
-_NAMES = {short: name for name, short in _PUBLISHED.items()}
+_NAMES = {short: name for name, short in _PUBLISHED.items()} | {"handle": "handle"}  # a T.ptr
 _ALIASES = {"float": "f32", "double": "f64", "half": "f16", "int": "i32", "uint": "u32", "long": "i64",
             "bool_": "bool", "fp64": "f64", "fp32": "f32", "fp16": "f16",
             "float8_e4m3": "e4m3", "e4m3_float8": "e4m3", "e4m3fn": "e4m3", "e5m2_float8": "e5m2",

@@ -247,10 +247,17 @@ struct KernelText {
   const EntrySpec& entry;
   const std::vector<Expr>& integers;
 
+  // What a kernel writes and reads may be another thread's, behind a barrier: __restrict__ would let the device
+  // compiler keep the value that it read before.
+  bool is_shared(BufferId id, bool is_written) const {
+    bool is_read = false;
+    if (is_written) visit(body, [&](const Load& n) { is_read |= n.buffer == id; });
+    return is_read || p.made_tensors || may_alias(k, id);
+  }
   std::string pointer(BufferId id, bool is_written) const {
     std::string name = p.buffers[id] = p.names.unique(p.f[id].name);
     return fmt::format("{}{}*{} {}", is_written ? "" : "const ", p.type(p.f[id].dtype),
-                       p.made_tensors || may_alias(k, id) ? "" : " __restrict__", name);
+                       is_shared(id, is_written) ? "" : " __restrict__", name);
   }
   std::string value(const Expr& v, DType t, std::string_view hint) const {
     return fmt::format("{} {}", p.type(t), p.vars[v.get()] = p.names.unique(hint));

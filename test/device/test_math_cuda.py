@@ -190,4 +190,4 @@ try:
 except Exception as error:
     print("stopped:", type(error).__name__)""")
     assert "good" in done.stdout and "stopped:" in done.stdout, done.stdout + done.stderr
-    assert "kernel.py:7: assertion failed: too large, in block (1, 0, 0), thread (" in done.stdout
+    assert "kernel.py:8: assertion failed: too large, in block (1, 0, 0), thread (" in done.stdout

@@ -130,3 +130,8 @@ def test_errors(tmp_path, body, words):
 def test_only_global_pointers_are_parameters():
     with pytest.raises(tilelang.CompileError, match="only pointers to global memory"):
         T.ptr(T.float32, "shared")
+
+
+def test_a_kernel_with_pointers_shows_itself():
+    compiled = tilelang.compile(add(16, 32, True), target="cpu")
+    assert "a: handle" in repr(compiled)
