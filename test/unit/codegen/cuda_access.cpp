@@ -147,7 +147,7 @@ TEST_CASE("cuda: what is not contiguous, or masked lane by lane, goes element by
           put(d, three, binary(BinaryOp::add, m.at(d, three), broadcast(imm(1, i8), 3))),
           put(d, four, m.at(d, ramp(tx, imm(2, i32), 4), all))});
   CHECK_EQ(text_of(m), R"(extern "C" __global__ void __launch_bounds__(128)
-odd_kernel(const half_t* __restrict__ A, half_t* __restrict__ C, i8* __restrict__ D, int n) {
+odd_kernel(const half_t* __restrict__ A, half_t* __restrict__ C, i8* D, int n) {
   const int tx = threadIdx.x;
   const int i = tx * 2;
   const int i_1 = tx * 4;
