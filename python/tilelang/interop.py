@@ -32,7 +32,7 @@ def shape_of(tensor: Any) -> Sequence[int]:
 
 def strides_of(tensor: Any) -> Sequence[int]:
     """The strides of an array of any library, in elements."""
-    if is_torch(tensor):
+    if library_of(tensor) == "torch":
         return tensor.stride()
     strides = getattr(tensor, "strides", None)
     if strides is not None:
@@ -54,19 +54,6 @@ def device_kind(args: Sequence[Any]) -> str | None:
         if hasattr(arg, "__dlpack_device__"):
             return "cuda" if arg.__dlpack_device__()[0] in (2, 13) else "cpu"
     return None
-
-
-def first_tensor(args: Sequence[Any]) -> Any:
-    """The first array among the arguments, or None."""
-    for arg in args:
-        if is_tensor(arg):
-            return arg
-    return None
-
-
-def is_torch(value: Any) -> bool:
-    """Whether a value is a PyTorch tensor."""
-    return library_of(value) == "torch"
 
 
 def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DType) -> Any:

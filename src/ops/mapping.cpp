@@ -240,7 +240,8 @@ std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& 
     }
     int64_t rest = (nest.extents[l] + done - 1) / done;
     for (; rest > 1 && next < replicas.size(); next++) {
-      int64_t radix = std::min(rest, replicas[next].digit.radix);
+      int64_t copies = replicas[next].digit.radix, radix = std::min(rest, copies);
+      if (copies % radix) break;  // threads beyond a part of the copies could not be read off their numbers
       terms.push_back({.output = 0, .stride = replicas[next].stride, .digit = {int(l), done, radix}});
       done *= radix;
       rest = (rest + radix - 1) / radix;
