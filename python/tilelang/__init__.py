@@ -15,7 +15,8 @@ _WHERE = {
     "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
     "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
     "get_autotune_inputs": "autotuner", "lower": "engine",
-    "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
+    "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
+    "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",
     "register_matrix": "instruction", "unregister_matrix": "instruction",
@@ -23,9 +24,9 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm")
+            "tvm", "simulation")
 _LATER = (
-    "transform", "intrinsics", "SimulationError", "cuda", "cpu", "rocm",
+    "transform", "intrinsics", "cuda", "cpu", "rocm",
 )  # fmt: skip
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]

@@ -349,7 +349,11 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
       if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
+    HostArg arg{.data = t->data,
+                .shape = {t->shape, t->shape + t->ndim},
+                .strides = {},
+                .memory = bytes_of(*t),
+                .fresh = t->fresh};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
@@ -366,6 +370,13 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   Packed packed;
   if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
+}
+
+SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments, const SimulationOptions& options) {
+  internal_check(target.kind == "sim", "a kernel for the simulator");
+  const Variant& variant = variant_for(arguments);
+  Packed packed;
+  return tl::simulate(*variant.simulation, host_arguments(variant.program, arguments, packed), options);
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {
