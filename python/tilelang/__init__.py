@@ -23,10 +23,8 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm")
-_LATER = (
-    "transform", "intrinsics", "SimulationError", "cuda", "cpu", "rocm",
-)  # fmt: skip
+            "tvm", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
+_LATER = ("SimulationError",)
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 

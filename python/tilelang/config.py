@@ -65,11 +65,34 @@ def flags_of(compile_flags: Any) -> list[str]:
     return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
+# language ("cuda", "llvm") -> the user's function (code, target) -> code; see engine/postproc.py
+editors: dict[str, Any] = {}
+
+
+def _editor(target: str) -> Any:
+    """What _core.compile calls with the generated text."""
+    chosen = dict(editors)
+
+    def edit(language: str, code: str) -> str:
+        editor = chosen.get(language)
+        if editor is None:
+            return code
+        edited = editor(code, target)
+        if not isinstance(edited, str):
+            raise _mistake(f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
+                           f"{type(edited).__name__}; it must give the text")
+        return edited
+
+    return edit
+
+
 def options_of(
-    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any
+    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None
 ) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.cache_dir()}
+    if editors:
+        options["edit_text"] = _editor(target_text(target))
     dump = str(debug_root_path) if debug_root_path else env.dump_dir()
     if dump:
         options["dump_dir"] = dump
