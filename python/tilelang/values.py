@@ -186,8 +186,8 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     Each must be an extent or a stride of a tensor parameter, which gives its value.  dtype is accepted;
     indices are computed exactly, in 64 bits.
     """
-    names = [word.strip() for word in name.split(",")]
-    if not all(word.isidentifier() for word in names):
+    names = name.replace(",", " ").split()
+    if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.dynamic: '{name}' is not a name, or several with commas between")
     made = tuple([Dynamic(word) for word in names])
     return made[0] if len(made) == 1 else made
