@@ -48,6 +48,7 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
