@@ -55,6 +55,19 @@ std::vector<std::string> words(nb::handle sequence) {
   return out;
 }
 
+// A function of the user's, (language, text) -> text, for whichever thread compiles.
+std::function<std::string(std::string_view, std::string)> editor_of(nb::object function) {
+  auto release = [](nb::object* held) {
+    nb::gil_scoped_acquire acquired;
+    delete held;
+  };
+  std::shared_ptr<nb::object> held(new nb::object(std::move(function)), release);
+  return [held](std::string_view language, std::string text) {
+    nb::gil_scoped_acquire acquired;
+    return nb::cast<std::string>((*held)(nb::str(language.data(), language.size()), text));
+  };
+}
+
 Settings settings_of(const nb::dict& options) {
   Settings s;
   bool cached = true;
@@ -75,10 +88,12 @@ Settings settings_of(const nb::dict& options) {
       s.options.stop_after = nb::cast<std::string>(value);
     else if (name == "fast_math")
       s.options.fast_math = nb::cast<bool>(value);
+    else if (name == "edit_text")
+      s.edit_text = editor_of(nb::borrow(value));
     else
       fail(
           {}, "compile has no option `{}`{}", name,
-          did_you_mean(name, {"cache", "cache_dir", "dump_dir", "flags", "skip", "stop_after", "fast_math"}));
+          did_you_mean(name, {"cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};

@@ -24,10 +24,7 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm", "simulation")
-_LATER = (
-    "transform", "intrinsics", "cuda", "cpu", "rocm",
-)  # fmt: skip
+            "tvm", "simulation", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 
@@ -46,8 +43,6 @@ def __getattr__(name: str) -> object:
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = _version()
-    elif name in _LATER:
-        raise AttributeError(f"tilelang.{name}: not in this version yet")
     else:
         raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
     globals()[name] = value

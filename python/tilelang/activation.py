@@ -15,7 +15,7 @@ from . import values
 from ._core import Buffer, Expr
 from .errors import TilelangWarning, compile_error
 from .trace import Loop, Trace, fail, serial
-from .values import DEVICE, Dynamic, Element, as_condition, as_value, binary
+from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value, binary
 
 
 class _Frame:
@@ -55,7 +55,7 @@ class _With:
 
 _CONTAINERS = (list, dict, set)
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
-_VALUES = (Element, Buffer, Expr, Dynamic)
+_VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
 
 
 class Activation:
@@ -138,9 +138,13 @@ class Activation:
         self.note(name, site[0])
         return value if bound or value.__class__ is not Expr else self.builder.let(name, value)
 
-    def declare(self, site: tuple, name: str, annotation: Any) -> Any:
-        """`name: annotation`, without a value: a parameter of an eager function meets its argument."""
+    def declare(self, site: tuple, name: str, annotation: Any, argument: Any = None) -> Any:
+        """`name: annotation`, without a value: a parameter of an eager function meets its argument; one of a
+        macro, which says so here instead of in its signature, stays what it is.
+        """
         self.at(site)
+        if self.is_macro and argument is not None:
+            return argument
         if self.trace.eager is None or self.is_macro:
             raise self.error(f"an annotation without a value: parameters are annotated in the body of an "
                              f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "

@@ -240,7 +240,7 @@ def compile(
     config.check_pass_configs(pass_configs or {})
     options = config.options_of(
         {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
-        debug_root_path,
+        debug_root_path, target,
     )
     try:
         compiled = _core.compile(func.function, config.target_text(target), options)

@@ -94,8 +94,8 @@ def _names_in(target: ast.AST) -> Any:
 class Rewriter(ast.NodeTransformer):
     """Rewrites the body of one function."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, parameters: frozenset[str] = frozenset()) -> None:
+        self.file, self.parameters = file, parameters
         self.temporaries = 0
         self.hints: dict[ast.AST, str] = {}  # the call whose value is assigned -> the name it is assigned to
 
@@ -264,7 +264,8 @@ class Rewriter(ast.NodeTransformer):
             raise self.error("only plain names are annotated in a kernel", node)
         if node.value is None:
             name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
-            declared = self.help("declare", node, name, annotation)
+            known = [_name(node.target.id, node)] if node.target.id in self.parameters else []
+            declared = self.help("declare", node, name, annotation, *known)
             return _at(ast.Assign([node.target], declared), node)
         self.hint(node.target, node.value)
         name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
@@ -358,7 +359,7 @@ class Rewritten:
             raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
                                 (self.file, *site_of(a.vararg or a.kwarg)))
         self.extra = names_outside(tree, original)
-        rewriter = Rewriter(self.file)
+        rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
         liveness.annotate(tree.body)
         body = rewriter.body(tree.body)
         self.code = _compile(tree, body, original, self.extra)

@@ -7,10 +7,10 @@ import operator
 from typing import Any
 
 from . import dtypes, loose
-from ._core import Buffer, Expr
+from ._core import Buffer, Expr, Region
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
-from .values import DEVICE, as_operand, as_value
+from .values import DEVICE, Element, as_operand, as_value
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -82,6 +82,16 @@ def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     return shape
 
 
+_SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
+
+
+def _scope(what: str, scope: str) -> str:
+    """Where the elements live: a scope that is given counts, whatever the function is called."""
+    if scope not in _SCOPES:
+        raise fail(f"{what}: scope is one of {', '.join(map(repr, _SCOPES))}, not {scope!r}")
+    return _SCOPES[scope]
+
+
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
@@ -103,9 +113,7 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
     one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
     "shared" or "shared.dyn", which are the same here.
     """
-    if scope not in ("shared", "shared.dyn"):
-        raise fail(f"T.alloc_shared: scope must be 'shared' or 'shared.dyn', not '{scope}'")
-    return _alloc("shared", "shared", shape, dtype)
+    return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
 
 
 def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
@@ -114,16 +122,12 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
     int32.
     """
-    if scope != "local.fragment":
-        raise fail(f"T.alloc_fragment: scope must be 'local.fragment', not '{scope}'")
-    return _alloc("fragment", "fragment", shape, dtype)
+    return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
 
 
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     """An array that every thread has for itself."""
-    if scope != "local":
-        raise fail(f"T.alloc_local: scope must be 'local', not '{scope}'")
-    return _alloc("local", "local", shape, dtype)
+    return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
 def alloc_var(dtype: Any, init: Any = None) -> Buffer:
@@ -225,15 +229,29 @@ def gemm(
     _tile("gemm", operands, attrs, annotations, operands[2])
 
 
+def _filled(buffer: Any, what: str) -> Any:
+    """What T.clear or T.fill writes: `A[i, j]` is one element, as there is no other operand to say more."""
+    if buffer.__class__ is Element:
+        n = len(buffer.index)
+        return Region(buffer.buffer, buffer.index, (1,) * n, (False,) * n)
+    return as_operand(buffer, what)
+
+
 def clear(buffer: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to zero."""
-    target = as_operand(buffer, "T.clear: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to zero."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        return fill(buffer, 0, annotations)
+    target = _filled(buffer, "T.clear: the buffer")
     _tile("clear", (target,), {}, annotations, target)
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to one value, converted to its dtype."""
-    target = as_operand(buffer, "T.fill: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        trace = in_kernel("T.fill")
+        trace.builder.store(buffer, (), as_value(value))
+        return trace.wrote(buffer)
+    target = _filled(buffer, "T.fill: the buffer")
     _tile("fill", (target, as_value(value)), {}, annotations, target)
 
 

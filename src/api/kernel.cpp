@@ -48,6 +48,7 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
              n.callee->name);
@@ -215,7 +216,7 @@ std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) con
   return fmt::format("{}", fmt::join(broken, ", "));
 }
 
-std::string CompiledKernel::key_of(const Function& f, const Target& chip) const {
+std::string CompiledKernel::key_of(const Function& f, const Target& chip, std::string_view edited) const {
   std::vector<DType> types;
   for (auto& b : f.buffers) types.push_back(b.dtype);
   std::vector<std::string> parts{print(f),
@@ -224,6 +225,7 @@ std::string CompiledKernel::key_of(const Function& f, const Target& chip) const 
                                  fingerprint(settings.options),
                                  toolchain_id(std::string(target.chip->language)),
                                  user_rows_text(chip, types)};
+  if (!edited.empty()) parts.emplace_back(edited);
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
   return sha256_hex(text);
@@ -246,27 +248,31 @@ Function CompiledKernel::function_for(bool is_usual) const {
   return f;
 }
 
-CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
+std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cache, const std::string& key) const {
   auto start = std::chrono::steady_clock::now();
+  auto entry = key.empty() ? std::nullopt : cache.load(key);
+  if (!entry) return {};
+  Made made{.variant = {},
+            .kernels = kernel_rows(entry->program, entry->binary),
+            .toolchain = entry->binary.toolchain,
+            .phases = {},
+            .from_cache = true};
+  made.variant.program = entry->program;
+  made.variant.executable = std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
+  made.phases.push_back({"read from the cache", ms_since(start)});
+  return made;
+}
+
+CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Function f = function_for(is_usual);
   Target chip = with_user_rows(*target.chip);
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
-  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip);
-  if (!key.empty() && !dumps)
-    if (auto entry = cache.load(key)) {
-      Made made{.variant = {},
-                .kernels = kernel_rows(entry->program, entry->binary),
-                .toolchain = entry->binary.toolchain,
-                .phases = {},
-                .from_cache = true};
-      made.variant.program = entry->program;
-      made.variant.executable =
-          std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
-      made.phases.push_back({"read from the cache", ms_since(start)});
-      return made;
-    }
+  bool caches = !cache.folder.empty() && !simulated, edits = settings.edit_text && !simulated;
+  std::string key = caches && !edits ? key_of(f, chip) : "";
+  if (!dumps)
+    if (auto made = from_cache(cache, key)) return std::move(*made);
   std::string folder = settings.dump_dir + "/" + folder_name(f.name);
   Dump dump;
   if (dumps) {
@@ -278,6 +284,12 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Compiled compiled = compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
+  if (edits) {  // what the user's function makes of it, only it itself can tell
+    compiled.program.text = settings.edit_text(compiled.program.language, std::move(compiled.program.text));
+    if (caches) key = key_of(f, chip, compiled.program.text);
+    if (!dumps)
+      if (auto made = from_cache(cache, key)) return std::move(*made);
+  }
   if (dumps)
     dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
   Made made{.variant = {}, .phases = {}};
