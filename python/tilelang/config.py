@@ -10,7 +10,16 @@ from typing import Any
 from . import env
 
 
-class PassConfigKey(str, enum.Enum):
+class _Keys(enum.EnumMeta):
+    def __getattr__(cls, name: str) -> str:
+        """A published key that means nothing here, by its text."""
+        if name.startswith(("TL_", "TIR_")):
+            prefix, _, rest = name.lower().partition("_")
+            return f"{prefix}.{rest}"
+        raise AttributeError(f"PassConfigKey has no {name}")
+
+
+class PassConfigKey(str, enum.Enum, metaclass=_Keys):
     """The published switches; the ones with a meaning here say it, the others are accepted and do nothing."""
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
