@@ -15,7 +15,7 @@ from . import values
 from ._core import Buffer, Expr
 from .errors import TilelangWarning, compile_error
 from .trace import Loop, Trace, fail, serial
-from .values import DEVICE, Dynamic, Element, as_condition, as_value, binary
+from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value, binary
 
 
 class _Frame:
@@ -55,7 +55,7 @@ class _With:
 
 _CONTAINERS = (list, dict, set)
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
-_VALUES = (Element, Buffer, Expr, Dynamic)
+_VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
 
 
 class Activation:

@@ -7,10 +7,10 @@ import operator
 from typing import Any
 
 from . import dtypes, loose
-from ._core import Buffer, Expr
+from ._core import Buffer, Expr, Region
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
-from .values import DEVICE, as_operand, as_value
+from .values import DEVICE, Element, as_operand, as_value
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -225,15 +225,29 @@ def gemm(
     _tile("gemm", operands, attrs, annotations, operands[2])
 
 
+def _filled(buffer: Any, what: str) -> Any:
+    """What T.clear or T.fill writes: `A[i, j]` is one element, as there is no other operand to say more."""
+    if buffer.__class__ is Element:
+        n = len(buffer.index)
+        return Region(buffer.buffer, buffer.index, (1,) * n, (False,) * n)
+    return as_operand(buffer, what)
+
+
 def clear(buffer: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to zero."""
-    target = as_operand(buffer, "T.clear: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to zero."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        return fill(buffer, 0, annotations)
+    target = _filled(buffer, "T.clear: the buffer")
     _tile("clear", (target,), {}, annotations, target)
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to one value, converted to its dtype."""
-    target = as_operand(buffer, "T.fill: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        trace = in_kernel("T.fill")
+        trace.builder.store(buffer, (), as_value(value))
+        return trace.wrote(buffer)
+    target = _filled(buffer, "T.fill: the buffer")
     _tile("fill", (target, as_value(value)), {}, annotations, target)
 
 

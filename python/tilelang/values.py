@@ -130,7 +130,17 @@ def _sum(a: Any, b: Any) -> Any:
     return builder().binary("add", a, b)
 
 
-class Dynamic:
+class Late:
+    """What becomes a value of the kernel where it is used: `load()`."""
+
+    __slots__ = ()
+
+    def load(self) -> Expr:
+        """The value, in the prim_func being traced."""
+        raise NotImplementedError
+
+
+class Dynamic(Late):
     """An extent that only the call knows: T.dynamic("m").  In a kernel it is a variable of that name."""
 
     __slots__ = ("name",)
@@ -155,6 +165,21 @@ class Dynamic:
         return self.name
 
 
+class Deferred(Dynamic):
+    """Arithmetic on run-time extents that was written outside the kernel: `[m * heads, dim]`, a shape."""
+
+    __slots__ = ("op", "operands")
+
+    def __init__(self, op: str, operands: tuple) -> None:
+        super().__init__(f"{op}({', '.join(map(str, operands))})")
+        self.op, self.operands = op, operands
+
+    def load(self) -> Expr:
+        """The value, in the prim_func being traced."""
+        active(f"the run-time extent {self.name}")
+        return binary(self.op, *self.operands) if len(self.operands) == 2 else unary(self.op, *self.operands)
+
+
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """One or several extents that only the call knows, "m" or "m, n": for shapes of tensors and what follows.
 
@@ -168,7 +193,7 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     return made[0] if len(made) == 1 else made
 
 
-DEVICE = (Expr, Element, Buffer, Region, Dynamic)
+DEVICE = (Expr, Element, Buffer, Region, Late)
 
 
 def as_value(x: Any) -> Any:
@@ -176,7 +201,7 @@ def as_value(x: Any) -> Any:
     kind = x.__class__
     if kind is Expr or kind is int or kind is float or kind is bool:
         return x
-    if kind is Element or kind is Dynamic:
+    if kind is Element or isinstance(x, Late):
         return x.load()
     if kind is Buffer:
         if x.scope == "var":
@@ -232,6 +257,8 @@ def binary(op: str, a: Any, b: Any) -> Any:
         return PYTHON[op](a, b)
     if op in ("eq", "ne") and not (_is_value(a) and _is_value(b)):
         return (a is b) == (op == "eq")
+    if current() is None and (isinstance(a, Late) or isinstance(b, Late)):
+        return Deferred(op, (a, b))
     return builder().binary(op, as_value(a), as_value(b))
 
 
@@ -247,6 +274,8 @@ def _is_value(x: Any) -> bool:
 
 def unary(op: str, a: Any) -> Any:
     """`-a`, `+a`, `~a` or `not a` of the device's."""
+    if current() is None and isinstance(a, Late):
+        return Deferred(op, (a,))
     if op == "pos":
         return as_value(a)
     if op == "not":
@@ -424,7 +453,7 @@ def _attach() -> None:
                    __index__=lambda self: operator.index(_constant(self, "an integer")),
                    __int__=lambda self: int(_constant(self, "an integer")),
                    __float__=lambda self: float(_constant(self, "a number")))
-    for kind in (Expr, Buffer, Element, Dynamic):
+    for kind in (Expr, Buffer, Element, Late):
         identity = kind.__hash__ or object.__hash__
         for name, method in methods.items():
             setattr(kind, name, method)
