@@ -384,6 +384,7 @@ class Activation:
         """`with manager as names`."""
         if hasattr(manager, "names") and names is not None:
             manager.names = (names,) if isinstance(names, str) else names
+            manager.unpacks = not isinstance(names, str)
         return _With(self, site, manager)
 
     def check(self, site: tuple, condition: Any, message: Callable[[], Any] | None = None) -> None:

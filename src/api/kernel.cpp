@@ -168,6 +168,7 @@ CompiledKernel::Usual CompiledKernel::find_usual() const {
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
   for (size_t i = 0; i < vars.size(); i++) {
+    if (!signature.params[size_t(signature.integers[i].param)].is_used) continue;  // a tensor that may be None
     int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
     if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
       u.dimensions.push_back({vars[i], signature.integers[i], elements});
@@ -181,7 +182,7 @@ bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
   if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
   for (auto& d : usual.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (found.known && (found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)) return false;
+    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0) return false;
   }
   for (size_t i : usual.sized)
     if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
@@ -356,7 +357,11 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
   std::vector<HostArg> args;
   for (size_t i = 0; i < arguments.size(); i++) {
     auto* t = std::get_if<TensorView>(&arguments[i]);
-    if (!t || !program.params[i].is_tensor) {
+    if (!t && program.params[i].is_tensor) {  // None, for a tensor that nothing names
+      args.push_back({});
+      continue;
+    }
+    if (!program.params[i].is_tensor) {
       args.push_back({.data = &packed.slots[i]});
       if (t) args.back().memory = bytes_of(*t);
       continue;

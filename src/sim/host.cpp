@@ -77,8 +77,8 @@ void Host::bind_variables(std::span<const HostArg> args) {
   for (auto& p : f.params)
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
-        for (auto& e : *list)
-          internal_check(!e.as<Var>() || compile.slots.contains(e.get()), "an extent that no argument gives");
+        for (auto& e : *list)  // of tensors that are None, which nothing names
+          if (e.as<Var>() && !compile.slots.contains(e.get())) set(e, scalar(int64_t(0)));
 }
 
 void Host::bind(std::span<const HostArg> args) {
