@@ -53,7 +53,7 @@ def test_large(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_simulator_agrees(name):
-    """The simulator ran the program that the GPU gets: what both made is the same, but for the order of sums."""
+    """The simulator runs the program that the GPU gets: both make the same, but for the order of sums."""
     module = importlib.import_module(name)
     chip = tilelang.resolve_target("cuda").split("-arch=")[1]
     for case in module.cases("gpu", **module.SMALL):
