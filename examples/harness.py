@@ -131,7 +131,10 @@ def judge(case: Case, target: str) -> tuple[bool, str]:
 
 def target_of(name: str) -> str:
     """The target to run on; for "auto", the CPU where a GPU answers but nothing could hold its tensors."""
-    target = tilelang.resolve_target(name)
+    try:
+        target = tilelang.resolve_target(name)
+    except tilelang.CompileError as error:
+        sys.exit(str(error))
     if not target.startswith("cuda") or importlib.util.find_spec("torch"):
         return target
     if name != "auto":
