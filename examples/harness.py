@@ -126,7 +126,10 @@ def judge(case: Case, target: str) -> tuple[bool, str]:
         return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as thread-level code must be"
     kernel = tilelang.compile(case.kernel, target=target)
     error = worst(kernel, case)
-    return error <= case.bound, f"{kernel.target}: {case.name}: error {error:.1e}, allowed {case.bound:.0e}"
+    said = f"relative error {error:.1e}, at most {case.bound:.0e} allowed"
+    if not case.bound:
+        said = "exact" if not error else f"relative error {error:.1e}, but it must be exact"
+    return error <= case.bound, f"{kernel.target}: {case.name}: {said}"
 
 
 def target_of(name: str) -> str:

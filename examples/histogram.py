@@ -16,7 +16,7 @@ SMALL = {"length": 700, "bins": 21}
 
 
 @tilelang.jit
-def histogram(N, bins, how, block=1024, threads=128):
+def histogram(N, bins, how, block=512, threads=128):
     @T.prim_func
     def everywhere(X: T.Tensor((N,), "int32"), counts: T.Tensor((bins,), "int32")):
         with T.Kernel(T.ceildiv(N, block), threads=threads) as bx:
