@@ -18,7 +18,7 @@ import tilelang.language as T
 SMALL = {"heads": 1, "kv_heads": 1, "longest": 150, "batch": 2}
 
 
-@tilelang.jit
+@tilelang.jit(out_idx=[-1])
 def attention(heads, kv_heads, dim, block_M, block_N, threads, dtype="float16"):
     scale, share = math.log2(math.e) / math.sqrt(dim), heads // kv_heads
     total, batch = T.dynamic("total"), T.dynamic("batch")

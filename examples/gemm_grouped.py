@@ -16,7 +16,7 @@ TILES = {"cpu": (64, 128, 256, 1), "gpu": (64, 64, 32, 128), "reference": (64, 6
 SMALL = {"groups": 3, "longest": 40, "n": 50, "k": 90}
 
 
-@tilelang.jit
+@tilelang.jit(out_idx=[-1])
 def gemm_grouped(groups, N, K, block_M, block_N, block_K, threads, dtype="float16"):
     rows = T.dynamic("rows")
 

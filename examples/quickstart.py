@@ -15,7 +15,7 @@ TILES = {"cpu": (512, 512, 256), "gpu": (128, 128, 16), "reference": (64, 64, 64
 SMALL = {"m": 100, "n": 70, "k": 70}
 
 
-@tilelang.jit
+@tilelang.jit(out_idx=[-1])
 def matmul_relu(M, N, K, block_M, block_N, block_K, dtype="float32"):
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), dtype)):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import harness
+import numpy as np
 import pytest
 
 EXAMPLES = Path(harness.__file__).parent
@@ -56,3 +57,28 @@ def test_the_quickstart_compares_with_numpy():
     assert done.returncode == 0, done.stdout + done.stderr
     for word in ("GFLOP/s", "NumPy", "ratio", "error"):
         assert word in done.stdout
+
+
+def test_called_from_a_program(monkeypatch):
+    """The factories give kernels that allocate what they return, as the README shows it."""
+    import flash_attention
+    import gemm_grouped
+    import softmax
+    import topk
+
+    factories = softmax.softmax, topk.topk, flash_attention.attention, gemm_grouped.gemm_grouped
+    for factory in factories:
+        monkeypatch.setitem(factory.settings, "target", "cpu")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5, 9), np.float32)
+    y = softmax.softmax(5, 9, 4)(x)
+    assert np.allclose(y, np.exp(x) / np.exp(x).sum(1, keepdims=True), atol=1e-6)
+    values, places = topk.topk(5, 9, 2, 4)(x)
+    assert np.array_equal(values, -np.sort(-x)[:, :2]) and np.array_equal(places, np.argsort(-x)[:, :2])
+    q, k, v = (rng.standard_normal((1, 2, 9, 16)).astype(np.float16) for _ in range(3))
+    o = flash_attention.attention(1, 2, 9, 9, 16, True, 16, 16, 1)(q, k, v)
+    assert harness.error_of(o, flash_attention.exact(q, k, v, True)) < 1e-3
+    a, b = rng.standard_normal((7, 16)).astype(np.float16), rng.standard_normal((2, 16, 8)).astype(np.float16)
+    c = gemm_grouped.gemm_grouped(2, 8, 16, 16, 16, 16, 1)(a, b, np.int32([0, 3, 7]), 4)
+    expected = [rows.astype(np.float64) @ b[g] for g, rows in enumerate((a[:3], a[3:]))]
+    assert harness.error_of(c, np.concatenate(expected)) < 1e-3
