@@ -254,6 +254,7 @@ Program print_llvm(const Function& f, const Target& target) {
   p.flags = {fmt::format("-passes={}", llvm::passes)};
   llvm::Module module{.f = f, .target = target};
   module.w.fast = target.fast_math;
+  module.w.has_scale = target.features.find("avx512vl") != std::string_view::npos;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     int64_t& arena = p.entries[i].arena_bytes;
     if (arena) arena = (arena + 127) / 64 * 64;  // a vector may be read that begins inside and ends beyond
