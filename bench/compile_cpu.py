@@ -2,10 +2,10 @@
 
     python bench/compile_cpu.py [--repeats 5] [--target cpu]
 
-Each number is the median of so many fresh processes (and the least).  `import` is `import tilelang` over an empty
-Python.  `compile` and `cached` are examples/quickstart's kernel, from its Python function to a kernel that can be
-called, after the interpreter, tilelang and NumPy, which the example asks for, are there; `first call` is the call of
-the cached one for 64 x 64 x 64.
+Each number is the median of so many fresh processes (and the least).  `import` is `import tilelang` over an
+empty Python, `language` that and `import tilelang.language`.  `compile` and `cached` are examples/quickstart's
+kernel, from its Python function to a kernel that can be called, after the interpreter, tilelang and NumPy, which
+the example asks for, are there; `first call` is the call of the cached one for 64 x 64 x 64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ IMPORT = """
 import sys, time
 begin = time.perf_counter()
 import tilelang
-print(time.perf_counter() - begin)
+middle = time.perf_counter()
+import tilelang.language
+print(middle - begin, time.perf_counter() - begin)
 assert not {"numpy", "torch"} & set(sys.modules), "tilelang imports NumPy or PyTorch by itself"
 """
 
@@ -34,19 +36,22 @@ import numpy as np
 import quickstart, tilelang
 arrays = [np.zeros((64, 64), np.float32) for _ in range(3)]
 begin = time.perf_counter()
-kernel = tilelang.compile(quickstart.matmul_relu.get_tir(64, 64, 64, *quickstart.TILES["cpu"]), target=sys.argv[2])
+matmul = quickstart.matmul_relu.get_tir(64, 64, 64, *quickstart.TILES["cpu"])
+kernel = tilelang.compile(matmul, target=sys.argv[2])
 end = time.perf_counter()
 kernel(*arrays)
 print(end - begin, time.perf_counter() - end, int(kernel.from_cache))
 print(*(f"{name}={ms:.1f}" for name, ms in kernel.phases.items()), file=sys.stderr)
 """
 
+BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
+
 
 def runs(code, repeats, *arguments, **environment):
-    """What the program prints, of each run; and what it says of the last one."""
+    """What the program prints, of each run; and what it says of the last one.  Byte code is kept, as it is installed."""
     found, said = [], ""
     for _ in range(repeats):
-        done = subprocess.run([sys.executable, "-c", code, *arguments], env={**os.environ, **environment},
+        done = subprocess.run([sys.executable, "-c", code, *arguments], env={**os.environ, **BYTE_CODE, **environment},
                               capture_output=True, text=True, check=True)  # fmt: skip
         found.append([1e3 * float(x) for x in done.stdout.split()])
         said = done.stderr.strip()
@@ -63,9 +68,13 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--target", default="cpu")
     options = parser.parse_args()
+    byte_code = tempfile.TemporaryDirectory()
+    BYTE_CODE["PYTHONPYCACHEPREFIX"] = byte_code.name
     where = (str(ROOT / "examples"), options.target)
     runs(IMPORT, 1)  # writes the byte code
-    show("import", [x[0] for x in runs(IMPORT, options.repeats)[0]])
+    imports = runs(IMPORT, options.repeats)[0]
+    show("import", [x[0] for x in imports])
+    show("language", [x[1] for x in imports])
     fresh, said = runs(COMPILE, options.repeats, *where, TILELANG_DISABLE_CACHE="1")
     show("compile", [x[0] for x in fresh])
     print("   ", said)

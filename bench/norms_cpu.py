@@ -1,12 +1,12 @@
-"""softmax, layernorm and rmsnorm of f32 rows on the CPU, by the examples' own programs, beside PyTorch, in turns.
+"""softmax, layernorm and rmsnorm of f32 rows on the CPU, by the examples' own programs, beside PyTorch.
 
-    python bench/norms_cpu.py [--threads 2] [--shapes 4096x4096,1024x8192,8192x512] [--which softmax,layernorm,rmsnorm]
-                              [--rows 1,4] [--repeats 21]
+    python bench/norms_cpu.py [--threads 2] [--shapes 4096x4096,1024x8192,8192x512]
+                              [--which softmax,layernorm,rmsnorm] [--rows 1,4] [--repeats 21]
 
-Threads are counted once, so each count is a process.  Both sides write into memory that is there already: PyTorch
-through out=, or, where it has none, into memory that malloc keeps for it (MALLOC_* below, so that no run pays for fresh
-pages).  Each run comes after a pause and an untimed run; the best of our block heights counts.  Medians, (p90 - p10) / median, and how PyTorch's median and
-minimum compare with ours (above 1: ours is faster).
+Threads are counted once, so each count is a process.  Both sides write into memory that is there already:
+PyTorch through out=, or, where it has none, into memory that malloc keeps for it (MALLOC_* below, so that no
+run pays for fresh pages).  They take turns, each after a pause and an untimed run; the best of our block heights
+counts.  Medians, (p90 - p10) / median, and PyTorch's median and minimum over ours (above 1: ours is faster).
 """
 
 from __future__ import annotations
@@ -74,10 +74,14 @@ def measure(which, M, N, heights, repeats, threads):
     for name in ("PyTorch", best):
         t, ours = times[name], name == best
         median = quantile(t, 0.5)
-        print(f"{threads} thread(s) {which:9s} {M}x{N:<5d} {f'{best} rows a block' if ours else name:16s} "
-              f"{1e3 * median:7.2f} ms {8e-9 * M * N / median:6.1f} GB/s  spread {100 * (quantile(t, 0.9) - quantile(t, 0.1)) / median:3.0f}%"
-              + (f"  {quantile(times['PyTorch'], 0.5) / median:5.2f} by medians {min(times['PyTorch']) / min(t):5.2f} by minima"
-                 f"  error {errors[best]:.1e}" if ours else ""), flush=True)
+        spread = 100 * (quantile(t, 0.9) - quantile(t, 0.1)) / median
+        line = f"{threads} thread(s) {which:9s} {M}x{N:<5d} {f'{best} rows a block' if ours else name:16s}"
+        line += f" {1e3 * median:7.2f} ms {8e-9 * M * N / median:6.1f} GB/s  spread {spread:3.0f}%"
+        if ours:
+            theirs = times["PyTorch"]
+            line += f"  {quantile(theirs, 0.5) / median:5.2f} by medians"
+            line += f" {min(theirs) / min(t):5.2f} by minima  error {errors[best]:.1e}"
+        print(line, flush=True)
     return max(errors.values())
 
 

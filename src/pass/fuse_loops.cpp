@@ -18,7 +18,8 @@
 namespace tl {
 namespace {
 
-constexpr size_t look_ahead = 8;     // statements between two loops
+constexpr size_t look_ahead = 8;      // statements between two loops
+constexpr int largest = 64;           // statements inside one: a product of matrices keeps its loops to itself
 constexpr int64_t most_unrolled = 4;  // iterations of a loop that was cut to fit another
 
 struct Access {
@@ -26,6 +27,14 @@ struct Access {
   Expr first;     // the lowest element
   int64_t lanes;  // how many from there; 0: anywhere
   bool writes;
+};
+
+// A loop cut into parts of `each` iterations: its body, where `at` says which iteration it is.
+struct Part {
+  Stmt body;
+  int64_t each;
+  Expr inner = {};  // which one of a part; null if it is of one only
+  VarMap at = {};
 };
 
 struct Fuser {
@@ -55,6 +64,18 @@ struct Fuser {
     return out;
   }
 
+  // Takes the statements inside s from what is left; false once nothing is.
+  static bool is_small(const Stmt& s, int& left) {
+    if (auto* n = s.as<For>()) return is_small(n->body, left);
+    if (auto* n = s.as<If>()) return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
+    if (auto* b = s.as<Block>()) return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
+    return --left >= 0;
+  }
+  static bool is_small(const Stmt& s) {
+    int left = largest;
+    return is_small(s, left);
+  }
+
   static bool meet(const std::vector<Access>& a, const std::vector<Access>& b) {
     for (auto& x : a)
       for (auto& y : b)
@@ -74,16 +95,21 @@ struct Fuser {
   }
 
   // Iteration by iteration, the first body and then the second: is it the same as all of the first before?
-  bool may_interleave(const Stmt& first, const Stmt& second, const Expr& loop, Facts facts) const {
-    auto a = accesses(first), b = accesses(second);
+  bool may_interleave(const Part& first, const Part& second, const Expr& loop, Facts facts) const {
+    auto a = accesses(first.body), b = accesses(second.body);
     if (!a || !b) return false;
-    for (const Stmt* s : {&first, &second})
-      visit(*s, [&](const For& n) {
+    for (const Part* part : {&first, &second})
+      visit(part->body, [&](const For& n) {
         if (auto extent = as_int(n.extent)) facts.bind(n.var, Interval{0, *extent - 1});
       });
+    auto placed = [&](Access x, const Part& part) {
+      if (x.first) x.first = simplify(substitute(x.first, part.at), facts);
+      return x;
+    };
     for (auto& x : *a)
       for (auto& y : *b)
-        if (x.buffer == y.buffer && (x.writes || y.writes) && !apart(x, y, loop, facts)) return false;
+        if (x.buffer == y.buffer && (x.writes || y.writes))
+          if (!apart(placed(x, first), placed(y, second), loop, facts)) return false;
     return true;
   }
 
@@ -101,38 +127,61 @@ struct Fuser {
     return counted ? as_int(loop.extent) : std::nullopt;
   }
 
-  // The body for iteration `at` of the loop cut into `count` parts.
-  static Stmt part_of(const For& loop, int64_t count, const Expr& at, Facts& facts) {
-    int64_t each = *as_int(loop.extent) / count;
-    if (each == 1) return simplify(substitute(loop.body, {{loop.var.get(), at}}), facts);
-    Expr inner = var(loop.var.as<Var>()->hint);
-    facts.bind(inner, Interval{0, each - 1});
-    Stmt body = simplify(substitute(loop.body, {{loop.var.get(), at * each + inner}}), facts);
-    return for_loop(inner, each, each <= most_unrolled ? Loop::unrolled : Loop::serial, body, loop.span);
+  // Do the iterations of one come in whole numbers on those of the other?
+  static bool fit(const For& a, const Stmt& s) {
+    auto* b = s.as<For>();
+    auto n = trips(a), m = b ? trips(*b) : std::nullopt;
+    return n && m && *n > 1 && *m > 1 && (*n % *m == 0 || *m % *n == 0);
+  }
+
+  // A loop cut into `count` parts.
+  static Part cut(const For& loop, int64_t count, const Expr& at, Facts& facts) {
+    Part part{.body = loop.body, .each = *as_int(loop.extent) / count};
+    Expr whole = at;
+    if (part.each > 1) {
+      part.inner = var(loop.var.as<Var>()->hint);
+      facts.bind(part.inner, Interval{0, part.each - 1});
+      whole = at * part.each + part.inner;
+    }
+    part.at.emplace(loop.var.get(), whole);
+    return part;
+  }
+  static Stmt written(const Part& part, const Facts& facts, Span span) {
+    Stmt body = simplify(substitute(part.body, part.at), facts);
+    Loop kind = part.each <= most_unrolled ? Loop::unrolled : Loop::serial;
+    return part.each > 1 ? for_loop(part.inner, part.each, kind, body, span) : body;
   }
 
   Stmt fused(const For& a, const For& b, const Facts& facts) {
-    auto n = trips(a), m = trips(b);
-    if (!n || !m || *n < 2 || *m < 2 || (*n % *m && *m % *n)) return {};
-    if (!is_worth_it(Stmt(&a), Stmt(&b))) return {};
-    int64_t count = std::min(*n, *m);
-    Expr at = var((*n < *m ? a : b).var.as<Var>()->hint);
+    if (!is_worth_it(a.body, b.body)) return {};
+    int64_t count = std::min(*trips(a), *trips(b));
+    Expr at = var((*trips(a) < *trips(b) ? a : b).var.as<Var>()->hint);
     Facts inside = facts;
     inside.bind(at, Interval{0, count - 1});
-    Stmt first = part_of(a, count, at, inside), second = part_of(b, count, at, inside);
+    Part first = cut(a, count, at, inside), second = cut(b, count, at, inside);
     if (!may_interleave(first, second, at, inside)) return {};
     Loop kind = a.loop == Loop::unrolled && b.loop == Loop::unrolled ? Loop::unrolled : Loop::serial;
-    return for_loop(at, count, kind, statement(block({first, second}), inside), b.span);
+    Stmt both = block({written(first, inside, a.span), written(second, inside, b.span)});
+    return for_loop(at, count, kind, statement(both, inside), b.span);
   }
 
   // Fuses stmts[i] with a loop behind it; what stands between, and has nothing to do with it, comes first.
   bool fuse_at(std::vector<Stmt>& stmts, size_t i, const Facts& facts) {
     auto* a = stmts[i].as<For>();
-    auto mine = a ? accesses(stmts[i]) : std::nullopt;
+    size_t end = std::min(stmts.size(), i + 1 + look_ahead);
+    auto fits = [&](size_t j) { return fit(*a, stmts[j]); };
+    if (!a || !trips(*a)) return false;
+    bool any = false;
+    if (!is_small(stmts[i])) return false;
+    for (size_t j = i + 1; j < end; j++) {
+      if (!is_small(stmts[j])) end = j;
+      any |= j < end && fits(j);
+    }
+    auto mine = any ? accesses(stmts[i]) : std::nullopt;
     if (!mine) return false;
-    for (size_t j = i + 1; j < stmts.size() && j <= i + look_ahead; j++) {
-      if (auto* b = stmts[j].as<For>())
-        if (Stmt both = fused(*a, *b, facts)) {
+    for (size_t j = i + 1; j < end; j++) {
+      if (fits(j))
+        if (Stmt both = fused(*a, *stmts[j].as<For>(), facts)) {
           stmts[j] = both;
           stmts.erase(stmts.begin() + long(i));
           return true;
@@ -181,23 +230,27 @@ struct Fuser {
     if (auto* n = s.as<If>()) {
       Facts yes = facts;
       yes.assume(n->cond);
+      Stmt then_body = statement(n->then_body, yes);
       Stmt no = n->else_body ? statement(n->else_body, facts) : Stmt();
-      return if_then(n->cond, statement(n->then_body, yes), no, n->span);
+      return then_body.same(n->then_body) && no.same(n->else_body) ? s : if_then(n->cond, then_body, no, n->span);
     }
     if (auto* n = s.as<For>()) {
       Facts inside = facts;
       if (auto extent = as_int(n->extent); extent && is_int(n->min, 0)) inside.bind(n->var, Interval{0, *extent - 1});
-      return for_loop(n->var, n->min, n->extent, n->loop, statement(n->body, inside), n->span, n->attrs);
+      Stmt body = statement(n->body, inside);
+      return body.same(n->body) ? s : for_loop(n->var, n->min, n->extent, n->loop, body, n->span, n->attrs);
     }
     if (!s.as<Block>()) return s;
-    std::vector<Stmt> stmts;
+    std::vector<Stmt> stmts, before;
     gather(s, stmts);
-    for (size_t i = 0; i < stmts.size();)
+    before = stmts;
+    auto loops = std::count_if(stmts.begin(), stmts.end(), [](auto& x) { return x.template as<For>(); });
+    for (size_t i = 0; loops > 1 && i < stmts.size();)
       if (!fuse_at(stmts, i, facts)) i++;
-    for (Stmt& inner : stmts)
-      if (!inner.as<Block>()) inner = statement(inner, facts);
-    use_names(stmts);
-    return block(std::move(stmts), s->span);
+    for (Stmt& inner : stmts) inner = statement(inner, facts);
+    if (!loops) use_names(stmts);
+    bool same = std::equal(stmts.begin(), stmts.end(), before.begin(), before.end(), [](auto& x, auto& y) { return x.same(y); });
+    return same ? s : block(std::move(stmts), s->span);
   }
 };
 

@@ -6,6 +6,8 @@
 //   for r in serial(64):                                    scale = broadcast(rsqrt(variance[0]), 16)
 //     x[r*16 : ramp 16] =                              ->   for r in serial(64):
 //         x[r*16 : ramp 16] * broadcast(rsqrt(variance[0]))   x[r*16 : ramp 16] = x[r*16 : ramp 16] * scale
+#include <algorithm>
+
 #include "base/error.h"
 #include "pass/passes.h"
 #include "pass/scoped.h"
@@ -21,18 +23,24 @@ struct Mover : Rewriter {
   const Facts& facts;
   std::set<const ExprNode*> defined = {};  // variables of the loop and inside it
   std::set<BufferId> stored = {};
-  bool writes_tensors = false, is_opaque = false;
+  bool writes_tensors = false, finds_any = false;
   std::vector<Stmt> before = {};
   VarMap moved = {};                       // names of the body whose values stand before it now
   std::vector<Stmt> names = {};            // kept, so that what `moved` refers to lives
 
   Mover(const Function& function, const Facts& known, const For& loop) : f(function), facts(known) {
+    bool is_opaque = false;
+    std::vector<const Load*> loads;
     defined.insert(loop.var.get());
     visit(loop.body, [&](const For& n) { defined.insert(n.var.get()); },
           [&](const Let& n) { defined.insert(n.var.get()); },
           [&](const Store& n) { stored.insert(n.buffer); },
+          [&](const Load& n) { loads.push_back(&n); },
           [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
+    finds_any = !is_opaque && std::any_of(loads.begin(), loads.end(), [&](const Load* n) {
+      return !stored.contains(n->buffer) && is_movable(Expr(n));
+    });
   }
 
   bool is_inside(const Load& n) const {
@@ -98,7 +106,7 @@ struct Hoister final : ScopedRewriter {
     auto* loop = out.as<For>();
     if (!loop) return out;
     Mover mover(f, facts, *loop);
-    if (mover.is_opaque) return out;
+    if (!mover.finds_any) return out;
     Stmt body = mover(loop->body);
     if (mover.before.empty()) return out;
     std::vector<Stmt> all = std::move(mover.before);
