@@ -73,6 +73,22 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       });
 }
 
+// Names of numbers computed from variables alone go into the indices where they are used: how an access moves along a
+// parallel loop is then to be read off its index.
+Stmt with_plain_indices(const Stmt& loop) {
+  VarMap values;
+  visit(loop, [&](const Let& n) {
+    bool plain = n.var->dtype.is_int() && n.var->dtype.lanes == 1;
+    visit(n.value, [&](const Load&) { plain = false; }, [&](const Call&) { plain = false; });
+    if (plain) values.emplace(n.var.get(), substitute(n.value, values));
+  });
+  if (values.empty()) return loop;
+  Stmt named = rewrite(loop, [&](const Let& n, Rewriter& self) -> Stmt {
+    return values.contains(n.var.get()) ? block({}) : self.children(n);
+  });
+  return substitute(named, values);
+}
+
 // What only later chips act upon.
 void accept_hints(Function& f, Kernel& k) {
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
@@ -96,7 +112,7 @@ Function canonicalize(Function f, const Target& target) {
     accept_hints(f, k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);
-      return with_constant_extents(f, n, thread_count(k));
+      return with_plain_indices(with_constant_extents(f, n, thread_count(k)));
     });
   }
   return f;
