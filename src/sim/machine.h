@@ -31,6 +31,9 @@ struct Operation {
   int32_t site = 0;                         // an index into Code::sites
   DType type = {};
   BinaryOp op = BinaryOp::add;
+  // What it does to undefined values: see undefined.h.
+  enum class Effect : uint8_t { none, compute, load, store, branch, call } effect = Effect::none;
+  bool uniform_index = false;  // of a load or a store: all lanes have the same
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -153,6 +156,18 @@ struct Jumping {
   Mask broken = 0, continued = 0;
 };
 
+// Where a value came from that is not defined.
+struct Origin {
+  int32_t place = -1;   // the registers that were read
+  int64_t index = 0;
+  int32_t site = 0;     // of the read
+};
+struct Undefined {
+  int32_t slot;         // of 32 lanes
+  Mask lanes;
+  Origin origin;
+};
+
 struct Warp {
   enum class State : uint8_t { running, waiting, ended };
   Block* block = nullptr;
@@ -173,6 +188,8 @@ struct Warp {
   std::vector<Scalar> registers = {};
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
   std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
+  std::vector<Undefined> undefined = {};
+  std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }
   std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }

@@ -10,6 +10,7 @@
 #include "sim/monitor.h"
 #include "sim/schedule.h"
 #include "sim/tally.h"
+#include "sim/undefined.h"
 #include "sim/warp.h"
 
 namespace tl {
@@ -44,6 +45,7 @@ void execute(Warp& w, int64_t most) {
   while (w.state == Warp::State::running && !w.spins && most-- > 0) {
     const Operation& o = operations[w.next++];
     o.run(w, o);
+    if (!w.undefined.empty()) follow_undefined(w, o);
   }
 }
 
@@ -210,6 +212,8 @@ struct Launch {
       w.spins = false;
       w.masks.clear();
       w.jumping.clear();
+      w.undefined.clear();
+      w.forgotten.clear();
       w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
       for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
     }
