@@ -155,7 +155,6 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
     return v;
   };
   Expr tx = ctx.kernel.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
-  if (t.rows * t.cols < ctx.threads) row = min(row, imm(t.rows - 1));  // idle threads compute along
   Expr k = bound("kk", g.k), i = bound("mi", t.m_steps), j = bound("nj", t.n_steps), v = bound("v", t.vector);
   Expr m = i * t.rows + row, n = (j * t.cols + col) * t.vector + v;
   Expr a_value =
@@ -170,13 +169,19 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   Expr c = i2 * (t.n_steps * t.vector) + n2;
   Expr product = binary(BinaryOp::mul, load(g.c_type, a, {i2}), load(g.c_type, b, {n2}), at);
   Stmt add = store(sums, {c}, binary(BinaryOp::add, load(g.c_type, sums, {c}), product, at), at);
-  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled,
-                           for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at), at);
+  // A tile that does not divide: the last steps are not every thread's.
+  Expr in_n = lt((floordiv(n2, t.vector) * t.cols + col) * t.vector + floormod(n2, t.vector), imm(g.n));
+  if (t.n_steps * t.cols * t.vector > g.n) add = if_then(in_n, add, {}, at);
+  Stmt row_of_sums = for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at);
+  if (t.m_steps * t.rows > g.m) row_of_sums = if_then(lt(i2 * t.rows + row, imm(g.m)), row_of_sums, {}, at);
+  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled, row_of_sums, at);
   if (g.clear || !direct) {
     Expr r = var("r");
     stmts.push_back(for_loop(r, all, Loop::unrolled, store(sums, {r}, zero(g.c_type), at), at));
   }
-  stmts.push_back(for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at));
+  Stmt sum = for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at);
+  bool idle = t.rows * t.cols < ctx.threads;  // threads without a part of C
+  stmts.push_back(idle ? if_then(lt(tx, imm(t.rows * t.cols)), sum, {}, at) : sum);
   if (!direct)
     stmts.push_back(from_scratch(
         g, ctx, sums, wanted,
