@@ -1,6 +1,6 @@
-"""All tests, for `make test`: pytest on as many cores as there are, and beside it, one after the other, the C++ tests
-and the goldens.  pytest is seen as it runs, the others when they are done; the table at the end names each with its
-time and how it ended, and the exit status is 1 if any failed.
+"""All tests, for `make test`: pytest on as many cores as there are, and beside it, one after the other, the
+C++ tests and the goldens.  pytest is seen as it runs, the others when they are done; the table at the end
+names each, with its time and how it ended, and the exit status is 1 if any failed.
 
     python tools/run_tests.py [JOBS]      JOBS: workers of pytest; 1 is pytest without pytest-xdist
 """

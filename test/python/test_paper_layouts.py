@@ -100,7 +100,7 @@ def test_gemm_accumulators(dtype, warps, policy, tmp_path):
         per_thread = m * n // (32 * warps)
         assert thread.min() == register.min() == 0
         assert thread.max() == 32 * warps - 1 and register.max() == per_thread - 1
-        assert len(np.unique(thread * per_thread + register)) == m * n  # each register of each thread holds one
+        assert len(np.unique(thread * per_thread + register)) == m * n  # no register holds two
         held = np.empty((32 * warps, per_thread, 2), np.int64)
         held[thread, register] = np.stack([i, j], axis=-1)
         shapes = set()
