@@ -22,7 +22,7 @@ constexpr size_t look_ahead = 8;      // statements between two loops
 constexpr int largest = 64;           // statements inside one: a product of matrices keeps its loops to itself
 constexpr int64_t most_unrolled = 4;  // iterations of a loop that was cut to fit another
 
-struct Access {
+struct Touched {
   BufferId buffer;
   Expr first;     // the lowest element
   int64_t lanes;  // how many from there; 0: anywhere
@@ -43,8 +43,8 @@ struct Fuser {
   bool is_tile(BufferId b) const { return f[b].scope != Scope::global; }
 
   // What a statement touches; nothing if it does more than load and store.
-  std::optional<std::vector<Access>> accesses(const Stmt& s) const {
-    std::vector<Access> out;
+  std::optional<std::vector<Touched>> accesses(const Stmt& s) const {
+    std::vector<Touched> out;
     bool plain = true;
     auto add = [&](BufferId b, const std::vector<Expr>& index, bool writes) {
       plain &= index.size() == 1 && !f[b].alias_of;
@@ -76,7 +76,7 @@ struct Fuser {
     return is_small(s, left);
   }
 
-  static bool meet(const std::vector<Access>& a, const std::vector<Access>& b) {
+  static bool meet(const std::vector<Touched>& a, const std::vector<Touched>& b) {
     for (auto& x : a)
       for (auto& y : b)
         if (x.buffer == y.buffer && (x.writes || y.writes)) return true;
@@ -84,7 +84,7 @@ struct Fuser {
   }
 
   // Do `a` in a later iteration of the loop and `b` in this one never touch the same element?
-  static bool apart(const Access& a, const Access& b, const Expr& loop, const Facts& facts) {
+  static bool apart(const Touched& a, const Touched& b, const Expr& loop, const Facts& facts) {
     if (!a.lanes || !b.lanes) return false;
     auto x = linear_in(a.first, loop, facts), y = linear_in(b.first, loop, facts);
     if (!x || !y || x->stride != y->stride || x->stride < 0) return false;
@@ -102,7 +102,7 @@ struct Fuser {
       visit(part->body, [&](const For& n) {
         if (auto extent = as_int(n.extent)) facts.bind(n.var, Interval{0, *extent - 1});
       });
-    auto placed = [&](Access x, const Part& part) {
+    auto placed = [&](Touched x, const Part& part) {
       if (x.first) x.first = simplify(substitute(x.first, part.at), facts);
       return x;
     };
