@@ -61,7 +61,7 @@ _VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
 class Activation:
     """One run of one rewritten function: the `__tl` of its text."""
 
-    __slots__ = ("trace", "builder", "file", "frames", "names", "is_macro")
+    __slots__ = ("trace", "builder", "file", "frames", "names", "turns", "is_macro")
     slice = slice  # for the text: a kernel may have a variable of that name
 
     def __init__(self, trace: Trace, file: str, is_macro: bool) -> None:
@@ -69,6 +69,7 @@ class Activation:
         self.frames: list[_Frame] = []
         # name -> its alloc_var, the place that it refers to, or the line that bound it to an expression
         self.names: dict[str, Buffer | Element | int] = {}
+        self.turns: dict[tuple, int] = {}  # how often a call was made whose values go to several names
 
     def at(self, site: tuple) -> None:
         self.trace.at(self.file, site)
@@ -384,6 +385,7 @@ class Activation:
         """`with manager as names`."""
         if hasattr(manager, "names") and names is not None:
             manager.names = (names,) if isinstance(names, str) else names
+            manager.unpacks = not isinstance(names, str)
         return _With(self, site, manager)
 
     def check(self, site: tuple, condition: Any, message: Callable[[], Any] | None = None) -> None:
@@ -399,8 +401,11 @@ class Activation:
 
     # ── expressions ───────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, site: tuple, hint: str | None, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """`fn(*args, **kwargs)`; `hint`: the name that its value will be assigned to."""
+    def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
+        if hint.__class__ is tuple:
+            turn = self.turns[site] = self.turns.get(site, -1) + 1
+            hint = hint[turn % len(hint)]
         self.trace.at(self.file, site)
         self.trace.hint = hint
         special = _SPECIAL.get(id(fn))

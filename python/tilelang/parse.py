@@ -97,7 +97,8 @@ class Rewriter(ast.NodeTransformer):
     def __init__(self, file: str, parameters: frozenset[str] = frozenset()) -> None:
         self.file, self.parameters = file, parameters
         self.temporaries = 0
-        self.hints: dict[ast.AST, str] = {}  # the call whose value is assigned -> the name it is assigned to
+        # the call whose value is assigned -> the name it is assigned to, or those of its turns
+        self.hints: dict[ast.AST, str | tuple[str, ...]] = {}
 
     def error(self, text: str, node: ast.AST) -> Exception:
         return compile_error(text, (self.file, *site_of(node)))
@@ -200,6 +201,9 @@ class Rewriter(ast.NodeTransformer):
                 self.hint(target, value.elt if isinstance(value, ast.ListComp) else value.value)
         elif isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
             self.hints[value] = target.attr
+        elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.ListComp):
+            if isinstance(value.elt, ast.Call) and all(isinstance(name, ast.Name) for name in target.elts):
+                self.hints[value.elt] = tuple(name.id for name in target.elts)
         elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
             for name, item in zip(target.elts, value.elts, strict=False):
                 self.hint(name, item)

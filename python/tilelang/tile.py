@@ -29,6 +29,7 @@ class Kernel:
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
+        self.unpacks = False      # `as (bx,)`, though there is one
         self.indices: list = []   # of the block, when it is open
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
@@ -52,7 +53,7 @@ class Kernel:
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
         trace.generator = None
-        return indices[0] if n == 1 else tuple(indices)
+        return indices[0] if n == 1 and not self.unpacks else tuple(indices)
 
     def __exit__(self, kind: Any, *_: object) -> None:
         if kind is None:
@@ -336,10 +337,16 @@ def unroll(
     return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
 
 
+Serial, Unroll = serial, unroll
+
+
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions."""
     _hints("vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
+
+
+Vectorized = vectorized
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
@@ -378,7 +385,7 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
 
 
 __all__ = [
-    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
-    "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial", "unroll", "use_swizzle",
-    "vectorized",
+    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
+    "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial",
+    "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip

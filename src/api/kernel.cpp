@@ -50,8 +50,9 @@ void refuse_thread_code(const Function& f) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
       if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
-        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
-             n.callee->name);
+        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
+                     "simulator of one (target='sim:sm_80')",
+             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
     });
 }
 
@@ -168,6 +169,7 @@ CompiledKernel::Usual CompiledKernel::find_usual() const {
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
   for (size_t i = 0; i < vars.size(); i++) {
+    if (!signature.params[size_t(signature.integers[i].param)].is_used) continue;  // a tensor that may be None
     int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
     if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
       u.dimensions.push_back({vars[i], signature.integers[i], elements});
@@ -181,7 +183,7 @@ bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
   if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
   for (auto& d : usual.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (found.known && (found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)) return false;
+    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0) return false;
   }
   for (size_t i : usual.sized)
     if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
@@ -356,12 +358,20 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
   std::vector<HostArg> args;
   for (size_t i = 0; i < arguments.size(); i++) {
     auto* t = std::get_if<TensorView>(&arguments[i]);
-    if (!t || !program.params[i].is_tensor) {
+    if (!t && program.params[i].is_tensor) {  // None, for a tensor that nothing names
+      args.push_back({});
+      continue;
+    }
+    if (!program.params[i].is_tensor) {
       args.push_back({.data = &packed.slots[i]});
       if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
+    HostArg arg{.data = t->data,
+                .shape = {t->shape, t->shape + t->ndim},
+                .strides = {},
+                .memory = bytes_of(*t),
+                .fresh = t->fresh};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
@@ -378,6 +388,13 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   Packed packed;
   if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
+}
+
+SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments, const SimulationOptions& options) {
+  internal_check(target.kind == "sim", "a kernel for the simulator");
+  const Variant& variant = variant_for(arguments);
+  Packed packed;
+  return tl::simulate(*variant.simulation, host_arguments(variant.program, arguments, packed), options);
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {

@@ -46,6 +46,8 @@ class CompiledKernel {
   int device_type() const { return target.kind == "cuda" ? device_cuda : device_cpu; }
   // ArgumentError if the arguments do not fit; RuntimeError if the machine lacks something.  Thread-safe.
   void launch(std::span<const Argument> arguments, Stream stream = 0);
+  // Of a kernel for the simulator: the same with options, and what was found.
+  SimulationReport simulate(std::span<const Argument> arguments, const SimulationOptions& options);
   // The shape of a tensor parameter, from the arguments that are given (the others are nothing).
   std::vector<int64_t> shape_of(std::span<const Argument> arguments, size_t param) const;
   // The cubin or the ELF object; null for the executors, which have none.

@@ -206,9 +206,31 @@ Value plain_load(Place& p) {
   return p.k.w.fresh(fmt::format("load {}, ptr {}, align {}", type_text(p.memory()), p.pointer, p.alignment));
 }
 
+// Past the caches, where the address allows it: which the tensor's first byte decides, at run time.
+void stream_store(Place& p, const Value& value) {
+  Writer& w = p.k.w;
+  std::string type = type_text(p.memory());
+  int64_t bytes = p.memory().bytes() * p.type.lanes;
+  Value address = w.pure(fmt::format("ptrtoint ptr {} to i64", p.pointer));
+  Value beyond = w.op("and", i64, address, int_constant(bytes - 1, i64));
+  std::string aligned = w.new_label("aligned"), odd = w.new_label("odd"), join = w.new_label("join");
+  w.branch(w.compare("icmp eq", i64, beyond, "0"), aligned, odd);
+  w.label(aligned);
+  w.line(fmt::format("store {} {}, ptr {}, align {}, !nontemporal !0", type, value, p.pointer, bytes));
+  w.jump(join);
+  w.label(odd);
+  w.line(fmt::format("store {} {}, ptr {}, align {}", type, value, p.pointer, p.alignment));
+  w.jump(join);
+  w.label(join);
+}
+
 void plain_store(Place& p, const Value& value) {
+  int64_t bytes = p.memory().bytes() * p.type.lanes;
+  bool whole = p.contiguous && bytes >= 16 && (bytes & (bytes - 1)) == 0 && bytes <= p.k.target.vector_bytes;
   if (!p.contiguous)
     call_masked(p, true, value, int_constant(1, p.flags()));
+  else if (whole && p.k.streamed.contains(p.buffer))
+    stream_store(p, value);
   else
     p.k.w.line(
         fmt::format("store {} {}, ptr {}, align {}", type_text(p.memory()), value, p.pointer, p.alignment));

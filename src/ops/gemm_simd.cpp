@@ -25,8 +25,6 @@ namespace {
 constexpr int64_t chunk_bytes = 128 << 10;  // of A, kept in L2 while the panels of B pass by
 constexpr int64_t steps_in_flight = 48;     // multiply-adds in the body of the loop over k
 
-int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The instruction for these operands, and which of its two a matrix of ours is: `swapped` gives it B, A.
 struct Dot {
   const DotInstr* row = nullptr;
@@ -100,11 +98,11 @@ Layout panels(const std::vector<int64_t>& shape, size_t row, size_t col, int64_t
   return l;
 }
 
-std::string applies(const Gemm&, const LayoutContext& ctx) {
+std::string applies_simd(const Gemm&, const LayoutContext& ctx) {
   return ctx.target.has_threads() ? "this target runs many threads per block" : "";
 }
 
-LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+LayoutMap infer_layout_simd(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutMap out;
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
   Dot dot = dot_of(g, ctx.target);
@@ -535,11 +533,11 @@ Stmt Lowering::run() {
   return block(std::move(out), at);
 }
 
-Stmt lower(const Gemm& g, LowerContext& ctx) { return Lowering{.g = g, .ctx = ctx}.run(); }
+Stmt lower_simd(const Gemm& g, LowerContext& ctx) { return Lowering{.g = g, .ctx = ctx}.run(); }
 
 }  // namespace
 
 const GemmStrategy gemm_simd = {
-    .name = "simd", .applies = applies, .infer_layout = infer_layout, .lower = lower};
+    .name = "simd", .applies = applies_simd, .infer_layout = infer_layout_simd, .lower = lower_simd};
 
 }  // namespace tl

@@ -58,7 +58,9 @@ void Translator::control(const Callee& row) {
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
 void Translator::stmt(const Stmt& s) {
   Span outer = span;
+  Stmt around = statement;
   if (s->span) span = s->span;
+  if (s->kind != Kind::Block) statement = s;
   next_temporary = 0;
   dispatch(s, overloads{
                   [&](const Store& n) { store_statement(n); },
@@ -78,6 +80,7 @@ void Translator::stmt(const Stmt& s) {
                   },
               });
   span = outer;
+  statement = around;
 }
 
 // A variable that holds what was loaded opens a scope, for the statements after it; it ends with the body.
@@ -226,7 +229,9 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   internal_check(target.warp == lane_count, "warps of 32 threads");
   Translator t{.f = f};
   Code& code = t.code;
+  code.function = &f;
   code.kernel = &k;
+  code.number = &k - f.kernels.data();
   code.vector_bytes = target.vector_bytes;
   if (k.threads.empty()) code.threads[0] = target.default_threads;
   for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];

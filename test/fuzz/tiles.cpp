@@ -11,6 +11,7 @@
 #include "fuzz/tile_program.h"
 #include "sim/reference.h"
 #include "sim/run.h"
+#include "unit/codegen/llvm_run.h"
 
 using namespace tl;
 
@@ -43,11 +44,13 @@ struct Tensors {
   }
 };
 
-std::string compare(const fuzz::Program& p, uint64_t seed, const Function& machine, const Target& target) {
+// `run` fills the tensors: the reference has its own. What differs, if anything does.
+template <class F>
+std::string compare(const fuzz::Program& p, uint64_t seed, F run) {
   Function f = parse_text(p.text, "fuzz.ir");
   Tensors expected(f, p, seed), got(f, p, seed);
   run_reference(f, expected.args);
-  run_simulation(*prepare_simulation(machine, target), got.args);
+  run(got);
   for (size_t i = 0; i < expected.memory.size(); i++)
     for (size_t k = 0; k < expected.memory[i].size(); k++)
       if (expected.memory[i][k] != got.memory[i][k]) {
@@ -78,7 +81,8 @@ TEST_CASE("tile programs that fit are laid out, and compute what they mean") {
     try {
       Compiled a = compile(parse_text(p.text, "fuzz.ir"), target), b = compile(parse_text(p.text, "fuzz.ir"), target);
       CHECK(a.program.text == b.program.text);
-      CHECK(compare(p, uint64_t(seed), a.function, target) == "");
+      auto simulate = [&](Tensors& t) { run_simulation(*prepare_simulation(a.function, target), t.args); };
+      CHECK(compare(p, uint64_t(seed), simulate) == "");
     } catch (const CompileError& e) {
       refused++;
       if (refusals[e.text.substr(0, 40)]++ < 2) MESSAGE("seed " << seed << ": " << e.text << "\n" << p.text);
@@ -88,4 +92,28 @@ TEST_CASE("tile programs that fit are laid out, and compute what they mean") {
   MESSAGE((seed - first) << " programs, " << refused << " refused");
   CHECK(refused * 200 <= seed - first);
   CHECK(refusals.size() <= 6);
+}
+
+TEST_CASE("tile programs compute on every CPU what they mean") {
+  int64_t programs = setting("TL_CPU_PROGRAMS", 40), first = setting("TL_TILE_SEED", 0), refused = 0;
+  for (const Target* target : cpu_targets())
+    for (int64_t seed = first; seed < first + programs; seed++) {
+      fuzz::Program p = fuzz::random_program(uint64_t(seed), 160 << 10, 200);
+      CAPTURE(target->name);
+      CAPTURE(seed);
+      CAPTURE(p.text);
+      try {
+        Compiled c = compile(parse_text(p.text, "fuzz.ir"), *target);
+        auto run = [&](Tensors& t) {
+          std::vector<uint64_t> slots;
+          for (auto& arg : t.args) slots.push_back(uint64_t(arg.data));
+          run_slots(c.function, *target, slots);
+        };
+        CHECK(compare(p, uint64_t(seed), run) == "");
+      } catch (const CompileError& e) {
+        refused++;
+        MESSAGE("seed " << seed << ": " << e.text);
+      }
+    }
+  CHECK(refused == 0);
 }
