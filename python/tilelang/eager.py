@@ -155,8 +155,8 @@ def _is_tensor(annotation: Any) -> bool:
 
 
 def const(name: str, dtype: Any = "int32") -> Any:
-    """One or several extents that are constants of each call, "M" or "M, N" or "M N": one name gives one value,
-    several a tuple.
+    """One or several extents that are constants of each call, "M" or "M, N" or "M N": one name gives one
+    value, several a tuple.
 
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride; from there on it is a Python integer.  A call with other values compiles another
@@ -244,6 +244,6 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
 
 
 DType.__doc__ = """The class of dtypes: T.float16 is one."""
-dtype = DType  # the class of dtypes, for annotations of parameters: `dtype: T.dtype = T.float16`
+dtype = _dtypes.dtype  # for annotations of parameters: `dtype: T.dtype = T.float16`
 
 __all__ = ["const", "dtype", "empty"]

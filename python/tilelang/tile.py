@@ -177,6 +177,15 @@ def _later(op: str, **options: Any) -> None:
             raise fail(f"T.{op}: {name} is not in this version yet")
 
 
+def _hints(op: str, **options: Any) -> None:
+    """What may change how fast something is, and this version does not act upon."""
+    for name, value in options.items():
+        if value is not None:
+            import logging
+
+            logging.getLogger("tilelang").debug("T.%s: %s=%r has no effect in this version", op, name, value)
+
+
 def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
          eviction_policy: str | None = None, prefer_instruction: str | None = None, annotations: Any = None,
          loop_layout: Any = None) -> None:
@@ -186,13 +195,9 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
     outside it are dropped.  disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a
     thread moves at once, at most; loop_layout: a T.Fragment over the extents (without those that are 1), as
-    for T.Parallel.
+    for T.Parallel.  eviction_policy, prefer_instruction: hints, which this version does not follow.
     """
-    _later(
-        "copy",
-        eviction_policy=eviction_policy,
-        prefer_instruction=prefer_instruction,
-    )
+    _hints("copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
         attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
@@ -266,8 +271,9 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
+    prefer_async, annotations: hints, which this version does not follow.
     """
-    _later("Parallel", prefer_async=prefer_async, annotations=annotations or None)
+    _hints("Parallel", prefer_async=prefer_async, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
     if coalesced_width is not None:
         loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
@@ -307,7 +313,7 @@ def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
     """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
-    _later("serial", annotations=annotations or None)
+    _hints("serial", annotations=annotations or None)
     return _serial(*_bounds(start, stop, step))
 
 
@@ -324,7 +330,7 @@ def unroll(
 
     explicit changes nothing here.
     """
-    _later("unroll", annotations=annotations or None)
+    _hints("unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
         attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
@@ -336,7 +342,7 @@ Serial, Unroll = serial, unroll
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions."""
-    _later("vectorized", annotations=annotations or None)
+    _hints("vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
 
 
@@ -345,7 +351,7 @@ Vectorized = vectorized
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop of independent iterations over [start, stop)."""
-    _later("parallel", annotations=annotations or None)
+    _hints("parallel", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="parallel")
 
 
@@ -353,9 +359,10 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
               sync: Any = None, group: Any = None, annotations: Any = None) -> Loop:
     """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
 
-    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
+    a schedule of the user's; the iterations run in order in this version, and the results are the same.
     """
-    _later("Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    _hints("Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})
