@@ -14,6 +14,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/mapping.h"
+#include "pass/own_elements.h"
 #include "pass/passes.h"
 #include "pass/stage_tiles.h"
 
@@ -27,7 +28,13 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 struct Item {
   Stmt stmt;
   std::optional<ParallelNest> nest = {};       // of a parallel loop, or of an operator that is sugar for one
-  std::set<BufferId> elements = {};            // fragments of the third kind
+  struct Element {
+    BufferId buffer;
+    std::vector<Expr> index;
+    bool is_store;
+  };
+  std::vector<Element> places = {};            // of the third kind
+  std::set<BufferId> elements = {};            // their fragments
   std::set<BufferId> touched = {};             // all fragments
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
@@ -39,6 +46,7 @@ struct Inference {
   const Function& f;
   const Kernel& kernel;
   const Target& target;
+  const OwnElements& own;
   std::vector<Item> items = {};
   LayoutMap known = {};
   std::vector<Note> notes = {};
@@ -49,10 +57,15 @@ struct Inference {
   bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
 
   // ── what is to be laid out ────────────────────────────────────────────────────────────────────────────
+  void add_element(Item& item, BufferId b, const std::vector<Expr>& index, bool is_store) const {
+    item.elements.insert(b);
+    item.places.push_back({b, index, is_store});
+  }
+
   template <class R>
   void add_elements(Item& item, const R& r) const {
     if (!r) return;
-    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) item.elements.insert(n.buffer); });
+    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false); });
   }
 
   // A fragment that the user made, as a mapping of iterations or of elements to threads: kept, or refused.
@@ -82,7 +95,7 @@ struct Inference {
     else if (auto* l = s.as<For>()) { add_elements(item, l->min); add_elements(item, l->extent); }
     else if (auto* st = s.as<Store>()) {
       add_elements(item, s);
-      if (is_fragment(st->buffer)) item.elements.insert(st->buffer);
+      if (is_fragment(st->buffer)) add_element(item, st->buffer, st->index, true);
     }
     item.touched = item.elements;
     if (!item.elements.empty()) items.push_back(std::move(item));
@@ -121,13 +134,23 @@ struct Inference {
   }
 
   // ── asking and learning ───────────────────────────────────────────────────────────────────────────────
+  // Do all threads find the elements that they name in their own registers, and may write them there?
+  bool are_at_hand(const Item& item, BufferId b, const Fragment& fragment, bool is_everywhere) const {
+    return std::all_of(item.places.begin(), item.places.end(), [&](const Item::Element& e) {
+      if (e.buffer != b || (is_everywhere && !(e.is_store && own.differ(e.index)))) return true;
+      return own.are_own(fragment, e.index, e.is_store);
+    });
+  }
+
   LayoutMap ask_elements(const Item& item, Strictness level) const {
     LayoutMap out;
     int64_t threads = thread_count(kernel);
     for (BufferId b : item.elements) {
       auto it = known.fragments.find(b);
       Fragment whole = everywhere(tile_shape(f[b]), threads);
-      if (it != known.fragments.end() && target.has_threads() && !equal(it->second, whole)) out.stage.insert(b);
+      if (it != known.fragments.end() && target.has_threads() &&
+          !are_at_hand(item, b, it->second, equal(it->second, whole)))
+        out.stage.insert(b);
       if (it == known.fragments.end() && level == Strictness::free) out.fragments.emplace(b, std::move(whole));
     }
     return out;
@@ -368,7 +391,7 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
     auto it = of.find(original.get());
     if (it == of.end()) return {walked};
-    return stage_tiles(f, kernel.thread, walked, it->second->stage, inference.subject(original));
+    return stage_tiles(f, kernel.thread, inference.own, walked, it->second->stage, inference.subject(original));
   };
   struct Walk final : Rewriter {
     decltype(with_copies)& expand;
@@ -428,7 +451,8 @@ Function infer_layouts(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     for (int round = 0;; round++) {
       internal_check(round < 32, "copies through shared memory bring new conflicts");
-      Inference inference{.f = f, .kernel = k, .target = target};
+      OwnElements own(f, k);
+      Inference inference{.f = f, .kernel = k, .target = target, .own = own};
       preset_layouts(inference);
       inference.collect(k.body);
       inference.run();
