@@ -104,6 +104,15 @@ struct Lanes {
     return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
   }
 
+  // May several lanes update one element, s[v % 2] += x[v]?  Then one must see what the other has written.
+  bool meets_itself(const Store& s) const {
+    auto linear = linear_in(s.index[0], lane, facts);
+    if (linear && linear->stride != 0) return false;
+    bool reads = false;
+    visit(s.value, [&](const Load& n) { reads |= n.buffer == s.buffer; });
+    return reads;
+  }
+
   // The body as vector statements; null if it is made of anything but stores and atomic updates.
   Stmt statement(const Stmt& s, const Expr& guard) const {
     if (auto* b = s.as<Block>()) {
@@ -118,7 +127,7 @@ struct Lanes {
     if (auto* i = s.as<If>(); i && !i->else_body) return statement(i->then_body, both(guard, i->cond));
     if (auto* e = s.as<Eval>()) return update(*e, guard);
     auto* st = s.as<Store>();
-    if (!st || uniform(st->index[0])) return {};
+    if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
     Expr all = st->mask && guard ? both(guard, st->mask) : st->mask ? st->mask : guard;
     return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, mask(all));
   }
