@@ -292,7 +292,7 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
     Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
                                                         : to_type(a, (*amount)->dtype, "the number", span);
     x = in_arithmetic(x, span);
-    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && x->dtype.bits < 32 && *n >= x->dtype.bits)
+    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && *n >= x->dtype.bits && *n < 32)
       x = cast(i32, x, span);  // as C has it
     if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
       fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
