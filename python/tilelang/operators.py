@@ -409,7 +409,9 @@ def reshape(src: Buffer, shape: Any) -> Buffer:
 def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
     """Another shape and dtype of a buffer's storage, not a copy.
 
-    As T.reshape; another dtype only of shared tiles.  Without shape the last extent follows the dtype.
+    As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be neighbours in
+    one thread's registers, and a tensor is not written by parts of its elements.  Without shape the last extent
+    follows the dtype.
     """
     return _alias("T.view", src, shape, dtype)
 

@@ -189,7 +189,12 @@ struct Inference {
     Facts facts;
     for (size_t d = 0; d < shape.size(); d++) facts.bind(vars[d], Interval{0, shape[d] - 1});
     if (others) facts.bind(vars.back(), Interval{0, l.extents.back() - 1});
-    Expr flat = map_index(row, at)[0];
+    // Of another type in registers: so many of its elements in one of `from`, or so many of `from` in one of it.
+    bool in_registers = f[to].scope == Scope::fragment;
+    int64_t parts = in_registers ? std::max(1, f[from].dtype.bits / f[to].dtype.bits) : 1;
+    int64_t wholes = in_registers ? std::max(1, f[to].dtype.bits / f[from].dtype.bits) : 1;
+    Expr flat_of_to = map_index(row, at)[0];
+    Expr flat = parts > 1 ? floordiv(flat_of_to, parts) : wholes > 1 ? flat_of_to * wholes : flat_of_to;
     std::vector<Expr> inputs(old.size());
     int64_t below = 1;
     for (size_t d = old.size(); d-- > 0; below *= old[d]) {
@@ -199,8 +204,29 @@ struct Inference {
     if (others) inputs.push_back(vars.back());
     IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
     if (others) map.extents.push_back(l.extents.back());
-    for (auto& e : map_index(l, inputs)) map.outputs.push_back(simplify(e, facts));
+    std::vector<Expr> outputs = map_index(l, inputs);
+    if (parts > 1) outputs[1] = outputs[1] * parts + floormod(flat_of_to, parts);
+    if (wholes > 1) outputs[1] = floordiv(outputs[1], wholes);
+    for (auto& e : outputs) map.outputs.push_back(simplify(e, facts));
     return from_map(map);
+  }
+
+  // Elements that make up one of a wider type must be neighbours in one thread's registers.
+  void check_wider(const Fragment& given, BufferId from, BufferId to) const {
+    int64_t n = f[to].dtype.bits / f[from].dtype.bits;
+    std::vector<int64_t> shape = tile_shape(f[from]), rows = table(given.layout);
+    int64_t points = 1, copies = given.layout.extents.back();
+    for (int64_t e : shape) points *= e;
+    for (int64_t at = 0; at < points; at++)
+      for (int64_t c = 0; c < copies; c++) {
+        const int64_t* here = &rows[size_t((at * copies + c) * 2)];
+        const int64_t* first = &rows[size_t((at / n * n * copies + c) * 2)];
+        if (here[0] == first[0] && here[1] == first[1] + at % n && first[1] % n == 0) continue;
+        fail(f[to].span,
+             "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one {} are not "
+             "together; copy it to a shared buffer and look at that",
+             f[to].name, f[from].name, to_string(f[to].dtype), to_string(given), n, to_string(f[to].dtype));
+      }
   }
 
   // What was learnt of a buffer holds for all that share its storage.
@@ -213,6 +239,7 @@ struct Inference {
         known.shared.emplace(b, reshaped(known.shared.at(learnt), learnt, b));
       } else if (!known.fragments.contains(b)) {
         const Fragment& given = known.fragments.at(learnt);
+        if (f[b].dtype.bits > f[learnt].dtype.bits) check_wider(given, learnt, b);
         Fragment made = fragment_of(reshaped(given.layout, learnt, b));
         if (std::string why = why_not_inverse(made); !why.empty())
           fail(f[f[b].alias_of ? b : learnt].span,
