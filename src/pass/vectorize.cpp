@@ -204,6 +204,15 @@ struct Widening {
     return depends && stores > 1;
   }
 
+  // May several lanes update one element, s[v % 2] += x[v]?  Then one must see what the other has written.
+  bool meets_itself(const Store& s) const {
+    auto linear = linear_in(s.index[0], lane, facts);
+    if (linear && linear->stride != 0) return false;
+    bool reads = false;
+    visit(s.value, [&](const Load& n) { reads |= n.buffer == s.buffer; });
+    return reads;
+  }
+
   // The body as vector statements; null if it is made of anything but these.
   Stmt statement(const Stmt& s) {
     if (auto* b = s.as<Block>()) {
@@ -219,7 +228,7 @@ struct Widening {
     if (auto* i = s.as<If>()) return arms(*i);
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
-    if (!st || uniform(st->index[0])) return {};
+    if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
     Expr all = all_of(guard, mask(st->mask));
     return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, all);
   }
