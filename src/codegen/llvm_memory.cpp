@@ -35,6 +35,31 @@ std::optional<Steps> read_steps(const Expr& e) {
   return std::nullopt;
 }
 
+// base + lane/times: each of neighbouring elements `times` times, as values packed into a byte are read.
+struct Repeats {
+  Expr base;
+  int64_t times;
+};
+
+std::optional<Repeats> read_repeats(const Expr& e) {
+  auto* n = e.as<Binary>();
+  if (!n || e->dtype.lanes == 1) return std::nullopt;
+  if (n->op == BinaryOp::floordiv || n->op == BinaryOp::truncdiv) {
+    auto* lanes = n->a.as<Ramp>();
+    auto* by = n->b.as<Broadcast>();
+    if (!lanes || !by || !is_int(lanes->stride, 1)) return std::nullopt;
+    int64_t first = as_int(lanes->base).value_or(-1), times = as_int(by->value).value_or(0);
+    bool whole = first >= 0 && times > 1 && first % times == 0 && e->dtype.lanes % times == 0;
+    if (!whole || e->dtype.lanes == times) return std::nullopt;
+    return Repeats{imm(first / times, lanes->base->dtype), times};
+  }
+  if (n->op != BinaryOp::add) return std::nullopt;
+  for (auto& [x, y] : {std::pair(n->a, n->b), std::pair(n->b, n->a)})
+    if (auto all = read_steps(x); all && all->stride == 0)
+      if (auto repeats = read_repeats(y)) return Repeats{all->base + repeats->base, repeats->times};
+  return std::nullopt;
+}
+
 // e == variable + constant; the variable part is null where there is none.
 struct Offset {
   Expr variable;
@@ -356,6 +381,18 @@ bool KernelWriter::is_inside(const Load& n) const {
 }
 
 Value KernelWriter::load(const Load& n) {
+  auto repeats = n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
+  if (repeats) {
+    int count = n.dtype.lanes / int(repeats->times);
+    Expr each = tl::load(f, n.buffer, {ramp(repeats->base, imm(1, repeats->base->dtype), count)}, n.span);
+    if (predicate.empty() || is_inside(*each.as<Load>())) {
+      std::string lanes;
+      for (int l = 0; l < n.dtype.lanes; l++) lanes += fmt::format("{}i32 {}", l ? ", " : "", l / repeats->times);
+      std::string type = type_text(each->dtype);
+      return w.pure(fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, load(*each.as<Load>()), type,
+                                n.dtype.lanes, lanes));
+    }
+  }
   Value outer = predicate;
   if (is_inside(n)) predicate.clear();
   Place p = place_of(*this, n.buffer, n.index, n.dtype, n.mask);
