@@ -3,6 +3,7 @@
 // hold almost always: a branch to the plain access, else the masked one) and the rest (a masked access).
 #include <fmt/format.h>
 
+#include <bit>
 #include <numeric>
 
 #include "codegen/llvm_kernel.h"
@@ -401,8 +402,43 @@ Value KernelWriter::load(const Load& n) {
   return n.dtype.is_bool() ? w.compare("icmp ne", p.memory(), v, int_constant(0, p.memory())) : v;
 }
 
+// Interleaved vectors, as registers: two of neighbouring halves for every two before, pair by pair.
+std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
+  DType t = n.args[0]->dtype;
+  std::string type = type_text(t), orders[2];
+  for (int half = 0; half < 2; half++)
+    for (int l = 0; l < t.lanes; l++)
+      orders[half] += fmt::format("{}i32 {}", l ? ", " : "", half * t.lanes / 2 + l / 2 + l % 2 * t.lanes);
+  std::vector<std::vector<Value>> parts;
+  for (auto& a : n.args) parts.push_back({k.expr(a)});
+  for (size_t half = parts.size() / 2; half; half /= 2)
+    for (size_t i = 0; i < half; i++) {
+      std::vector<Value> both;
+      for (size_t q = 0; q < parts[i].size(); q++)
+        for (auto& order : orders)
+          both.push_back(k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type, parts[i][q], type,
+                                              parts[i + half][q], t.lanes, order)));
+      parts[i] = std::move(both);
+    }
+  return parts[0];
+}
+
 void KernelWriter::store(const Store& n) {
   DType t = n.value->dtype;
+  auto* all = n.value.as<Call>();
+  auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
+  bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
+              t.lanes * t.bits > 8 * target.vector_bytes && std::has_single_bit(all->args.size());
+  if (many && where && is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it
+    DType each = all->args[0]->dtype;
+    int64_t at = 0;
+    for (const Value& piece : interleaved(*this, *all)) {
+      Place p = place_of(*this, n.buffer, {ramp(where->base + at, where->stride, each.lanes)}, each, {});
+      store_place(p, piece);
+      at += each.lanes;
+    }
+    return;
+  }
   Value v = expr(n.value);
   Place p = place_of(*this, n.buffer, n.index, t, n.mask);
   if (t.is_bool()) v = convert(w, t, v, p.memory(), false);

@@ -29,9 +29,16 @@ struct Access {
   bool writes;
 };
 
+// What a statement touches, if it does no more than load and store, and is small.
+struct Summary {
+  Stmt of;  // keeps the node, by which this is found, alive
+  std::optional<std::vector<Access>> accesses = {};
+};
+
 // A loop cut into parts of `each` iterations: its body, where `at` says which iteration it is.
 struct Part {
   Stmt body;
+  const std::vector<Access>& accesses;
   int64_t each;
   Expr inner = {};  // which one of a part; null if it is of one only
   VarMap at = {};
@@ -42,7 +49,13 @@ struct Fuser {
 
   bool is_tile(BufferId b) const { return f[b].scope != Scope::global; }
 
-  // What a statement touches; nothing if it does more than load and store.
+  std::map<const Node*, Summary> summaries = {};
+
+  const std::optional<std::vector<Access>>& touched(const Stmt& s) {
+    auto [it, is_new] = summaries.try_emplace(s.get());
+    if (is_new) it->second = {s, is_small(s) ? accesses(s) : std::nullopt};
+    return it->second.accesses;
+  }
   std::optional<std::vector<Access>> accesses(const Stmt& s) const {
     std::vector<Access> out;
     bool plain = true;
@@ -95,9 +108,7 @@ struct Fuser {
   }
 
   // Iteration by iteration, the first body and then the second: is it the same as all of the first before?
-  bool may_interleave(const Part& first, const Part& second, const Expr& loop, Facts facts) const {
-    auto a = accesses(first.body), b = accesses(second.body);
-    if (!a || !b) return false;
+  static bool may_interleave(const Part& first, const Part& second, const Expr& loop, Facts facts) {
     for (const Part* part : {&first, &second})
       visit(part->body, [&](const For& n) {
         if (auto extent = as_int(n.extent)) facts.bind(n.var, Interval{0, *extent - 1});
@@ -106,20 +117,19 @@ struct Fuser {
       if (x.first) x.first = simplify(substitute(x.first, part.at), facts);
       return x;
     };
-    for (auto& x : *a)
-      for (auto& y : *b)
+    for (auto& x : first.accesses)
+      for (auto& y : second.accesses)
         if (x.buffer == y.buffer && (x.writes || y.writes))
           if (!apart(placed(x, first), placed(y, second), loop, facts)) return false;
     return true;
   }
 
   // The second reads a tile that the first fills.
-  bool is_worth_it(const Stmt& first, const Stmt& second) const {
-    std::set<BufferId> filled;
-    bool found = false;
-    visit(first, [&](const Store& n) { filled.insert(n.buffer); });
-    visit(second, [&](const Load& n) { found |= is_tile(n.buffer) && filled.contains(n.buffer); });
-    return found;
+  bool is_worth_it(const std::vector<Access>& first, const std::vector<Access>& second) const {
+    for (auto& x : first)
+      for (auto& y : second)
+        if (x.writes && !y.writes && x.buffer == y.buffer && is_tile(x.buffer)) return true;
+    return false;
   }
 
   static std::optional<int64_t> trips(const For& loop) {
@@ -135,8 +145,8 @@ struct Fuser {
   }
 
   // A loop cut into `count` parts.
-  static Part cut(const For& loop, int64_t count, const Expr& at, Facts& facts) {
-    Part part{.body = loop.body, .each = *as_int(loop.extent) / count};
+  Part cut(const For& loop, int64_t count, const Expr& at, Facts& facts) {
+    Part part{.body = loop.body, .accesses = *touched(Stmt(&loop)), .each = *as_int(loop.extent) / count};
     Expr whole = at;
     if (part.each > 1) {
       part.inner = var(loop.var.as<Var>()->hint);
@@ -153,7 +163,7 @@ struct Fuser {
   }
 
   Stmt fused(const For& a, const For& b, const Facts& facts) {
-    if (!is_worth_it(a.body, b.body)) return {};
+    if (!is_worth_it(*touched(Stmt(&a)), *touched(Stmt(&b)))) return {};
     int64_t count = std::min(*trips(a), *trips(b));
     Expr at = var((*trips(a) < *trips(b) ? a : b).var.as<Var>()->hint);
     Facts inside = facts;
@@ -168,26 +178,16 @@ struct Fuser {
   // Fuses stmts[i] with a loop behind it; what stands between, and has nothing to do with it, comes first.
   bool fuse_at(std::vector<Stmt>& stmts, size_t i, const Facts& facts) {
     auto* a = stmts[i].as<For>();
-    size_t end = std::min(stmts.size(), i + 1 + look_ahead);
-    auto fits = [&](size_t j) { return fit(*a, stmts[j]); };
-    if (!a || !trips(*a)) return false;
-    bool any = false;
-    if (!is_small(stmts[i])) return false;
-    for (size_t j = i + 1; j < end; j++) {
-      if (!is_small(stmts[j])) end = j;
-      any |= j < end && fits(j);
-    }
-    auto mine = any ? accesses(stmts[i]) : std::nullopt;
-    if (!mine) return false;
-    for (size_t j = i + 1; j < end; j++) {
-      if (fits(j))
+    if (!a || !trips(*a) || !touched(stmts[i])) return false;
+    for (size_t j = i + 1; j < std::min(stmts.size(), i + 1 + look_ahead); j++) {
+      if (!touched(stmts[j])) return false;
+      if (fit(*a, stmts[j]))
         if (Stmt both = fused(*a, *stmts[j].as<For>(), facts)) {
           stmts[j] = both;
           stmts.erase(stmts.begin() + long(i));
           return true;
         }
-      auto between = accesses(stmts[j]);
-      if (!between || meet(*mine, *between)) return false;
+      if (meet(*touched(stmts[i]), *touched(stmts[j]))) return false;
     }
     return false;
   }
