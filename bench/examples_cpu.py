@@ -1,10 +1,11 @@
-"""Flash attention, dequantising GEMM and chunk scan on the CPU, by the examples' own programs, beside PyTorch.
+"""Attention, dequantising GEMM and chunk scan on the CPU, by the examples' own programs, beside PyTorch.
 
     python bench/examples_cpu.py [--threads 1,2] [--which attention,dequant,scan] [--repeats 7]
 
-PyTorch's side is its fused attention, or what a user would write: unpack, scale, multiply; the sums of a chunk as
-matrix products, in f32 and in the dtype of the inputs, of which the quicker counts.  Threads are counted once, so each
-count is a process.  The sides take turns, each after a pause and an untimed run: medians.
+PyTorch's side is its fused attention, or what a user would write: unpack, scale, multiply; the sums of a
+chunk as matrix products, in f32 and in the dtype of the inputs, of which the quicker counts. Threads are
+counted once, so each count is a process. The sides take turns, each after a pause and an untimed run:
+medians.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ def attention(dtype, causal):
     from torch.nn import functional
 
     q, k, v = (torch.randn(1, 8, 1024, 64).to(getattr(torch, dtype)) for _ in range(3))
-    prim = flash_attention.attention.get_tir(1, 8, 1024, 1024, 64, causal, *flash_attention.TILES["cpu"][0], dtype)
+    tiles = flash_attention.TILES["cpu"][0]
+    prim = flash_attention.attention.get_tir(1, 8, 1024, 1024, 64, causal, *tiles, dtype)
     kernel, out = tilelang.compile(prim, target="cpu"), torch.empty_like(q)
     exact = functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
     theirs = {"fused": lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal)}
     if dtype == "float16":
         wide = [x.float() for x in (q, k, v)]
         theirs["fused, f32"] = lambda: functional.scaled_dot_product_attention(*wide, is_causal=causal)
-    return lambda: kernel(q, k, v, out), theirs, lambda: (out, exact), 4e-9 * 8 * 1024 * 1024 * 64 / (1 + causal)
+    work = 4e-9 * 8 * 1024 * 1024 * 64 / (1 + causal)
+    return lambda: kernel(q, k, v, out), theirs, lambda: (out, exact), work
 
 
 def dequant(kind):
@@ -57,9 +60,12 @@ def dequant(kind):
         values = codes.to(dtype) - 8 if kind == "int4" else table.to(dtype)[codes.int()]
         return (values.view(N, -1, group) * scales.to(dtype)[:, :, None]).view(N, K)
 
-    theirs = {"f16": lambda: a @ weights(torch.float16).T, "f32": lambda: (a.float() @ weights(torch.float32).T).half()}
-    exact = a.double() @ weights(torch.float64).T
-    return lambda: kernel(a, packed, scales, table, out), theirs, lambda: (out, exact), 2e-9 * M * N * K
+    theirs = {
+        "f16": lambda: a @ weights(torch.float16).T,
+        "f32": lambda: (a.float() @ weights(torch.float32).T).half(),
+    }
+    exact, work = a.double() @ weights(torch.float64).T, 2e-9 * M * N * K
+    return lambda: kernel(a, packed, scales, table, out), theirs, lambda: (out, exact), work
 
 
 def scan():
@@ -80,8 +86,8 @@ def scan():
 
     def formula(dtype):
         CB, x, dt, a, C, S, D = (y.to(dtype) for y in arrays)
-        x = x.view(chunks, chunk, heads, dim).permute(0, 2, 1, 3)      # chunk, head, l, p
-        dt, a = dt[0].transpose(0, 1), a[0].transpose(0, 1)            # chunk, head, l
+        x = x.view(chunks, chunk, heads, dim).permute(0, 2, 1, 3)  # chunk, head, l, p
+        dt, a = dt[0].transpose(0, 1), a[0].transpose(0, 1)  # chunk, head, l
         past = C.view(chunks, 1, chunk, state) @ S[0].transpose(2, 3) * a.exp()[..., None]
         decay = (a[..., :, None] - a[..., None, :]).clamp(max=0).exp().tril()
         y = past + (CB[0] * decay * dt[..., None, :]) @ x + D[:, None, None] * x
@@ -112,8 +118,12 @@ def measure(name, ours, theirs, results, work, repeats, threads):
     best = min(theirs, key=lambda key: median(times[key]))
     mine, other = median(times["ours"]), median(times[best])
     least = min(times[best]) / min(times["ours"])
-    print(f"{threads} thread(s) {name:26s} ours {1e3 * mine:7.2f} ms {work / mine:7.1f} GFLOP/s, PyTorch ({best}) "
-          f"{1e3 * other:7.2f} ms: {other / mine:5.2f} by medians {least:5.2f} by minima  error {error:.1e}", flush=True)  # fmt: skip
+    print(
+        f"{threads} thread(s) {name:26s} ours {1e3 * mine:7.2f} ms {work / mine:6.1f} GFLOP/s, "
+        f"PyTorch ({best}) {1e3 * other:7.2f} ms: {other / mine:5.2f} by medians {least:5.2f} by minima  "
+        f"error {error:.1e}",
+        flush=True,
+    )
     return error
 
 
@@ -140,7 +150,7 @@ def main() -> int:
     cases = {
         "attention": [(f"attention {d} {'causal' * c}", lambda d=d, c=c: attention(d, c))
                       for d in ("float32", "float16") for c in (False, True)],
-        "dequant": [(f"dequant GEMM {kind}", lambda kind=kind: dequant(kind)) for kind in ("int4", "nf4", "e2m1")],
+        "dequant": [(f"dequant GEMM {k}", lambda k=k: dequant(k)) for k in ("int4", "nf4", "e2m1")],
         "scan": [("chunk scan", scan)],
     }  # fmt: skip
     worst = 0.0

@@ -59,7 +59,7 @@ def test_a_result_that_is_read_stays_in_the_caches():
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("name, reference", [("exp", np.exp), ("tanh", np.tanh), ("erf", None)])
 def test_dense_ulps(name, reference, target):
-    """Every 1021st of all finite floats, and a fine grid where the functions bend: at most 2 ulp, from vectors alone."""
+    """Every 1021st of all finite floats, and a fine grid: at most 2 ulp, from vectors alone."""
     bits = np.arange(0, 2**32, 1021, dtype=np.uint64).astype(np.uint32)
     x = bits.view(np.float32)
     x = np.concatenate([x[np.isfinite(x)], np.linspace(-104, 89, 300_001, dtype=np.float32)])
@@ -91,23 +91,28 @@ def test_dense_ulps(name, reference, target):
     assert error.max() <= 2, (x[finite][error.argmax()], error.max())
 
 
+def unpacked(M, N, bits):
+    per = 8 // bits
+
+    @T.prim_func
+    def main(P: T.Tensor((M, N // per), "uint8"), Y: T.Tensor((M, N), "float32")):
+        with T.Kernel(M, threads=1) as bx:
+            packed = T.alloc_shared((N // per,), "uint8")
+            T.copy(P[bx, 0], packed)
+            for j in T.Parallel(N):
+                value = (packed[j // per] >> T.cast(j % per * bits, "uint8")) & (2**bits - 1)
+                Y[bx, j] = T.cast(value, "float32")
+
+    return main
+
+
 @pytest.mark.parametrize("target", CHIPS)
 def test_packed_values_are_read_as_vectors(target):
     """Two 4-bit values of a byte, and four 2-bit ones: a load of whole bytes, each repeated."""
     M, N = 8, 256
     for bits in (4, 2):
         per = 8 // bits
-
-        @T.prim_func
-        def main(P: T.Tensor((M, N // per), "uint8"), Y: T.Tensor((M, N), "float32")):
-            with T.Kernel(M, threads=1) as bx:
-                packed = T.alloc_shared((N // per,), "uint8")
-                T.copy(P[bx, 0], packed)
-                for j in T.Parallel(N):
-                    value = (packed[j // per] >> T.cast(j % per * bits, "uint8")) & (2**bits - 1)
-                    Y[bx, j] = T.cast(value, "float32")
-
-        kernel = tilelang.compile(main, target=target)
+        kernel = tilelang.compile(unpacked(M, N, bits), target=target)
         assert "gather" not in kernel.get_kernel_source()
         p = np.random.default_rng(bits).integers(0, 256, (M, N // per), dtype=np.uint8)
         y = np.full((M, N), np.nan, np.float32)
@@ -116,26 +121,29 @@ def test_packed_values_are_read_as_vectors(target):
         assert np.array_equal(y, want.reshape(M, N).astype(np.float32))
 
 
+def transposed(M, N, K, dtype):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((M, K), dtype)
+            b = T.alloc_shared((N, K), dtype)
+            c = T.alloc_fragment((M, N), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
+
+    return main
+
+
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_transposed_b_is_turned_in_registers(dtype, target):
     """Whole vectors of k are read; k and n that do not divide, and a part of a tile, too."""
-    if dtype == "bfloat16" and target == "cpu":
-        target = "cpu -mcpu=skylake-avx512" if "avx512" in _chip() else "cpu -mcpu=haswell"  # without dot products
+    if dtype == "bfloat16" and target == "cpu":  # a chip without dot products
+        target = "cpu -mcpu=skylake-avx512" if "avx512" in _source() else "cpu -mcpu=haswell"
     for M, N, K in ((32, 64, 64), (20, 50, 37), (7, 33, 100), (5, 16, 16)):
-
-        @T.prim_func
-        def main(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype), C: T.Tensor((M, N), "float32")):
-            with T.Kernel(1, threads=1):
-                a = T.alloc_shared((M, K), dtype)
-                b = T.alloc_shared((N, K), dtype)
-                c = T.alloc_fragment((M, N), "float32")
-                T.copy(A, a)
-                T.copy(B, b)
-                T.gemm(a, b, c, transpose_B=True, clear_accum=True)
-                T.copy(c, C)
-
-        kernel = tilelang.compile(main, target=target)
+        kernel = tilelang.compile(transposed(M, N, K, dtype), target=target)
         rng = np.random.default_rng(K)
         a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((M, K), (N, K)))
         c = np.full((M, N), np.nan, np.float32)
@@ -143,7 +151,7 @@ def test_a_transposed_b_is_turned_in_registers(dtype, target):
         assert np.array_equal(c, a @ b.T), (M, N, K)
 
 
-def _chip():
+def _source():
     return tilelang.compile(plus_one(4, 64), target="cpu").get_kernel_source()
 
 
