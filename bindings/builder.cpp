@@ -9,11 +9,12 @@ using namespace tl;
 
 namespace {
 
-DType dtype_named(const std::string& name) {
-  if (auto type = parse_dtype(name)) return *type;
-  fail({}, "there is no dtype `{}`{}", name,
-       did_you_mean(name, {"f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
-                           "bool", "tf32", "e4m3", "e5m2", "e8m0", "e2m1", "i4", "u4"}));
+// A dtype by the compiler's name of it; every other spelling is read in Python.
+DType dtype_of(nb::handle spelling) {
+  std::string name;
+  if (nb::try_cast(spelling, name))
+    if (auto type = parse_dtype(name)) return *type;
+  return nb::cast<DType>(nb::module_::import_("tilelang.dtypes").attr("as_dtype")(spelling));
 }
 
 nb::object value_object(const Expr& e) {
@@ -233,8 +234,7 @@ void bind_arithmetic(nb::class_<Builder>& c) {
 void bind_values(nb::module_& m) {
   nb::class_<DType>(m, "DType")
       .def(
-          "__init__", [](DType* self, const std::string& name) { new (self) DType(dtype_named(name)); },
-          nb::arg("name"))
+          "__init__", [](DType* self, nb::object name) { new (self) DType(dtype_of(name)); }, nb::arg("name"))
       .def_prop_ro("name", [](const DType& t) { return to_string(t); })
       .def_prop_ro("bits", [](const DType& t) { return int(t.bits); })
       .def_prop_ro("bytes", [](const DType& t) { return t.bytes(); })

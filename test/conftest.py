@@ -1,6 +1,7 @@
-"""Makes the shared cases importable from every test folder."""
+"""Makes the shared cases and the examples importable from every test folder."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]

@@ -15,7 +15,8 @@ _WHERE = {
     "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
     "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
     "get_autotune_inputs": "autotuner", "lower": "engine",
-    "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
+    "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
+    "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",
     "register_matrix": "instruction", "unregister_matrix": "instruction",
@@ -23,10 +24,7 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm")
-_LATER = (
-    "transform", "intrinsics", "SimulationError", "cuda", "cpu", "rocm",
-)  # fmt: skip
+            "tvm", "simulation", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 
@@ -45,8 +43,6 @@ def __getattr__(name: str) -> object:
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = _version()
-    elif name in _LATER:
-        raise AttributeError(f"tilelang.{name}: not in this version yet")
     else:
         raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
     globals()[name] = value

@@ -10,12 +10,21 @@ from typing import Any
 from . import env
 
 
-class PassConfigKey(str, enum.Enum):
+class _Keys(enum.EnumMeta):
+    def __getattr__(cls, name: str) -> str:
+        prefix, _, rest = name.partition("_")
+        if name.isupper() and prefix in ("TL", "TIR", "CUDA") and rest:
+            return f"{prefix.lower()}.{rest.lower()}"  # published, and without a meaning here
+        raise AttributeError(f"PassConfigKey has no '{name}'")
+
+
+class PassConfigKey(str, enum.Enum, metaclass=_Keys):
     """The published switches; the ones with a meaning here say it, the others are accepted and do nothing."""
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"  # no barriers but the user's
+    # The user's own barriers count anyway, and what the compiler puts into shared memory itself needs its own.
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
     TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
     TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
@@ -36,7 +45,6 @@ def _register_usage(value: Any) -> list[str]:
 _OPTIONS = {  # key -> the options of _core.compile that a value means
     PassConfigKey.TL_ENABLE_FAST_MATH: lambda value: {"fast_math": bool(value)},
     PassConfigKey.TL_DISABLE_FAST_MATH: lambda value: {"fast_math": not value},
-    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: lambda value: {"skip": ["insert_sync"] if value else []},
     PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: lambda value: {"flags": _register_usage(value)},
     PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT:
         lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
@@ -65,11 +73,34 @@ def flags_of(compile_flags: Any) -> list[str]:
     return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
+# language ("cuda", "llvm") -> the user's function (code, target) -> code; see engine/postproc.py
+editors: dict[str, Any] = {}
+
+
+def _editor(target: str) -> Any:
+    """What _core.compile calls with the generated text."""
+    chosen = dict(editors)
+
+    def edit(language: str, code: str) -> str:
+        editor = chosen.get(language)
+        if editor is None:
+            return code
+        edited = editor(code, target)
+        if not isinstance(edited, str):
+            raise _mistake(f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
+                           f"{type(edited).__name__}; it must give the text")
+        return edited
+
+    return edit
+
+
 def options_of(
-    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any
+    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None
 ) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.cache_dir()}
+    if editors:
+        options["edit_text"] = _editor(target_text(target))
     dump = str(debug_root_path) if debug_root_path else env.dump_dir()
     if dump:
         options["dump_dir"] = dump

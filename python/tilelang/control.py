@@ -5,11 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ._core import Buffer, Builder
+from ._core import Buffer, Builder, Expr
 from .dtypes import as_dtype
+from .scalar import cast
 from .thread import get_block_binding, get_thread_binding
 from .trace import Loop, active, fail, in_kernel
-from .values import DEVICE, as_value, binary
+from .values import DEVICE, Late, as_condition, as_value, binary
 
 # ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -30,11 +31,68 @@ def thread_return() -> None:
     in_kernel("T.thread_return").builder.call("thread_return", ())
 
 
+# ── branches as contexts ──────────────────────────────────────────────────────────────────────────────
+
+
+class If:
+    """`with T.If(condition):` around `with T.Then():` and, where there is one, `with T.Else():`.
+
+    The same as `if condition:` … `else:`; for a condition that Python knows the other branch is built too.
+    """
+
+    def __init__(self, condition: Any) -> None:
+        self.trace = in_kernel("T.If")
+        self.condition, self.next = as_value(condition), "Then"
+
+    def __enter__(self) -> None:
+        condition = as_condition(self.condition)
+        if condition.__class__ is not Expr:
+            condition = as_value(cast(bool(condition), "bool"))
+        self.trace.builder.begin_if(condition)
+        self.trace.branches.append(self)
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.trace.branches.pop()
+        if kind is None:
+            if self.next == "Then":
+                raise fail("T.If needs a `with T.Then():` in it")
+            self.trace.builder.end_if()
+
+
+class _Branch:
+    def __init__(self) -> None:
+        word = type(self).__name__
+        self.trace = in_kernel(f"T.{word}")
+        self.owner = self.trace.branches[-1] if self.trace.branches else None
+        if self.owner is None or self.owner.next != word:
+            raise fail(f"T.{word} stands directly in a `with T.If(condition):`, T.Then first, each once")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Then(_Branch):
+    """The branch of a T.If that is taken if its condition holds."""
+
+    def __enter__(self) -> None:
+        self.owner.next = "Else"
+
+
+class Else(_Branch):
+    """The branch of a T.If that is taken if its condition does not hold."""
+
+    def __enter__(self) -> None:
+        self.owner.next = ""
+        self.trace.builder.begin_else()
+
+
 # ── loops over threads ────────────────────────────────────────────────────────────────────────────────
 
 
-class _Bound(Loop):
-    """A loop whose iterations are the threads, or blocks, along one dimension."""
+class _Bound(Loop, Late):
+    """A loop whose iterations are the threads, or blocks, along one dimension; where it is not the loop of a
+    `for`, the index along that dimension.
+    """
 
     __slots__ = ("index", "extent", "count")
     bound = True
@@ -45,11 +103,14 @@ class _Bound(Loop):
         self.extent = binary("sub", stop, start) if isinstance(stop, DEVICE) or isinstance(start, DEVICE) \
             else stop - start
 
+    def load(self) -> Any:
+        """The index."""
+        return self.index if self.starts[0] == 0 else binary("add", self.index, self.starts[0])
+
     def begin(self, builder: Builder, names: tuple) -> Any:
         if self.extent != self.count or isinstance(self.extent, DEVICE):
             builder.begin_if(binary("lt", self.index, self.extent))
-        value = self.index if self.starts[0] == 0 else binary("add", self.index, self.starts[0])
-        return [builder.let(names[0], value)]
+        return [builder.let(names[0], self.load())]
 
     def end(self, builder: Builder) -> None:
         if self.extent != self.count or isinstance(self.extent, DEVICE):
@@ -60,6 +121,7 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x", *,
                    annotations: Any = None) -> Loop:
     """`for i in T.thread_binding(0, n, thread="threadIdx.x"):`, iteration i on thread (or block) i.
 
+    `tx = T.thread_binding(0, n, thread="threadIdx.x")` names the index itself, for all threads.
     thread: "threadIdx.x", .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body; more
     iterations than the block has threads along that dimension are an error.
     """
@@ -161,4 +223,4 @@ def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     return trace.builder.alloc(trace.take_hint("workspace"), "global", extents, as_dtype(dtype), {})
 
 
-__all__ = ["Persistent", "alloc_global", "loop_break", "thread_binding", "thread_return"]
+__all__ = ["Else", "If", "Persistent", "Then", "alloc_global", "loop_break", "thread_binding", "thread_return"]

@@ -61,6 +61,8 @@ def as_dtype(spelling: object) -> DType:
         return int32
     if spelling is bool:
         return bool_
+    if getattr(spelling, "is_address", False):
+        return int64  # T.ptr: a table of addresses
     name = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
     name = name.rpartition(".")[2] if isinstance(name, str) else ""
     found = _known.get(name)

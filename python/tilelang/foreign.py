@@ -18,6 +18,7 @@ from typing import Any
 
 from . import _core
 from .dtypes import as_dtype
+from .known import intrinsics_by_name, known_call
 from .trace import active, fail, in_kernel
 from .values import Element, Part, as_value, binary
 
@@ -44,11 +45,12 @@ class ptr:
     """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
     number.
 
-    T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.
+    T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.
     An address is only good for T.make_tensor and as an argument of foreign code.
     """
 
     __slots__ = ("dtype",)
+    is_address = True
 
     def __init__(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
@@ -222,6 +224,8 @@ def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | No
     if not isinstance(name, str) or not re.match(r"^[A-Za-z_:][\w:<>, ]*$", name):
         raise fail(f"T.{kind}: the second argument is the name of a function, not {name!r}")
     result = _result(dtype)
+    if function is None and name in intrinsics_by_name():
+        return known_call(f"T.{kind}", name, args, result)
     made = trace.builder.foreign(
         kind, name, _meaning(name, function), (), [_argument(x) for x in args], result
     )
@@ -236,7 +240,8 @@ def call_extern(
     dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
     (T.access_ptr, T.address_of; a buffer stands for its beginning).  float16 is the type `half_t`, bfloat16
     `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for
-    the reference and the simulator.
+    the reference and the simulator; they know CUDA's own functions that the language has by another name
+    (`__shfl_xor_sync`, `__popc`, `__float2half_rz`, …).
     """
     return _call("call_extern", dtype, func_name, args, eval)
 

@@ -120,6 +120,22 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             report.save(html)
         return report
 
+    def simulate(self, *args: Any, seed: int = 0, schedules: int = 1, blocks: Any = None, watch: bool = True,
+                 count: bool = True, **kwargs: Any) -> Any:
+        """Run the GPU's program in the simulator, on the same arguments; a
+        tilelang.simulation.SimulationReport with what it cost. What is wrong with the program is a
+        SimulationError.
+
+        seed: of the order in which warps run; the same seed gives the same run. schedules: how many orders
+        are tried, with seeds from there on, each on the arguments as they were. blocks: the numbers of the
+        blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of what
+        nobody has written. count: count wavefronts, sectors and instructions.
+        """
+        from .simulation import simulate_call
+
+        options = dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count)
+        return simulate_call(self, args, kwargs, options)
+
     # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
     latency: float | None = None
     config: dict[str, Any] | None = None
@@ -224,7 +240,7 @@ def compile(
     config.check_pass_configs(pass_configs or {})
     options = config.options_of(
         {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
-        debug_root_path,
+        debug_root_path, target,
     )
     try:
         compiled = _core.compile(func.function, config.target_text(target), options)
@@ -242,13 +258,16 @@ def compile(
 
 def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     results = func.results
+    plain = JITKernel
+    if compiled.target.startswith("sim:"):
+        from .simulation import SimulatedKernel as plain
     if results is None and func.call_order is None:
-        return JITKernel(func, compiled, out_idx)
+        return plain(func, compiled, out_idx)
     if results is not None and out_idx is not None:
         raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out")
     if results is not None and results.plain and func.call_order is None:
         names = [row["name"] for row in compiled.params]
-        return JITKernel(func, compiled, [names.index(name) for name in results.outputs] or None)
+        return plain(func, compiled, [names.index(name) for name in results.outputs] or None)
     from .returning import ReturningKernel
 
     return ReturningKernel(func, compiled)

@@ -24,6 +24,7 @@ from . import operators as _operators
 from . import packed as _packed
 from . import random as _random
 from . import scalar as _scalar
+from . import scheduler as _scheduler
 from . import thread as _thread
 from . import tile as _tile
 from . import tile_op as _tile_op
@@ -54,6 +55,7 @@ from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
+from .scheduler import *  # noqa: F403
 from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
@@ -81,6 +83,7 @@ __all__ += _operators.__all__
 __all__ += _packed.__all__
 __all__ += _random.__all__
 __all__ += _scalar.__all__
+__all__ += _scheduler.__all__
 __all__ += _thread.__all__
 __all__ += _tile.__all__
 __all__ += _tile_op.__all__
@@ -88,8 +91,8 @@ __all__ += _values.__all__
 
 
 # For tools/make_docs.py: the modules in the order of the reference.
-MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _control, _atomic,
-           _foreign, _random, _debug, _annotate, _allreduce, dtypes)  # fmt: skip
+MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _control, _scheduler,
+           _atomic, _foreign, _random, _debug, _annotate, _allreduce, dtypes)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

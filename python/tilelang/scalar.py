@@ -102,8 +102,7 @@ def ceildiv(a: Any, b: Any) -> Any:
     """The quotient of two integers, rounded up: how many tiles of size b cover a elements."""
     if not (isinstance(a, DEVICE) or isinstance(b, DEVICE)):
         return _arithmetic("ceildiv", a, b, lambda x, y: -(-x // y))
-    a, b = as_value(a), as_value(b)
-    up = b - 1 if b.__class__ is int else _binary("sub", b, 1)
+    up = _binary("sub", b, 1) if isinstance(b, DEVICE) else as_value(b) - 1
     return _binary("floordiv", _binary("add", a, up), b)
 
 

@@ -7,10 +7,10 @@ import operator
 from typing import Any
 
 from . import dtypes, loose
-from ._core import Buffer, Expr
+from ._core import Buffer, Expr, Region
 from .trace import Loop, active, fail, in_kernel
 from .trace import serial as _serial
-from .values import DEVICE, as_operand, as_value
+from .values import DEVICE, Element, as_operand, as_value
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -29,6 +29,7 @@ class Kernel:
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
+        self.unpacks = False      # `as (bx,)`, though there is one
         self.indices: list = []   # of the block, when it is open
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
@@ -52,7 +53,7 @@ class Kernel:
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
         trace.generator = None
-        return indices[0] if n == 1 else tuple(indices)
+        return indices[0] if n == 1 and not self.unpacks else tuple(indices)
 
     def __exit__(self, kind: Any, *_: object) -> None:
         if kind is None:
@@ -82,6 +83,16 @@ def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     return shape
 
 
+_SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
+
+
+def _scope(what: str, scope: str) -> str:
+    """Where the elements live: a scope that is given counts, whatever the function is called."""
+    if scope not in _SCOPES:
+        raise fail(f"{what}: scope is one of {', '.join(map(repr, _SCOPES))}, not {scope!r}")
+    return _SCOPES[scope]
+
+
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
@@ -103,9 +114,7 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
     one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
     "shared" or "shared.dyn", which are the same here.
     """
-    if scope not in ("shared", "shared.dyn"):
-        raise fail(f"T.alloc_shared: scope must be 'shared' or 'shared.dyn', not '{scope}'")
-    return _alloc("shared", "shared", shape, dtype)
+    return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
 
 
 def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
@@ -114,16 +123,12 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
     int32.
     """
-    if scope != "local.fragment":
-        raise fail(f"T.alloc_fragment: scope must be 'local.fragment', not '{scope}'")
-    return _alloc("fragment", "fragment", shape, dtype)
+    return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
 
 
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     """An array that every thread has for itself."""
-    if scope != "local":
-        raise fail(f"T.alloc_local: scope must be 'local', not '{scope}'")
-    return _alloc("local", "local", shape, dtype)
+    return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
 def alloc_var(dtype: Any, init: Any = None) -> Buffer:
@@ -225,15 +230,29 @@ def gemm(
     _tile("gemm", operands, attrs, annotations, operands[2])
 
 
+def _filled(buffer: Any, what: str) -> Any:
+    """What T.clear or T.fill writes: `A[i, j]` is one element, as there is no other operand to say more."""
+    if buffer.__class__ is Element:
+        n = len(buffer.index)
+        return Region(buffer.buffer, buffer.index, (1,) * n, (False,) * n)
+    return as_operand(buffer, what)
+
+
 def clear(buffer: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to zero."""
-    target = as_operand(buffer, "T.clear: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to zero."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        return fill(buffer, 0, annotations)
+    target = _filled(buffer, "T.clear: the buffer")
     _tile("clear", (target,), {}, annotations, target)
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one) to one value, converted to its dtype."""
-    target = as_operand(buffer, "T.fill: the buffer")
+    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        trace = in_kernel("T.fill")
+        trace.builder.store(buffer, (), as_value(value))
+        return trace.wrote(buffer)
+    target = _filled(buffer, "T.fill: the buffer")
     _tile("fill", (target, as_value(value)), {}, annotations, target)
 
 
@@ -312,10 +331,16 @@ def unroll(
     return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
 
 
+Serial, Unroll = serial, unroll
+
+
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions."""
     _later("vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
+
+
+Vectorized = vectorized
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
@@ -353,7 +378,7 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
 
 
 __all__ = [
-    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "alloc_fragment", "alloc_local", "alloc_shared",
-    "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial", "unroll", "use_swizzle",
-    "vectorized",
+    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
+    "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial",
+    "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ class Trace:
 
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
-                 "undecided", "activations", "born", "outputs", "returns", "eager",
+                 "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
                  "parameters", "sources")
 
     def __init__(self, name: str) -> None:
@@ -42,6 +42,7 @@ class Trace:
         self.compile_flags: list[str] = []
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []   # the functions that run, the macros called last at the end
+        self.branches: list[Any] = []      # the T.If that are open
         self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made
         self.outputs: list[Buffer] = []    # what T.empty made
         self.returns: Any = None           # what `return` gave

@@ -48,9 +48,11 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
-        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
-             n.callee->name);
+        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
+                     "simulator of one (target='sim:sm_80')",
+             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
     });
 }
 
@@ -167,6 +169,7 @@ CompiledKernel::Usual CompiledKernel::find_usual() const {
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
   for (size_t i = 0; i < vars.size(); i++) {
+    if (!signature.params[size_t(signature.integers[i].param)].is_used) continue;  // a tensor that may be None
     int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
     if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
       u.dimensions.push_back({vars[i], signature.integers[i], elements});
@@ -180,7 +183,7 @@ bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
   if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
   for (auto& d : usual.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (found.known && (found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)) return false;
+    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0) return false;
   }
   for (size_t i : usual.sized)
     if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
@@ -215,7 +218,7 @@ std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) con
   return fmt::format("{}", fmt::join(broken, ", "));
 }
 
-std::string CompiledKernel::key_of(const Function& f, const Target& chip) const {
+std::string CompiledKernel::key_of(const Function& f, const Target& chip, std::string_view edited) const {
   std::vector<DType> types;
   for (auto& b : f.buffers) types.push_back(b.dtype);
   std::vector<std::string> parts{print(f),
@@ -224,6 +227,7 @@ std::string CompiledKernel::key_of(const Function& f, const Target& chip) const 
                                  fingerprint(settings.options),
                                  toolchain_id(std::string(target.chip->language)),
                                  user_rows_text(chip, types)};
+  if (!edited.empty()) parts.emplace_back(edited);
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
   return sha256_hex(text);
@@ -246,27 +250,31 @@ Function CompiledKernel::function_for(bool is_usual) const {
   return f;
 }
 
-CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
+std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cache, const std::string& key) const {
   auto start = std::chrono::steady_clock::now();
+  auto entry = key.empty() ? std::nullopt : cache.load(key);
+  if (!entry) return {};
+  Made made{.variant = {},
+            .kernels = kernel_rows(entry->program, entry->binary),
+            .toolchain = entry->binary.toolchain,
+            .phases = {},
+            .from_cache = true};
+  made.variant.program = entry->program;
+  made.variant.executable = std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
+  made.phases.push_back({"read from the cache", ms_since(start)});
+  return made;
+}
+
+CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Function f = function_for(is_usual);
   Target chip = with_user_rows(*target.chip);
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
-  std::string key = cache.folder.empty() || simulated ? "" : key_of(f, chip);
-  if (!key.empty() && !dumps)
-    if (auto entry = cache.load(key)) {
-      Made made{.variant = {},
-                .kernels = kernel_rows(entry->program, entry->binary),
-                .toolchain = entry->binary.toolchain,
-                .phases = {},
-                .from_cache = true};
-      made.variant.program = entry->program;
-      made.variant.executable =
-          std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
-      made.phases.push_back({"read from the cache", ms_since(start)});
-      return made;
-    }
+  bool caches = !cache.folder.empty() && !simulated, edits = settings.edit_text && !simulated;
+  std::string key = caches && !edits ? key_of(f, chip) : "";
+  if (!dumps)
+    if (auto made = from_cache(cache, key)) return std::move(*made);
   std::string folder = settings.dump_dir + "/" + folder_name(f.name);
   Dump dump;
   if (dumps) {
@@ -279,6 +287,12 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Compiled compiled = compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
+  if (edits) {  // what the user's function makes of it, only it itself can tell
+    compiled.program.text = settings.edit_text(compiled.program.language, std::move(compiled.program.text));
+    if (caches) key = key_of(f, chip, compiled.program.text);
+    if (!dumps)
+      if (auto made = from_cache(cache, key)) return std::move(*made);
+  }
   if (dumps)
     dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
   Made made{.variant = {}, .phases = {}};
@@ -345,12 +359,20 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
   std::vector<HostArg> args;
   for (size_t i = 0; i < arguments.size(); i++) {
     auto* t = std::get_if<TensorView>(&arguments[i]);
-    if (!t || !program.params[i].is_tensor) {
+    if (!t && program.params[i].is_tensor) {  // None, for a tensor that nothing names
+      args.push_back({});
+      continue;
+    }
+    if (!program.params[i].is_tensor) {
       args.push_back({.data = &packed.slots[i]});
       if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
+    HostArg arg{.data = t->data,
+                .shape = {t->shape, t->shape + t->ndim},
+                .strides = {},
+                .memory = bytes_of(*t),
+                .fresh = t->fresh};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
@@ -367,6 +389,13 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   Packed packed;
   if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
+}
+
+SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments, const SimulationOptions& options) {
+  internal_check(target.kind == "sim", "a kernel for the simulator");
+  const Variant& variant = variant_for(arguments);
+  Packed packed;
+  return tl::simulate(*variant.simulation, host_arguments(variant.program, arguments, packed), options);
 }
 
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {

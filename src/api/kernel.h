@@ -3,6 +3,7 @@
 // granted, and is made when the first call wants it.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -19,6 +20,8 @@ struct Settings {
   Options options;
   std::optional<Cache> cache;  // none: that of the environment
   std::string dump_dir;        // a folder for the text of every level; empty: none
+  // Edits the generated text, of that language ("cuda", "llvm"), before a device compiler sees it; empty: nobody does.
+  std::function<std::string(std::string_view language, std::string text)> edit_text = {};
 };
 
 // What a target string means on this machine: one kind, one chip.
@@ -43,6 +46,8 @@ class CompiledKernel {
   int device_type() const { return target.kind == "cuda" ? device_cuda : device_cpu; }
   // ArgumentError if the arguments do not fit; RuntimeError if the machine lacks something.  Thread-safe.
   void launch(std::span<const Argument> arguments, Stream stream = 0);
+  // Of a kernel for the simulator: the same with options, and what was found.
+  SimulationReport simulate(std::span<const Argument> arguments, const SimulationOptions& options);
   // The shape of a tensor parameter, from the arguments that are given (the others are nothing).
   std::vector<int64_t> shape_of(std::span<const Argument> arguments, size_t param) const;
   // The cubin or the ELF object; null for the executors, which have none.
@@ -83,7 +88,9 @@ class CompiledKernel {
   std::string describe_usual() const;
   // What makes a call an unusual one.
   std::string why_unusual(std::span<const Argument> arguments) const;
-  std::string key_of(const Function& f, const Target& chip) const;
+  std::string key_of(const Function& f, const Target& chip, std::string_view edited = {}) const;
+  // Asks the cache; nothing for a key that is empty or unknown.
+  std::optional<Made> from_cache(const Cache& cache, const std::string& key) const;
   Function function_for(bool is_usual) const;
   Made make(bool is_usual) const;
   void explain_passes();

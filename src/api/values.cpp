@@ -208,8 +208,16 @@ Expr strong(const Value& value, Span span) {
   return imm(std::get<bool>(value), boolean, span);
 }
 
+// A narrow integer shifted left keeps its type; where it goes on as a wider one nothing of it is lost, as in C.
+static Expr widened_first(const Expr& e, DType type, Span span) {
+  auto* shift = e.as<Binary>();
+  if (!shift || shift->op != BinaryOp::shl || !type.is_int() || e->dtype.bits >= 32 || type.bits <= e->dtype.bits)
+    return e;
+  return binary(BinaryOp::shl, cast(type, shift->a, span), cast(type, shift->b, span), span);
+}
+
 Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
-  if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
+  if (auto* e = std::get_if<Expr>(&value)) return cast(type, widened_first(*e, type, span), span);
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
     if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
@@ -274,6 +282,8 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
     Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
                                                         : to_type(a, (*amount)->dtype, "the number", span);
     x = in_arithmetic(x, span);
+    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && x->dtype.bits < 32 && *n >= x->dtype.bits)
+      x = cast(i32, x, span);  // as C has it
     if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
       fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
            x->dtype.bits);

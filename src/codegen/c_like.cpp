@@ -157,13 +157,13 @@ void Printer::print_let(const Let& n) {
 
 void Printer::print_for(const For& n) {
   Facts outside = facts;
-  names.open();
   Expr min = has_load(n.min) ? hoisted(n.min, "first") : n.min;  // bounds are evaluated once
   Expr extent = has_load(n.extent) ? hoisted(n.extent, "count") : n.extent;
   std::string first = text(min), last = text(is_int(min, 0) ? extent : min + extent, shift);
   Interval begin = range_of(min), trips = range_of(extent);
   __int128 top = __int128(begin.max) + trips.max;  // the variable itself ends there
   facts.bind(n.var, Interval{begin.min, top <= INT64_MAX ? int64_t(top) - 1 : INT64_MAX});
+  names.open();  // the names of the bounds stand before the loop, and last as long as it
   std::string variable = name_index(n.var, begin.min >= INT32_MIN && top <= INT32_MAX);
   int64_t factor = n.attrs.get_int("unroll_factor");
   if (n.loop == Loop::unrolled) line(factor ? fmt::format("#pragma unroll {}", factor) : "#pragma unroll");

@@ -37,6 +37,7 @@ struct ParamSpec {
   std::vector<Formula> shape;    // tensor: one per dimension
   std::vector<Formula> strides;  // tensor: in elements, row-major where the user gave none
   bool is_written = false;       // some kernel stores to it
+  bool is_used = true;           // some kernel names it; a tensor that none does may be None
 };
 
 // Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor.

@@ -30,19 +30,37 @@ struct Integers {
   }
 };
 
+// The tensors that some kernel names, at any level.
+std::set<BufferId> named_buffers(const Function& f) {
+  std::set<BufferId> named;
+  for (auto& k : f.kernels)
+    visit(
+        k.body, [&](const Load& n) { named.insert(n.buffer); }, [&](const Store& n) { named.insert(n.buffer); },
+        [&](const Alloc& n) {
+          if (f[n.buffer].alias_of) named.insert(f[n.buffer].alias_of);
+        },
+        [&](const Tile& n) {
+          for (auto& operand : n.operands)
+            if (auto* region = std::get_if<Region>(&operand)) named.insert(region->buffer);
+        });
+  return named;
+}
+
 Integers integers_of(const Function& f) {
   using From = IntegerSource::From;
   Integers result;
   for (size_t i = 0; i < f.params.size(); i++)  // a scalar's value comes before an extent that repeats it
     if (f.params[i].var) result.add(f.params[i].var, {.name = {}, .param = int(i), .from = From::value});
-  for (size_t i = 0; i < f.params.size(); i++) {
-    if (!f.params[i].buffer) continue;
-    const BufferInfo& b = f[f.params[i].buffer];
-    for (size_t d = 0; d < b.shape.size(); d++)
-      result.add(b.shape[d], {.name = {}, .param = int(i), .from = From::extent, .dim = int(d)});
-    for (size_t d = 0; d < b.strides.size(); d++)
-      result.add(b.strides[d], {.name = {}, .param = int(i), .from = From::stride, .dim = int(d)});
-  }
+  std::set<BufferId> named = named_buffers(f);
+  for (bool is_named : {true, false})  // a tensor that no kernel names may be None, and tells nothing then
+    for (size_t i = 0; i < f.params.size(); i++) {
+      if (!f.params[i].buffer || named.contains(f.params[i].buffer) != is_named) continue;
+      const BufferInfo& b = f[f.params[i].buffer];
+      for (size_t d = 0; d < b.shape.size(); d++)
+        result.add(b.shape[d], {.name = {}, .param = int(i), .from = From::extent, .dim = int(d)});
+      for (size_t d = 0; d < b.strides.size(); d++)
+        result.add(b.strides[d], {.name = {}, .param = int(i), .from = From::stride, .dim = int(d)});
+    }
   return result;
 }
 
@@ -290,7 +308,7 @@ std::set<BufferId> grid_counters(const Function& f) {
 
 Program signature_of(const Function& f, const Target& target) {
   Integers integers = integers_of(f);
-  std::set<BufferId> written;
+  std::set<BufferId> written, named = named_buffers(f);
   for (auto& k : f.kernels) written.merge(written_buffers(k.body));
 
   Program program;
@@ -302,9 +320,10 @@ Program signature_of(const Function& f, const Target& target) {
   for (auto& k : f.kernels)
     program.alignment = int(std::min<int64_t>(program.alignment, tensor_alignment(k, target)));
   for (auto& p : f.params) {
-    if (p.buffer)
+    if (p.buffer) {
       program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));
-    else
+      program.params.back().is_used = named.contains(p.buffer);
+    } else
       program.params.push_back({.name = p.name,
                                 .is_tensor = false,
                                 .dtype = to_string(p.var->dtype),

@@ -6,8 +6,6 @@
 
 namespace tl::simd {
 
-inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The instruction for these operands, and which of its two a matrix of ours is: `swapped` gives it B, A.
 struct Dot {
   const DotInstr* row = nullptr;

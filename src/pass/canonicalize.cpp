@@ -47,10 +47,16 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, n.min)}});
         return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
       },
+      [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has nobody to wait for
+        auto* c = n.value.as<Call>();
+        return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span) : self.children(n);
+      },
       [&](const Call& n, Rewriter& self) -> Expr {
         if (is_thread_level(*n.callee) && !target.has_threads())
-          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target, or write it "
-                       "with tile operators and T.Parallel", n.callee->name, target.name);
+          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
+                       "simulator of one (target='sim:sm_80'), or write it with tile operators and T.Parallel",
+               n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
+               target.name);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
         if (n.callee == &elected)  // one thread says or does it for its block

@@ -21,7 +21,7 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
 }
 
 // Rewrites expressions of one loop body to vectors.
-struct Lanes {
+struct Widening {
   const Function& f;
   const Target& target;
   int64_t alignment;  // of tensors, in bytes
@@ -268,7 +268,7 @@ struct Vectorizer final : ScopedRewriter {
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    Stmt vector = Lanes{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body);
+    Stmt vector = Widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body);
     if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }

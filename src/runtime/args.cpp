@@ -279,8 +279,9 @@ bool share_memory(const TensorView& a, const TensorView& b) {
 void check_aliasing(const Program& program, std::span<const Argument> arguments) {
   for (size_t i = 0; i < arguments.size(); i++) {
     if (!program.params[i].is_tensor || !program.params[i].is_written) continue;
-    const TensorView& written = std::get<TensorView>(arguments[i]);
-    if (is_empty(written)) continue;
+    auto given = std::get_if<TensorView>(&arguments[i]);
+    if (!given || is_empty(*given)) continue;
+    const TensorView& written = *given;
     for (size_t k = 0; k < arguments.size(); k++) {
       auto other = std::get_if<TensorView>(&arguments[k]);
       if (k == i || !other || is_empty(*other) || !share_memory(written, *other)) continue;
@@ -302,6 +303,52 @@ int64_t read_integer(const IntegerSource& source, const Argument& argument) {
   return source.from == IntegerSource::From::extent ? t->shape[source.dim] : stride_of(*t, source.dim);
 }
 
+bool is_none(const Argument& argument) { return std::holds_alternative<std::monostate>(argument); }
+
+// An integer whose source is not given may have a twin: another tensor with the same symbol in its shape.
+void read_twins(const Program& program, std::span<const Argument> arguments, std::vector<int64_t>& integers) {
+  for (size_t i = 0; i < arguments.size(); i++)
+    if (auto t = std::get_if<TensorView>(&arguments[i]); t && size_t(t->ndim) == program.params[i].shape.size())
+      for (int d = 0; d < t->ndim; d++) {
+        const auto& steps = program.params[i].shape[size_t(d)].steps;
+        if (steps.size() != 1 || steps[0].op != Formula::Op::integer) continue;
+        int64_t& value = integers[size_t(steps[0].value)];
+        if (value == unknown) value = t->shape[d];
+      }
+}
+
+bool names_integer(const Formula& formula, size_t integer) {
+  for (const Formula::Step& step : formula.steps)
+    if (step.op == Formula::Op::integer && size_t(step.value) == integer) return true;
+  return false;
+}
+
+// Whether a launch takes the integer's value.
+bool needs_integer(const Program& program, size_t integer) {
+  for (const EntrySpec& entry : program.entries) {
+    for (const Formula& extent : entry.grid)
+      if (names_integer(extent, integer)) return true;
+    for (const EntrySpec::Arg& arg : entry.args)
+      if (arg.from == EntrySpec::Arg::From::integer && size_t(arg.index) == integer) return true;
+  }
+  for (const Workspace& w : program.workspaces)
+    if (names_integer(w.bytes, integer)) return true;
+  return false;
+}
+
+// What only tensors tell that are None is 0 where nobody asks for it.
+void settle_unknown(const Program& program, std::vector<int64_t>& integers) {
+  for (size_t i = 0; i < integers.size(); i++) {
+    if (integers[i] != unknown) continue;
+    const IntegerSource& source = program.integers[i];
+    if (needs_integer(program, i))
+      throw ArgumentError(fmt::format("{} is None, but the kernel needs {}, which is {} {} of that tensor",
+                                      described(program, size_t(source.param)), source.name,
+                                      source.from == IntegerSource::From::extent ? "extent" : "stride", source.dim));
+    integers[i] = 0;
+  }
+}
+
 }  // namespace
 
 void check_and_pack(const Program& program, std::span<const Argument> arguments, int device_type,
@@ -317,14 +364,22 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
       out.slots.push_back(pack_scalar(program, i, arguments[i]));
       continue;
     }
+    if (is_none(arguments[i]) && !program.params[i].is_used) {
+      out.slots.push_back(0);
+      continue;
+    }
     checker.check_type(i);
     checker.check_device(i);
     out.slots.push_back(reinterpret_cast<uintptr_t>(checker.tensor(i).data));
   }
   for (size_t i = 0; i < program.integers.size(); i++)
     out.integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
+  if (std::find(out.integers.begin(), out.integers.end(), unknown) != out.integers.end()) {
+    read_twins(program, arguments, out.integers);
+    settle_unknown(program, out.integers);
+  }
   for (size_t i = 0; i < arguments.size(); i++) {
-    if (!program.params[i].is_tensor) continue;
+    if (!program.params[i].is_tensor || is_none(arguments[i])) continue;
     checker.check_shape(i);
     if (is_empty(checker.tensor(i))) continue;
     checker.check_strides(i);
@@ -345,16 +400,7 @@ std::vector<int64_t> infer_shape(const Program& program, std::span<const Argumen
   std::vector<int64_t> integers(program.integers.size(), unknown);
   for (size_t i = 0; i < integers.size(); i++)
     integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
-  // A source that is not given may have a twin: another tensor with the same symbol in its shape.
-  for (size_t i = 0; i < arguments.size(); i++)
-    if (auto t = std::get_if<TensorView>(&arguments[i]);
-        t && size_t(t->ndim) == program.params[i].shape.size())
-      for (int d = 0; d < t->ndim; d++) {
-        const auto& steps = program.params[i].shape[size_t(d)].steps;
-        if (steps.size() != 1 || steps[0].op != Formula::Op::integer) continue;
-        int64_t& value = integers[size_t(steps[0].value)];
-        if (value == unknown) value = t->shape[d];
-      }
+  read_twins(program, arguments, integers);
   std::vector<int64_t> shape;
   for (const Formula& extent : program.params[param].shape) {
     for (const Formula::Step& step : extent.steps)

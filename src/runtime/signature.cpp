@@ -14,6 +14,7 @@ Signature::Signature(const Program& p, int device) : device_type(device), progra
     DlType type = dl_type(spec.dtype);
     params.push_back({.is_tensor = spec.is_tensor,
                       .is_written = spec.is_written,
+                      .is_used = spec.is_used,
                       .code = type.code,
                       .bits = type.bits,
                       .ndim = int(spec.shape.size()),
@@ -126,13 +127,17 @@ bool Signature::bind(std::span<const Argument> arguments, Bound& out) const {
       continue;
     }
     auto t = std::get_if<TensorView>(&arguments[i]);
+    if (!t && !params[i].is_used && std::holds_alternative<std::monostate>(arguments[i])) {
+      out.slots[i] = 0;
+      continue;
+    }
     if (!t || !has_type(params[i], *t, out.device_id)) return false;
     out.slots[i] = reinterpret_cast<uintptr_t>(t->data);
   }
   if (!read_integers(arguments, out)) return false;
   Range ranges[Bound::most_params];
   for (size_t i = 0; i < params.size(); i++)
-    if (!params[i].is_tensor)
+    if (!std::holds_alternative<TensorView>(arguments[i]) || !params[i].is_tensor)
       ranges[i] = {0, 0};
     else if (!has_form(params[i], *std::get_if<TensorView>(&arguments[i]), out, ranges[i]))
       return false;

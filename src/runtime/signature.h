@@ -29,7 +29,7 @@ class Signature {
     const Formula* formula = nullptr;
   };
   struct Param {
-    bool is_tensor = true, is_written = false;
+    bool is_tensor = true, is_written = false, is_used = true;
     uint8_t code = 255, bits = 0;
     int ndim = 0;
     uintptr_t alignment = 1;

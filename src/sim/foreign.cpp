@@ -16,10 +16,14 @@ void atomic_access(const Execution& x) {
   auto op = x.site.callee->atomic;
   bool has_value = x.site.args.size() == 3;
   int lanes = has_value ? x.site.args[1].type.lanes : 1;
+  x.tally();
   with_element(p.type, [&](auto element) {
     int64_t bytes = element.bytes, whole = bytes * lanes;
     for_lanes(x.lanes, [&](int lane) {
-      std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes));
+      bool reads = op != Callee::Atomic::store, writes = op != Callee::Atomic::load;
+      Touch touch = writes ? Touch::atomic_update : Touch::atomic_read;
+      std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes), touch);
+      if (x.warp.block->watch) x.warp.block->monitor->synchronise(x.warp, lane, at, x.site.order, reads, writes);
       for (int e = 0; e < lanes; e++, at += bytes) {
         Scalar old = element.get(at);
         if (has_value) {

@@ -1,11 +1,14 @@
-"""Compilation in one step, as published programs call it."""
+"""Compilation in one step, as published programs call it, and functions that edit the generated text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CompiledArtifact", "lower"]
+from . import postproc
+from .postproc import *  # noqa: F403
+
+__all__ = ["CompiledArtifact", "lower", *postproc.__all__]
 
 
 @dataclass

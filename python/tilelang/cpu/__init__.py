@@ -1,0 +1,1 @@
+"""The dialect for CPUs: `import tilelang.cpu.language as T`."""

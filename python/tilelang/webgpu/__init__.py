@@ -1,0 +1,1 @@
+"""The dialect for WebGPU, which is not among the targets: `import tilelang.webgpu.language as T`."""

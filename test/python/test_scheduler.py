@@ -1,0 +1,130 @@
+"""T.PersistentTileScheduler: each tile of the grid once, in the order that it says, whatever the numbers."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+TARGETS = ["cpu", "reference", "sim:sm_80"]
+
+
+def visits(m, n, workers, swizzle, **more):
+    """Each block writes down which tiles it has, in its order."""
+    most = -(-m * n // workers)
+
+    @T.prim_func
+    def kernel(rows: T.Tensor((workers, most), "int32"), columns: T.Tensor((workers, most), "int32"),
+               count: T.Tensor((workers,), "int32")):
+        with T.Kernel(workers, threads=1) as block:
+            sched = T.PersistentTileScheduler(m, n, swizzle_size=swizzle, **more)
+            sched.init(block)
+            while sched.valid():
+                rows[block, sched.current_iter] = sched.m_idx
+                columns[block, sched.current_iter] = sched.n_idx
+                sched.next_tile()
+            count[block] = sched.current_iter
+
+    return kernel, most
+
+
+def expected(tile, m, n, swizzle):
+    group, within = divmod(tile, m * swizzle)
+    width = min(swizzle, n - group * swizzle)
+    return within // width, group * swizzle + within % width
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("m,n,workers,swizzle", [(4, 6, 5, 2), (3, 7, 4, 3), (1, 1, 3, 8), (5, 2, 10, 1),
+                                                 (7, 3, 2, 8)])
+def test_each_tile_once_in_order(target, m, n, workers, swizzle):
+    func, most = visits(m, n, workers, swizzle)
+    kernel = tilelang.compile(func, target=target)
+    rows, columns = (np.full((workers, most), -1, np.int32) for _ in range(2))
+    count = np.full(workers, -1, np.int32)
+    kernel(rows, columns, count)
+    seen = set()
+    for block in range(workers):
+        mine = list(range(block, m * n, workers))
+        assert count[block] == len(mine)
+        for at, tile in enumerate(mine):
+            here = (int(rows[block, at]), int(columns[block, at]))
+            assert here == expected(tile, m, n, swizzle)
+            seen.add(here)
+    assert len(seen) == m * n
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("size", [(96, 80), (64, 33), (0, 16)])
+def test_tiles_of_a_gemm(target, size):
+    M, N = T.dynamic("M, N")
+    K, block, workers = 48, 32, 3
+
+    @T.prim_func
+    def gemm(A: T.Tensor((M, K), "float32"), B: T.Tensor((K, N), "float32"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(workers, threads=64) as b:
+            left, right = T.alloc_shared((block, 16), "float32"), T.alloc_shared((16, block), "float32")
+            acc = T.alloc_fragment((block, block), "float32")
+            sched = T.PersistentTileScheduler(T.ceildiv(M, block), T.ceildiv(N, block), workers, 2, name="s")
+            sched.init(b)
+            while sched.valid():
+                x, y = sched.m_idx, sched.n_idx
+                T.clear(acc)
+                for k in T.Pipelined(K // 16, num_stages=2):
+                    T.copy(A[x * block, k * 16], left)
+                    T.copy(B[k * 16, y * block], right)
+                    T.gemm(left, right, acc)
+                T.copy(acc, C[x * block, y * block])
+                sched.next_tile()
+
+    kernel = tilelang.compile(gemm, target=target)
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal((size[0], K), dtype=np.float32)
+    b = rng.standard_normal((K, size[1]), dtype=np.float32)
+    c = np.full(size, np.nan, np.float32)
+    kernel(a, b, c)
+    want = a.astype(np.float64) @ b
+    if c.size:
+        assert np.linalg.norm(c - want) < 1e-5 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_without_state_and_with_the_name_first(target):
+    @T.prim_func
+    def kernel(out: T.Tensor((6, 4), "int32")):
+        with T.Kernel(6, threads=1) as block:
+            plain = T.PersistentTileScheduler(3, 2, num_workers=1, swizzle_size=1, stateful=False)
+            m, n = plain.coord(block)
+            out[block, 0] = m
+            out[block, 1] = n
+            old = T.PersistentTileScheduler("old", 3, 2, swizzle_size=2)
+            old.init(block)
+            out[block, 2] = old.m_idx[0]
+            out[block, 3] = old.n_idx[0]
+
+    out = np.full((6, 4), -1, np.int32)
+    tilelang.compile(kernel, target=target)(out)
+    want = [(*expected(t, 3, 2, 1), *expected(t, 3, 2, 2)) for t in range(6)]
+    assert out.tolist() == [list(row) for row in want]
+
+
+def test_what_it_refuses():
+
+    with pytest.raises(tilelang.CompileError, match="stateful=False has no place of its own"):
+        @T.prim_func
+        def first(A: T.Tensor((8,), "int32")):
+            with T.Kernel(2, threads=1) as block:
+                sched = T.PersistentTileScheduler(4, 2, stateful=False)
+                A[block] = sched.m_idx
+    with pytest.raises(tilelang.CompileError, match="swizzle_size must be a positive integer, not 0"):
+        @T.prim_func
+        def second(A: T.Tensor((8,), "int32")):
+            with T.Kernel(2, threads=1) as block:
+                sched = T.PersistentTileScheduler(4, 2, swizzle_size=0)
+                sched.init(block)
+
+
+def test_cuda_text_compiles():
+    func, _ = visits(5, 7, 4, 3)
+    for arch in ("sm_80", "sm_90"):
+        text = tilelang.compile(func, target=f"cuda -arch={arch}").get_kernel_source()
+        assert "sched_m_idx" in text
