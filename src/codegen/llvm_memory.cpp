@@ -382,16 +382,18 @@ bool KernelWriter::is_inside(const Load& n) const {
 }
 
 Value KernelWriter::load(const Load& n) {
-  auto repeats = n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
+  auto repeats =
+      n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
   if (repeats) {
     int count = n.dtype.lanes / int(repeats->times);
     Expr each = tl::load(f, n.buffer, {ramp(repeats->base, imm(1, repeats->base->dtype), count)}, n.span);
     if (predicate.empty() || is_inside(*each.as<Load>())) {
       std::string lanes;
-      for (int l = 0; l < n.dtype.lanes; l++) lanes += fmt::format("{}i32 {}", l ? ", " : "", l / repeats->times);
+      for (int l = 0; l < n.dtype.lanes; l++)
+        lanes += fmt::format("{}i32 {}", l ? ", " : "", l / repeats->times);
       std::string type = type_text(each->dtype);
-      return w.pure(fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, load(*each.as<Load>()), type,
-                                n.dtype.lanes, lanes));
+      return w.pure(fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type,
+                                load(*each.as<Load>()), type, n.dtype.lanes, lanes));
     }
   }
   Value outer = predicate;
@@ -416,8 +418,8 @@ std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
       std::vector<Value> both;
       for (size_t q = 0; q < parts[i].size(); q++)
         for (auto& order : orders)
-          both.push_back(k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type, parts[i][q], type,
-                                              parts[i + half][q], t.lanes, order)));
+          both.push_back(k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type,
+                                              parts[i][q], type, parts[i + half][q], t.lanes, order)));
       parts[i] = std::move(both);
     }
   return parts[0];
@@ -429,7 +431,8 @@ void KernelWriter::store(const Store& n) {
   auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
   bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
               t.lanes * t.bits > 8 * target.vector_bytes && std::has_single_bit(all->args.size());
-  if (many && where && is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it
+  if (many && where &&
+      is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it
     DType each = all->args[0]->dtype;
     int64_t at = 0;
     for (const Value& piece : interleaved(*this, *all)) {

@@ -100,7 +100,8 @@ Stmt Lowering::steps(const Placed& a, const Placed& b, const Expr& row, const Ex
         Expr& ci = c[size_t(i * vectors + v)];
         const Expr& y = bs[size_t(v)];
         if (dot.row)
-          ci = named("c", call(dot.row->callee, {ci, dot.swapped ? y : x, dot.swapped ? x : y}, ci->dtype, at));
+          ci = named("c",
+                     call(dot.row->callee, {ci, dot.swapped ? y : x, dot.swapped ? x : y}, ci->dtype, at));
         else
           ci = named("c", binary(BinaryOp::add, ci, binary(BinaryOp::mul, broadcast(x, lanes), y)));
       }
@@ -165,7 +166,8 @@ Stmt Lowering::micro(const Placed& a, const Placed& b, const Expr& row, const Ex
 // `count` blocks of `height` rows, from row `first` on, against all panels.  The rows of a chunk stay in L2.
 Stmt Lowering::rows(const Placed& a, const Placed& b, int64_t count, int64_t height, int64_t first,
                     const Expr& k0, int64_t depth, BufferId acc) {
-  int64_t bytes = height * depth * group * ctx.function[a.buffer].dtype.bytes(), most = std::max<int64_t>(chunk_bytes / bytes, 1);
+  int64_t bytes = height * depth * group * ctx.function[a.buffer].dtype.bytes(),
+          most = std::max<int64_t>(chunk_bytes / bytes, 1);
   int64_t chunks = ceil_of(count, most), size = ceil_of(count, chunks);
   int64_t whole = g.n / u.width(), rest = g.n % u.width();
   Expr chunk = bound("chunk", chunks), start = simplify(chunk * size, facts);

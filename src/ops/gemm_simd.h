@@ -1,4 +1,5 @@
-// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp finds A and B, or packs them.
+// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp finds A and B, or packs
+// them.
 #pragma once
 #include "arith/prove.h"
 #include "ops/gemm.h"
@@ -76,14 +77,15 @@ struct Lowering {
   std::optional<Placed> find_strided(const Matrix& m) const;
   std::optional<Placed> find_panels(const Matrix& m) const;
   Stmt turn_panel(const Placed& from, BufferId to, const Expr& panel, const Expr& k, int64_t rows);
-  void rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int64_t turned, int64_t rows, int64_t cols);
+  void rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int64_t turned, int64_t rows,
+                      int64_t cols);
   Placed widen(const Matrix& m, int64_t rows, int64_t cols, int64_t width, const char* name);
 
   BufferId scratch(const char* name, DType type, std::vector<int64_t> shape);
   Placed group_rows(const Matrix& m);
   Placed group_panels(const Matrix& m);
-  Stmt pack_group(const Matrix& m, const std::optional<Placed>& from, BufferId to, const Expr& panel, const Expr& kk,
-                  int64_t cols, int64_t steps);
+  Stmt pack_group(const Matrix& m, const std::optional<Placed>& from, BufferId to, const Expr& panel,
+                  const Expr& kk, int64_t cols, int64_t steps);
   void start_sums(const Placed& b);
 
   Stmt micro(const Placed& a, const Placed& b, const Expr& row, const Expr& panel, int64_t rows, int64_t cols,

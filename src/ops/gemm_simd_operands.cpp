@@ -75,8 +75,9 @@ std::optional<Placed> Lowering::find_panels(const Matrix& m) const {
   return Placed{buffer, place(m, imm(0), imm(0)), u.width(), 1, shape[m.row] * u.width()};
 }
 
-// What turn_panel leaves: the last rows of whole panels, and all of the columns behind them; element by element.
-void Lowering::rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int64_t turned, int64_t rows, int64_t cols) {
+// What turn_panel leaves: the last rows of whole panels, and all of the columns behind them, one by one.
+void Lowering::rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int64_t turned, int64_t rows,
+                              int64_t cols) {
   DType type = ctx.function[m.region.buffer].dtype;
   int64_t whole = cols / u.width() * u.width();
   auto move = [&](int64_t first_row, int64_t first_col, int64_t count, int64_t wide) {
@@ -102,7 +103,8 @@ Stmt Lowering::turn_panel(const Placed& from, BufferId to, const Expr& panel, co
   }
   int lanes = int(u.lanes * width);
   Expr first = simplify(panel * (rows * width) + k * (u.lanes * width), facts);
-  return store(to, {ramp(first, imm(1), lanes)}, call(interleave, std::move(columns), sum.with_lanes(lanes), at), at);
+  return store(to, {ramp(first, imm(1), lanes)},
+               call(interleave, std::move(columns), sum.with_lanes(lanes), at), at);
 }
 
 // Copies a matrix into a scratch buffer of the type of the sums, in panels of `width` columns (0: rows).
@@ -188,9 +190,9 @@ Placed Lowering::group_rows(const Matrix& m) {
   }
   if (int64_t rest = g.k - whole * chunk) {
     Expr q = bound("q", rest), k = q + whole * chunk;
-    row.push_back(for_loop(q, rest, Loop::serial,
-                           store(to, {i * width + k}, converted(load(type, m.region.buffer, {place(m, i, k)}, at)), at),
-                           at));
+    row.push_back(for_loop(
+        q, rest, Loop::serial,
+        store(to, {i * width + k}, converted(load(type, m.region.buffer, {place(m, i, k)}, at)), at), at));
   }
   for (int64_t k = g.k; k < width; k++) row.push_back(store(to, {i * width + k}, zero(wanted), at));
   before.push_back(for_loop(i, g.m, Loop::serial, block(std::move(row), at), at));
@@ -230,8 +232,9 @@ Stmt Lowering::pack_group(const Matrix& m, const std::optional<Placed>& from, Bu
                         load(type, from->buffer, {ramp(where, imm(1), int(group))}, at), at));
   }
   for (int64_t d = 0; d < group && !together; d++) {
-    Expr value = d < steps ? load(type, m.region.buffer, {place(m, kk * group + d, panel * u.width() + j)}, at)
-                           : zero(type);
+    Expr value = d < steps
+                     ? load(type, m.region.buffer, {place(m, kk * group + d, panel * u.width() + j)}, at)
+                     : zero(type);
     out.push_back(store(to, {first + j * group + d}, value, at));
   }
   Stmt columns = for_loop(j, cols, Loop::serial, block(std::move(out), at), at);
@@ -251,7 +254,8 @@ Placed Lowering::group_panels(const Matrix& m) {
     Expr kk = bound("kk", g.k / group);
     std::vector<Stmt> out;
     if (g.k / group)
-      out.push_back(for_loop(kk, g.k / group, Loop::serial, pack_group(m, from, to, panel, kk, cols, group), at));
+      out.push_back(
+          for_loop(kk, g.k / group, Loop::serial, pack_group(m, from, to, panel, kk, cols, group), at));
     if (g.k % group) out.push_back(pack_group(m, from, to, panel, imm(g.k / group), cols, g.k % group));
     return block(std::move(out), at);
   };
@@ -275,13 +279,15 @@ void Lowering::start_sums(const Placed& b) {
     Expr old = load(sum, to, {where}, at);
     Expr column = ramp(p * b.panel + kk * b.row + v * u.lanes * group, imm(1), int(lanes * group));
     clear.push_back(store(to, {where}, zero(sum.with_lanes(lanes)), at));
-    add.push_back(store(to, {where},
-                        call(dot.row->callee, {old, imm(1, wide), load(g.b_type, b.buffer, {column}, at)}, old->dtype, at),
-                        at));
+    add.push_back(store(
+        to, {where},
+        call(dot.row->callee, {old, imm(1, wide), load(g.b_type, b.buffer, {column}, at)}, old->dtype, at),
+        at));
     scale.push_back(store(to, {where}, binary(BinaryOp::mul, old, imm(-128, old->dtype), at), at));
   }
   Stmt all = for_loop(kk, depth, Loop::serial, block(std::move(add), at), at);
-  before.push_back(for_loop(p, count, Loop::serial, block({block(std::move(clear)), all, block(std::move(scale))}, at), at));
+  before.push_back(for_loop(p, count, Loop::serial,
+                            block({block(std::move(clear)), all, block(std::move(scale))}, at), at));
 }
 
 }  // namespace tl::simd

@@ -1,5 +1,5 @@
-// fuse_loops: a loop that fills a tile and the next one that reads it become one, and what was just stored is used
-// from a register.  So a row is read from memory while it is summed, and written while it is scaled: the core
+// fuse_loops: a loop that fills a tile and the next one that reads it become one, and what was just stored is
+// used from a register.  So a row is read from memory while it is summed, and written while it is scaled: the core
 // computes while it waits.  For CPUs; on a GPU tiles are registers already.  After vectorize, so that what an
 // iteration touches is to be read off its few indices; before hoist_invariants, which works loop by loop.
 //
@@ -18,8 +18,8 @@
 namespace tl {
 namespace {
 
-constexpr size_t look_ahead = 8;      // statements between two loops
-constexpr int largest = 64;           // statements inside one: a product of matrices keeps its loops to itself
+constexpr size_t look_ahead = 8;  // statements between two loops
+constexpr int largest = 64;       // statements inside one: a product of matrices keeps its loops to itself
 constexpr int64_t most_unrolled = 4;  // iterations of a loop that was cut to fit another
 
 struct Access {
@@ -69,10 +69,11 @@ struct Fuser {
       else
         out.push_back({b, {}, 0, writes});
     };
-    visit(s, [&](const Load& n) { add(n.buffer, n.index, false); },
-          [&](const Store& n) { add(n.buffer, n.index, true); },
-          [&](const Call& n) { plain &= n.callee->effect == Callee::Effect::pure && n.callee != &address_of; },
-          [&](const While&) { plain = false; }, [&](const Tile&) { plain = false; });
+    visit(
+        s, [&](const Load& n) { add(n.buffer, n.index, false); },
+        [&](const Store& n) { add(n.buffer, n.index, true); },
+        [&](const Call& n) { plain &= n.callee->effect == Callee::Effect::pure && n.callee != &address_of; },
+        [&](const While&) { plain = false; }, [&](const Tile&) { plain = false; });
     if (!plain || has_control(s)) return std::nullopt;
     return out;
   }
@@ -80,8 +81,10 @@ struct Fuser {
   // Takes the statements inside s from what is left; false once nothing is.
   static bool is_small(const Stmt& s, int& left) {
     if (auto* n = s.as<For>()) return is_small(n->body, left);
-    if (auto* n = s.as<If>()) return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
-    if (auto* b = s.as<Block>()) return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
+    if (auto* n = s.as<If>())
+      return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
+    if (auto* b = s.as<Block>())
+      return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
     return --left >= 0;
   }
   static bool is_small(const Stmt& s) {
@@ -205,7 +208,8 @@ struct Fuser {
       auto* s = stmts[i].as<Store>();
       if (!s || s->mask || !is_tile(s->buffer) || f[s->buffer].alias_of || s->index.size() != 1) continue;
       auto same = [&](const Load& n) {
-        return n.buffer == s->buffer && !n.mask && n.dtype == s->value->dtype && equal(n.index[0], s->index[0]);
+        return n.buffer == s->buffer && !n.mask && n.dtype == s->value->dtype &&
+               equal(n.index[0], s->index[0]);
       };
       size_t end = i + 1;
       bool used = false;
@@ -232,11 +236,13 @@ struct Fuser {
       yes.assume(n->cond);
       Stmt then_body = statement(n->then_body, yes);
       Stmt no = n->else_body ? statement(n->else_body, facts) : Stmt();
-      return then_body.same(n->then_body) && no.same(n->else_body) ? s : if_then(n->cond, then_body, no, n->span);
+      return then_body.same(n->then_body) && no.same(n->else_body) ? s
+                                                                   : if_then(n->cond, then_body, no, n->span);
     }
     if (auto* n = s.as<For>()) {
       Facts inside = facts;
-      if (auto extent = as_int(n->extent); extent && is_int(n->min, 0)) inside.bind(n->var, Interval{0, *extent - 1});
+      if (auto extent = as_int(n->extent); extent && is_int(n->min, 0))
+        inside.bind(n->var, Interval{0, *extent - 1});
       Stmt body = statement(n->body, inside);
       return body.same(n->body) ? s : for_loop(n->var, n->min, n->extent, n->loop, body, n->span, n->attrs);
     }
@@ -249,7 +255,8 @@ struct Fuser {
       if (!fuse_at(stmts, i, facts)) i++;
     for (Stmt& inner : stmts) inner = statement(inner, facts);
     if (!loops) use_names(stmts);
-    bool same = std::equal(stmts.begin(), stmts.end(), before.begin(), before.end(), [](auto& x, auto& y) { return x.same(y); });
+    bool same = std::equal(stmts.begin(), stmts.end(), before.begin(), before.end(),
+                           [](auto& x, auto& y) { return x.same(y); });
     return same ? s : block(std::move(stmts), s->span);
   }
 };
@@ -258,7 +265,9 @@ struct Fuser {
 Stmt without_unread(const Function& f, const Stmt& body) {
   std::set<BufferId> read;
   visit(body, [&](const Load& n) { read.insert(n.buffer); });
-  auto unread = [&](BufferId b) { return f[b].scope != Scope::global && !f[b].alias_of && !read.contains(b); };
+  auto unread = [&](BufferId b) {
+    return f[b].scope != Scope::global && !f[b].alias_of && !read.contains(b);
+  };
   return rewrite(
       body, [&](const Store& n, Rewriter&) -> Stmt { return unread(n.buffer) ? block({}) : Stmt(&n); },
       [&](const Alloc& n, Rewriter&) -> Stmt { return unread(n.buffer) ? block({}) : Stmt(&n); });
@@ -273,7 +282,9 @@ Function fuse_loops(Function f, const Target& target) {
     if (b.alias_of) shared_storage.insert(b.alias_of);
   for (Kernel& k : f.kernels) {
     bool own_tensors = false;  // made from addresses: any tensor may be part of them
-    visit(k.body, [&](const Alloc& n) { own_tensors |= f[n.buffer].scope == Scope::global || shared_storage.contains(n.buffer); });
+    visit(k.body, [&](const Alloc& n) {
+      own_tensors |= f[n.buffer].scope == Scope::global || shared_storage.contains(n.buffer);
+    });
     if (own_tensors) continue;
     Fuser fuser{.f = f};
     k.body = without_unread(f, fuser.statement(k.body, facts_of(f, k)));
