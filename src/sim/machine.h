@@ -143,6 +143,7 @@ struct Block {
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
+  int64_t executed = 0;         // operations of its warps so far
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
@@ -180,6 +181,7 @@ struct Warp {
   Mask returned = 0;
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
+  int64_t came = 0;            // to the barrier where it waits: what the block had executed then
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;

@@ -169,7 +169,7 @@ void load(Warp& w, const Operation& o) {
     if (!at) at = nowhere(access.place.type);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
   });
-  addresses.count(w, access.place, access.bytes, o.site, "load");
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::load);
 }
 
 template <class T, bool uniform>
@@ -198,7 +198,7 @@ void store(Warp& w, const Operation& o) {
     if (compared) std::memcpy(to, made, size_t(access.bytes));
     w.block->monitor->memory_version += !access.lane_stride && !access.watched;
   });
-  addresses.count(w, access.place, access.bytes, o.site, "store");
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::store);
 }
 
 }  // namespace
