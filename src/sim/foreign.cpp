@@ -29,8 +29,11 @@ void atomic_access(const Execution& x) {
         Scalar old = element.get(at);
         if (has_value) {
           Scalar value = x.element(1, lane, e);
+          std::byte before[16];
+          std::memcpy(before, at, size_t(bytes));
           element.put(at, p.type.is_float() ? scalar(combine(op, old.d, value.d, p.type))
                                             : scalar(combine(op, old.i, value.i, p.type)));
+          x.warp.block->monitor->memory_version += std::memcmp(before, at, size_t(bytes)) != 0;
         }
         if (x.site.type != none_type) x.give(lane, old);
       }

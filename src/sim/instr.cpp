@@ -15,6 +15,7 @@
 #include "base/output.h"
 #include "sim/elements.h"
 #include "sim/message.h"
+#include "sim/undefined.h"
 #include "sim/warp.h"
 #include "target/check.h"
 #include "target/user_rows.h"
@@ -238,10 +239,14 @@ void shuffle(const Execution& x) {
   x.require_whole_warp();
   x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
+  std::array<int8_t, lane_count> source;
   for (int lane = 0; lane < lane_count; lane++) {
     int other = from(lane, int(x.value(1, lane).i));
-    taken[size_t(lane)] = x.value(0, other >= 0 && other < lane_count ? other : lane);
+    if (other < 0 || other >= lane_count) other = lane;
+    taken[size_t(lane)] = x.value(0, other);
+    source[size_t(lane)] = int8_t(other);
   }
+  if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for (int lane = 0; lane < lane_count; lane++) x.give(lane, taken[size_t(lane)]);
 }
 int given_lane(int, int number) { return number % lane_count; }

@@ -121,6 +121,8 @@ struct Known;
 // A named barrier of a block.
 struct NamedBarrier {
   int64_t arrived = 0, expected = 0;  // threads
+  int64_t first = -1;                 // the first one that came, and where
+  int32_t site = 0;
   int64_t phase = 0;                  // how often all have come
   // What those know that have come: since the last phase, and to the last phase.
   std::shared_ptr<const Known> gathered = {}, told = {};
@@ -159,8 +161,8 @@ struct Jumping {
 
 // Where a value came from that is not defined.
 struct Origin {
-  int32_t place = -1;   // the registers that were read
-  int64_t index = 0;
+  int32_t place = -1;   // the registers that were read; -1: those of another lane, in a shuffle
+  int64_t index = 0;    // of the element; that lane
   int32_t site = 0;     // of the read
 };
 struct Undefined {

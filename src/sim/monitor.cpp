@@ -43,6 +43,15 @@ void Findings::add(Finding f, std::array<int64_t, 4> where) {
     it->second = most;
 }
 
+void Findings::withdraw(std::array<int64_t, 4> where) {
+  size_t& at = known.emplace(where, most).first->second;
+  if (at >= list.size()) return;
+  list.erase(list.begin() + int64_t(at));
+  for (auto& [other, index] : known)
+    if (index != most && index > at) index--;
+  at = most;
+}
+
 // ── a launch ──────────────────────────────────────────────────────────────────────────────────────────
 void GlobalCells::begin(int64_t width, std::vector<Extent> unwritten) {
   unit = width;
@@ -127,7 +136,7 @@ int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
 
 void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
                      bool same) {
-  if (touch == Touch::write || touch == Touch::atomic_update) memory_version += !same;
+  if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
   BlockWatch& watch = *w.block->watch;
   Stamp me = watch.clocks.now(w.first + lane, site);
@@ -226,6 +235,13 @@ void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t 
 }
 
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  if (origin.place < 0) {
+    Finding f{.kind = Finding::Kind::unwritten,
+              .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it {}; let "
+                                  "every lane that is asked take part, or give the shuffle a smaller width",
+                                  describe_thread(w, lane), origin.index, how)};
+    return report(w, lane, std::move(f), origin.site, site);
+  }
   const Place& p = code.places[size_t(origin.place)];
   const Span& there = code.sites[size_t(site)].span;
   Finding f{.kind = Finding::Kind::unwritten,
@@ -259,11 +275,13 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
 }
 
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
+std::string Monitor::statement(int32_t site) const {
+  const Stmt& stmt = code.sites[size_t(site)].stmt;
+  std::string text = stmt ? print(stmt, code.function) : "";
+  return text.substr(0, text.find('\n'));
+}
+
 void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
-  auto statement = [&](int32_t i) {
-    std::string text = i >= 0 && code.sites[size_t(i)].stmt ? print(code.sites[size_t(i)].stmt, code.function) : "";
-    return text.substr(0, text.find('\n'));
-  };
   f.span = code.sites[size_t(site)].span;
   f.statement = statement(site);
   if (other_site >= 0) {
@@ -277,6 +295,8 @@ void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_s
 
 void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
                    const std::byte* at) {
+  // What it read there was not written yet for want of that order.
+  if (touch != Touch::read) findings.withdraw({int64_t(Finding::Kind::unwritten) + 100 * code.number, other.site, -1, p.number});
   bool is_shared = p.scope == Scope::shared, same_block = other.block == w.block->watch->clocks.number();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;

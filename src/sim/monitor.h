@@ -47,6 +47,7 @@ class Findings {
  public:
   std::vector<Finding> list = {};
   void add(Finding f, std::array<int64_t, 4> where);
+  void withdraw(std::array<int64_t, 4> where);  // it has another reason; not to be found again
   static constexpr size_t most = 32;  // further places are not listed
 
  private:
@@ -107,6 +108,7 @@ class Monitor {
   // An atomic access of that order, after it was carried out.
   void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
   int64_t memory_version = 0;  // counts what was written
+  std::string statement(int32_t site) const;  // its first line
 
  private:
   const Code& code;

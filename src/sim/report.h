@@ -55,12 +55,12 @@ struct SimulationError : CompileError {
 
 // What stops a thread, and the run with it.
 struct Fault : CompileError {
-  Finding::Kind kind;
-  Fault(Finding::Kind kind, Span span, std::string text) : CompileError(span, std::move(text)), kind(kind) {}
+  Finding finding;
+  explicit Fault(Finding f) : CompileError(f.span, f.text), finding(std::move(f)) {}
 };
 template <class... A>
 [[noreturn]] void stop(Finding::Kind kind, Span span, fmt::format_string<A...> format, A&&... args) {
-  throw Fault(kind, span, fmt::format(format, std::forward<A>(args)...));
+  throw Fault(Finding{.kind = kind, .text = fmt::format(format, std::forward<A>(args)...), .span = span});
 }
 
 }  // namespace tl

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "ir/callee.h"
@@ -45,8 +46,9 @@ void execute(Warp& w, int64_t most) {
   int64_t left = most;
   for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     const Operation& o = operations[w.next++];
+    Mask active = w.active;
     o.run(w, o);
-    if (!w.undefined.empty()) follow_undefined(w, o);
+    if (!w.undefined.empty()) follow_undefined(w, o, active);
   }
   w.came = w.block->executed += most - left;
 }
@@ -69,14 +71,17 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
     if (is_waiting(w) && w.next == waiting.next) continue;
     const CallSite& here = waits_at(waiting);
     std::string other = "has ended";
+    Finding f{.kind = Finding::Kind::barrier, .span = here.span};
     if (is_waiting(w)) {
-      Span span = waits_at(w).span;
-      other = fmt::format("waits at another one{}", span ? fmt::format(", on line {}", span.line) : "");
+      f.other = waits_at(w).span;
+      f.other_thread = w.first;
+      other = fmt::format("waits at another one{}", f.other ? fmt::format(", on line {}", f.other.line) : "");
     }
-    stop(Finding::Kind::barrier, here.span,
-         "{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same barrier: move it "
-         "out of the condition",
-         here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
+    f.thread = waiting.first;
+    f.text = fmt::format("{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
+                         "barrier: move it out of the condition",
+                         here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
+    throw Fault(std::move(f));
   }
 }
 
@@ -93,15 +98,32 @@ bool release_named(Block& block, std::vector<Warp>& warps) {
   return released;
 }
 
-// Nobody can go on, and someone waits at a named barrier.
+// Nobody can go on, and someone waits at a named barrier: who waits where, and which barriers have been come to.
 void check_named(const Block& block, const std::vector<Warp>& warps) {
+  auto waits_named = [](auto& w) { return is_waiting(w) && w.barrier >= 0; };
+  auto first = std::find_if(warps.begin(), warps.end(), waits_named);
+  if (first == warps.end()) return;
+  const NamedBarrier& b = block.barriers.at(first->barrier);
+  Finding f{.kind = Finding::Kind::deadlock, .span = waits_at(*first).span};
+  f.thread = first->first;
+  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it", describe_thread(*first, 0),
+                       first->barrier, b.expected, b.arrived);
+  std::set<size_t> told = {first->next};
   for (auto& w : warps) {
-    if (!is_waiting(w) || w.barrier < 0) continue;
-    const NamedBarrier& b = block.barriers.at(w.barrier);
-    stop(Finding::Kind::deadlock, waits_at(w).span,
-         "{} waits at barrier {} for {} threads, but only {} come to it: the others have ended or wait elsewhere",
-         describe_thread(w, 0), w.barrier, b.expected, b.arrived);
+    if (!is_waiting(w) || !told.insert(w.next).second) continue;
+    const Span& span = waits_at(w).span;
+    f.text += fmt::format("; thread {} waits at {}{}", w.first,
+                          w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).callee->name),
+                          span ? fmt::format(" on line {}", span.line) : "");
+    if (f.other_thread >= 0) continue;
+    f.other = span;
+    f.other_thread = w.first;
   }
+  if (told.size() == 1) f.text += ": the others have ended";
+  for (auto& [id, other] : block.barriers)
+    if (other.arrived > 0 && std::none_of(warps.begin(), warps.end(), [&](auto& w) { return waits_named(w) && w.barrier == id; }))
+      f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived, other.expected, id);
+  throw Fault(std::move(f));
 }
 
 // A block that is running: its memory, its warps.
@@ -233,8 +255,13 @@ struct Launch {
   bool resolve(Resident& r) {
     auto waiting = std::find_if(r.warps.begin(), r.warps.end(), is_waiting);
     if (waiting == r.warps.end()) return false;
-    check_named(r.block, r.warps);
-    check_barrier(r.warps, *waiting);
+    try {
+      check_named(r.block, r.warps);
+      check_barrier(r.warps, *waiting);
+    } catch (Fault& e) {
+      complete(e.finding, r.warps[size_t(e.finding.thread) / lane_count]);
+      throw;
+    }
     if (waits_at(*waiting).callee == &sync_grid) return true;
     finish_barrier(r.warps);
     if (r.watch) {
@@ -275,10 +302,12 @@ struct Launch {
     for (auto& r : residents)
       for (auto& w : r->warps)
         if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0;
-    if (++rounds > most_idle_rounds)
-      stop(Finding::Kind::livelock, stuck->code->sites[size_t(stands_at(*stuck).site)].span,
-           "{} waits in this loop for memory to change, but nobody else can go on and change it",
-           describe_thread(*stuck, stuck->active ? __builtin_ctz(stuck->active) : 0));
+    if (++rounds <= most_idle_rounds) return;
+    Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
+    complete(f, *stuck);
+    f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
+                         describe_thread(*stuck, int(f.thread - stuck->first)));
+    throw Fault(std::move(f));
   }
 
   bool together() const {
@@ -328,13 +357,23 @@ struct Launch {
     }
   }
 
+  // Where a warp was stopped.
+  void complete(Finding& f, const Warp& w) const {
+    f.block = w.block->where;
+    if (f.thread < 0) f.thread = w.first + (w.active ? __builtin_ctz(w.active) : 0);
+    f.statement = monitor.statement(stands_at(w).site);
+  }
+
   void step(Warp& w) {
     try {
       execute(w, schedule.quantum());
-    } catch (const Fault&) {
+    } catch (Fault& e) {
+      complete(e.finding, w);
       throw;
     } catch (const CompileError& e) {
-      throw Fault(Finding::Kind::fault, e.span, e.text);
+      Finding f{.kind = Finding::Kind::fault, .text = e.text, .span = e.span};
+      complete(f, w);
+      throw Fault(std::move(f));
     }
     if (!w.block->barriers.empty())
       for (auto& r : residents)
@@ -370,7 +409,7 @@ struct Launch {
       run();
     } catch (const Fault& e) {
       if (!options.watch) throw;
-      findings.add({.kind = e.kind, .text = e.text, .span = e.span}, {int64_t(e.kind), -1, int64_t(findings.list.size()), code.number});
+      findings.add(e.finding, {int64_t(e.finding.kind), -1, int64_t(findings.list.size()), code.number});
       return false;
     }
     return true;

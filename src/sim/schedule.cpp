@@ -19,19 +19,23 @@ uint64_t Schedule::random() {  // splitmix64
 }
 
 void Schedule::arrange(std::vector<int64_t>& blocks) {
-  if (kind == Kind::reverse) std::reverse(blocks.begin(), blocks.end());
-  if (kind == Kind::in_order || kind == Kind::reverse) return;
+  if (kind == Kind::outermost) std::reverse(blocks.begin(), blocks.end());
+  if (kind == Kind::in_order || kind == Kind::outermost) return;
   for (size_t i = blocks.size(); i > 1; i--) std::swap(blocks[i - 1], blocks[random() % i]);
 }
 
 int64_t Schedule::residents() {
-  return kind == Kind::in_order || kind == Kind::reverse ? 1 : 1 + int64_t(random() % 3);
+  return kind == Kind::in_order || kind == Kind::outermost ? 1 : 1 + int64_t(random() % 3);
 }
 
 size_t Schedule::pick(const std::vector<int64_t>& runnable) {
   switch (kind) {
-    case Kind::in_order: return 0;
-    case Kind::reverse: return runnable.size() - 1;
+    case Kind::in_order: {  // one of two, then the others: neighbours do not come together
+      for (size_t i = 0; i < runnable.size(); i++)
+        if (runnable[i] % 2 == 0) return i;
+      return 0;
+    }
+    case Kind::outermost: return (last = !last) ? runnable.size() - 1 : 0;
     case Kind::racing: return random() % runnable.size();
     case Kind::priorities: break;
   }
@@ -47,7 +51,7 @@ size_t Schedule::pick(const std::vector<int64_t>& runnable) {
 }
 
 int64_t Schedule::quantum() {
-  if (kind == Kind::in_order || kind == Kind::reverse) return to_the_barrier;
+  if (kind == Kind::in_order || kind == Kind::outermost) return to_the_barrier;
   return kind == Kind::racing ? 1 + int64_t(random() % 64) : 1 + int64_t(random() % 2048);
 }
 

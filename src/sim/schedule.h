@@ -1,5 +1,6 @@
 // In which order the warps of a launch run.  A schedule is made to hurt, not to be likely: it delays one warp as long as
-// it can, runs them in reverse, or lets them race one another to the barrier.  The same seed gives the same order.
+// it can, parts neighbours, begins at both ends, or lets the warps race one another to the barrier.  The same seed gives
+// the same order.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,7 +18,8 @@ class Schedule {
   int64_t quantum();
 
  private:
-  enum class Kind { in_order, reverse, priorities, racing } kind;
+  enum class Kind { in_order, outermost, priorities, racing } kind;
+  bool last = false;  // the outermost ones: the last one and the first one in turn
   uint64_t state;
   std::vector<uint64_t> priority = {};  // by warp
   uint64_t random();

@@ -99,26 +99,44 @@ void clear_undefined(Warp& w, int32_t slot, int32_t count) {
   std::erase_if(w.undefined, [&](auto& u) { return u.slot >= slot && u.slot < slot + count; });
 }
 
-void follow_undefined(Warp& w, const Operation& o) {
+void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<int8_t, lane_count>& source) {
+  int32_t from = site.args[0].slot;
+  std::vector<Undefined> made;
+  for (auto& u : w.undefined) {
+    if (u.slot != from) continue;
+    Undefined moved{site.to, 0, u.origin};
+    for_lanes(lanes, [&](int lane) { moved.lanes |= (u.lanes >> source[size_t(lane)] & 1) << lane; });
+    made.push_back(moved);
+  }
+  for_lanes(lanes, [&](int lane) {
+    int64_t other = source[size_t(lane)];
+    if (!(lanes >> other & 1)) made.push_back({site.to, Mask(1) << lane, {.place = -1, .index = other, .site = site.site}});
+  });
+  clear_undefined(w, site.to, lane_count);
+  for (auto& u : made) add_undefined(w, u.slot, u.lanes, u.origin);
+}
+
+void follow_undefined(Warp& w, const Operation& o, Mask active) {
   switch (o.effect) {
     case Operation::Effect::none:
       return;
     case Operation::Effect::branch:
-      if (o.a >= 0 && o.count != 1) use(w, undefined_at(w, o.a), w.active, o.site, "decides what runs");
+      if (o.a >= 0 && o.count != 1) use(w, undefined_at(w, o.a), active, o.site, "decides what runs");
       return;
     case Operation::Effect::load:  // its value it has set itself
-      use(w, undefined_at(w, o.a), w.active, o.site, "is the index of a load");
+      use(w, undefined_at(w, o.a), active, o.site, "is the index of a load");
       return;
     case Operation::Effect::store:
       return follow_store(w, o);
     case Operation::Effect::call: {
       const CallSite& site = w.code->calls[size_t(o.row)];
+      const Callee& callee = *site.callee;
       Found all;
-      for (auto& arg : site.args)
-        if (!arg.uniform) all.add(undefined_at(w, arg.slot));
-      bool moves = site.callee->effect == Callee::Effect::warp;
-      if (!moves) use(w, all, w.active, o.site, "is used here");
-      if (site.to >= 0) set(w, site.to, moves ? all : Found());
+      bool is_shuffle = callee.effect == Callee::Effect::warp && callee.result == Callee::Result::same;  // what it moves it has followed itself
+      for (size_t i = is_shuffle ? 1 : 0; i < site.args.size(); i++)
+        if (!site.args[i].uniform) all.add(undefined_at(w, site.args[i].slot));
+      use(w, all, active, o.site, "is used here");
+      if (site.to >= 0 && !is_shuffle) set(w, site.to, Found());
       return;
     }
     case Operation::Effect::compute:

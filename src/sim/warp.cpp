@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/dtype.h"
+#include "sim/undefined.h"
 
 namespace tl::sim {
 namespace {
@@ -43,14 +44,17 @@ void shuffle(const Execution& x) {
   check_mask(x, 3);
   x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
+  std::array<int8_t, lane_count> source;
   for_lanes(x.lanes, [&](int lane) {
     int64_t width = x.value(2, lane).i;
     if (width < 1 || width > lane_count || (width & (width - 1)))
       stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}", x.site.callee->name, width, lane_count);
     int other = from(lane, x.value(1, lane).i, lane / int(width) * int(width), int(width));
     bool there = x.lanes >> other & 1;
+    source[size_t(lane)] = int8_t(other);
     taken[size_t(lane)] = there ? x.value(0, other) : poison_of(x.site.type);
   });
+  if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for_lanes(x.lanes, [&](int lane) { x.give(lane, taken[size_t(lane)]); });
 }
 int given(int, int64_t number, int base, int width) { return base + int(number & (width - 1)); }
@@ -126,9 +130,20 @@ void come_to_named(const Execution& x) {
   int64_t all = (x.warp.code->thread_count() + lane_count - 1) / lane_count * lane_count;
   NamedBarrier& b = x.warp.block->barriers[id];
   int64_t expected = threads < 0 ? all : threads;
-  if (b.arrived > 0 && b.expected != expected)
-    stop(Finding::Kind::barrier, x.site.span, "{} expects {} threads at barrier {}, but others that came to it expect {}", x.site.callee->name,
-         expected, id, b.expected);
+  if (b.arrived > 0 && b.expected != expected) {
+    const Span& there = x.warp.code->sites[size_t(b.site)].span;
+    Finding f{.kind = Finding::Kind::barrier, .span = x.site.span, .other = there};
+    f.thread = x.warp.first;
+    f.other_thread = b.first;
+    f.text = fmt::format("{} expects {} threads at barrier {}, but thread {}, which came to it{}, expects {}; all must name "
+                         "the same count", describe_thread(x.warp, 0), expected, id, b.first,
+                         there ? fmt::format(" on line {}", there.line) : "", b.expected);
+    throw Fault(std::move(f));
+  }
+  if (b.arrived == 0) {
+    b.first = x.warp.first;
+    b.site = x.site.site;
+  }
   b.expected = expected;
   b.arrived += lane_count;
   x.tally(Counter::Kind::barrier);
