@@ -159,7 +159,7 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
   if (touch != Touch::write && !c.written)
     unwritten(w, p, lane, index_of(w, p, lane, at), me.site, "nobody has written it");
-  else if (touch != Touch::write && p.scope == Scope::shared && c.place >= 0 && c.place != p.storage)
+  else if (touch != Touch::write && p.scope == Scope::shared && c.place >= 0 && c.place != p.storage && clocks.ordered(c.write, thread))
     unwritten(w, p, lane, index_of(w, p, lane, at), me.site,
               "what stands there was written to " + code.places[size_t(c.place)].name + ", which lay in the same memory");
   if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))

@@ -47,6 +47,7 @@ void execute(Warp& w, int64_t most) {
   for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     const Operation& o = operations[w.next++];
     Mask active = w.active;
+    if (!w.undefined.empty()) check_index(w, o);
     o.run(w, o);
     if (!w.undefined.empty()) follow_undefined(w, o, active);
   }

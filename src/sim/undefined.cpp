@@ -68,8 +68,6 @@ Found made_of(Warp& w, const Operation& o, int32_t e) {
 void follow_store(Warp& w, const Operation& o) {
   const Place& p = w.code->places[size_t(o.row)];
   Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
-  use(w, undefined_at(w, o.a), lanes, o.site, "is the index of a store");
-  if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
   bool registers = p.scope == Scope::fragment || p.scope == Scope::local;
   for (int32_t e = 0; e < o.count; e += lane_count) {
     Found value = undefined_at(w, o.c + e);
@@ -116,6 +114,14 @@ void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<
   for (auto& u : made) add_undefined(w, u.slot, u.lanes, u.origin);
 }
 
+void check_index(Warp& w, const Operation& o) {
+  bool loads = o.effect == Operation::Effect::load;
+  if (!loads && o.effect != Operation::Effect::store) return;
+  if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
+  Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
+  use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
+}
+
 void follow_undefined(Warp& w, const Operation& o, Mask active) {
   switch (o.effect) {
     case Operation::Effect::none:
@@ -124,7 +130,6 @@ void follow_undefined(Warp& w, const Operation& o, Mask active) {
       if (o.a >= 0 && o.count != 1) use(w, undefined_at(w, o.a), active, o.site, "decides what runs");
       return;
     case Operation::Effect::load:  // its value it has set itself
-      use(w, undefined_at(w, o.a), active, o.site, "is the index of a load");
       return;
     case Operation::Effect::store:
       return follow_store(w, o);

@@ -8,6 +8,8 @@
 
 namespace tl::sim {
 
+// Before an access: where it goes, and whether, must be defined.
+void check_index(Warp& w, const Operation& o);
 // After an operation of these lanes: what it has made of the undefined values, or a finding.
 void follow_undefined(Warp& w, const Operation& o, Mask active);
 void clear_undefined(Warp& w, int32_t slot, int32_t count);  // they get other values

@@ -212,7 +212,7 @@ FAULTS = {
     "divergent": ("if tx < 5:\n    T.sync_threads()", "divergent flow"),
     "returned": ("if tx == 40:\n    return\nT.sync_threads()", "has returned"),
     "too few": ("if tx < 32:\n    T.sync_threads(1, 64)", "waits at barrier 1 for 64 threads, but only 32"),
-    "two counts": ("if tx < 32:\n    T.sync_threads(1, 64)\nelse:\n    T.sync_threads(1, 96)", "expect 64"),
+    "two counts": ("if tx < 32:\n    T.sync_threads(1, 64)\nelse:\n    T.sync_threads(1, 96)", "expects 64"),
     "grid": ("if bx < 2:\n    T.sync_grid()", "has ended"),
     "warp": ("if tx % 2 == 0:\n    T.sync_warp()", "leave it out of the mask"),
 }

@@ -85,17 +85,25 @@ def test_masked_shuffle():
 
 
 def test_shuffle_in_a_block_of_few_threads():
-    """Lanes that do not exist need not come; what is read from them is poison."""
+    """Lanes that do not exist need not come; what is read from them must not be used."""
 
-    @T.prim_func
-    def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=8):
-            tx = T.get_thread_binding()
-            B[tx] = T.shfl_down(A[tx], 2)
+    def shifted(uses):
+        @T.prim_func
+        def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=8):
+                tx = T.get_thread_binding()
+                x = T.alloc_local((1,), "float32")
+                x[0] = T.shfl_down(A[tx], 2)
+                if tx < uses:
+                    B[tx] = x[0]
+
+        return main
 
     a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    run(main, a, b)
-    assert np.array_equal(b[:6], a[2:]) and np.isnan(b[6:]).all()
+    run(shifted(6), a, b)
+    assert np.array_equal(b[:6], a[2:]) and (b[6:] == 0).all()
+    with pytest.raises(tilelang.SimulationError, match="takes the value of lane 8, which does not take part"):
+        run(shifted(7), a, b)
 
 
 # ── votes ─────────────────────────────────────────────────────────────────────────────────────────────
