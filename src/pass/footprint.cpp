@@ -38,6 +38,19 @@ Footprints::Footprints(const Function& f, const Kernel& kernel) : f(f), threads(
   Lanes numbers(threads);
   for (size_t i = 0; i < threads; i++) numbers[i] = int64_t(i);
   if (kernel.thread) fixed[kernel.thread.get()] = std::move(numbers);
+  sampled = fixed;
+  int64_t next = 3;
+  for (auto& v : kernel.grid_vars) sampled[v.get()] = Lanes(threads, next += 2);
+  next = 1040;
+  auto choose = [&](const Expr& e) {
+    if (e && e.as<Var>() && e->dtype.is_int() && !sampled.contains(e.get())) sampled[e.get()] = Lanes(threads, next += 16);
+  };
+  for (auto& p : f.params) {
+    choose(p.var);
+    if (!p.buffer) continue;
+    for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
+      for (auto& e : *list) choose(e);
+  }
 }
 
 void Footprints::enter(const For& loop) {
@@ -56,7 +69,8 @@ Expr Footprints::resolved(const Expr& e) const {
   });
 }
 
-void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env, bool& known) const {
+void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env,
+                       const LaneEnv& chosen, bool& known) const {
   Lanes part(threads, 1);
   for (auto& [condition, holds] : conditions) {
     if (holds) {
@@ -67,11 +81,14 @@ void Footprints::touch(Footprint& to, const Expr& index, const Conditions& condi
     }
   }
   for (int e = 0; e < index->dtype.lanes; e++) {
-    auto at = values_of(index, env, threads, e);
+    auto at = values_of(index, chosen, threads, e);
     known = known && at;
     if (!known) return;
-    for (size_t i = 0; i < threads; i++)
-      if (part[i] && (*at)[i] >= 0 && (*at)[i] < int64_t(to.owner.size())) claim(to.owner[size_t((*at)[i])], int64_t(i));
+    auto size = int64_t(to.owner.size());
+    for (size_t i = 0; i < threads; i++) {
+      int64_t element = size == Footprint::tensor_slots && (*at)[i] >= 0 ? (*at)[i] % size : (*at)[i];
+      if (part[i] && element >= 0 && element < size) claim(to.owner[size_t(element)], int64_t(i));
+    }
   }
 }
 
@@ -89,7 +106,8 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
 }
 
 Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index, const Conditions& conditions) const {
-  int64_t elements = f[buffer].elements * f[buffer].versions;
+  bool tensor = f[buffer].scope == Scope::global;
+  int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements * f[buffer].versions;
   if (index.size() != 1 || elements <= 0) return {};
   Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
   Expr at = resolved(index[0]);
@@ -110,13 +128,14 @@ Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index, const 
   if (points * int64_t(threads) > most_points) return {};
   bool known = true;
   for (int64_t p = 0; p < points && known; p++) {
-    LaneEnv env = fixed;
+    LaneEnv env = fixed, chosen = tensor ? sampled : LaneEnv();
     int64_t rest = p;
     for (auto& [var, range] : around) {
       env[var] = Lanes(threads, range.first + rest % range.count);
+      if (tensor) chosen[var] = env[var];
       rest /= range.count;
     }
-    touch(found, at, where, env, known);
+    touch(found, at, where, env, tensor ? chosen : env, known);
   }
   return known ? found : Footprint();
 }

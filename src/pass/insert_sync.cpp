@@ -2,6 +2,9 @@
 // or writes what another may still read: footprint.h says which thread touches what.  After plan_memory, because two
 // buffers conflict where they overlap.
 //
+// The same holds for tensors that a kernel reads and writes, as far as loops over tiles do: what several threads read of
+// one before one of them writes it.
+//
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
 // form, and a loop that only reads count as a whole: the barrier goes before them, never inside.  Other loops are
 // walked twice, so that the last iteration's accesses meet the next one's first; what is pending at a break or a
@@ -45,7 +48,8 @@ bool overlap(const Function& f, BufferId a, BufferId b) {
 bool conflict(const Function& f, const std::map<BufferId, Footprint>& before, const std::map<BufferId, Footprint>& after) {
   for (auto& [a, first] : before)
     for (auto& [b, second] : after)
-      if (a == b ? meet(first, second) : overlap(f, a, b)) return true;
+      if (a == b ? meet(first, second) : f[a].scope == Scope::shared && f[b].scope == Scope::shared && overlap(f, a, b))
+        return true;
   return false;
 }
 
@@ -76,9 +80,10 @@ struct Inserter {
     const Inserter& in;
     Accesses out = {};
     Footprints::Conditions conditions = {};
+    bool tiles = false;                             // within a loop over a tile
 
     void touch(bool writes, BufferId b, const std::vector<Expr>& index, const Expr& mask) {
-      if (!in.shared(b)) return;
+      if (!in.shared(b) && !(tiles && in.exchanged.contains(b))) return;
       if (mask) conditions.emplace_back(mask, true);
       Accesses::add(writes ? out.writes : out.reads, b, in.footprints.of(b, index, conditions));
       if (mask) conditions.pop_back();
@@ -114,7 +119,9 @@ struct Inserter {
         for (auto& inner : b->stmts) statement(inner);
       } else if (auto* loop = s.as<For>()) {
         expression(loop->min), expression(loop->extent);
+        bool outer = std::exchange(tiles, tiles || loop->attrs.get_int("independent"));
         statement(loop->body);
+        tiles = outer;
       } else if (auto* i = s.as<If>()) {
         expression(i->cond);
         under(i->cond, true, i->then_body);
@@ -139,6 +146,7 @@ struct Inserter {
     }
   };
   std::map<const Node*, Accesses> known = {};
+  std::set<BufferId> exchanged = {};              // tensors that are read and written
 
   const Accesses& accesses(const Stmt& s) {
     auto [it, is_new] = known.emplace(s.get(), Accesses());
@@ -257,6 +265,11 @@ struct Inserter {
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
+    std::set<BufferId> read;
+    visit(kernel.body, [&](const Load& l) { read.insert(l.buffer); });
+    visit(kernel.body, [&](const Store& s) {
+      if (f[s.buffer].scope == Scope::global && read.contains(s.buffer)) exchanged.insert(s.buffer);
+    });
     visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
     walk(kernel.body);
     return place(kernel.body);
