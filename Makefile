@@ -4,10 +4,11 @@
 #   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process
 #   bless  rewrite the expected halves of test/golden from what the compiler says now
 #   fuzz   the random tests, for longer: make fuzz SECONDS=600
+#   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
 #   fmt    clang-format and ruff, in place
-.PHONY: build demo test bless fuzz docs size fmt
+.PHONY: build demo test bless fuzz mutants docs size fmt
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
@@ -39,6 +40,10 @@ bless:
 fuzz:
 	@tools/setup.sh test
 	@TL_FUZZ_SECONDS=$(SECONDS) build/release/tl_fuzz
+
+mutants:
+	@tools/setup.sh test
+	@$(PYTHON) test/mutants/judge.py
 
 docs:
 	@tools/setup.sh demo

@@ -143,6 +143,7 @@ struct Block {
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
+  int64_t executed = 0;         // operations of its warps so far
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
@@ -180,6 +181,7 @@ struct Warp {
   Mask returned = 0;
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
+  int64_t came = 0;            // to the barrier where it waits: what the block had executed then
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;
@@ -206,7 +208,11 @@ void for_lanes(Mask active, F f) {
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie
 // within it, at an address divisible by `alignment`; outside, what comes is a place where nothing matters.
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
+struct Located {
+  std::byte* at;
+  bool inside;
+};
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.
