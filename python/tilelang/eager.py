@@ -243,7 +243,6 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
     return value
 
 
-DType.__doc__ = """The class of dtypes: T.float16 is one."""
 dtype = _dtypes.dtype  # for annotations of parameters: `dtype: T.dtype = T.float16`
 
 __all__ = ["const", "dtype", "empty"]
