@@ -123,8 +123,18 @@ def options_of(
     return options
 
 
+# The script.Script that runs, all of whose kernels are simulated; see there.
+script: Any = None
+
+
 def target_text(target: Any) -> str:
     """A target as the compiler takes it: "cuda -arch=sm_80"; from a string, a dict, or None (default)."""
+    text = own_target(target)
+    return script.redirect(text) if script else text
+
+
+def own_target(target: Any) -> str:
+    """The same, whatever a script that is simulated runs on instead."""
     if target is None:
         return env.default_target()
     if isinstance(target, dict):
