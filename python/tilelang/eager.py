@@ -252,6 +252,7 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
     return value
 
 
-dtype = _dtypes.dtype  # for annotations of parameters: `dtype: T.dtype = T.float16`
+DType.__doc__ = """The class of dtypes: T.float16 is one."""
+dtype = DType  # the class of dtypes, for annotations of parameters: `dtype: T.dtype = T.float16`
 
 __all__ = ["const", "dtype", "empty"]

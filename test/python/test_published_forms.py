@@ -233,7 +233,7 @@ def test_branches_that_are_none(tmp_path, body, why):
 @everywhere
 def test_older_annotations(target):
     @T.macro
-    def double(a: T.SharedTensor, b: T.LocalTensor):
+    def double(a: T.SharedTensor, b: T.LocalTensor, c: T.FragmentTensor):
         b: T.FragmentBuffer([64], "float32")
         T.copy(a, b)
         for i in T.Parallel(64):
@@ -249,7 +249,7 @@ def test_older_annotations(target):
             once[0] = 1
             T.copy(A, a)
             for _ in T.Pipelined(once[0], num_stages=2, order=[-1, 0], stage=[-1, 0], group=[[0], [1]]):
-                double(a, b)
+                double(a, b, b)
             T.copy(b, B, eviction_policy="evict_first")
 
     a = random(64)
