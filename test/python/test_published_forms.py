@@ -269,6 +269,14 @@ def test_names_of_the_library():
         MatmulTemplate(M=1, N=1, K=1).with_arch(CUDA("cuda"))
 
 
+def test_decoders_of_a_later_version():
+    from tilelang.quantize import get_lop3_intrin_group, get_mxfp_intrin_group
+
+    for group in (get_lop3_intrin_group, get_mxfp_intrin_group):
+        with pytest.raises(tilelang.CompileError, match=f"{group.__name__}: decoders written in CUDA text"):
+            group(out_dtype="bfloat16", source_bit=4)
+
+
 def _copy():
     @T.prim_func
     def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
