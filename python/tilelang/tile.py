@@ -249,7 +249,7 @@ def clear(buffer: Any, annotations: Any = None) -> None:
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    """Set every element of a tile, of a slice of one, or one element, to a value, converted to its dtype."""
     if buffer.__class__ is Buffer and buffer.scope == "var":
         trace = in_kernel("T.fill")
         trace.builder.store(buffer, (), as_value(value))
