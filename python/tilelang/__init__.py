@@ -44,11 +44,17 @@ def __getattr__(name: str) -> object:
     elif name == "__version__":
         value = _version()
     elif name in _LATER:
-        raise AttributeError(f"tilelang.{name}: not in this version yet")
+        raise AttributeError(f"tilelang.{name}: {_why_later(name)}")
     else:
         raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
     globals()[name] = value
     return value
+
+
+def _why_later(name: str) -> str:
+    from .surface import MISSING_ELSEWHERE
+
+    return MISSING_ELSEWHERE[f"tilelang.{name}"]
 
 
 def _version() -> str:
