@@ -18,7 +18,7 @@ class Arguments {
   // An array made for the result: nobody else has seen it, so it may be written whatever its library says.
   void read_new(size_t param, nb::handle object) {
     read(param, object);
-    if (auto* view = std::get_if<tl::TensorView>(&items[param])) view->readonly = false;
+    if (auto* view = std::get_if<tl::TensorView>(&items[param])) view->readonly = false, view->fresh = true;
   }
   std::span<const tl::Argument> list() const { return {items, count}; }
   tl::Stream stream = 0;

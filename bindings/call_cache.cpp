@@ -2,165 +2,16 @@
 // with, of what the function captures, of what its trace read of the tensors.  It is made again at every
 // call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
 // for Python (`_call`).
-#include "base/error.h"
-#include "launcher.h"
-
-#include <structmember.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <unordered_map>
+
+#include "call_key.h"
+#include "callable.h"
+#include "launcher.h"
 
 using namespace tl;
 
 namespace {
-
-enum class Mark : uint64_t {
-  none,
-  truth,
-  integer,
-  large,
-  real,
-  text,
-  dtype,
-  tuple,
-  list,
-  dict,
-  object,
-  missing,
-  cpu,
-  gpu,
-  number
-};
-
-class Words {
- public:
-  void add(uint64_t word) {
-    if (count < few)
-      small[count] = word;
-    else {
-      if (count == few) large.assign(small, small + few);
-      large.push_back(word);
-    }
-    count++;
-  }
-  void add(Mark mark) { add(uint64_t(mark)); }
-  void add_bytes(const char* bytes, size_t size) {
-    add(size);
-    for (size_t i = 0; i < size; i += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
-      add(word);
-    }
-  }
-  void shorten(size_t to) {
-    if (count > few && to <= few) std::copy(large.begin(), large.begin() + std::ptrdiff_t(to), small);
-    large.resize(to > few ? to : 0);
-    count = to;
-  }
-  std::span<const uint64_t> all() const { return {count > few ? large.data() : small, count}; }
-  size_t size() const { return count; }
-  uint64_t hash() const {
-    uint64_t h = count;
-    for (uint64_t word : all()) h = (h ^ word) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
-    return h;
-  }
-
- private:
-  static constexpr size_t few = 96;
-  size_t count = 0;
-  uint64_t small[few];
-  std::vector<uint64_t> large;
-};
-
-constexpr int most_depth = 20;
-
-// A value as words: equal exactly for equal values.  `kept`, if any, gets the objects that are known by
-// identity.
-void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::object>* kept, int depth = 0) {
-  auto items = [&](Mark mark, PyObject* const* first, Py_ssize_t count) {
-    words.add(mark);
-    words.add(uint64_t(count));
-    for (Py_ssize_t i = 0; i < count; i++) add_value(words, first[i], by_identity, kept, depth + 1);
-  };
-  if (depth > most_depth) throw nb::type_error("a value that contains itself cannot be part of a key");
-  if (o == Py_None) return words.add(Mark::none);
-  if (PyBool_Check(o)) return words.add(Mark::truth), words.add(o == Py_True);
-  if (PyLong_CheckExact(o)) {
-    int overflow = 0;
-    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (!overflow) return words.add(Mark::integer), words.add(uint64_t(n));
-    std::string digits = nb::cast<std::string>(nb::repr(nb::handle(o)));
-    return words.add(Mark::large), words.add_bytes(digits.data(), digits.size());
-  }
-  if (PyFloat_CheckExact(o))
-    return words.add(Mark::real), words.add(std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(o)));
-  if (PyUnicode_CheckExact(o)) {
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(o, &size);
-    if (!text) throw nb::python_error();
-    return words.add(Mark::text), words.add_bytes(text, size_t(size));
-  }
-  if (PyTuple_CheckExact(o))
-    return items(Mark::tuple, reinterpret_cast<PyTupleObject*>(o)->ob_item, PyTuple_GET_SIZE(o));
-  if (PyList_CheckExact(o))
-    return items(Mark::list, reinterpret_cast<PyListObject*>(o)->ob_item, PyList_GET_SIZE(o));
-  if (PyDict_CheckExact(o)) {
-    words.add(Mark::dict);
-    words.add(uint64_t(PyDict_GET_SIZE(o)));
-    PyObject *key, *value;
-    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
-      for (PyObject* item : {key, value}) add_value(words, item, by_identity, kept, depth + 1);
-    return;
-  }
-  if (nb::isinstance<DType>(nb::handle(o))) {
-    std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
-    return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
-  }
-  words.add(Mark::object);
-  words.add(reinterpret_cast<uintptr_t>(o));
-  if (!by_identity) {  // an object that compares by its contents may have changed
-    Py_hash_t hash = PyObject_Hash(o);
-    if (hash == -1) throw nb::python_error();
-    words.add(uint64_t(hash));
-  }
-  if (kept) kept->push_back(nb::borrow<nb::object>(nb::handle(o)));
-}
-
-bool is_plain(PyObject* o) {
-  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
-         PyUnicode_CheckExact(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
-         nb::isinstance<DType>(nb::handle(o));
-}
-
-// A name that the function reads from around itself, with the attributes that it reads from what it finds.
-struct Watch {
-  nb::object holder, name;  // a dict and a name in it, or a cell
-  std::vector<nb::object> attributes;
-
-  nb::object root() const {
-    PyObject* found = PyDict_Check(holder.ptr()) ? PyDict_GetItemWithError(holder.ptr(), name.ptr())
-                                                 : PyCell_GET(holder.ptr());
-    if (!found && PyErr_Occurred()) throw nb::python_error();
-    return nb::borrow<nb::object>(found);
-  }
-  // The end of the chain if it is plain or a module's, else the object that was asked first; null: not bound.
-  nb::object value() const {
-    nb::object value = root(), asked = value;
-    for (auto& attribute : attributes) {
-      if (!value.is_valid()) return value;
-      bool of_module = PyModule_CheckExact(value.ptr());
-      value = nb::steal<nb::object>(PyObject_GetAttr(value.ptr(), attribute.ptr()));
-      if (!value.is_valid()) {
-        PyErr_Clear();
-        return of_module ? value : asked;
-      }
-      if (of_module) asked = value;
-    }
-    return value.is_valid() && is_plain(value.ptr()) ? value : asked;
-  }
-};
 
 struct Read {  // of a tensor
   size_t position;
@@ -181,12 +32,6 @@ struct Entry {
 struct Group {
   std::vector<Read> reads;
   std::unordered_multimap<uint64_t, Entry> entries;
-};
-
-struct CallCache {
-  PyObject head;
-  vectorcallfunc call;
-  struct State* state;
 };
 
 struct State {
@@ -296,17 +141,8 @@ bool State::order(PyObject* const* given, size_t count, PyObject* keywords, std:
 
 constexpr size_t most_arguments = 64;
 
-nb::object call_slowly(PyObject* self, PyObject* const* given, size_t count, PyObject* keywords) {
-  nb::list positional;
-  nb::dict named;
-  for (size_t i = 0; i < count; i++) positional.append(nb::handle(given[i]));
-  for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++)
-    named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(given[count + size_t(i)]);
-  return nb::handle(self).attr("_call")(nb::tuple(positional), named);
-}
-
 State& state_of(PyObject* self) {
-  State* state = reinterpret_cast<CallCache*>(self)->state;
+  State* state = value_in<State>(self);
   if (!state) throw nb::type_error("CallCache.__init__ was not called");
   return *state;
 }
@@ -322,27 +158,21 @@ const Entry* find_entry(const State& state, std::span<PyObject* const> args) {
   return nullptr;  // Python will say so
 }
 
-PyObject* call(PyObject* self, PyObject* const* given, size_t flags, PyObject* keywords) {
+PyObject* call_cached(PyObject* self, PyObject* const* given, size_t flags, PyObject* keywords) {
   return guarded([&] {
     const State& state = state_of(self);
     size_t count = size_t(PyVectorcall_NARGS(flags));
     PyObject* ordered[most_arguments];
     std::span<PyObject*> args{ordered, std::min(state.names.size(), most_arguments)};
     if (state.names.size() > most_arguments || !state.order(given, count, keywords, args))
-      return call_slowly(self, given, count, keywords);
+      return call_method(self, "_call", given, count, keywords);
     const Entry* entry = find_entry(state, args);
-    if (!entry) return call_slowly(self, given, count, keywords);
+    if (!entry) return call_method(self, "_call", given, count, keywords);
     nb::object kernel = entry->kernel;  // another thread may forget it meanwhile
     nb::handle inputs[most_arguments];
     for (size_t i = 0; i < entry->inputs.size(); i++) inputs[i] = args[entry->inputs[i]];
     return entry->plan->run(inputs);
   });
-}
-
-PyObject* make(PyTypeObject* type, PyObject*, PyObject*) {
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self) reinterpret_cast<CallCache*>(self)->call = &call;
-  return self;
 }
 
 std::vector<Watch> watches_of(PyObject* sequence) {
@@ -363,13 +193,13 @@ nb::object interned(nb::handle text) {
   return nb::steal<nb::object>(o);
 }
 
-int initialise(PyObject* self, PyObject* args, PyObject* kwargs) {
+int initialise_cache(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* words[] = {"names", "defaults", "runtime", "watches", nullptr};
   PyObject *names, *defaults, *runtime, *watches = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O|O", const_cast<char**>(words), &names, &PyDict_Type,
                                    &defaults, &runtime, &watches))
     return -1;
-  PyObject* done = guarded([&] {
+  return set_value<State>(self, [&] {
     auto state = std::make_unique<State>();
     for (auto& name : items_of(names)) {
       state->names.push_back(interned(name));
@@ -380,11 +210,8 @@ int initialise(PyObject* self, PyObject* args, PyObject* kwargs) {
     state->is_runtime.assign(state->names.size(), false);
     for (auto& place : items_of(runtime)) state->is_runtime.at(nb::cast<size_t>(place)) = true;
     if (watches) state->watches = std::make_shared<std::vector<Watch>>(watches_of(watches));
-    delete std::exchange(reinterpret_cast<CallCache*>(self)->state, state.release());
-    return nb::none();
+    return state;
   });
-  Py_XDECREF(done);
-  return done ? 0 : -1;
 }
 
 Read read_of(nb::handle item, size_t count) {
@@ -464,14 +291,7 @@ PyObject* forget(PyObject* self, PyObject* watches) {
   });
 }
 
-void destroy(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  delete reinterpret_cast<CallCache*>(self)->state;
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMethodDef methods[] = {
+PyMethodDef cache_methods[] = {
     {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&remember)), METH_FASTCALL,
      "remember(self, args, reads, kernel, inputs) -> None\n\nFrom now on, calls like `args` (one value for "
      "each name) go "
@@ -486,26 +306,10 @@ PyMethodDef methods[] = {
      "`watches` now."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(CallCache, call), READONLY, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(&make)},
-    {Py_tp_init, reinterpret_cast<void*>(&initialise)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)},
-    {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {Py_tp_doc, const_cast<char*>("The call forms of one eager function, each with its kernel.")},
-    {0, nullptr}};
-
-PyType_Spec spec = {"tilelang._core.CallCache", sizeof(CallCache), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-
 }  // namespace
 
 void bind_call_cache(nb::module_& m) {
-  PyObject* type = PyType_FromSpec(&spec);
-  if (!type) throw nb::python_error();
-  m.attr("CallCache") = nb::steal<nb::object>(type);
+  add_callable_type<State, call_cached>(m, "tilelang._core.CallCache",
+                                        "The call forms of one eager function, each with its kernel.", cache_methods,
+                                        initialise_cache);
 }

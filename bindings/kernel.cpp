@@ -1,12 +1,14 @@
 // Function, Kernel, and the functions that make them.
 #include <nanobind/stl/shared_ptr.h>
 #include <filesystem>
+#include <numeric>
 
 #include "api/kernel.h"
 #include "arguments.h"
 #include "base/dylib.h"
 #include "base/error.h"
 #include "convert.h"
+#include "simulation.h"
 
 using namespace tl;
 
@@ -84,6 +86,8 @@ Settings settings_of(const nb::dict& options) {
       s.options.skip = words(value);
     else if (name == "stop_after")
       s.options.stop_after = nb::cast<std::string>(value);
+    else if (name == "at_machine")
+      s.at_machine = nb::cast<bool>(value);
     else if (name == "fast_math")
       s.options.fast_math = nb::cast<bool>(value);
     else if (name == "edit_text")
@@ -91,7 +95,7 @@ Settings settings_of(const nb::dict& options) {
     else
       fail(
           {}, "compile has no option `{}`{}", name,
-          did_you_mean(name, {"cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
+          did_you_mean(name, {"at_machine", "cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};
@@ -114,6 +118,30 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
   Arguments arguments(k.program, handles.data(), handles.size(), k.device_type() == device_cuda, stream);
   nb::gil_scoped_release released;
   k.launch(arguments.list(), stream);
+}
+
+// A run of the simulator: its report as a dict.  fresh: the places of arguments that nobody has written.
+nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<size_t>& fresh, uint64_t seed,
+                         int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch, bool count, nb::object progress) {
+  std::vector<nb::object> objects = items_of(args);
+  Arguments arguments(k.program, objects.size(), false);
+  std::vector<nb::handle> handles(objects.begin(), objects.end());
+  std::vector<size_t> places(objects.size());
+  std::iota(places.begin(), places.end(), size_t(0));
+  arguments.read_all(handles.data(), places, 0);
+  for (size_t i : fresh) arguments.read_new(i, handles.at(i));
+  SimulationOptions options{.seed = seed, .schedules = schedules, .blocks = std::move(blocks), .sample = sample, .watch = watch, .count = count};
+  if (!progress.is_none())
+    options.progress = [&](int64_t done, int64_t all) {
+      nb::gil_scoped_acquire held;
+      progress(done, all);
+    };
+  SimulationReport report;
+  {
+    nb::gil_scoped_release released;
+    report = k.simulate(arguments.list(), options);
+  }
+  return dict_of(report);
 }
 
 nb::dict phases_of(const CompiledKernel& k) {
@@ -256,9 +284,12 @@ void bind_kernel(nb::module_& m) {
                      return b ? nb::bytes(b->bytes.data(), b->bytes.size()) : nb::object(nb::none());
                    })
       .def_prop_ro("host_source", &host_source)
+      .def_prop_ro("machine_text", &CompiledKernel::machine_text)
       .def_prop_ro("resources", &resources_of)
       .def("ptx", &ptx)
-      .def("launch", &launch, nb::arg("args"), nb::arg("stream"));
+      .def("launch", &launch, nb::arg("args"), nb::arg("stream"))
+      .def("simulate", &simulate_kernel, nb::arg("args"), nb::arg("fresh"), nb::arg("seed"), nb::arg("schedules"),
+           nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"), nb::arg("progress").none());
   m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
   m.def(
       "resolve_target",

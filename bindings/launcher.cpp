@@ -3,11 +3,10 @@
 // Python.
 #include "launcher.h"
 
-#include <structmember.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "callable.h"
 
 using namespace tl;
 
@@ -188,12 +187,6 @@ void LaunchPlan::finish(const Arguments& arguments) const {
 
 namespace {
 
-struct Launcher {
-  PyObject head;
-  vectorcallfunc call;
-  LaunchPlan* plan;
-};
-
 PyTypeObject* launcher_type = nullptr;
 
 nb::handle const* handles(PyObject* const* objects) {
@@ -202,26 +195,21 @@ nb::handle const* handles(PyObject* const* objects) {
 }
 
 LaunchPlan& ready_plan(PyObject* self) {
-  LaunchPlan* plan = reinterpret_cast<Launcher*>(self)->plan;
+  LaunchPlan* plan = value_in<LaunchPlan>(self);
   if (!plan) throw nb::type_error("this kernel was not initialised: Launcher.__init__ was not called");
   return *plan;
 }
 
 // Names, defaults, and complaints about them are words for Python.
 nb::object call_by_names(PyObject* self, PyObject* const* objects, size_t count, PyObject* names) {
-  nb::list positional;
-  nb::dict named;
-  for (size_t i = 0; i < count; i++) positional.append(nb::handle(objects[i]));
-  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
-    named[nb::handle(PyTuple_GET_ITEM(names, i))] = nb::handle(objects[count + size_t(i)]);
-  nb::object bound = nb::handle(self).attr("_bind")(nb::tuple(positional), named);
+  nb::object bound = call_method(self, "_bind", objects, count, names);
   LaunchPlan& plan = ready_plan(self);
   if (!PyTuple_CheckExact(bound.ptr()) || size_t(PyTuple_GET_SIZE(bound.ptr())) != plan.input_count())
     throw nb::type_error("_bind must return a tuple of all inputs");
   return plan.run(handles(reinterpret_cast<PyTupleObject*>(bound.ptr())->ob_item));
 }
 
-PyObject* call(PyObject* self, PyObject* const* objects, size_t flags, PyObject* names) {
+PyObject* call_launcher(PyObject* self, PyObject* const* objects, size_t flags, PyObject* names) {
   return guarded([&] {
     size_t count = size_t(PyVectorcall_NARGS(flags));
     LaunchPlan& plan = ready_plan(self);
@@ -231,36 +219,19 @@ PyObject* call(PyObject* self, PyObject* const* objects, size_t flags, PyObject*
   });
 }
 
-PyObject* make(PyTypeObject* type, PyObject*, PyObject*) {
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self) reinterpret_cast<Launcher*>(self)->call = &call;
-  return self;
-}
-
-int initialise(PyObject* self, PyObject* args, PyObject* kwargs) {
+int initialise_launcher(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"kernel", "outputs", nullptr};
   PyObject *kernel = nullptr, *outputs = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", const_cast<char**>(names), &kernel, &outputs))
     return -1;
-  PyObject* done = guarded([&] {
+  return set_value<LaunchPlan>(self, [&] {
     std::vector<size_t> places;
     for (auto& place : items_of(outputs)) places.push_back(nb::cast<size_t>(place));
-    auto& launcher = *reinterpret_cast<Launcher*>(self);
-    delete std::exchange(launcher.plan, new LaunchPlan(nb::borrow<nb::object>(kernel), std::move(places)));
-    return nb::none();
+    return std::make_unique<LaunchPlan>(nb::borrow<nb::object>(kernel), std::move(places));
   });
-  Py_XDECREF(done);
-  return done ? 0 : -1;
 }
 
-void destroy(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  delete reinterpret_cast<Launcher*>(self)->plan;
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyObject* launch(PyObject* self, PyObject* sequence) {
+PyObject* launch_all(PyObject* self, PyObject* sequence) {
   return guarded([&] {
     nb::object fast =
         nb::steal<nb::object>(PySequence_Fast(sequence, "the arguments of a launch must be a sequence"));
@@ -283,7 +254,7 @@ PyObject* allocate_outputs(PyObject* self, PyObject* sequence) {
   });
 }
 
-PyMethodDef methods[] = {{"launch", &launch, METH_O,
+PyMethodDef launcher_methods[] = {{"launch", &launch_all, METH_O,
                           "launch(self, args) -> None\n\nRun on all the parameters, outputs included, on the "
                           "current stream of the "
                           "arrays' library."},
@@ -293,31 +264,15 @@ PyMethodDef methods[] = {{"launch", &launch, METH_O,
                           "and on the device of the first array among the inputs."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, call), READONLY, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(&make)},
-    {Py_tp_init, reinterpret_cast<void*>(&initialise)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(&destroy)},
-    {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {Py_tp_doc, const_cast<char*>("A compiled kernel to be called: Launcher(kernel, outputs).")},
-    {0, nullptr}};
-
-PyType_Spec spec = {"tilelang._core.Launcher", sizeof(Launcher), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-
 }  // namespace
 
 LaunchPlan* plan_of(nb::handle object) {
   if (!PyObject_TypeCheck(object.ptr(), launcher_type)) return nullptr;
-  return reinterpret_cast<Launcher*>(object.ptr())->plan;
+  return value_in<LaunchPlan>(object.ptr());
 }
 
 void bind_launcher(nb::module_& m) {
-  launcher_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!launcher_type) throw nb::python_error();
-  m.attr("Launcher") = nb::handle(reinterpret_cast<PyObject*>(launcher_type));
+  launcher_type = add_callable_type<LaunchPlan, call_launcher>(
+      m, "tilelang._core.Launcher", "A compiled kernel to be called: Launcher(kernel, outputs).", launcher_methods,
+      initialise_launcher);
 }

@@ -2,20 +2,29 @@
 #include "api/kernel.h"
 #include "base/error.h"
 #include "convert.h"
+#include "simulation.h"
 
 namespace {
 
 PyObject* compile_error = nullptr;
 PyObject* argument_error = nullptr;
 
+PyObject* simulation_error = nullptr;
+
 void raise_compile_error(const tl::CompileError& e) {
-  nb::object error = nb::steal<nb::object>(PyObject_CallFunction(compile_error, "s", e.what()));
+  auto* simulated = dynamic_cast<const tl::SimulationError*>(&e);
+  PyObject* type = simulated ? simulation_error : compile_error;
+  nb::object error = nb::steal<nb::object>(PyObject_CallFunction(type, "s", e.what()));
   if (!error.is_valid()) return;
+  if (simulated) {
+    nb::object make = nb::module_::import_("tilelang.simulation").attr("report_of");
+    error.attr("report") = make(dict_of(simulated->report));
+  }
   error.attr("text") = e.text;
   error.attr("file") = e.span.file ? *e.span.file : std::string();
   error.attr("line") = e.span.line;
   error.attr("column") = e.span.column;
-  PyErr_SetObject(compile_error, error.ptr());
+  PyErr_SetObject(type, error.ptr());
 }
 
 bool set_own_error() {
@@ -71,6 +80,8 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // module-level values of Python outlive the module at interpreter exit
   compile_error =
       new_exception(m, "CompileError", PyExc_Exception, "The user's error, at a place in the program.");
+  simulation_error = new_exception(m, "SimulationError", nb::handle(compile_error),
+                                   "The program ran in the simulator, and is wrong; see tilelang.simulation.");
   nb::object bases = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_ValueError));
   argument_error = new_exception(m, "ArgumentError", bases, "A call whose arguments do not fit the kernel.");
   nb::register_exception_translator(&translate);

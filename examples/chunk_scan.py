@@ -16,8 +16,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 64, 64, 1), "cuda": (64, 64, 64, 128), "sim": (64, 64, 64, 128),
-         "reference": (64, 64, 64, 1)}  # fmt: skip
+TILES = {"cpu": (64, 64, 64, 1), "gpu": (64, 64, 64, 128), "reference": (64, 64, 64, 1)}
+SMALL = {"length": 150, "chunk": 100, "heads": 1, "groups": 1}
 LOG2E = math.log2(math.e)
 
 
@@ -92,21 +92,21 @@ def exact(CB, x, dt, a, C, S, D, chunk):
     return out
 
 
-def main():
-    o = harness.options(__doc__, batch=1, length=1000, heads=4, groups=2, chunk=256, dim=64, state=128)
-    tiles = TILES[tilelang.resolve_target(o.target).split()[0].split(":")[0]]
-    sizes = (o.batch, o.length, o.groups, o.heads, o.chunk, o.dim, o.state)
-    kernel = tilelang.compile(chunk_scan.get_tir(*sizes, *tiles), out_idx=[-1], target=o.target)
-    rng, chunks = np.random.default_rng(0), -(-o.length // o.chunk)
+def cases(kind, batch=1, length=1000, heads=4, groups=2, chunk=256, dim=64, state=128):
+    sizes = (batch, length, groups, heads, chunk, dim, state)
+    rng, chunks = np.random.default_rng(0), -(-length // chunk)
     C, x, dt, a = chunk_state.inputs(rng, *sizes)
-    CB = rng.standard_normal((o.batch, chunks, o.groups, o.chunk, o.chunk)).astype(np.float16)
-    S = rng.standard_normal((o.batch, chunks, o.heads, o.dim, o.state)).astype(np.float16)
-    D = rng.standard_normal(o.heads).astype(np.float16)
-    arrays = (CB, x, dt, a, C, S, D)
-    name = f"{kernel.target}: {o.length} long in chunks of {o.chunk}, {o.heads} heads, {o.dim} x {o.state}"
-    harness.check(name, harness.call(kernel, *arrays), exact(*arrays, o.chunk), 1e-3)
-    harness.finish()
+    CB = rng.standard_normal((batch, chunks, groups, chunk, chunk)).astype(np.float16)
+    S = rng.standard_normal((batch, chunks, heads, dim, state)).astype(np.float16)
+    D = rng.standard_normal(heads).astype(np.float16)
+    yield harness.Case(
+        name=f"{length} long in chunks of {chunk}, {heads} heads, {dim} x {state}",
+        kernel=chunk_scan.get_tir(*sizes, *TILES[kind]),
+        arguments=[CB, x, dt, a, C, S, D, harness.blank(x.shape, "float16")],
+        expected={7: exact(CB, x, dt, a, C, S, D, chunk)},
+        bound=1e-3,
+    )
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

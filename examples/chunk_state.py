@@ -15,8 +15,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 128, 64, 1), "cuda": (64, 128, 64, 128), "sim": (64, 128, 64, 128),
-         "reference": (64, 128, 64, 1)}  # fmt: skip
+TILES = {"cpu": (64, 128, 64, 1), "gpu": (64, 128, 64, 128), "reference": (64, 128, 64, 1)}
+SMALL = {"length": 150, "chunk": 100, "heads": 2, "groups": 1}
 LOG2E = math.log2(math.e)
 
 
@@ -86,16 +86,18 @@ def inputs(rng, batch, length, groups, heads, chunk, dim, state, dtype="float16"
     return [array.astype(dtype) for array in (B, x, dt, a)]
 
 
-def main():
-    o = harness.options(__doc__, batch=1, length=1000, heads=4, groups=2, chunk=256, dim=64, state=128)
-    tiles = TILES[tilelang.resolve_target(o.target).split()[0].split(":")[0]]
-    sizes = (o.batch, o.length, o.groups, o.heads, o.chunk, o.dim, o.state)
-    kernel = tilelang.compile(chunk_state.get_tir(*sizes, *tiles), out_idx=[-1], target=o.target)
-    arrays = inputs(np.random.default_rng(0), *sizes)
-    name = f"{kernel.target}: {o.length} long in chunks of {o.chunk}, {o.heads} heads, {o.dim} x {o.state}"
-    harness.check(name, harness.call(kernel, *arrays), exact(*arrays, o.chunk), 1e-3)
-    harness.finish()
+def cases(kind, batch=1, length=1000, heads=4, groups=2, chunk=256, dim=64, state=128):
+    sizes = (batch, length, groups, heads, chunk, dim, state)
+    B, x, dt, a = inputs(np.random.default_rng(0), *sizes)
+    expected = exact(B, x, dt, a, chunk)
+    yield harness.Case(
+        name=f"{length} long in chunks of {chunk}, {heads} heads, {dim} x {state}",
+        kernel=chunk_state.get_tir(*sizes, *TILES[kind]),
+        arguments=[B, x, dt, a, harness.blank(expected.shape, "float16")],
+        expected={4: expected},
+        bound=1e-3,
+    )
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

@@ -12,8 +12,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (128, 128, 256, 1), "cuda": (128, 128, 64, 256), "sim": (64, 64, 64, 128),
-         "reference": (64, 64, 64, 1)}  # fmt: skip
+TILES = {"cpu": (128, 128, 256, 1), "gpu": (128, 128, 64, 256), "reference": (64, 64, 64, 1)}
+SMALL = {"m": 100, "n": 70, "k": 160}
 NF4 = [-1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.091050036, 0.0, 0.0795803,
        0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0]  # fmt: skip
 E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
@@ -57,25 +57,20 @@ def dequant_gemm(M, N, K, kind, group, block_M, block_N, block_K, threads, dtype
     return main
 
 
-def main():
-    o = harness.options(__doc__, m=500, n=390, k=512, group=32)
-    tiles = TILES[tilelang.resolve_target(o.target).split()[0].split(":")[0]]
+def cases(kind, m=500, n=390, k=512, group=32):
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((o.m, o.k)).astype(np.float16)
-    codes = rng.integers(0, 16, (o.n, o.k), dtype=np.uint8)
+    a = rng.standard_normal((m, k)).astype(np.float16)
+    codes = rng.integers(0, 16, (n, k), dtype=np.uint8)
     packed = codes[:, ::2] | codes[:, 1::2] << 4
-    scales = rng.uniform(0.5, 1.5, (o.n, o.k // o.group)).astype(np.float16)
-    for kind, values in VALUES.items():
-        kernel = tilelang.compile(
-            dequant_gemm.get_tir(o.m, o.n, o.k, kind, o.group, *tiles), out_idx=[-1], target=o.target
-        )
-        table = values.astype(np.float32)
-        weights = values[codes] * np.repeat(scales.astype(np.float64), o.group, 1)
-        found = harness.call(kernel, a, packed, scales, table)
+    scales = rng.uniform(0.5, 1.5, (n, k // group)).astype(np.float16)
+    c = harness.blank((m, n), "float16")
+    for code, values in VALUES.items():
+        kernel = dequant_gemm.get_tir(m, n, k, code, group, *TILES[kind])
+        weights = values[codes] * np.repeat(scales.astype(np.float64), group, 1)
+        arguments = [a, packed, scales, values.astype(np.float32), c]
         expected = a.astype(np.float64) @ weights.T
-        harness.check(f"{kernel.target}: {kind} {o.m} x {o.n} x {o.k}", found, expected, 1e-3)
-    harness.finish()
+        yield harness.Case(f"{code} {m} x {n} x {k}", kernel, arguments, {4: expected}, 1e-3)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

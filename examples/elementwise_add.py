@@ -1,18 +1,17 @@
 """C = A + B on tiles of a matrix whose size the tiles do not divide.
 
-    python examples/elementwise_add.py [--target auto|cpu|cuda|sim:CHIP|reference]
+    python examples/elementwise_add.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
 """
 
-import argparse
-import sys
-
+import harness
 import numpy as np
 import tilelang
 import tilelang.language as T
 
-SHAPES = [(1, 1), (17, 1), (100, 130), (1000, 257)]
+SMALL = {"rows": 50, "columns": 100}
 
 
+@tilelang.jit(out_idx=[-1])
 def add(M, N, block_M=32, block_N=64, dtype="float32"):
     @T.prim_func
     def main(A: T.Tensor((M, N), dtype), B: T.Tensor((M, N), dtype), C: T.Tensor((M, N), dtype)):
@@ -24,32 +23,13 @@ def add(M, N, block_M=32, block_N=64, dtype="float32"):
     return main
 
 
-def on_device(kernel, *arrays):
-    """The arrays where the kernel's tensors live."""
-    if kernel.device_type == "cpu":
-        return arrays
-    import torch
-
-    return [torch.from_numpy(x).cuda() for x in arrays]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--target", default="auto")
-    target = parser.parse_args().target
-
+def cases(kind, rows=1000, columns=257):
     rng = np.random.default_rng(0)
-    wrong = 0
-    for shape in SHAPES:
-        kernel = tilelang.compile(add(*shape), out_idx=[-1], target=target)
+    for shape in ((1, 1), (rows, 1), (rows, columns)):
         a, b = (rng.standard_normal(shape, np.float32) for _ in range(2))
-        c = kernel(*on_device(kernel, a, b))
-        c = c.cpu().numpy() if kernel.device_type == "cuda" else c
-        right = np.array_equal(c, a + b)
-        print(f"{kernel.target}: {shape[0]} x {shape[1]}: {'right' if right else 'WRONG'}")
-        wrong += not right
-    return 1 if wrong else 0
+        name = f"{shape[0]} x {shape[1]}"
+        yield harness.Case(name, add.get_tir(*shape), [a, b, harness.blank(shape)], {2: a + b}, 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(__doc__, cases)

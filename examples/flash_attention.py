@@ -9,10 +9,10 @@ keeps a tile of queries and walks over the keys.  Per row it holds the greatest 
 exponentials and the weighted sum of V; when a greater score turns up, both sums are scaled down.
 """
 
-import argparse
 import math
 import sys
 
+import harness
 import numpy as np
 import tilelang
 import tilelang.language as T
@@ -20,13 +20,13 @@ import tilelang.language as T
 # All the tuning there is: queries and keys of a block, and its threads; for heads up to 64 wide, and wider.
 TILES = {
     "cpu": [(128, 256, 1), (128, 256, 1)],
-    "cuda": [(128, 64, 128), (128, 64, 128)],
-    "sim": [(128, 64, 128), (128, 64, 128)],
+    "gpu": [(128, 64, 128), (128, 64, 128)],
     "reference": [(64, 64, 1), (64, 64, 1)],
 }
+SMALL = {"heads": 2, "kv_heads": 1, "queries": 100, "keys": 170, "causal": True}
 
 
-@tilelang.jit
+@tilelang.jit(out_idx=[-1])
 def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, threads, dtype="float16",
               kv_heads=None):
     scale = math.log2(math.e) / math.sqrt(dim)  # powers of two are cheaper than those of e
@@ -116,73 +116,24 @@ def exact(q, k, v, causal):
     return out
 
 
-def build(options):
-    """The kernel for the target asked for."""
-    kind = tilelang.resolve_target(options.target).split()[0].split(":")[0]
-    tiles = TILES[kind][options.dim > 64]
-    sizes = (options.batch, options.heads, options.queries, options.keys, options.dim)
-    return tilelang.compile(
-        attention.get_tir(*sizes, options.causal, *tiles, options.dtype, options.kv_heads),
-        target=options.target,
-    )
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--target", default="auto")
-    parser.add_argument("--causal", action="store_true", help="query i of n sees the keys up to keys - n + i")
-    parser.add_argument("--dtype", default="float16", choices=["float16", "float32"])
-    sizes = {"batch": 1, "heads": 8, "queries": 2048, "keys": 2048, "dim": 64}
-    for name, size in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=size)
-    parser.add_argument("--kv-heads", type=int, help="of K and V; a divisor of --heads, which is the default")
-    options = parser.parse_args()
-    options.kv_heads = options.kv_heads or options.heads
-    if options.heads % options.kv_heads:
-        parser.error("--kv-heads must divide --heads")
-    if options.causal and options.keys < options.queries:
-        parser.error("with --causal there must be at least as many keys as queries, or some would see none")
-
-    kernel = build(options)
-    spent = sum(kernel.phases.values())
-    print(f"compiled for {kernel.target} in {spent:.0f} ms{' (from the cache)' if kernel.from_cache else ''}")
-
+def cases(kind, batch=1, heads=8, kv_heads=0, queries=1000, keys=1000, dim=64, causal=False, dtype="float16"):
+    kv_heads = kv_heads or heads
+    if heads % kv_heads:
+        sys.exit("--kv-heads must divide --heads")
+    if causal and keys < queries:
+        sys.exit("with --causal there must be at least as many keys as queries, or some would see none")
+    sizes, tiles = (batch, heads, queries, keys, dim), TILES[kind][dim > 64]
     rng = np.random.default_rng(0)
-    q, k, v = (
-        rng.standard_normal((options.batch, heads, n, options.dim), np.float32).astype(options.dtype)
-        for heads, n in (
-            (options.heads, options.queries),
-            (options.kv_heads, options.keys),
-            (options.kv_heads, options.keys),
-        )
+    q, k, v = (rng.standard_normal((batch, n, length, dim), np.float32).astype(dtype)
+               for n, length in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))  # fmt: skip
+    yield harness.Case(
+        name=f"{'causal ' * causal}{dtype}, {batch} x {heads} heads, {queries} by {keys}, {dim} wide",
+        kernel=attention.get_tir(*sizes, causal, *tiles, dtype, kv_heads),
+        arguments=[q, k, v, harness.blank(q.shape, dtype)],
+        expected={3: exact(q, k, v, causal)},
+        bound=1e-3 if dtype == "float16" else 1e-5,
     )
-    out = np.empty_like(q)
-    arrays = [q, k, v, out]
-    if kernel.device_type == "cuda":
-        import torch  # holds the tensors on the GPU
-
-        arrays = [torch.from_numpy(x).cuda() for x in arrays]
-    kernel(*arrays)
-    if kernel.device_type == "cuda":
-        out = arrays[3].cpu().numpy()
-    want = exact(q, k, v, options.causal)
-    error = np.linalg.norm(out - want) / np.linalg.norm(want)
-    bound = 1e-3 if options.dtype == "float16" else 1e-5
-
-    pairs = options.queries * options.keys
-    if options.causal:
-        pairs -= options.queries * (options.queries - 1) // 2
-    work = 4e-9 * options.batch * options.heads * pairs * options.dim  # TFLOP, over milliseconds
-    rate = work / tilelang.profiler.do_bench(lambda: kernel(*arrays), return_mode="median")
-    print(f"{'causal ' * options.causal}attention, {options.dtype}, {options.batch} x {options.heads} heads, "
-          f"{options.queries} queries, {options.keys} keys, {options.dim} wide")
-    print(f"  {rate:.3g} TFLOP/s")
-    print(f"  relative error {error:.1e} (at most {bound:.0e} allowed)")
-    if not error <= bound:
-        print("wrong result", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(__doc__, cases)

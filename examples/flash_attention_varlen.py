@@ -15,8 +15,10 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
+SMALL = {"heads": 1, "kv_heads": 1, "longest": 150, "batch": 2}
 
-@tilelang.jit
+
+@tilelang.jit(out_idx=[-1])
 def attention(heads, kv_heads, dim, block_M, block_N, threads, dtype="float16"):
     scale, share = math.log2(math.e) / math.sqrt(dim), heads // kv_heads
     total, batch = T.dynamic("total"), T.dynamic("batch")
@@ -73,25 +75,22 @@ def attention(heads, kv_heads, dim, block_M, block_N, threads, dtype="float16"):
     return main
 
 
-def main():
-    o = harness.options(__doc__, heads=8, kv_heads=2, longest=300, batch=4, dim=64)
-    kind = tilelang.resolve_target(o.target).split()[0].split(":")[0]
-    block_M, block_N, threads = flash_attention.TILES[kind][o.dim > 64]
-    func = attention.get_tir(o.heads, o.kv_heads, o.dim, block_M, block_N, threads)
-    kernel, rng = tilelang.compile(func, target=o.target), np.random.default_rng(0)
+def cases(kind, heads=8, kv_heads=2, longest=300, batch=4, dim=64):
+    block_M, block_N, threads = flash_attention.TILES[kind][dim > 64]
+    kernel, rng = attention.get_tir(heads, kv_heads, dim, block_M, block_N, threads), np.random.default_rng(0)
     for _ in range(2):  # one kernel for any lengths
-        lengths = rng.integers(1, o.longest + 1, o.batch)
+        lengths = rng.integers(1, longest + 1, batch)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        q, k, v = (rng.standard_normal((offsets[-1], n, o.dim)).astype(np.float16)
-                   for n in (o.heads, o.kv_heads, o.kv_heads))  # fmt: skip
-        found = harness.call(kernel, q, k, v, offsets, int(lengths.max()), np.full_like(q, np.nan))[-1]
+        q, k, v = (rng.standard_normal((offsets[-1], n, dim)).astype(np.float16)
+                   for n in (heads, kv_heads, kv_heads))  # fmt: skip
         expected = np.empty(q.shape)
         for begin, end in zip(offsets, offsets[1:], strict=False):
             one = [x[begin:end].transpose(1, 0, 2)[None] for x in (q, k, v)]
             expected[begin:end] = flash_attention.exact(*one, True)[0].transpose(1, 0, 2)
-        harness.check(f"{kernel.target}: {o.heads} heads, lengths {lengths.tolist()}", found, expected, 1e-3)
-    harness.finish()
+        arguments = [q, k, v, offsets, int(lengths.max()), harness.blank(q.shape, "float16")]
+        name = f"{heads} heads, lengths {lengths.tolist()}"
+        yield harness.Case(name, kernel, arguments, {5: expected}, 1e-3)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

@@ -10,7 +10,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (8, 1024, 1), "cuda": (4, 1024, 128), "sim": (4, 1024, 128), "reference": (64, 1024, 1)}
+TILES = {"cpu": (8, 1024, 1), "gpu": (4, 1024, 128), "reference": (64, 1024, 1)}
+SMALL = {"rows": 7, "columns": 1100}
 
 
 @tilelang.jit(out_idx=[-1])
@@ -31,18 +32,15 @@ def gemv(M, K, block_M, block_K, threads, dtype="float16"):
     return main
 
 
-def main():
-    options = harness.options(__doc__, rows=1000, columns=4100)
-    M, K = options.rows, options.columns
-    tiles = TILES[tilelang.resolve_target(options.target).split()[0].split(":")[0]]
+def cases(kind, rows=1000, columns=4100):
     rng = np.random.default_rng(0)
     for dtype in ("float16", "float32"):
-        kernel = tilelang.compile(gemv.get_tir(M, K, *tiles, dtype), out_idx=[-1], target=options.target)
-        a, x = rng.standard_normal((M, K)).astype(dtype), rng.standard_normal(K).astype(dtype)
+        kernel = gemv.get_tir(rows, columns, *TILES[kind], dtype)
+        a, x = rng.standard_normal((rows, columns)).astype(dtype), rng.standard_normal(columns).astype(dtype)
         expected = a.astype(np.float64) @ x.astype(np.float64)
-        harness.check(f"{kernel.target}: {dtype} {M} x {K}", harness.call(kernel, a, x), expected, 1e-6)
-    harness.finish()
+        name = f"{dtype} {rows} x {columns}"
+        yield harness.Case(name, kernel, [a, x, harness.blank(rows)], {2: expected}, 1e-6)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

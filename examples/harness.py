@@ -1,76 +1,157 @@
-"""What every example needs: its options, arrays where the kernel's tensors live, and a verdict.
+"""What the examples share: cases (a kernel, what it is given, what must come out), and a main program.
 
-    options = harness.options(__doc__, rows=1000)      # --target and --rows
-    found = harness.call(kernel, x)                    # NumPy arrays in, NumPy arrays out, on any target
-    harness.check("1000 rows", found, expected, 1e-5)  # relative error, printed
-    harness.finish()                                   # exit status 1 if anything was wrong
+    def cases(kind, rows=1000, columns=1003):            # kind: "cpu", "gpu" or "reference"
+        ...
+        yield harness.Case("float32", kernel, [x, harness.blank(x.shape)], {1: expected}, 1e-6)
+
+    SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases` for few blocks and few steps
+    harness.main(__doc__, cases)                         # --target, --rows, --columns; status 1 if wrong
+
+    for case in harness.small_cases("gpu"):              # of all examples, at those sizes
+        kernel = tilelang.compile(case.kernel, target="sim:sm_80")
+        assert harness.worst(kernel, case) <= case.bound
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import importlib
+import importlib.util
+import inspect
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-wrong: list[str] = []
-
-
-def options(doc: str, **sizes: int) -> argparse.Namespace:
-    """The command line: --target, and an option for each size."""
-    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
-    parser.add_argument("--target", default="auto")
-    for name, size in sizes.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=size)
-    return parser.parse_args()
+import tilelang
 
 
-def put(kernel: Any, array: Any) -> Any:
-    """A NumPy array where the kernel's tensors live; numbers stay as they are."""
-    if kernel.device_type == "cpu" or not isinstance(array, np.ndarray):
-        return array
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A kernel at one size, with the arguments of a call and what these must hold after it."""
+
+    name: str
+    kernel: Any  # a prim_func
+    arguments: Sequence[Any]  # one for each parameter, NumPy arrays and numbers; outputs as they are before
+    expected: dict[int, Any]  # the number of an argument: its content after the call
+    bound: float  # relative error allowed, |found - expected| / |expected|; 0: every element is equal
+    thread_level: bool = False  # code of single threads, which "cpu" and "reference" refuse
+
+
+def blank(shape: Any, dtype: Any = "float32") -> np.ndarray:
+    """An output before the call: NaN, or the least integer, so that what is left out is seen."""
+    dtype = np.dtype(dtype)
+    return np.full(shape, np.iinfo(dtype).min if dtype.kind in "iu" else np.nan, dtype)
+
+
+def kind_of(target: str) -> str:
+    """Which tiles suit a target: "cpu", "gpu" (also in the simulator) or "reference"."""
+    name = tilelang.resolve_target(target).split()[0].split(":")[0]
+    return {"cuda": "gpu", "sim": "gpu"}.get(name, name)
+
+
+def put(kernel: Any, value: Any) -> Any:
+    """A copy of an array, where the kernel's tensors live; numbers stay as they are."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if kernel.device_type == "cpu":
+        return value.copy()
     import torch  # holds the tensors on the GPU
 
-    if array.dtype.kind == "V":  # a type that PyTorch knows and NumPy does not: through its bits
-        bits = torch.from_numpy(array.view(f"u{array.itemsize}"))
-        return bits.cuda().view(getattr(torch, array.dtype.name))
-    return torch.from_numpy(array).cuda()
+    if value.dtype.isbuiltin == 2:  # a type that PyTorch knows and NumPy does not: through its bits
+        bits = torch.from_numpy(value.view(f"u{value.itemsize}"))
+        return bits.cuda().view(getattr(torch, value.dtype.name))
+    return torch.from_numpy(value).cuda()
 
 
 def get(value: Any) -> Any:
-    """A tensor as a NumPy array; float types that NumPy does not know as float32."""
-    if isinstance(value, (list, tuple)):
-        return [get(item) for item in value]
-    if hasattr(value, "cpu"):
-        value = value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value
-        return value.cpu().numpy()
-    return value
-
-
-def call(kernel: Any, *arrays: Any) -> Any:
-    """What the kernel returns for these arrays; without outputs of its own, the arrays after the call."""
-    arguments = [put(kernel, array) for array in arrays]
-    returned = kernel(*arguments)
-    return get(arguments if returned is None else returned)
+    """A tensor as a NumPy array; floats of less than 32 bits as float32."""
+    if not hasattr(value, "cpu"):
+        return value
+    narrow = value.is_floating_point() and value.dtype.itemsize < 4
+    return (value.float() if narrow else value).cpu().numpy()
 
 
 def error_of(found: Any, expected: Any) -> float:
-    """|found - expected| / |expected|, in float64."""
-    expected = np.asarray(expected, np.float64)
-    return float(np.linalg.norm(np.asarray(found, np.float64) - expected) / (np.linalg.norm(expected) or 1.0))
+    """|found - expected| / |expected| in float64; infinity where the shapes differ or a NaN was found."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    if found.shape != expected.shape:
+        return float("inf")
+    error = np.linalg.norm(found - expected) / (np.linalg.norm(expected) or 1.0)
+    return float(error) if np.isfinite(error) else float("inf")
 
 
-def check(what: str, found: Any, expected: Any, bound: float) -> None:
-    """Print the relative error; remember it if it is above the bound (0: every element equal)."""
-    same_shape = np.shape(found) == np.shape(expected)
-    error = error_of(found, expected) if same_shape else float("inf")
-    right = same_shape and error <= bound
-    print(f"{what}: relative error {error:.1e} (at most {bound:.0e} allowed){'' if right else '  WRONG'}")
-    if not right:
-        wrong.append(what)
+def worst(kernel: Any, case: Case) -> float:
+    """Call the compiled kernel of a case on copies of its arguments; the greatest error of its outputs."""
+    arguments = [put(kernel, value) for value in case.arguments]
+    kernel(*arguments)
+    return max(error_of(get(arguments[i]), expected) for i, expected in case.expected.items())
 
 
-def finish() -> None:
-    """End the program: status 1 if a check failed."""
+def is_refused(case: Case, target: str) -> bool:
+    """Whether compiling or calling it says that it is thread-level code."""
+    try:
+        worst(tilelang.compile(case.kernel, target=target), case)
+    except tilelang.CompileError as error:
+        return "thread-level code" in str(error)
+    return False
+
+
+def small_cases(kind: str = "gpu") -> Iterator[Case]:
+    """The cases of all examples in this folder, cut to at most four blocks and six steps each."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        module = importlib.import_module(path.stem)
+        if hasattr(module, "cases"):
+            for case in module.cases(kind, **module.SMALL):
+                yield dataclasses.replace(case, name=f"{path.stem}: {case.name}".rstrip(": "))
+
+
+def parse_options(doc: str, cases: Callable) -> dict[str, Any]:
+    """The command line: --target, and an option for each parameter of `cases` with a default."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    parser.add_argument("--target", default="auto")
+    for name, parameter in list(inspect.signature(cases).parameters.items())[1:]:
+        default = parameter.default
+        how = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
+        parser.add_argument(f"--{name.replace('_', '-')}", **how)
+    return vars(parser.parse_args())
+
+
+def judge(case: Case, target: str) -> tuple[bool, str]:
+    """Compile and run a case: whether all is well, and what to say about it."""
+    if case.thread_level and kind_of(target) != "gpu":
+        right = is_refused(case, target)
+        return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as thread-level code must be"
+    kernel = tilelang.compile(case.kernel, target=target)
+    error = worst(kernel, case)
+    said = f"relative error {error:.1e}, at most {case.bound:.0e} allowed"
+    if not case.bound:
+        said = "exact" if not error else f"relative error {error:.1e}, but it must be exact"
+    return error <= case.bound, f"{kernel.target}: {case.name}: {said}"
+
+
+def target_of(name: str) -> str:
+    """The target to run on; for "auto", the CPU where a GPU answers but nothing could hold its tensors."""
+    try:
+        target = tilelang.resolve_target(name)
+    except tilelang.CompileError as error:
+        sys.exit(str(error))
+    if not target.startswith("cuda") or importlib.util.find_spec("torch"):
+        return target
+    if name != "auto":
+        sys.exit(f"{name}: PyTorch, which would hold the tensors on the GPU, is not installed")
+    print("a GPU answers, but PyTorch, which would hold its tensors, is not installed: taking the CPU")
+    return tilelang.resolve_target("cpu")
+
+
+def main(doc: str, cases: Callable) -> None:
+    """Run the cases as the command line says, print their errors, and end: status 1 if one was wrong."""
+    options = parse_options(doc, cases)
+    target, wrong = target_of(options.pop("target")), 0
+    for case in cases(kind_of(target), **options):
+        right, said = judge(case, target)
+        print(said if right else f"{said}  WRONG")
+        wrong += not right
     sys.exit(1 if wrong else 0)

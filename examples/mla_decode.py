@@ -11,7 +11,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 128, 1), "cuda": (64, 32, 256), "sim": (64, 32, 256), "reference": (64, 64, 1)}
+TILES = {"cpu": (64, 128, 1), "gpu": (64, 32, 256), "reference": (64, 64, 1)}
+SMALL = {"heads": 40, "keys": 70, "dim": 128, "batch": 1}
 
 
 @tilelang.jit(out_idx=[-1])
@@ -61,21 +62,17 @@ def mla_decode(batch, heads, keys, dim, rope, block_H, block_N, threads, dtype="
     return main
 
 
-def main():
-    o = harness.options(__doc__, batch=2, heads=128, keys=1000, dim=512, rope=64)
-    tiles = TILES[tilelang.resolve_target(o.target).split()[0].split(":")[0]]
-    func = mla_decode.get_tir(o.batch, o.heads, o.keys, o.dim, o.rope, *tiles)
-    kernel, rng = tilelang.compile(func, out_idx=[-1], target=o.target), np.random.default_rng(0)
-    shapes = [(n, width) for n in (o.heads, o.keys) for width in (o.dim, o.rope)]
-    q, q_rope, kv, k_rope = (rng.standard_normal((o.batch, *s)).astype(np.float16) for s in shapes)
+def cases(kind, batch=2, heads=128, keys=1000, dim=512, rope=64):
+    kernel, rng = mla_decode.get_tir(batch, heads, keys, dim, rope, *TILES[kind]), np.random.default_rng(0)
+    shapes = [(n, width) for n in (heads, keys) for width in (dim, rope)]
+    q, q_rope, kv, k_rope = (rng.standard_normal((batch, *s)).astype(np.float16) for s in shapes)
     wide = [np.concatenate(pair, -1).astype(np.float64) for pair in ((q, q_rope), (kv, k_rope))]
-    p = wide[0] @ wide[1].transpose(0, 2, 1) / math.sqrt(o.dim + o.rope)
+    p = wide[0] @ wide[1].transpose(0, 2, 1) / math.sqrt(dim + rope)
     p = np.exp(p - p.max(-1, keepdims=True))
     expected = p / p.sum(-1, keepdims=True) @ kv.astype(np.float64)
-    found = harness.call(kernel, q, q_rope, kv, k_rope)
-    harness.check(f"{kernel.target}: {o.heads} heads, {o.keys} keys", found, expected, 1e-3)
-    harness.finish()
+    arguments = [q, q_rope, kv, k_rope, harness.blank(q.shape, "float16")]
+    yield harness.Case(f"{heads} heads, {keys} keys", kernel, arguments, {4: expected}, 1e-3)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

@@ -3,18 +3,19 @@
     python examples/quickstart.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
 """
 
-import argparse
 import sys
 
+import harness
 import numpy as np
 import tilelang
 import tilelang.language as T
 
 # All the tuning there is: rows and columns of the tile of C that a block computes, and the step through K.
-TILES = {"cpu": (512, 512, 256), "cuda": (128, 128, 16), "sim": (128, 128, 16), "reference": (64, 64, 64)}
+TILES = {"cpu": (512, 512, 256), "gpu": (128, 128, 16), "reference": (64, 64, 64)}
+SMALL = {"m": 100, "n": 70, "k": 70}
 
 
-@tilelang.jit
+@tilelang.jit(out_idx=[-1])
 def matmul_relu(M, N, K, block_M, block_N, block_K, dtype="float32"):
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), dtype)):
@@ -34,65 +35,45 @@ def matmul_relu(M, N, K, block_M, block_N, block_K, dtype="float32"):
     return main
 
 
-def build(options):
-    """The kernel for the target asked for; the CPU's where a GPU answers but PyTorch is missing."""
-    target = options.target
-    kind = tilelang.resolve_target(target).split()[0].split(":")[0]
-    if kind == "cuda":
-        try:
-            import torch  # noqa: F401  (holds the tensors on the GPU)
-        except ImportError:
-            if target != "auto":
-                raise
-            print(
-                "a GPU answers, but PyTorch, which would hold its tensors, is not installed: taking the CPU"
-            )
-            target = kind = "cpu"
-    compiled = tilelang.compile(
-        matmul_relu.get_tir(options.m, options.n, options.k, *TILES[kind]), target=target
+def cases(kind, m=2048, n=2048, k=2048):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    expected = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
+    yield harness.Case(
+        name=f"C = max(A @ B, 0), float32, {m} x {n} x {k}",
+        kernel=matmul_relu.get_tir(m, n, k, *TILES[kind]),
+        arguments=[a, b, harness.blank((m, n))],
+        expected={2: expected},
+        bound=1e-6 * k**0.5,
     )
-    return compiled
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--target", default="auto")
-    for name in "mnk":
-        parser.add_argument(f"--{name}", type=int, default=2048)
-    options = parser.parse_args()
+    options = harness.parse_options(__doc__, cases)
+    target = harness.target_of(options.pop("target"))
+    (case,) = cases(harness.kind_of(target), **options)
 
-    kernel = build(options)
+    kernel = tilelang.compile(case.kernel, target=target)
     spent = sum(kernel.phases.values())
     print(f"compiled for {kernel.target} in {spent:.0f} ms{' (from the cache)' if kernel.from_cache else ''}")
 
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((options.m, options.k), np.float32)
-    b = rng.standard_normal((options.k, options.n), np.float32)
-    c = np.empty((options.m, options.n), np.float32)
-    ours, theirs = [a, b, c], np.empty_like(c)
-    if kernel.device_type == "cuda":
-        import torch
-
-        ours = [torch.from_numpy(x).cuda() for x in ours]
+    a, b, c = case.arguments
+    ours, theirs = [harness.put(kernel, x) for x in (a, b, c)], np.empty_like(c)
 
     def numpy_relu():
         np.maximum(np.matmul(a, b, out=theirs), 0, out=theirs)
 
     kernel(*ours)
-    c = ours[2].cpu().numpy() if kernel.device_type == "cuda" else c
-    exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64), 0)
-    error = np.linalg.norm(c - exact) / np.linalg.norm(exact)
-    bound = 1e-6 * options.k**0.5
-
-    work = 2e-6 * options.m * options.n * options.k  # GFLOP, over milliseconds
+    error = harness.error_of(harness.get(ours[2]), case.expected[2])
+    work = 2e-6 * a.size * b.shape[1]  # GFLOP, over milliseconds
     bench = tilelang.profiler.do_bench
     mine = work / bench(lambda: kernel(*ours), return_mode="median")
     his = work / bench(numpy_relu, return_mode="median", device="cpu")
-    print(f"C = max(A @ B, 0), float32, {options.m} x {options.n} x {options.k}")
+    print(case.name)
     print(f"  tilelang {mine:9.1f} GFLOP/s")
     print(f"  NumPy    {his:9.1f} GFLOP/s   ratio {mine / his:.2f}")
-    print(f"  relative error {error:.1e} (at most {bound:.1e} allowed)")
-    if not error <= bound:
+    print(f"  relative error {error:.1e} (at most {case.bound:.1e} allowed)")
+    if not error <= case.bound:
         print("wrong result", file=sys.stderr)
         return 1
     return 0

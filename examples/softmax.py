@@ -10,7 +10,8 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-BLOCK_ROWS = {"cpu": 4, "cuda": 4, "sim": 4, "reference": 64}
+BLOCK_ROWS = {"cpu": 4, "gpu": 4, "reference": 64}
+SMALL = {"rows": 7, "columns": 203}
 
 
 @tilelang.jit(out_idx=[-1])
@@ -33,19 +34,19 @@ def softmax(M, N, block_M, threads=128, dtype="float32"):
     return main
 
 
-def main():
-    options = harness.options(__doc__, rows=1000, columns=1003)
-    kind = tilelang.resolve_target(options.target).split()[0].split(":")[0]
+def cases(kind, rows=1000, columns=1003):
     rng = np.random.default_rng(0)
     for dtype, bound in (("float32", 1e-6), ("float16", 5e-4)):
-        func = softmax.get_tir(options.rows, options.columns, BLOCK_ROWS[kind], dtype=dtype)
-        kernel = tilelang.compile(func, out_idx=[-1], target=options.target)
-        x = (4 * rng.standard_normal((options.rows, options.columns))).astype(dtype)
+        x = (4 * rng.standard_normal((rows, columns))).astype(dtype)
         e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-        name = f"{kernel.target}: {dtype} {options.rows} x {options.columns}"
-        harness.check(name, harness.call(kernel, x), e / e.sum(1, keepdims=True), bound)
-    harness.finish()
+        yield harness.Case(
+            name=f"{dtype} {rows} x {columns}",
+            kernel=softmax.get_tir(rows, columns, BLOCK_ROWS[kind], dtype=dtype),
+            arguments=[x, harness.blank(x.shape, dtype)],
+            expected={1: e / e.sum(1, keepdims=True)},
+            bound=bound,
+        )
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, cases)

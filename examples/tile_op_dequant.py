@@ -3,11 +3,12 @@
     python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
-import argparse
-
+import harness
 import numpy as np
 import tilelang
 import tilelang.language as T
+
+SMALL = {"m": 100, "n": 70, "k": 192}
 
 
 def unpack(packed, scale):  # what it means: target="reference" runs this
@@ -21,30 +22,31 @@ def dequant(packed: T.read, out: T.write, scale: T.value):
         out[i, j] = (T.float32(packed[i, j // 2] >> T.uint8(j % 2 * 4) & T.uint8(15)) - 8) * scale
 
 
-@T.prim_func
-def main(A: T.Tensor((128, 256), "float16"), W: T.Tensor((192, 128), "uint8"), scale: T.float32,
-         C: T.Tensor((128, 192), "float32")):
-    with T.Kernel(192 // 64, 128 // 64, threads=128) as (bx, by):
-        A_s, W_s = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
-        C_l = T.alloc_fragment((64, 64), "float32")
-        T.clear(C_l)
-        for k in T.Pipelined(256 // 64):
-            T.copy(A[by * 64, k * 64], A_s)
-            dequant(W[bx * 64 : bx * 64 + 64, k * 32 : k * 32 + 32], W_s, scale)
-            T.gemm(A_s, W_s, C_l, transpose_B=True)
-        T.copy(C_l, C[by * 64, bx * 64])
+@tilelang.jit(out_idx=[-1])
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), W: T.Tensor((N, K // 2), "uint8"), scale: T.float32,
+             C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64), threads=128) as (bx, by):
+            A_s, W_s = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            C_l = T.alloc_fragment((64, 64), "float32")
+            T.clear(C_l)
+            for k in T.Pipelined(T.ceildiv(K, 64)):
+                T.copy(A[by * 64, k * 64], A_s)
+                dequant(W[bx * 64 : bx * 64 + 64, k * 32 : k * 32 + 32], W_s, scale)
+                T.gemm(A_s, W_s, C_l, transpose_B=True)
+            T.copy(C_l, C[by * 64, bx * 64])
+
+    return main
 
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--target", default="auto")
-kernel = tilelang.compile(main, out_idx=[-1], target=parser.parse_args().target)
-rng = np.random.default_rng(0)
-A, W = rng.integers(-4, 5, (128, 256)).astype(np.float16), rng.integers(0, 256, (192, 128), dtype=np.uint8)
-if kernel.device_type == "cuda":
-    import torch
+def cases(kind, m=128, n=192, k=256):
+    rng = np.random.default_rng(0)
+    a, w = rng.integers(-4, 5, (m, k)).astype(np.float16), rng.integers(0, 256, (n, k // 2), dtype=np.uint8)
+    arguments = [a, w, 0.5, harness.blank((m, n))]
+    expected = a.astype(np.float32) @ unpack(w, 0.5).T  # whole and half numbers: exact
+    yield harness.Case(f"{m} x {n} x {k}", gemm.get_tir(m, n, k), arguments, {3: expected}, 0)
 
-    C = kernel(torch.from_numpy(A).cuda(), torch.from_numpy(W).cuda(), 0.5).cpu().numpy()
-else:
-    C = kernel(A, W, 0.5)
-assert (A.astype(np.float32) @ unpack(W, 0.5).T == C).all()
-print(f"{kernel.target}: exact")
+
+if __name__ == "__main__":
+    harness.main(__doc__, cases)

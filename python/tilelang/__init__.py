@@ -15,7 +15,8 @@ _WHERE = {
     "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
     "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
     "get_autotune_inputs": "autotuner", "lower": "engine",
-    "PassConfigKey": "config", "CompileError": "errors", "TilelangWarning": "errors",
+    "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
+    "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",
     "register_matrix": "instruction", "unregister_matrix": "instruction",
@@ -23,8 +24,7 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
-_LATER = ("SimulationError",)
+            "tvm", "simulation", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 
@@ -43,18 +43,10 @@ def __getattr__(name: str) -> object:
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = _version()
-    elif name in _LATER:
-        raise AttributeError(f"tilelang.{name}: {_why_later(name)}")
     else:
         raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
     globals()[name] = value
     return value
-
-
-def _why_later(name: str) -> str:
-    from .surface import MISSING_ELSEWHERE
-
-    return MISSING_ELSEWHERE[f"tilelang.{name}"]
 
 
 def _version() -> str:

@@ -1,6 +1,6 @@
 """The binding: every name that Python may use of the compiler.  Values only; Python never sees a node."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 ExprLike = "Expr | int | float | bool"
@@ -11,6 +11,10 @@ class CompileError(Exception):
     file: str
     line: int
     column: int
+
+class SimulationError(CompileError):
+    """What the simulator found wrong with a program."""
+    report: Any                        # a tilelang.simulation.SimulationReport
 
 class ArgumentError(TypeError, ValueError):
     """A call whose arguments do not fit the kernel; names the parameter, what was expected and what came."""
@@ -261,6 +265,12 @@ class Kernel:
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""
+    machine_text: str                  # the program at level machine, as text IR
+    def simulate(self, args: Sequence[Any], fresh: Sequence[int], seed: int, schedules: int, blocks: Sequence[int],
+                 sample: int, watch: bool, count: bool,
+                 progress: Callable[[int, int], None] | None) -> dict[str, Any]:
+        """Of a kernel for the simulator: run it, and what was found.  fresh: the arguments that nobody has written;
+        blocks: their numbers (none: all), or `sample` of them."""
 
 class Launcher:
     """A kernel to be called with its parameters but for those in `outputs`, which are allocated by the library of the

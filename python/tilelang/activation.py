@@ -61,7 +61,7 @@ _VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
 class Activation:
     """One run of one rewritten function: the `__tl` of its text."""
 
-    __slots__ = ("trace", "builder", "file", "frames", "names", "is_macro")
+    __slots__ = ("trace", "builder", "file", "frames", "names", "turns", "is_macro")
     slice = slice  # for the text: a kernel may have a variable of that name
 
     def __init__(self, trace: Trace, file: str, is_macro: bool) -> None:
@@ -69,6 +69,7 @@ class Activation:
         self.frames: list[_Frame] = []
         # name -> its alloc_var, the place that it refers to, or the line that bound it to an expression
         self.names: dict[str, Buffer | Element | int] = {}
+        self.turns: dict[tuple, int] = {}  # how often a call was made whose values go to several names
 
     def at(self, site: tuple) -> None:
         self.trace.at(self.file, site)
@@ -138,9 +139,13 @@ class Activation:
         self.note(name, site[0])
         return value if bound or value.__class__ is not Expr else self.builder.let(name, value)
 
-    def declare(self, site: tuple, name: str, annotation: Any) -> Any:
-        """`name: annotation`, without a value: a parameter of an eager function meets its argument."""
+    def declare(self, site: tuple, name: str, annotation: Any, argument: Any = None) -> Any:
+        """`name: annotation`, without a value: a parameter of an eager function meets its argument; one of a
+        macro, which says so here instead of in its signature, stays what it is.
+        """
         self.at(site)
+        if self.is_macro and argument is not None:
+            return argument
         if self.trace.eager is None or self.is_macro:
             raise self.error(f"an annotation without a value: parameters are annotated in the body of an "
                              f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "
@@ -396,8 +401,11 @@ class Activation:
 
     # ── expressions ───────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, site: tuple, hint: str | None, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """`fn(*args, **kwargs)`; `hint`: the name that its value will be assigned to."""
+    def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
+        if hint.__class__ is tuple:
+            turn = self.turns[site] = self.turns.get(site, -1) + 1
+            hint = hint[turn % len(hint)]
         self.trace.at(self.file, site)
         self.trace.hint = hint
         special = _SPECIAL.get(id(fn))

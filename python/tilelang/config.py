@@ -12,11 +12,10 @@ from . import env
 
 class _Keys(enum.EnumMeta):
     def __getattr__(cls, name: str) -> str:
-        """A published key that means nothing here, by its text."""
-        if name.startswith(("TL_", "TIR_")):
-            prefix, _, rest = name.lower().partition("_")
-            return f"{prefix}.{rest}"
-        raise AttributeError(f"PassConfigKey has no {name}")
+        prefix, _, rest = name.partition("_")
+        if name.isupper() and prefix in ("TL", "TIR", "CUDA") and rest:
+            return f"{prefix.lower()}.{rest.lower()}"  # published, and without a meaning here
+        raise AttributeError(f"PassConfigKey has no '{name}'")
 
 
 class PassConfigKey(str, enum.Enum, metaclass=_Keys):
@@ -24,7 +23,8 @@ class PassConfigKey(str, enum.Enum, metaclass=_Keys):
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"  # no barriers but the user's
+    # The user's own barriers count anyway, and what the compiler puts into shared memory needs its own.
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
     TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
     TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
@@ -45,7 +45,6 @@ def _register_usage(value: Any) -> list[str]:
 _OPTIONS = {  # key -> the options of _core.compile that a value means
     PassConfigKey.TL_ENABLE_FAST_MATH: lambda value: {"fast_math": bool(value)},
     PassConfigKey.TL_DISABLE_FAST_MATH: lambda value: {"fast_math": not value},
-    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: lambda value: {"skip": ["insert_sync"] if value else []},
     PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: lambda value: {"flags": _register_usage(value)},
     PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT:
         lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
@@ -124,8 +123,18 @@ def options_of(
     return options
 
 
+# The script.Script that runs, all of whose kernels are simulated; see there.
+script: Any = None
+
+
 def target_text(target: Any) -> str:
     """A target as the compiler takes it: "cuda -arch=sm_80"; from a string, a dict, or None (default)."""
+    text = own_target(target)
+    return script.redirect(text) if script else text
+
+
+def own_target(target: Any) -> str:
+    """The same, whatever a script that is simulated runs on instead."""
     if target is None:
         return env.default_target()
     if isinstance(target, dict):

@@ -61,12 +61,26 @@ def as_dtype(spelling: object) -> DType:
         return int32
     if spelling is bool:
         return bool_
+    if getattr(spelling, "is_address", False):
+        return int64  # T.ptr: a table of addresses
     name = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
     name = name.rpartition(".")[2] if isinstance(name, str) else ""
     found = _known.get(name)
     if found is None or name == "float8_e4m3":  # of ml_dtypes: another format, which has infinities
         raise _unknown(str(spelling))
     return found
+
+
+class _Kind(type):
+    def __call__(cls, spelling: object) -> DType:
+        return as_dtype(spelling)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, DType)
+
+
+class dtype(metaclass=_Kind):
+    """The type of dtypes, `def f(d: T.dtype = T.float16)`; T.dtype("bfloat16") is the dtype of that name."""
 
 
 def _vector(spelling: str) -> DType | None:

@@ -164,22 +164,22 @@ def _is_tensor(annotation: Any) -> bool:
 
 
 def const(name: str, dtype: Any = "int32") -> Any:
-    """One or several extents that are constants of each call, "M" or "M, N": one name gives one value,
-    several a tuple.
+    """One or several extents that are constants of each call, "M" or "M, N" or "M N": one name gives one
+    value, several a tuple.
 
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride; from there on it is a Python integer.  A call with other values compiles another
     kernel.  dtype is accepted; these are exact integers.  Only in eager functions.
     """
     trace = current()
-    names = [word.strip() for word in name.split(",")] if isinstance(name, str) else [""]
+    names = name.replace(",", " ").split() if isinstance(name, str) else []
     if trace is None or trace.eager is None:
         where = trace and (trace.file, *trace.site)
         raise compile_error("T.const belongs to the eager dialect, the body of a @tilelang.jit function "
                             "without a prim_func; in a prim_func extents are parameters of the factory, or "
                             "T.dynamic",
                             where or caller_place())
-    if not all(word.isidentifier() for word in names):
+    if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.const: {name!r} is not a name, or several with commas between")
     made = tuple([trace.eager.constant(word) for word in names])
     return made[0] if len(made) == 1 else made
@@ -253,6 +253,6 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
 
 
 DType.__doc__ = """The class of dtypes: T.float16 is one."""
-dtype = DType  # the class of dtypes, for annotations of parameters: `dtype: T.dtype = T.float16`
+dtype = _dtypes.dtype  # for annotations of parameters: `dtype: T.dtype = T.float16`
 
 __all__ = ["const", "dtype", "empty"]

@@ -28,20 +28,46 @@ class _TensorType(type):
             return cls(*key)
         return cls(key[:-1], key[-1])  # T.Tensor[M, N, dtype]
 
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        data = args[2] if len(args) > 2 and cls is not StridedTensor else kwargs.get("data")
+        if data is None:
+            return super().__call__(*args, **kwargs)
+        return _tensor_of(data, *args[:2], **{k: v for k, v in kwargs.items() if k != "data"})
+
+
+class Data:
+    """The elements of a buffer, `A.data`: what T.Tensor(shape, dtype, A.data) shows in another shape."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: _core.Buffer) -> None:
+        self.buffer = buffer
+
+
+_core.Buffer.data = property(Data, doc="The elements, for T.Tensor(shape, dtype, A.data).")
+
+
+def _tensor_of(data: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> _core.Buffer:
+    if not isinstance(data, Data):
+        raise fail(f"T.Tensor: data is A.data of a tensor or tile A, not {type(data).__name__}")
+    if strides is not None:
+        raise fail("T.Tensor: what shows another buffer's data is row-major without gaps: leave strides out")
+    from .operators import view
+
+    return view(data.buffer, shape, dtype)
+
 
 class Tensor(metaclass=_TensorType):
     """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, or `T.Tensor[[M, K], T.float16]`.
 
     shape: extents in elements; dtype: of an element; strides: in elements, row-major without gaps if left
-    out.  In an eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape
+    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape
     and dtype from the argument.
     """
 
     __slots__ = ("shape", "dtype", "strides")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
-        if data is not None:
-            raise fail("T.Tensor: data is not in this version yet")
         self.shape = _extents(shape, "shape", 0)
         self.dtype = _dtypes.as_dtype(dtype)
         self.strides = None if strides is None else _extents(strides, "strides", 0)

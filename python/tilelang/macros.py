@@ -29,7 +29,7 @@ class _TileType(type):
 
 
 class _TileAnnotation(metaclass=_TileType):
-    scope = ""
+    scope: str | None = ""
 
     def __init__(self, shape: Any = None, dtype: Any = None, *_: Any, **__: Any) -> None:
         self.shape, self.dtype = shape, dtype
@@ -51,6 +51,20 @@ class LocalBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: an array of each thread; T.LocalBuffer(shape, dtype)."""
 
     scope = "local"
+
+
+class SharedTensor(SharedBuffer):
+    """The same as SharedBuffer; an older name."""
+
+
+class FragmentTensor(FragmentBuffer):
+    """The same as FragmentBuffer; an older name."""
+
+
+class LocalTensor(_TileAnnotation):
+    """Annotation of a macro's parameter: a fragment or an array of each thread; an older name."""
+
+    scope = None
 
 
 class Macro:
@@ -173,5 +187,6 @@ def meta_class(cls: type) -> type:
 
 
 __all__ = [
-    "FragmentBuffer", "LocalBuffer", "Ref", "SharedBuffer", "inline", "macro", "meta_class",
+    "FragmentBuffer", "FragmentTensor", "LocalBuffer", "LocalTensor", "Ref", "SharedBuffer", "SharedTensor",
+    "inline", "macro", "meta_class",
 ]  # fmt: skip

@@ -94,10 +94,11 @@ def _names_in(target: ast.AST) -> Any:
 class Rewriter(ast.NodeTransformer):
     """Rewrites the body of one function."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, parameters: frozenset[str] = frozenset()) -> None:
+        self.file, self.parameters = file, parameters
         self.temporaries = 0
-        self.hints: dict[ast.AST, str] = {}  # the call whose value is assigned -> the name it is assigned to
+        # the call whose value is assigned -> the name it is assigned to, or those of its turns
+        self.hints: dict[ast.AST, str | tuple[str, ...]] = {}
 
     def error(self, text: str, node: ast.AST) -> Exception:
         return compile_error(text, (self.file, *site_of(node)))
@@ -200,6 +201,9 @@ class Rewriter(ast.NodeTransformer):
                 self.hint(target, value.elt if isinstance(value, ast.ListComp) else value.value)
         elif isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
             self.hints[value] = target.attr
+        elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.ListComp):
+            if isinstance(value.elt, ast.Call) and all(isinstance(name, ast.Name) for name in target.elts):
+                self.hints[value.elt] = tuple(name.id for name in target.elts)
         elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
             for name, item in zip(target.elts, value.elts, strict=False):
                 self.hint(name, item)
@@ -264,7 +268,8 @@ class Rewriter(ast.NodeTransformer):
             raise self.error("only plain names are annotated in a kernel", node)
         if node.value is None:
             name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
-            declared = self.help("declare", node, name, annotation)
+            known = [_name(node.target.id, node)] if node.target.id in self.parameters else []
+            declared = self.help("declare", node, name, annotation, *known)
             return _at(ast.Assign([node.target], declared), node)
         self.hint(node.target, node.value)
         name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
@@ -358,7 +363,7 @@ class Rewritten:
             raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
                                 (self.file, *site_of(a.vararg or a.kwarg)))
         self.extra = names_outside(tree, original)
-        rewriter = Rewriter(self.file)
+        rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
         liveness.annotate(tree.body)
         body = rewriter.body(tree.body)
         self.code = _compile(tree, body, original, self.extra)

@@ -22,8 +22,15 @@ def _known(value: Any) -> Any:
 def _op(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, DEVICE) or isinstance(b, DEVICE):
         return binary(op, a, b)
-    return {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
-            "floormod": operator.mod, "min": min, "max": max}[op](a, b)
+    return {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "floordiv": operator.floordiv,
+        "floormod": operator.mod,
+        "min": min,
+        "max": max,
+    }[op](a, b)
 
 
 class PersistentTileScheduler:
@@ -42,11 +49,21 @@ class PersistentTileScheduler:
     without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
     """
 
-    def __init__(self, m_blocks: Any, n_blocks: Any, *more: Any, num_workers: Any = None,
-                 swizzle_size: int = 1, name: str = "sched", stateful: bool = True) -> None:
+    def __init__(
+        self,
+        m_blocks: Any,
+        n_blocks: Any,
+        *more: Any,
+        num_workers: Any = None,
+        swizzle_size: int = 1,
+        name: str = "sched",
+        stateful: bool = True,
+    ) -> None:
         trace = in_kernel(_WHAT)
         hint = trace.take_hint(name)
-        arrays = isinstance(m_blocks, str)  # an older form: the name first, and variables read as sched.m_idx[0]
+        arrays = isinstance(
+            m_blocks, str
+        )  # an older form: the name first, and variables read as sched.m_idx[0]
         if arrays:
             name, m_blocks, n_blocks, more = m_blocks, n_blocks, *more[:1], more[1:]
         elif name == "sched":
@@ -56,7 +73,9 @@ class PersistentTileScheduler:
         if more:
             swizzle_size, *more = more
         if more or not isinstance(name, str):
-            raise fail(f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful=")
+            raise fail(
+                f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful="
+            )
         if not hasattr(swizzle_size, "__index__") or operator.index(swizzle_size) < 1:
             raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {swizzle_size}")
         self._trace, self._group, self._name = trace, operator.index(swizzle_size), name
@@ -68,8 +87,9 @@ class PersistentTileScheduler:
         self._workers = self._settled(num_workers)
         self._variables: dict[str, Buffer] = {}
         for part in ("tile", "m_idx", "n_idx", "current_iter") if stateful else ():
-            made = trace.builder.alloc(f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (),
-                                       as_dtype("int32"), {})
+            made = trace.builder.alloc(
+                f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (), as_dtype("int32"), {}
+            )
             trace.owned.add(made.id)
             self._variables[part] = made
 
@@ -127,8 +147,10 @@ class PersistentTileScheduler:
 
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
-            raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
-                       f"{self._name}.coord(number)")
+            raise fail(
+                f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
+                f"{self._name}.coord(number)"
+            )
         return self._variables[part]
 
     def _read(self, part: str, wanted: str) -> Any:

@@ -107,7 +107,6 @@ ELSEWHERE: dict[str, str] = {
     "tilelang.carver.roller": "rasterization",
 }
 MISSING_ELSEWHERE: dict[str, str] = {
-    "tilelang.SimulationError": "not in this version yet: what the simulator finds is a CompileError at its line",
     "tilelang.layout.make_cutlass_metadata_layout": _SPARSE,
     "tilelang.layout.make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
     "tilelang.intrinsics.TensorCoreIntrinEmitter": "not in this version yet: T.gemm writes matrix instructions",

@@ -83,6 +83,16 @@ def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     return shape
 
 
+_SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
+
+
+def _scope(what: str, scope: str) -> str:
+    """Where the elements live: a scope that is given counts, whatever the function is called."""
+    if scope not in _SCOPES:
+        raise fail(f"{what}: scope is one of {', '.join(map(repr, _SCOPES))}, not {scope!r}")
+    return _SCOPES[scope]
+
+
 def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
@@ -104,9 +114,7 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
     one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
     "shared" or "shared.dyn", which are the same here.
     """
-    if scope not in ("shared", "shared.dyn"):
-        raise fail(f"T.alloc_shared: scope must be 'shared' or 'shared.dyn', not '{scope}'")
-    return _alloc("shared", "shared", shape, dtype)
+    return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
 
 
 def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
@@ -115,16 +123,12 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
     int32.
     """
-    if scope != "local.fragment":
-        raise fail(f"T.alloc_fragment: scope must be 'local.fragment', not '{scope}'")
-    return _alloc("fragment", "fragment", shape, dtype)
+    return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
 
 
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     """An array that every thread has for itself."""
-    if scope != "local":
-        raise fail(f"T.alloc_local: scope must be 'local', not '{scope}'")
-    return _alloc("local", "local", shape, dtype)
+    return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
 def alloc_var(dtype: Any, init: Any = None) -> Buffer:
@@ -264,6 +268,7 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
+    prefer_async, annotations: hints, which this version does not follow.
     """
     if current() is not None:
         _unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)

@@ -186,8 +186,8 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     Each must be an extent or a stride of a tensor parameter, which gives its value.  dtype is accepted;
     indices are computed exactly, in 64 bits.
     """
-    names = [word.strip() for word in name.split(",")]
-    if not all(word.isidentifier() for word in names):
+    names = name.replace(",", " ").split()
+    if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.dynamic: '{name}' is not a name, or several with commas between")
     made = tuple([Dynamic(word) for word in names])
     return made[0] if len(made) == 1 else made
@@ -211,10 +211,13 @@ def as_value(x: Any) -> Any:
     if kind is Region:
         raise fail(f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in "
                    "T.Parallel")
-    if hasattr(x, "__index__"):
-        return operator.index(x)
-    if hasattr(x, "__float__") and not isinstance(x, str):
-        return float(x)
+    try:
+        if hasattr(x, "__index__"):
+            return operator.index(x)
+        if hasattr(x, "__float__") and not isinstance(x, str):
+            return float(x)
+    except TypeError:  # an array, say
+        pass
     raise fail(f"expected a number or a value of the kernel, got {type(x).__name__}")
 
 
@@ -414,8 +417,11 @@ def _constant(x: Any, what: str) -> Any:
         return value
     if value.is_const:
         return value.value
-    raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; in a "
-               "plain Python function use T.if_then_else, or make the function a @T.macro")
+    mend = ("in a plain Python function use T.if_then_else, or make the function a @T.macro"
+            if what == "a truth value" else
+            "use the language's own functions (T.exp for math.exp), and T.cast to convert")  # fmt: skip
+    raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
+               f"{mend}")
 
 
 def _bool(self: Any) -> bool:
@@ -439,6 +445,38 @@ def _abs(self: Any) -> Any:
     return builder().call("abs", (as_value(self),))
 
 
+_COMPARISONS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+                "greater_equal": "ge"}  # fmt: skip
+
+
+def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """NumPy's numbers compute with values as Python's do, by our operators; its functions have no meaning."""
+    import numpy
+
+    def boxed(x: Any) -> Any:
+        if isinstance(x, numpy.ndarray):
+            return x
+        box = numpy.empty((), object)
+        box[()] = x
+        return box
+
+    numbers = (numpy.generic, numpy.ndarray)
+    inputs = tuple(x.item() if isinstance(x, numbers) and x.ndim == 0 else x for x in inputs)
+    if ufunc.__name__ in _COMPARISONS:
+        return getattr(operator, _COMPARISONS[ufunc.__name__])(*inputs)
+    name = {"maximum": "max", "minimum": "min"}.get(ufunc.__name__, ufunc.__name__)
+    if name == ufunc.__name__:
+        try:
+            return getattr(ufunc, method)(*map(boxed, inputs), **options)
+        except TypeError:
+            pass
+    from . import language
+
+    ours = f"T.{name}" if name in language.__all__ else "the language's own functions"
+    raise fail(f"np.{ufunc.__name__} computes while the kernel is built, but only the device will know the "
+               f"value: use {ours}")
+
+
 def _attach() -> None:
     methods: dict[str, Any] = {}
     for name in ("add", "sub", "mul", "floordiv", "pow", "and", "or", "xor", "matmul"):
@@ -450,6 +488,7 @@ def _attach() -> None:
     for name in ("neg", "pos", "invert"):
         methods[f"__{name}__"] = _unary(name)
     methods.update(__abs__=_abs, __bool__=_bool, astype=_astype, __iter__=_refuse_iteration,
+                   __array_ufunc__=_array_ufunc,
                    __index__=lambda self: operator.index(_constant(self, "an integer")),
                    __int__=lambda self: int(_constant(self, "an integer")),
                    __float__=lambda self: float(_constant(self, "a number")))

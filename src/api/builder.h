@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/values.h"
+#include "ir/rewrite.h"
 #include "ops/op.h"
 
 namespace tl {
@@ -14,6 +15,7 @@ namespace tl {
 struct Draft {
   Function function;
   Span here;  // where what is being built was written
+  VarMap lets;  // what the names of values stand for, where that reads no memory
 };
 
 struct Buffer {

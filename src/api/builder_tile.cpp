@@ -66,6 +66,20 @@ bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
 
 }  // namespace
 
+namespace {
+// (i + 1) * n - i * n is n, also where the two ends have got names: these are looked through, a step at a time.
+Expr constant_if_it_is(const Expr& extent, const VarMap& lets) {
+  constexpr int steps = 8;
+  Expr found = simplify(extent), e = found;
+  for (int i = 0; i < steps && !is_const(e); i++) {
+    Expr next = simplify(substitute(e, lets));
+    if (equal(next, e)) break;
+    e = std::move(next);
+  }
+  return is_const(e) ? e : found;
+}
+}  // namespace
+
 BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
                          const std::vector<std::optional<Value>>& extents, const std::vector<bool>& points) {
   const Span& here = buffer.draft->here;
@@ -82,8 +96,9 @@ BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
         .min = to_index(starts[d], "an index of " + info.name, here), .extent = {}, .point = points[d]};
     if (points[d])
       range.extent = imm(1);
-    else if (extents[d])  // (i + 1) * n - i * n is n
-      range.extent = simplify(to_index(*extents[d], "the extent of a slice of " + info.name, here));
+    else if (extents[d])
+      range.extent = constant_if_it_is(to_index(*extents[d], "the extent of a slice of " + info.name, here),
+                                       buffer.draft->lets);
     region.ranges.push_back(std::move(range));
   }
   return region;

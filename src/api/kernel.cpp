@@ -48,9 +48,11 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels)
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
-        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target",
-             n.callee->name);
+        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
+                     "simulator of one (target='sim:sm_80')",
+             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
     });
 }
 
@@ -125,8 +127,12 @@ Function parse_text(std::string_view text, std::string_view file) {
 
 std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
                                                Settings settings) {
-  if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
-  return std::make_shared<CompiledKernel>(f, resolve_target(target), std::move(settings));
+  if (auto finding = check(f, settings.at_machine ? Level::machine : Level::tile))
+    throw CompileError(finding->span, finding->text);
+  ResolvedTarget resolved = resolve_target(target);
+  if (settings.at_machine && resolved.kind != "sim")
+    fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}", resolved.text());
+  return std::make_shared<CompiledKernel>(f, resolved, std::move(settings));
 }
 
 CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
@@ -147,7 +153,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
-  usual = find_usual();
+  if (!settings.at_machine) usual = find_usual();
   Made made = make(true);
   program = made.variant.program;
   source = program.text;
@@ -281,7 +287,9 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
       dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
     };
   }
-  Compiled compiled = compile(f, chip, settings.options, dump);
+  if (!simulated && settings.options.stop_after.empty()) warm_up(std::string(chip.language));
+  Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
+                                          : compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (edits) {  // what the user's function makes of it, only it itself can tell
@@ -295,6 +303,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Made made{.variant = {}, .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
   made.variant.program = compiled.program;
+  if (settings.at_machine) made.variant.program.text = print(f);
   if (simulated) {
     auto translation = std::chrono::steady_clock::now();
     made.variant.simulation = prepare_simulation(compiled.function, chip);
@@ -365,7 +374,11 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
       if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data, .shape = {t->shape, t->shape + t->ndim}, .strides = {}, .memory = bytes_of(*t)};
+    HostArg arg{.data = t->data,
+                .shape = {t->shape, t->shape + t->ndim},
+                .strides = {},
+                .memory = bytes_of(*t),
+                .fresh = t->fresh};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
@@ -384,6 +397,13 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
 }
 
+SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments, const SimulationOptions& options) {
+  internal_check(target.kind == "sim", "a kernel for the simulator");
+  const Variant& variant = variant_for(arguments);
+  Packed packed;
+  return tl::simulate(*variant.simulation, host_arguments(variant.program, arguments, packed), options);
+}
+
 std::vector<int64_t> CompiledKernel::shape_of(std::span<const Argument> arguments, size_t param) const {
   return infer_shape(program, arguments, param);
 }
@@ -400,6 +420,12 @@ void CompiledKernel::explain_passes() {
       });
   explain(report, function, laid_out, compiled.function, chip);
   explained = true;
+}
+
+std::string CompiledKernel::machine_text() const {
+  if (!target.chip) fail({}, "{} was compiled for the reference, which has no level machine", function.name);
+  return settings.at_machine ? print(function)
+                             : print(compile(function_for(true), with_user_rows(*target.chip), settings.options).function);
 }
 
 Report CompiledKernel::current_report() {

@@ -20,11 +20,6 @@ uint64_t type_hash(const Expr& e) {
 
 bool has_range(DType t) { return t.is_int() || t.is_bool(); }
 
-bool divides(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-         op == BinaryOp::truncmod;
-}
-
 // Gathers what comes from the operands.
 struct Gather {
   Info info;
@@ -59,7 +54,7 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
     return g.info;
   }
   g.info.range = range_of(n.op, a.range, b.range, t);
-  g.info.partial |= divides(n.op) && b.range.contains(0);
+  g.info.partial |= is_division(n.op) && b.range.contains(0);
   if (!n.dtype.is_bool()) g.info.modular = modular_of(n.op, a.modular, b.modular);
   if (g.info.range == type_range(t)) g.info.modular = modular_wrapped(g.info.modular, t);
   return g.info;
@@ -220,5 +215,10 @@ Info Analysis::of(const Expr& e) {
 
 Interval interval_of(const Expr& e, const Facts& facts) { return Analysis(facts).range(e); }
 Modular modular_of(const Expr& e, const Facts& facts) { return Analysis(facts).of(e).modular; }
+
+bool is_division(BinaryOp op) {
+  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
+         op == BinaryOp::truncmod;
+}
 
 }  // namespace tl

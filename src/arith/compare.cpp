@@ -86,7 +86,7 @@ int64_t slack(const Sum& d, Analysis& known) {
 }
 
 // Terms that the printed sides hold must be values of the type.
-bool printable(const Sum& s) {
+bool prints_each_term(const Sum& s) {
   if (!s.ok) return false;
   if (s.type == i64) return true;
   Interval limits = type_range(s.type);
@@ -296,7 +296,7 @@ Expr Simplifier::compare(BinaryOp op, const Expr& x, const Expr& y) {
     for (auto& t : d->terms) t.factor /= g;
     d->constant /= g;
     Printed p = print_equality(op, *d, known);
-    if (!printable(p.left) || !printable(p.right)) return as_given();
+    if (!prints_each_term(p.left) || !prints_each_term(p.right)) return as_given();
     return plain(op, emit(p.left, here), emit(p.right, here));
   }
   if (op == BinaryOp::lt) add_constant(*d, 1);
@@ -313,7 +313,7 @@ Expr Simplifier::compare(BinaryOp op, const Expr& x, const Expr& y) {
   if (Expr e = decided(full)) return e;
   reduce_bound(*this, *d, Purpose::printing);
   Printed p = print_bound(*d);
-  if (!printable(p.left) || !printable(p.right)) return as_given();
+  if (!prints_each_term(p.left) || !prints_each_term(p.right)) return as_given();
   return plain(p.op, emit(p.left, here), emit(p.right, here));
 }
 

@@ -26,11 +26,6 @@ bool commutes(BinaryOp op, DType t) {
   }
 }
 
-bool divides(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-         op == BinaryOp::truncmod;
-}
-
 bool is_linear(const Expr& e) {
   if (!is_scalar_int(e)) return false;
   if (auto* n = e.as<Unary>()) return n->op == UnaryOp::neg;
@@ -179,7 +174,7 @@ Expr rebuild(Simplifier& s, const Expr& e) {
 }  // namespace
 
 Expr Simplifier::plain(BinaryOp op, const Expr& a, const Expr& b) {
-  if (!divides(op) || !is_int(b, 0)) return binary(op, a, b, here);
+  if (!is_division(op) || !is_int(b, 0)) return binary(op, a, b, here);
   // A division by zero has no meaning, but must not fail where it is never reached.
   auto* n = new Binary(here);
   n->dtype = a->dtype;

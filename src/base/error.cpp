@@ -76,7 +76,8 @@ std::string render_source(const Span& span) {
   return "\n  " + *line + "\n  " + marks;
 }
 
-CompileError::CompileError(Span s, std::string t) : std::runtime_error(located(s, t)), span(s), text(std::move(t)) {}
+CompileError::CompileError(Span s, std::string t, std::string_view more)
+    : std::runtime_error(located(s, t) + std::string(more)), span(s), text(std::move(t)) {}
 
 void internal_error(std::string_view what, std::source_location at) {
   throw InternalError(fmt::format("internal error of the compiler, please report it: {} ({}:{})", what,

@@ -14,7 +14,8 @@ namespace tl {
 struct CompileError : std::runtime_error {
   Span span;
   std::string text;
-  CompileError(Span span, std::string text);
+  // `more` stands under the line of the source.
+  CompileError(Span span, std::string text, std::string_view more = {});
 };
 
 template <class... A>

@@ -170,9 +170,25 @@ Slot slot_of(const Function& f, const Program& p, const EntrySpec::Arg& arg) {
   return {.buffer = {}, .var = param.var.get(), .hint = param.name, .type = param.var->dtype};
 }
 
+// The large tensors that no kernel of the function reads.  They are written past the caches.
+std::set<BufferId> streamed_tensors(const Function& f, const Target& target) {
+  std::set<BufferId> written, read;
+  for (const Kernel& kernel : f.kernels)
+    visit(
+        kernel.body, [&](const Store& n) { written.insert(n.buffer); },
+        [&](const Load& n) { read.insert(n.buffer); });
+  std::erase_if(written, [&](BufferId b) {
+    int64_t bytes = f[b].dtype.bytes();
+    for (auto& extent : f[b].shape) bytes *= as_int(extent).value_or(0);
+    return f[b].scope != Scope::global || read.contains(b) || bytes < target.streaming_bytes;
+  });
+  return written;
+}
+
 struct Module {
   const Function& f;
   const Target& target;
+  std::set<BufferId> streamed = streamed_tensors(f, target);
   Writer w = {};
   std::string text = {};
 
@@ -200,6 +216,10 @@ void Module::entry(const Kernel& kernel, const EntrySpec& spec, const std::vecto
   }
   for (size_t d = 0; d < kernel.grid.size(); d++) args += fmt::format(", i64 {}", grid_names[d]);
   w.line(fmt::format("call void @{}.body(ptr %arena{})", spec.name, args));
+  if (!streamed.empty()) {  // such stores are ordered with no others until told
+    w.declarations.insert("declare void @llvm.x86.sse.sfence()");
+    w.line("call void @llvm.x86.sse.sfence()");
+  }
   text += fmt::format(
       "define void @{}(ptr %slots, i64 %bx, i64 %by, i64 %bz, ptr %arena) #0 {{\n{}  ret void\n}}\n\n",
       spec.name, w.text);
@@ -211,7 +231,8 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
                  .target = target,
                  .w = w,
                  .facts = facts_of(f, kernel),
-                 .has_half = target.features.find("f16c") != std::string_view::npos};
+                 .has_half = target.features.find("f16c") != std::string_view::npos,
+                 .streamed = streamed};
   bool made_tensors = false;                      // may be part of an argument
   visit(kernel.body, [&](const Alloc& n) { made_tensors |= f[n.buffer].scope == Scope::global; });
   std::string params = "ptr noalias align 64 %arena";
@@ -254,6 +275,7 @@ Program print_llvm(const Function& f, const Target& target) {
   p.flags = {fmt::format("-passes={}", llvm::passes)};
   llvm::Module module{.f = f, .target = target};
   module.w.fast = target.fast_math;
+  module.w.has_scale = target.features.find("avx512vl") != std::string_view::npos;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     int64_t& arena = p.entries[i].arena_bytes;
     if (arena) arena = (arena + 127) / 64 * 64;  // a vector may be read that begins inside and ends beyond
@@ -262,6 +284,7 @@ Program print_llvm(const Function& f, const Target& target) {
   p.text = fmt::format("; {} for {}\n\n", f.name, target.name) + module.text;
   for (auto& d : module.w.declarations) p.text += d + "\n";
   p.text += (module.w.declarations.empty() ? "" : "\n") + llvm::attributes(target);
+  if (!module.streamed.empty()) p.text += "!0 = !{i32 1}\n";
   return p;
 }
 

@@ -1,6 +1,6 @@
 // Conversions and scalar functions in LLVM IR.  exp, exp2, tanh and sigmoid of floats are written out as
 // polynomials, so that they stay in vector registers; the rest is an LLVM intrinsic or a call to libm per lane.
-// The coefficients are those of Moshier's Cephes library (single precision).
+// The coefficients are those of Moshier's Cephes library (single precision); exp's are a minimax fit of ours.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,9 +10,44 @@
 namespace tl::llvm {
 namespace {
 
+constexpr double magic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+
+bool scales_at_once(const Math& m) {
+  return m.w.has_scale && m.t.lanes >= 4 && (m.t.lanes & (m.t.lanes - 1)) == 0;
+}
+
+// y * 2^n by one instruction (vscalefps), at most 16 lanes at once; n is a whole number.
+Value scale_at_once(const Math& m, const Value& y, const Value& n) {
+  Writer& w = m.w;
+  int lanes = m.t.lanes;
+  std::string type = type_text(m.t);
+  if (lanes > 16) {
+    auto part = [&](const Value& v, int first) {
+      std::string picked;
+      for (int l = 0; l < lanes / 2; l++) picked += fmt::format("{}i32 {}", l ? ", " : "", first + l);
+      return w.pure(
+          fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, picked));
+    };
+    Math half{w, f32.with_lanes(lanes / 2)};
+    Value low = scale_at_once(half, part(y, 0), part(n, 0));
+    Value high = scale_at_once(half, part(y, lanes / 2), part(n, lanes / 2));
+    std::string both, half_type = type_text(half.t);
+    for (int l = 0; l < lanes; l++) both += fmt::format("{}i32 {}", l ? ", " : "", l);
+    return w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", half_type, low, half_type, high,
+                              lanes, both));
+  }
+  std::string name = fmt::format("@llvm.x86.avx512.mask.scalef.ps.{}", 32 * lanes);
+  std::string_view mask = lanes == 16 ? "i16" : "i8", rounding = lanes == 16 ? ", i32 4" : "";
+  w.declarations.insert(fmt::format("declare {} {}({}, {}, {}, {}{})", type, name, type, type, type, mask,
+                                    lanes == 16 ? ", i32 immarg" : ""));
+  return w.pure(fmt::format("call {} {}({} {}, {} {}, {} zeroinitializer, {} -1{})", type, name, type, y,
+                            type, n, type, mask, rounding));
+}
+
 // y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of the
 // range (denormal results, infinity) come out right.
 Value scale(const Math& m, const Value& y, const Value& magic_sum) {
+  if (scales_at_once(m)) return scale_at_once(m, y, m.sub(magic_sum, m.c(magic)));
   Value n = m.w.op("sub", m.bits(), m.to_bits(magic_sum), m.i(0x4B400000));
   auto power = [&](const Value& k) {
     Value biased = m.w.op("add", m.bits(), k, m.i(127));
@@ -23,8 +58,6 @@ Value scale(const Math& m, const Value& y, const Value& magic_sum) {
   return m.mul(m.mul(y, power(half)), power(m.w.op("sub", m.bits(), n, half)));
 }
 
-constexpr double magic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
-
 // Comparisons with NaN are false, so NaN passes.
 Value clamp(const Math& m, const Value& x, double low, double high) {
   Value below = m.select(m.compare("fcmp ogt", x, m.c(high)), m.c(high), x);
@@ -34,20 +67,19 @@ Value clamp(const Math& m, const Value& x, double low, double high) {
 Value exp2_f32(const Math& m, const Value& arg) {
   static constexpr double p[] = {1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3,
                                  5.550332471162809e-2, 2.402264791363012e-1, 6.931472028550421e-1};
-  Value x = m.w.fast ? clamp(m, arg, -127, 128) : clamp(m, arg, -151, 129);
+  Value x = m.w.fast && !scales_at_once(m) ? clamp(m, arg, -127, 128) : clamp(m, arg, -151, 129);
   Value sum = m.add(x, m.c(magic));
   Value r = m.sub(x, m.sub(sum, m.c(magic)));
   return scale(m, m.mad(m.polynomial(r, p), r, m.c(1)), sum);
 }
 
 Value exp_f32(const Math& m, const Value& arg) {
-  static constexpr double p[] = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
-                                 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
-  Value x = m.w.fast ? clamp(m, arg, -88, 88.8) : clamp(m, arg, -104.5, 89);
+  static constexpr double p[] = {1.38145406e-3, 8.36874545e-3, 4.16683890e-2, 1.66665211e-1, 0.49999994, 1};
+  Value x = m.w.fast && !scales_at_once(m) ? clamp(m, arg, -88, 88.8) : clamp(m, arg, -104.5, 89);
   Value sum = m.mad(x, m.c(1.44269504088896341), m.c(magic));
   Value n = m.sub(sum, m.c(magic));
   Value r = m.mad(n, m.c(2.12194440e-4), m.mad(n, m.c(-0.693359375), x));  // x - n ln 2, ln 2 in two parts
-  return scale(m, m.add(m.mad(m.polynomial(r, p), m.mul(r, r), r), m.c(1)), sum);
+  return scale(m, m.mad(m.polynomial(r, p), r, m.c(1)), sum);
 }
 
 Value tanh_f32(const Math& m, const Value& x) {

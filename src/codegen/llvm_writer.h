@@ -33,6 +33,7 @@ struct Writer {
   std::set<std::string> declarations;  // shared by the functions of a module
   int registers = 0, labels = 0;
   bool fast = false;  // quick forms will do: denormals are 0, a quotient may be a product with the reciprocal
+  bool has_scale = false;  // the chip multiplies vectors by powers of two
   std::vector<std::unordered_map<std::string, Value>> scopes{1};
 
   std::unordered_map<std::string, int> names;  // hints taken, and how often

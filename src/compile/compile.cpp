@@ -37,6 +37,8 @@ constexpr Pass passes[] = {
     {"vectorize", vectorize, Level::thread},
     {"expand_dtypes", expand_dtypes, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
+    {"fuse_loops", fuse_loops, Level::thread},
+    {"hoist_invariants", hoist_invariants, Level::thread},
     // ── machine level: memory placed, barriers in ──────────────────────────────────────────────────────
     {"plan_memory", plan_memory, Level::machine},
     // Beyond this point addresses in shared memory are numbers.

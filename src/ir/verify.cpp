@@ -63,7 +63,7 @@ struct Checker {
   uint8_t bit() const { return uint8_t(1 << int(level)); }
   template <class... A>
   [[noreturn]] void bad(fmt::format_string<A...> format, A&&... args) const {
-    throw Finding{span, fmt::format(format, std::forward<A>(args)...)};
+    throw Violation{span, fmt::format(format, std::forward<A>(args)...)};
   }
   void require(bool ok, std::string_view text) const {
     if (!ok) bad("{}", text);
@@ -468,11 +468,11 @@ std::string_view to_string(Level level) {
   return names[size_t(level)];
 }
 
-std::optional<Finding> check(const Function& f, Level level) {
+std::optional<Violation> check(const Function& f, Level level) {
   Checker checker{.f = f, .level = level};
   try {
     checker.function();
-  } catch (Finding& finding) {
+  } catch (Violation& finding) {
     return std::move(finding);
   }
   return std::nullopt;

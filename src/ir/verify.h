@@ -10,11 +10,11 @@ enum class Level : uint8_t { tile, thread, machine };
 std::string_view to_string(Level level);
 
 // The first thing that is wrong with f at that level: the place and a sentence.
-struct Finding {
+struct Violation {
   Span span;
   std::string text;
 };
-std::optional<Finding> check(const Function& f, Level level);
+std::optional<Violation> check(const Function& f, Level level);
 
 // For the compiler itself: a finding is an InternalError that names `after`, the pass that left it.
 void verify(const Function& f, Level level, std::string_view after = "");

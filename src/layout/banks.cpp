@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/swizzle.h"
 
 namespace tl {
 namespace {
@@ -22,14 +23,6 @@ std::vector<int64_t> units(const std::vector<int64_t>& addresses, size_t from, s
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
-}
-
-// Row-major, with rows of so many elements.
-Layout with_rows_of(const std::vector<int64_t>& extents, int64_t elements) {
-  std::vector<int64_t> strides(extents.size(), 1);
-  int64_t stride = elements;
-  for (size_t d = extents.size() - 1; d-- > 0; stride *= extents[d]) strides[d] = stride;
-  return strided(extents, std::move(strides));
 }
 
 }  // namespace
@@ -82,23 +75,17 @@ WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
   return cost;
 }
 
-Layout rows_of_chunks(const std::vector<int64_t>& extents, int bits) {
-  int64_t chunk = 128 / bits, cols = extents.back();
-  if (extents.size() < 2 || cols % (2 * chunk) == 0) return swizzled(extents, bits);
-  return with_rows_of(extents, ((cols + chunk - 1) / chunk | 1) * chunk);
-}
-
 std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits) {
   std::vector<Layout> family{row_major(extents)};
   size_t last = extents.size() - 1;
   if (extents.size() < 2 || bits % 8) return family;
   int64_t chunk = 128 / bits, cols = extents[last];
   for (int64_t bytes : {16, 8, 4})
-    if (bytes * 8 >= bits) family.push_back(with_rows_of(extents, cols + bytes * 8 / bits));
+    if (bytes * 8 >= bits) family.push_back(set_apart(extents, cols + bytes * 8 / bits));
   for (int64_t chunks : {8, 4, 2}) {  // XORed together
     if (cols % (chunk * chunks)) continue;
     for (int64_t divisor = 1; divisor < extents[last - 1] && divisor <= 8; divisor *= 2) {
-      std::vector<Term> terms = *with_rows_of(extents, cols).terms;
+      std::vector<Term> terms = *set_apart(extents, cols).terms;
       std::erase_if(terms, [&](const Term& t) { return t.digit.input == int(last); });
       int in = int(last);
       terms.push_back({.stride = chunk * chunks, .digit = {in, chunk * chunks, cols / (chunk * chunks)}});

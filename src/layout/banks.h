@@ -32,9 +32,6 @@ struct WarpAccess {
 // element.
 WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits);
 
-// For a tile that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the copy
-// that fills it): swizzled where a pattern fits the rows, else rows padded to an odd number of chunks.
-Layout rows_of_chunks(const std::vector<int64_t>& extents, int bits);
 // Layouts worth trying for a tile, the cheapest to address first: row-major; rows padded by 16, 8 and 4
 // bytes; chunks of 16 bytes XORed with the rows.
 std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits);

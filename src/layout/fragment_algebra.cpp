@@ -14,7 +14,7 @@
 namespace tl {
 namespace {
 
-std::vector<int64_t> one_row(const std::vector<int64_t>& points, size_t p) {
+std::vector<int64_t> place_of(const std::vector<int64_t>& points, size_t p) {
   return {points[2 * p], points[2 * p + 1]};
 }
 
@@ -97,7 +97,7 @@ Fragment condense(const Fragment& f) {
   std::vector<int64_t> points = table(f.layout), shape = f.shape(), rows;
   std::vector<std::set<std::vector<int64_t>>> held(points.size() / 2 / size_t(f.replicas));
   size_t most = 0;
-  for (size_t p = 0; p < points.size() / 2; p++) held[p / size_t(f.replicas)].insert(one_row(points, p));
+  for (size_t p = 0; p < points.size() / 2; p++) held[p / size_t(f.replicas)].insert(place_of(points, p));
   for (auto& pairs : held) most = std::max(most, pairs.size());
   for (auto& pairs : held) {
     for (auto& pair : pairs) rows.insert(rows.end(), pair.begin(), pair.end());

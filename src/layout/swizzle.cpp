@@ -124,14 +124,17 @@ Layout xor_swizzled(std::vector<int64_t> extents, int count, int base, int shift
                    .outputs = {binary(BinaryOp::bit_xor, x, high * (int64_t(1) << base))}});
 }
 
+Layout set_apart(const std::vector<int64_t>& extents, int64_t elements) {
+  std::vector<int64_t> strides(extents.size(), 1);
+  int64_t stride = elements;
+  for (size_t d = extents.size() - 1; d-- > 0; stride *= extents[d]) strides[d] = stride;
+  return strided(extents, std::move(strides));
+}
+
 Layout padded(std::vector<int64_t> extents, int bits) {
   check_tile(extents, bits);
   int64_t chunk = 128 / bits, chunks = (extents.back() + chunk - 1) / chunk;
-  if (chunks % 2 == 0) chunks++;
-  std::vector<int64_t> strides(extents.size(), 1);
-  for (size_t d = extents.size() - 1; d-- > 0;)
-    strides[d] = d + 2 == extents.size() ? chunks * chunk : strides[d + 1] * extents[d + 1];
-  return strided(std::move(extents), std::move(strides));
+  return set_apart(extents, (chunks | 1) * chunk);
 }
 
 Layout conflict_free(std::vector<int64_t> extents, int bits, bool allow_padding) {

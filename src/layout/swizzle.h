@@ -18,10 +18,13 @@ Layout swizzled_panels(std::vector<int64_t> extents, int bits, int64_t bytes);
 // The generic family: of the row-major offset, bits [base, base + count) ^= bits [base + shift, base + shift
 // + count).
 Layout xor_swizzled(std::vector<int64_t> extents, int count, int base, int shift);
+// Row-major, with rows of so many elements.
+Layout set_apart(const std::vector<int64_t>& extents, int64_t elements);
 // Row-major with the last dimension's rows set apart, so that rows begin at multiples of 16 bytes and eight
 // of them in eight bank groups.
 Layout padded(std::vector<int64_t> extents, int bits);
-// What a tile read in chunks of 16 bytes wants: a pattern, else padding (if allowed), else row-major.
+// What a tile wants that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the copy that
+// fills it): a pattern, else padding (if allowed), else row-major.
 Layout conflict_free(std::vector<int64_t> extents, int bits, bool allow_padding);
 
 }  // namespace tl

@@ -44,7 +44,7 @@ void check_types(const Gemm& g, const Function& f, Span span) {
          to_string(g.a_type), floats ? "f32" : "i32");
 }
 
-void check(const Tile& t, const Function& f) {
+void check_gemm(const Tile& t, const Function& f) {
   Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
   auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span),
        c = matrix_shape(f, C, "C", t.span);
@@ -68,7 +68,7 @@ void check(const Tile& t, const Function& f) {
   check_types(read_gemm(t, f), f, t.span);
 }
 
-void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
   Gemm g = read_gemm(t, f);
   Array a = ctx.read(g.a), b = ctx.read(g.b), c = ctx.read(g.c);
   for (auto* m : {&a, &b})
@@ -114,13 +114,13 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
   fail(g.tile.span, "gemm: no way to run this on {}: {}", ctx.target.name, c.why_not);
 }
 
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
+LayoutMap infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
   if (level == Strictness::free) return {};
   Gemm g = read_gemm(t, ctx.function);
   return choose(g, ctx).strategy->infer_layout(g, ctx, level);
 }
 
-Stmt lower(const Tile& t, LowerContext& ctx) {
+Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   Gemm g = read_gemm(t, ctx.function);
   Choice c = choose(g, {ctx.function, ctx.kernel, ctx.target, ctx.threads, ctx.layouts});
   std::string text(c.strategy->name);
@@ -184,10 +184,10 @@ const TileOp gemm_op = {
                        {"k_pack", OpInfo::Attr::Type::integer},
                        {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}}},
     .complete = nullptr,
-    .check = check,
-    .eval = eval,
-    .infer_layout = infer_layout,
-    .lower = lower,
+    .check = check_gemm,
+    .eval = eval_gemm,
+    .infer_layout = infer_layout_gemm,
+    .lower = lower_gemm,
 };
 
 }  // namespace tl

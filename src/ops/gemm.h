@@ -43,8 +43,11 @@ struct SharedMatrix {
   Expr at(const Expr& row, const Expr& col, const Facts& facts) const;  // index of an element in the buffer
 };
 
+inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 bool is_whole(const Region& r, const Function& f);         // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
+// Does the region, a whole fragment, as far as it is known, lie as this wants it?  What is not known will.
+bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted);
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
 // How many elements this shared buffer may take without the others running out of the block's memory.
 int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);

@@ -18,8 +18,6 @@ struct ThreadGrid {
   int64_t m_steps, n_steps;    // registers: m_steps × n_steps × vector
 };
 
-int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The squarest register tile among the grids that use most threads.
 ThreadGrid place_threads(const Gemm& g, int64_t threads) {
   int64_t vector = g.n % 4 == 0 ? 4 : g.n % 2 == 0 ? 2 : 1;
@@ -38,11 +36,11 @@ ThreadGrid place_threads(const Gemm& g, int64_t threads) {
   return *best;
 }
 
-std::string applies(const Gemm&, const LayoutContext& ctx) {
+std::string applies_fma(const Gemm&, const LayoutContext& ctx) {
   return ctx.target.has_threads() ? "" : "this target has one thread per block";
 }
 
-Fragment accumulator(const Gemm& g, const ThreadGrid& t) {
+Fragment fma_accumulator(const Gemm& g, const ThreadGrid& t) {
   std::vector<Term> terms = {{.output = 1, .stride = 1, .digit = {1, 1, t.vector}},
                              {.output = 0, .stride = 1, .digit = {1, t.vector, t.cols}},
                              {.output = 1, .stride = t.vector, .digit = {1, t.vector * t.cols, t.n_steps}},
@@ -53,11 +51,6 @@ Fragment accumulator(const Gemm& g, const ThreadGrid& t) {
 }
 
 // Does C lie, as far as it is known, as the grid wants it?
-bool lies(const Gemm& g, const Function& f, const LayoutMap& known, const Fragment& wanted) {
-  auto it = known.fragments.find(g.c.buffer);
-  return is_whole(g.c, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
-}
-
 // ── where A and B lie ─────────────────────────────────────────────────────────────────────────────────
 
 // One of the reads of warp 0 and of the last: each lane's row of A at one k, or its columns of B.
@@ -106,12 +99,12 @@ Layout layout_for(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads
   return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
 }
 
-LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutMap out;
   if (level != Strictness::strict) return out;
   ThreadGrid t = place_threads(g, ctx.threads);
-  Fragment wanted = accumulator(g, t);
-  if (lies(g, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
+  Fragment wanted = fma_accumulator(g, t);
+  if (lies_as(g.c, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
     if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
@@ -125,7 +118,7 @@ LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level
 }
 
 // A or B where every thread can read it.
-SharedMatrix prepare(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, bool is_a,
+SharedMatrix fma_factor(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, bool is_a,
                      std::vector<Stmt>& before) {
   const Region& r = is_a ? g.a : g.b;
   if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
@@ -144,13 +137,13 @@ Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows,
   return as_factor(g.c_type, load(m.type, m.buffer, {at}, g.tile.span), g.tile.span);
 }
 
-Stmt lower(const Gemm& g, LowerContext& ctx) {
+Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   ThreadGrid t = place_threads(g, ctx.threads);
   Span at = g.tile.span;
   std::vector<Stmt> stmts;
-  Fragment wanted = accumulator(g, t);
-  bool direct = lies(g, ctx.function, ctx.layouts, wanted);
-  SharedMatrix a_tile = prepare(g, t, ctx, true, stmts), b_tile = prepare(g, t, ctx, false, stmts);
+  Fragment wanted = fma_accumulator(g, t);
+  bool direct = lies_as(g.c, ctx.function, ctx.layouts, wanted);
+  SharedMatrix a_tile = fma_factor(g, t, ctx, true, stmts), b_tile = fma_factor(g, t, ctx, false, stmts);
   int64_t all = t.m_steps * t.n_steps * t.vector;
   BufferId sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all);
   BufferId a = local_registers(g, ctx, "A_regs", g.c_type, t.m_steps);
@@ -162,7 +155,6 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
     return v;
   };
   Expr tx = ctx.kernel.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
-  if (t.rows * t.cols < ctx.threads) row = min(row, imm(t.rows - 1));  // idle threads compute along
   Expr k = bound("kk", g.k), i = bound("mi", t.m_steps), j = bound("nj", t.n_steps), v = bound("v", t.vector);
   Expr m = i * t.rows + row, n = (j * t.cols + col) * t.vector + v;
   Expr a_value =
@@ -177,13 +169,19 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
   Expr c = i2 * (t.n_steps * t.vector) + n2;
   Expr product = binary(BinaryOp::mul, load(g.c_type, a, {i2}), load(g.c_type, b, {n2}), at);
   Stmt add = store(sums, {c}, binary(BinaryOp::add, load(g.c_type, sums, {c}), product, at), at);
-  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled,
-                           for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at), at);
+  // A tile that does not divide: the last steps are not every thread's.
+  Expr in_n = lt((floordiv(n2, t.vector) * t.cols + col) * t.vector + floormod(n2, t.vector), imm(g.n));
+  if (t.n_steps * t.cols * t.vector > g.n) add = if_then(in_n, add, {}, at);
+  Stmt row_of_sums = for_loop(n2, t.n_steps * t.vector, Loop::unrolled, add, at);
+  if (t.m_steps * t.rows > g.m) row_of_sums = if_then(lt(i2 * t.rows + row, imm(g.m)), row_of_sums, {}, at);
+  Stmt multiply = for_loop(i2, t.m_steps, Loop::unrolled, row_of_sums, at);
   if (g.clear || !direct) {
     Expr r = var("r");
     stmts.push_back(for_loop(r, all, Loop::unrolled, store(sums, {r}, zero(g.c_type), at), at));
   }
-  stmts.push_back(for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at));
+  Stmt sum = for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at);
+  bool idle = t.rows * t.cols < ctx.threads;  // threads without a part of C
+  stmts.push_back(idle ? if_then(lt(tx, imm(t.rows * t.cols)), sum, {}, at) : sum);
   if (!direct)
     stmts.push_back(from_scratch(
         g, ctx, sums, wanted,
@@ -194,6 +192,6 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
 }  // namespace
 
 const GemmStrategy gemm_fma = {
-    .name = "fma", .applies = applies, .infer_layout = infer_layout, .lower = lower};
+    .name = "fma", .applies = applies_fma, .infer_layout = infer_layout_fma, .lower = lower_fma};
 
 }  // namespace tl

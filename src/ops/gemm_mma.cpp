@@ -11,7 +11,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
-#include "layout/banks.h"
+#include "layout/swizzle.h"
 #include "ops/gemm_mma_load.h"
 #include "ops/parallel.h"
 #include "target/check.h"
@@ -92,7 +92,7 @@ Fragment b_fragment(const Gemm& g, const Plan& p) {
                   {{1, i.n * p.n_tiles, p.cols, p.warp * p.rows}}, p.rows, p.warp);
 }
 
-Fragment accumulator(const Gemm& g, const Plan& p) {
+Fragment mma_accumulator(const Gemm& g, const Plan& p) {
   const MatrixInstr& i = *p.row;
   int64_t r = i.c.registers;
   return repeated(i.c, {g.m, g.n}, false, {{1, i.n, p.n_tiles, r}, {0, i.m, p.m_tiles, r * p.n_tiles}},
@@ -103,7 +103,7 @@ Fragment accumulator(const Gemm& g, const Plan& p) {
 
 // The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose registers are
 // the first of the longer one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
-struct Rows {
+struct MatrixRows {
   const MatrixInstr* row = nullptr;
   const MatrixInstr* tail = nullptr;
   bool fits = false;
@@ -129,9 +129,9 @@ bool same_types(const MatrixInstr& row, const Types& t) {
   return row.a_type == t.a && row.b_type == t.b && row.c_type == t.c;
 }
 
-Rows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
+MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
   Types types{row.a_type, row.b_type, row.c_type};
-  Rows out{.row = &row};
+  MatrixRows out{.row = &row};
   int64_t rest = g.k % row.k;
   for (auto* r : target.matrix)
     if (rest && !out.tail && same_types(*r, types) && r->m == row.m && r->n == row.n && r->k == rest &&
@@ -143,28 +143,22 @@ Rows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
   return out;
 }
 
-Rows rows_for(const Gemm& g, const Target& target) {
-  Rows best;
+MatrixRows rows_for(const Gemm& g, const Target& target) {
+  MatrixRows best;
   for (const Types& types : {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
     for (auto* row : target.matrix)
       if (!best.fits && same_types(*row, types))
-        if (Rows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
+        if (MatrixRows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
   return best;
 }
 
 bool is_fragment(const Region& r, const Function& f) { return f[r.buffer].scope == Scope::fragment; }
 
-// Does the fragment, as far as it is known, lie as this wants it?  What is not known will.
-bool lies(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted) {
-  auto it = known.fragments.find(r.buffer);
-  return is_whole(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
-}
-
 // How many fragments of the gemm would not lie where this plan wants them.
 int64_t moved_by(const Gemm& g, const Plan& p, const Function& f, const LayoutMap& known) {
-  int64_t moved = !lies(g.c, f, known, accumulator(g, p));
-  if (is_fragment(g.a, f)) moved += !lies(g.a, f, known, a_fragment(g, p));
-  if (is_fragment(g.b, f)) moved += !lies(g.b, f, known, b_fragment(g, p));
+  int64_t moved = !lies_as(g.c, f, known, mma_accumulator(g, p));
+  if (is_fragment(g.a, f)) moved += !lies_as(g.a, f, known, a_fragment(g, p));
+  if (is_fragment(g.b, f)) moved += !lies_as(g.b, f, known, b_fragment(g, p));
   return moved;
 }
 
@@ -184,7 +178,7 @@ Cost cost_of(const Gemm& g, const Plan& p, const Function& f) {
 // fragments already lie right, of those the one of least cost.
 std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& target, int64_t threads,
                               const LayoutMap& known) {
-  Rows instr = rows_for(g, target);
+  MatrixRows instr = rows_for(g, target);
   if (!instr.fits) return std::nullopt;
   int64_t warps = threads / target.warp;
   std::vector<std::pair<Cost, Plan>> plans;
@@ -211,7 +205,7 @@ std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& ta
   return *best;
 }
 
-std::string applies(const Gemm& g, const LayoutContext& ctx) {
+std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
   auto [row, tail, fits] = rows_for(g, ctx.target);
   if (!row)
     return fmt::format("{} has no instruction for {} × {} -> {}", ctx.target.name, to_string(g.a_type),
@@ -225,24 +219,24 @@ std::string applies(const Gemm& g, const LayoutContext& ctx) {
 // C and the tiles in shared memory lie as the instruction wants, strictly.  A fragment operand mostly follows
 // the accumulator that it was computed from, which agrees with the instruction or, in another grid, goes
 // through scratch; so it is asked for at `common`, after its producers.
-LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   Plan p = *make_plan(g, ctx.function, ctx.target, ctx.threads, ctx.known);
   LayoutMap out;
   auto want = [&](const Region& r, Fragment wanted) {  // where another operator was first, lowering copes
-    if (lies(r, ctx.function, ctx.known, wanted)) out.fragments.emplace(r.buffer, std::move(wanted));
+    if (lies_as(r, ctx.function, ctx.known, wanted)) out.fragments.emplace(r.buffer, std::move(wanted));
   };
   if (level == Strictness::common) {
     if (is_fragment(g.a, ctx.function)) want(g.a, a_fragment(g, p));
     if (is_fragment(g.b, ctx.function) && g.b.buffer != g.a.buffer) want(g.b, b_fragment(g, p));
   }
   if (level != Strictness::strict) return out;
-  want(g.c, accumulator(g, p));
+  want(g.c, mma_accumulator(g, p));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
     if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
     std::vector<int64_t> shape;
     for (auto& e : info.shape) shape.push_back(*as_int(e));
-    Layout layout = rows_of_chunks(shape, info.dtype.bits);
+    Layout layout = conflict_free(shape, info.dtype.bits, true);
     if (layout.ranges[0] > room_for(r->buffer, ctx.function, ctx.target, ctx.known))
       layout = swizzled(shape, info.dtype.bits);
     out.shared.emplace(r->buffer, std::move(layout));
@@ -253,18 +247,18 @@ LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level
 // ── lowering ──────────────────────────────────────────────────────────────────────────────────────────
 
 // Where a warp finds its part of A or B: in shared memory, from which it loads each step, or in registers.
-struct Operand {
+struct Factor {
   std::optional<WarpShare> memory;
   BufferId registers;
   int64_t tile_stride = 0, step_stride = 0;  // in the registers
 };
 
-struct Lowering {
+struct MmaLowering {
   const Gemm& g;
   LowerContext& ctx;
   const Plan& plan;
   Expr lane, warp_row, warp_col;
-  Operand a, b;
+  Factor a, b;
   BufferId sums;
   Facts facts;
 
@@ -286,13 +280,13 @@ struct Lowering {
     return plan.all_n(g) % plan.cols ? lt(warp_col * plan.n_tiles + j, imm(plan.all_n(g))) : Expr{};
   }
 
-  Stmt load(const Operand& o, const MatrixInstr& row, const Expr& k) {
+  Stmt load(const Factor& o, const MatrixInstr& row, const Expr& k) {
     return o.memory ? load_share(row, *o.memory, k, lane, ctx, facts, g.tile.span) : block({});
   }
 
   Stmt multiply(const MatrixInstr& row, const Expr& step) {
     Expr i = loop_var("mi", plan.m_tiles), j = loop_var("ni", plan.n_tiles);
-    auto part = [&](const Operand& o, DType type, const Expr& tile) {
+    auto part = [&](const Factor& o, DType type, const Expr& tile) {
       return address(type, o.registers, tile * o.tile_stride + step * o.step_stride);
     };
     Expr c = address(g.c_type, sums, (i * plan.n_tiles + j) * row.c.registers);
@@ -327,13 +321,13 @@ BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment,
 }
 
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
-Operand prepare(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
+Factor mma_factor(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
                 std::vector<Stmt>& before) {
   const Region& r = is_b ? g.b : g.a;
   Fragment wanted = is_b ? b_fragment(g, p) : a_fragment(g, p);
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
   DType type = ctx.function[r.buffer].dtype, factor = is_b ? p.row->b_type : p.row->a_type;
-  if (is_fragment(r, ctx.function) && lies(r, ctx.function, ctx.layouts, wanted))
+  if (is_fragment(r, ctx.function) && lies_as(r, ctx.function, ctx.layouts, wanted))
     return {.memory = {},
             .registers = factors(g, ctx, is_b, r.buffer, factor, wanted.registers, before),
             .tile_stride = registers * g.k / p.row->k,
@@ -356,7 +350,7 @@ Operand prepare(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, cons
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
     std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
-    s.memory = to_scratch(g, ctx, r, rows_of_chunks(shape, type.bits), why, before);
+    s.memory = to_scratch(g, ctx, r, conflict_free(shape, type.bits, true), why, before);
   } else {
     s.memory = shared_matrix(ctx, r);
   }
@@ -388,25 +382,25 @@ std::string described(const Gemm& g, const Plan& p, int64_t threads) {
   return text;
 }
 
-Stmt lower(const Gemm& g, LowerContext& ctx) {
+Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   Plan p = *make_plan(g, ctx.function, ctx.target, ctx.threads, ctx.layouts);
   const MatrixInstr& row = *p.row;
   int64_t all = p.m_tiles * p.n_tiles * row.c.registers;
   Expr warp = floordiv(ctx.kernel.thread, p.warp);
   ctx.note("gemm", described(g, p, ctx.threads), g.tile.span);
   std::vector<Stmt> stmts;
-  Fragment sums = accumulator(g, p);
-  bool direct = lies(g.c, ctx.function, ctx.layouts, sums);
+  Fragment sums = mma_accumulator(g, p);
+  bool direct = lies_as(g.c, ctx.function, ctx.layouts, sums);
   Expr warp_row = p.rows == 1 ? imm(0) : floormod(warp, p.rows);
   Expr warp_col = p.cols == 1 ? imm(0) : floordiv(warp, p.rows);
-  Lowering l{.g = g,
+  MmaLowering l{.g = g,
              .ctx = ctx,
              .plan = p,
              .lane = floormod(ctx.kernel.thread, p.warp),
              .warp_row = warp_row,
              .warp_col = warp_col,
-             .a = prepare(g, ctx, p, false, warp_row, stmts),
-             .b = prepare(g, ctx, p, true, warp_col, stmts),
+             .a = mma_factor(g, ctx, p, false, warp_row, stmts),
+             .b = mma_factor(g, ctx, p, true, warp_col, stmts),
              .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
              .facts = facts_of(ctx.function, ctx.kernel)};
   if (g.clear || !direct) stmts.push_back(zeroed(g, l.sums, all));
@@ -423,6 +417,6 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
 }  // namespace
 
 const GemmStrategy gemm_mma = {
-    .name = "mma.sync", .applies = applies, .infer_layout = infer_layout, .lower = lower};
+    .name = "mma.sync", .applies = applies_mma, .infer_layout = infer_layout_mma, .lower = lower_mma};
 
 }  // namespace tl

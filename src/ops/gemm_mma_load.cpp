@@ -10,7 +10,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
-#include "layout/banks.h"
+#include "layout/swizzle.h"
 #include "target/check.h"
 
 namespace tl {
@@ -87,7 +87,7 @@ bool has_aligned_rows(const SharedMatrix& m, const Facts& facts) {
 }
 
 std::string why_not_aligned(const SharedMatrix& m, const Region& r, const LowerContext& ctx) {
-  Layout wanted = rows_of_chunks(m.layout.extents, m.type.bits);
+  Layout wanted = conflict_free(m.layout.extents, m.type.bits, true);
   int64_t room = room_for(r.buffer, ctx.function, ctx.target, ctx.layouts);
   if (wanted.ranges[0] > room && equal(m.layout, row_major(m.layout.extents)))
     return fmt::format("rows padded to 16 bytes would take {} elements, and the block has room for {}",

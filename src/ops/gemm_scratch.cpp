@@ -123,6 +123,11 @@ bool same_fragment(const Fragment& a, const Fragment& b) {
   return equal(a, b);
 }
 
+bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted) {
+  auto it = known.fragments.find(r.buffer);
+  return is_whole(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
+}
+
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n) {
   return ctx.scratch({.name = std::move(name),
                       .dtype = type,

@@ -98,10 +98,14 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   std::vector<NestAccess> accesses = accesses_of(nest);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
+  bool pairs = std::any_of(accesses.begin(), accesses.end(), [&](const NestAccess& a) {  // one thread stores a byte
+    const BufferInfo& info = ctx.function[a.buffer];
+    return a.is_store && info.dtype.is_packed() && info.scope <= Scope::shared;
+  });
   for (Scope scope : {Scope::global, Scope::shared})     // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
-      bool masked = ctx.target.masked_vectors;
-      if (!masked && (nest.extents.back() % v || points / v < ctx.threads)) continue;
+      bool masked = ctx.target.masked_vectors, idle = points / v < ctx.threads && !(pairs && v == 2);
+      if (!masked && (nest.extents.back() % v || idle)) continue;
       bool fits = true, any = false;
       for (auto& a : accesses) {
         if (ctx.function[a.buffer].scope != scope && !masked) continue;

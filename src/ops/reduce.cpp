@@ -48,7 +48,7 @@ constexpr FoldRow fold_rows[] = {
     {BinaryOp::add,     true,  true},   // the user's: not looked at
 };
 // clang-format on
-const FoldRow& row_of(Fold fold) { return fold_rows[size_t(fold)]; }
+const FoldRow& fold_row(Fold fold) { return fold_rows[size_t(fold)]; }
 bool is_truth(Fold fold) { return fold == Fold::any || fold == Fold::all; }
 bool is_bitwise(Fold fold) { return fold >= Fold::bit_and && fold <= Fold::bit_xor; }
 
@@ -93,7 +93,7 @@ std::string shape_text(DType type, const std::vector<int64_t>& shape) {
   return fmt::format("{}[{}]", to_string(type), fmt::join(shape, ", "));
 }
 
-void check_operand(const Tile& t, const Function& f, const Region& r) {
+void check_reduced(const Tile& t, const Function& f, const Region& r) {
   const BufferInfo& info = f[r.buffer];
   if (info.scope != Scope::fragment && info.scope != Scope::shared)
     fail(t.span, "{}: {} is in {} memory; copy it to a fragment or a shared buffer first", t.op->name,
@@ -137,10 +137,10 @@ void check_combiner(const Reduce& r) {
       fail(at, "{}: the identity depends on an argument of combine", r.tile.op->name);
 }
 
-void check_types(const Tile& t, const Function& f) {
+void check_fold(const Tile& t, const Function& f) {
   Reduce r = read_reduce(t, f);
   DType from = f[r.src.buffer].dtype, to = f[r.dst.buffer].dtype;
-  const FoldRow& row = row_of(r.fold);
+  const FoldRow& row = fold_row(r.fold);
   if (r.fold == Fold::user) check_combiner(r);
   if (is_truth(r.fold)) {
     if (!to.is_bool() && !to.is_int())
@@ -157,10 +157,10 @@ void check_types(const Tile& t, const Function& f) {
          t.op->name, describe(f, r.src), describe(f, r.dst));
 }
 
-void check(const Tile& t, const Function& f) {
+void check_reduce(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
-  check_operand(t, f, src);
-  check_operand(t, f, dst);
+  check_reduced(t, f, src);
+  check_reduced(t, f, dst);
   std::vector<int64_t> shape = region_shape(src), given = region_shape(dst);
   int64_t rank = int64_t(shape.size()), dim = t.attrs.get_int("dim", -1);
   if (rank == 0)
@@ -176,7 +176,7 @@ void check(const Tile& t, const Function& f) {
   if (given != dropped && given != kept)
     fail(t.span, "{}: src is {} and dim {}, so dst must be {}{}, but it is {}", t.op->name, describe(f, src),
          d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept), describe(f, dst));
-  check_types(t, f);
+  check_fold(t, f);
 }
 
 // The fold of plain numbers.  A NaN loses against a number in max and min, as everywhere in the language, unless
@@ -231,14 +231,14 @@ void eval_user(const Reduce& r, const Array& in, Array& out, int64_t inner, cons
 }
 
 int64_t fold_element(const Reduce& r, const Array& in, size_t from, int64_t old, DType type) {
-  BinaryOp op = row_of(r.fold).op;
+  BinaryOp op = fold_row(r.fold).op;
   if (is_truth(r.fold)) return fold_int(op, old != 0, in.number(int64_t(from)) != 0, type);
   int64_t x = in.ints[from];
   if (r.absolute && x < 0 && type.is_signed()) x = wrap_int(int64_t(0 - uint64_t(x)), type);
   return fold_int(op, old, x, type);
 }
 
-void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
   Reduce r = read_reduce(t, f);
   Array in = ctx.read(r.src), out = ctx.read(r.dst);
   DType type = out.dtype.is_bool() ? i32 : out.dtype;
@@ -296,7 +296,7 @@ Expr identity(const Reduce& r) {
 Expr combine(const Reduce& r, Expr a, Expr b) {
   if (r.user)
     return substitute(r.user->outputs[0], {{r.user->vars[0].get(), a}, {r.user->vars[1].get(), b}});
-  Expr plain = binary(row_of(r.fold).op, a, b, r.at());
+  Expr plain = binary(fold_row(r.fold).op, a, b, r.at());
   if (!r.nan_propagate || !r.acc.is_float()) return plain;
   auto is_nan = [&](const Expr& e) { return call(*find_callee("isnan"), {e}, r.at()); };
   return select(is_nan(a), a, select(is_nan(b), b, plain, r.at()), r.at());
@@ -323,13 +323,6 @@ std::vector<Expr> folded(const Reduce& r, std::vector<Expr> at) {
   at[r.dim] = imm(0);
   if (!r.keeps_dim) at.erase(at.begin() + std::ptrdiff_t(r.dim));
   return at;
-}
-
-std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at) {
-  std::vector<Expr> index;
-  size_t next = 0;
-  for (auto& range : r.ranges) index.push_back(range.point ? range.min : range.min + at[next++]);
-  return index;
 }
 
 // ── layouts ───────────────────────────────────────────────────────────────────────────────────────────
@@ -378,16 +371,15 @@ Rows rows_of(const Reduce& r, const Fragment& src) {
 
 // A loop over all of src, from which a mapping is planned as for any other.
 ParallelNest nest_over(const Reduce& r, const Function& f) {
-  static const char* names[] = {"i", "j", "k", "l"};
-  ParallelNest nest{.vars = {}, .extents = r.shape, .body = {}, .attrs = {}, .span = r.at()};
-  for (size_t d = 0; d < r.shape.size(); d++) nest.vars.push_back(var(names[d % 4]));
+  ParallelNest nest = nest_over(r.tile, r.shape);
+  nest.attrs = {};
   nest.body = eval(load(f, r.src.buffer, in_buffer(r.src, nest.vars), r.at()), r.at());
   return nest;
 }
 
 namespace {
 
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
+LayoutMap infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Strictness level) {
   if (level == Strictness::strict || !ctx.target.has_threads()) return {};
   Reduce r = read_reduce(t, ctx.function);
   LayoutMap out;
@@ -406,22 +398,22 @@ LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level
   return out;
 }
 
-Stmt lower(const Tile& t, LowerContext& ctx) {
+Stmt lower_reduce(const Tile& t, LowerContext& ctx) {
   Reduce r = read_reduce(t, ctx.function);
   return ctx.target.has_threads() ? reduce_by_threads(r, ctx) : reduce_by_vectors(r, ctx);
 }
 
-TileOp row(std::string_view name, std::string_view doc) {
+TileOp reduce_row(std::string_view name, std::string_view doc) {
   using Type = OpInfo::Attr::Type;
   TileOp op = {.info = {.name = name,
                         .doc = doc,
                         .operands = {{"src", Access::read}, {"dst", Access::update}},
                         .attrs = {{"dim", Type::integer}, {"clear", Type::flag}, {"batch", Type::integer}}},
                .complete = nullptr,
-               .check = check,
-               .eval = eval,
-               .infer_layout = infer_layout,
-               .lower = lower};
+               .check = check_reduce,
+               .eval = eval_reduce,
+               .infer_layout = infer_layout_reduce,
+               .lower = lower_reduce};
   if (name.ends_with("max") || name.ends_with("min")) op.info.attrs.push_back({"nan_propagate", Type::flag});
   if (name == "reduce_by") op.info.attrs.push_back({"combine", Type::function});
   return op;
@@ -432,27 +424,27 @@ TileOp row(std::string_view name, std::string_view doc) {
 extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op, reduce_prod_op,
     reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op, reduce_by_op;
 const TileOp reduce_sum_op =
-    row("reduce_sum", "dst = the sums of src along dim; without clear they are added to dst.");
+    reduce_row("reduce_sum", "dst = the sums of src along dim; without clear they are added to dst.");
 const TileOp reduce_max_op =
-    row("reduce_max", "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
+    reduce_row("reduce_max", "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
                       "number, or (nan_propagate) wins.");
 const TileOp reduce_min_op =
-    row("reduce_min", "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
+    reduce_row("reduce_min", "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
                       "number, or (nan_propagate) wins.");
-const TileOp reduce_abssum_op = row("reduce_abssum", "As reduce_sum, of the absolute values of src.");
-const TileOp reduce_absmax_op = row("reduce_absmax", "As reduce_max, of the absolute values of src.");
+const TileOp reduce_abssum_op = reduce_row("reduce_abssum", "As reduce_sum, of the absolute values of src.");
+const TileOp reduce_absmax_op = reduce_row("reduce_absmax", "As reduce_max, of the absolute values of src.");
 const TileOp reduce_prod_op =
-    row("reduce_prod", "dst = the products of src along dim; without clear dst is multiplied by them.");
+    reduce_row("reduce_prod", "dst = the products of src along dim; without clear dst is multiplied by them.");
 const TileOp reduce_bitand_op =
-    row("reduce_bitand", "dst = the bitwise and of src's integers or bools along dim; without clear of dst and those.");
-const TileOp reduce_bitor_op = row("reduce_bitor", "As reduce_bitand, with or.");
-const TileOp reduce_bitxor_op = row("reduce_bitxor", "As reduce_bitand, with exclusive or.");
+    reduce_row("reduce_bitand", "dst = the bitwise and of src's integers or bools along dim; without clear of dst and those.");
+const TileOp reduce_bitor_op = reduce_row("reduce_bitor", "As reduce_bitand, with or.");
+const TileOp reduce_bitxor_op = reduce_row("reduce_bitxor", "As reduce_bitand, with exclusive or.");
 const TileOp reduce_any_op =
-    row("reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
+    reduce_row("reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
 const TileOp reduce_all_op =
-    row("reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
+    reduce_row("reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
 const TileOp reduce_by_op =
-    row("reduce_by", "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
+    reduce_row("reduce_by", "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
                      "identity), which is associative and commutative; without clear dst takes part.");
 
 }  // namespace tl

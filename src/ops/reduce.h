@@ -1,6 +1,6 @@
 // What the files of the reductions share: the operator read once, its arithmetic, and the layout of its results.
 #pragma once
-#include "ops/parallel.h"
+#include "ops/regions.h"
 
 namespace tl {
 
@@ -26,7 +26,6 @@ std::span<const std::string_view> fold_words();
 
 // ── indices ───────────────────────────────────────────────────────────────────────────────────────────
 std::vector<Expr> folded(const Reduce& r, std::vector<Expr> at);  // where element `at` of src ends up
-std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at);  // from those without the points
 
 // ── arithmetic ────────────────────────────────────────────────────────────────────────────────────────
 Expr identity(const Reduce& r);

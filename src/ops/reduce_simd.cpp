@@ -79,8 +79,7 @@ Stmt Serial::beside(const Expr& first, int64_t n) {
 }
 
 Stmt Serial::run() {
-  static const char* names[] = {"i", "j", "k", "l"};
-  for (size_t d = 0; d < r.shape.size(); d++) at_vars.push_back(bound(names[d % 4], r.shape[d]));
+  for (size_t d = 0; d < r.shape.size(); d++) at_vars.push_back(bound(loop_name(d), r.shape[d]));
   std::vector<Expr> loops = at_vars;
   while (width * 2 <= std::min<int64_t>(last, 4 * ctx.target.lanes(r.acc))) width *= 2;
   acc = ctx.scratch({.name = "acc",

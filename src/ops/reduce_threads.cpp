@@ -181,7 +181,9 @@ void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, s
   Stmt begin = put(part, first + j, at(strip, base));
   Stmt add = put(part, first + j, combine(r, at(part, first + j), at(strip, base + (k + 1) * d.stride)));
   Stmt rest = for_loop(k, d.radix - 1, d.radix <= most_at_once ? Loop::unrolled : Loop::serial, add, r.at());
-  to.push_back(each(j, count, block({begin, rest}, r.at())));
+  Stmt combined = each(j, count, block({begin, rest}, r.at()));
+  int64_t whole = ctx.threads / (d.stride * d.radix) * (d.stride * d.radix);  // the others are no whole group
+  to.push_back(whole < ctx.threads ? if_then(lt(thread, imm(whole)), combined, {}, r.at()) : combined);
 }
 
 void Threads::combine_threads() {

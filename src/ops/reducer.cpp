@@ -9,7 +9,7 @@
 namespace tl {
 namespace {
 
-void check(const Tile& t, const Function& f) {
+void check_reducer(const Tile& t, const Function& f) {
   const Region& r = region_of(t, 0);
   const BufferInfo& info = f[r.buffer];
   if (info.reducer.empty())
@@ -51,7 +51,7 @@ void eval_init(const Tile& t, const Function& f, const EvalContext& ctx) {
 
 void eval_finalize(const Tile&, const Function&, const EvalContext&) {}  // one part: the value
 
-LayoutMap infer_layout(const Tile&, const LayoutContext&, Strictness) { return {}; }
+LayoutMap infer_layout_reducer(const Tile&, const LayoutContext&, Strictness) { return {}; }
 
 Stmt lower_init(const Tile& t, LowerContext& ctx) {
   Reduce r = reduce_of(t, ctx.function);
@@ -77,9 +77,9 @@ const TileOp reducer_init_op = {
              .operands = {{"reducer", Access::write}, {"value", Access::value}},
              .attrs = {}},
     .complete = nullptr,
-    .check = check,
+    .check = check_reducer,
     .eval = eval_init,
-    .infer_layout = infer_layout,
+    .infer_layout = infer_layout_reducer,
     .lower = lower_init,
 };
 const TileOp finalize_reducer_op = {
@@ -88,9 +88,9 @@ const TileOp finalize_reducer_op = {
              .operands = {{"reducer", Access::update}},
              .attrs = {{"batch", OpInfo::Attr::Type::integer}}},
     .complete = nullptr,
-    .check = check,
+    .check = check_reducer,
     .eval = eval_finalize,
-    .infer_layout = infer_layout,
+    .infer_layout = infer_layout_reducer,
     .lower = lower_finalize,
 };
 

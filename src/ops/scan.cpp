@@ -10,7 +10,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
-#include "ops/parallel.h"
+#include "ops/regions.h"
 
 namespace tl {
 namespace {
@@ -47,14 +47,14 @@ Scan read_scan(const Tile& t, const Function& f) {
   return s;
 }
 
-Expr identity(const Scan& s) {
+Expr scan_identity(const Scan& s) {
   if (s.op == BinaryOp::add) return zero(s.acc);
   if (s.acc.is_float()) return fimm(-INFINITY, s.acc);
   return imm(s.acc.is_unsigned() ? 0 : -(INT64_MAX >> (64 - s.acc.bits)) - 1, s.acc);
 }
 
 // ── what it means ─────────────────────────────────────────────────────────────────────────────────────
-void check_operand(const Tile& t, const Function& f, const Region& r) {
+void check_scanned(const Tile& t, const Function& f, const Region& r) {
   const BufferInfo& info = f[r.buffer];
   if (info.scope != Scope::fragment && info.scope != Scope::shared)
     fail(t.span, "{}: {} is in {} memory; copy it to a shared buffer or a fragment first", t.op->name, describe(f, r),
@@ -70,10 +70,10 @@ bool same_region(const Region& a, const Region& b) {
   return true;
 }
 
-void check(const Tile& t, const Function& f) {
+void check_scan(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
-  check_operand(t, f, src);
-  check_operand(t, f, dst);
+  check_scanned(t, f, src);
+  check_scanned(t, f, dst);
   std::vector<int64_t> shape = region_shape(src);
   int64_t rank = int64_t(shape.size()), dim = t.attrs.get_int("dim");
   if (rank == 0) fail(t.span, "{}: {} is a single element; there is nothing to scan", t.op->name, describe(f, src));
@@ -94,7 +94,7 @@ void check(const Tile& t, const Function& f) {
          f[src.buffer].name);
 }
 
-void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {
   Scan s = read_scan(t, f);
   Array in = ctx.read(s.src), out = make_array(f[s.dst.buffer].dtype, region_shape(s.dst));
   int64_t inner = std::accumulate(s.shape.begin() + std::ptrdiff_t(s.dim) + 1, s.shape.end(), int64_t(1),
@@ -119,7 +119,7 @@ void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
 }
 
 // ── how it is carried out ─────────────────────────────────────────────────────────────────────────────
-struct Lowering {
+struct ScanLowering {
   const Scan& s;
   LowerContext& ctx;
   Facts facts = facts_of(ctx.function, ctx.kernel);
@@ -171,14 +171,14 @@ struct Lowering {
 };
 
 // Neighbouring threads of a warp for a line: a power of two, as few as keep all threads busy.
-int64_t Lowering::lanes_a_line() const {
+int64_t ScanLowering::lanes_a_line() const {
   int64_t lanes = 1;
   while (lanes * 2 <= std::min<int64_t>(ctx.target.warp, s.length()) && s.lines() * lanes < whole_warps()) lanes *= 2;
   return lanes;
 }
 
 // The indices of a line, neighbours along the last dimension; that of the scanned one is open.
-std::vector<Expr> Lowering::line_at(Expr line) const {
+std::vector<Expr> ScanLowering::line_at(Expr line) const {
   std::vector<Expr> at(s.shape.size(), imm(0));
   int64_t below = 1, lines = s.lines();
   for (size_t d = s.shape.size(); d-- > 0;) {
@@ -191,7 +191,7 @@ std::vector<Expr> Lowering::line_at(Expr line) const {
 }
 
 // Of each thread's sum, that of the threads of its line before it.
-Stmt Lowering::before_mine(const Expr& lane, int64_t lanes) const {
+Stmt ScanLowering::before_mine(const Expr& lane, int64_t lanes) const {
   static const Callee& shfl_up = *find_callee("shfl_up");
   std::vector<Stmt> out;
   for (int64_t d = 1; d < lanes; d *= 2) {
@@ -201,11 +201,11 @@ Stmt Lowering::before_mine(const Expr& lane, int64_t lanes) const {
   }
   Expr other = var("other", s.acc);
   out.push_back(let(other, call(shfl_up, {held(), imm(1)}, s.at()), s.at()));
-  out.push_back(hold(select(le(imm(1), lane), other, identity(s), s.at())));
+  out.push_back(hold(select(le(imm(1), lane), other, scan_identity(s), s.at())));
   return block(std::move(out), s.at());
 }
 
-Stmt Lowering::by_threads() {
+Stmt ScanLowering::by_threads() {
   int64_t lanes = lanes_a_line(), threads = lanes > 1 ? whole_warps() : ctx.threads;  // shuffles need all of a warp
   int64_t together = threads / lanes, n = s.length();
   int64_t turns = (s.lines() + together - 1) / together, run = (n + lanes - 1) / lanes;
@@ -220,7 +220,7 @@ Stmt Lowering::by_threads() {
   auto over_run = [&](Stmt body) {
     return for_loop(k, run, Loop::serial, if_then(guard, std::move(body), {}, s.at()), s.at());
   };
-  std::vector<Stmt> out{hold(identity(s))};
+  std::vector<Stmt> out{hold(scan_identity(s))};
   if (lanes > 1) {
     out.push_back(over_run(hold(join(held(), element(at, mine)))));
     out.push_back(before_mine(lane, lanes));
@@ -232,26 +232,25 @@ Stmt Lowering::by_threads() {
 }
 
 // `width` neighbouring lines.
-Stmt Lowering::beside(const std::vector<Expr>& at, const Expr& first, int64_t width) {
+Stmt ScanLowering::beside(const std::vector<Expr>& at, const Expr& first, int64_t width) {
   Expr n = bound("n", s.length()), v = bound("v", width), w = bound("v", width);
   std::vector<Expr> here = at;
   here.back() = first + v;
-  Stmt start = for_loop(w, width, Loop::vectorized, hold(identity(s), w), s.at());
+  Stmt start = for_loop(w, width, Loop::vectorized, hold(scan_identity(s), w), s.at());
   Stmt all = for_loop(n, s.length(), Loop::serial, for_loop(v, width, Loop::vectorized, step(here, n, v), s.at()), s.at());
   return block({start, all}, s.at());
 }
 
-Stmt Lowering::by_one() {
-  static const char* names[] = {"i", "j", "k", "l"};
+Stmt ScanLowering::by_one() {
   std::vector<Expr> at;
-  for (size_t d = 0; d < s.shape.size(); d++) at.push_back(bound(names[d % 4], s.shape[d]));
+  for (size_t d = 0; d < s.shape.size(); d++) at.push_back(bound(loop_name(d), s.shape[d]));
   std::vector<Expr> loops = at;
   std::vector<Stmt> out;
   size_t last = s.shape.size() - 1;
   if (s.dim == last) {
     make_sum(1);
     Expr n = bound("n", s.length());
-    out = {hold(identity(s)), for_loop(n, s.length(), Loop::serial, step(at, n), s.at())};
+    out = {hold(scan_identity(s)), for_loop(n, s.length(), Loop::serial, step(at, n), s.at())};
   } else {
     int64_t width = 1;
     while (width * 2 <= std::min<int64_t>(s.shape[last], 4 * ctx.target.lanes(s.acc))) width *= 2;
@@ -273,7 +272,7 @@ Stmt Lowering::by_one() {
 }
 
 // Fragments go through shared memory, whatever their layout.
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness) {
+LayoutMap infer_layout_scan(const Tile& t, const LayoutContext& ctx, Strictness) {
   LayoutMap out;
   if (!ctx.target.has_threads()) return out;
   for (size_t i : {0, 1})
@@ -281,22 +280,22 @@ LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness) {
   return out;
 }
 
-Stmt lower(const Tile& t, LowerContext& ctx) {
+Stmt lower_scan(const Tile& t, LowerContext& ctx) {
   Scan s = read_scan(t, ctx.function);
-  Lowering lowering{.s = s, .ctx = ctx};
+  ScanLowering lowering{.s = s, .ctx = ctx};
   return ctx.target.has_threads() ? lowering.by_threads() : lowering.by_one();
 }
 
-TileOp row(std::string_view name, std::string_view doc) {
+TileOp scan_row(std::string_view name, std::string_view doc) {
   return {.info = {.name = name,
                    .doc = doc,
                    .operands = {{"src", Access::read}, {"dst", Access::write}},
                    .attrs = {{"dim", OpInfo::Attr::Type::integer}, {"reverse", OpInfo::Attr::Type::flag}}},
           .complete = nullptr,
-          .check = check,
-          .eval = eval,
-          .infer_layout = infer_layout,
-          .lower = lower,
+          .check = check_scan,
+          .eval = eval_scan,
+          .infer_layout = infer_layout_scan,
+          .lower = lower_scan,
           .takes_shared = true};
 }
 
@@ -304,8 +303,8 @@ TileOp row(std::string_view name, std::string_view doc) {
 
 extern const TileOp cumsum_op, cummax_op;
 const TileOp cumsum_op =
-    row("cumsum", "dst = the sums of src's elements along dim up to each one, itself included; reverse: from each on.");
+    scan_row("cumsum", "dst = the sums of src's elements along dim up to each one, itself included; reverse: from each on.");
 const TileOp cummax_op =
-    row("cummax", "dst = the maxima of src's elements along dim up to each one, itself included; reverse: from each on.");
+    scan_row("cummax", "dst = the maxima of src's elements along dim up to each one, itself included; reverse: from each on.");
 
 }  // namespace tl

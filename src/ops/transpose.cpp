@@ -7,11 +7,12 @@
 #include "base/error.h"
 #include "layout/banks.h"
 #include "ops/mapping.h"
+#include "ops/regions.h"
 
 namespace tl {
 namespace {
 
-void check(const Tile& t, const Function& f) {
+void check_transpose(const Tile& t, const Function& f) {
   for (size_t i : {0, 1})
     for (auto& range : region_of(t, i).ranges)
       if (!range.extent || !as_int(range.extent))
@@ -32,7 +33,7 @@ void check(const Tile& t, const Function& f) {
   if (a.is_handle() || b.is_handle()) fail(t.span, "transpose: there is no cast from {} to {}", to_string(a), to_string(b));
 }
 
-void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
+void eval_transpose(const Tile& t, const Function& f, const EvalContext& ctx) {
   Array in = ctx.read(region_of(t, 0)), out = make_array(f[region_of(t, 1).buffer].dtype, region_shape(region_of(t, 1)));
   int64_t columns = in.shape.back(), rows = in.shape[in.shape.size() - 2], plane = rows * columns;
   for (int64_t i = 0; i < in.size(); i++) {
@@ -45,22 +46,13 @@ void eval(const Tile& t, const Function& f, const EvalContext& ctx) {
   ctx.write(region_of(t, 1), out);
 }
 
-std::vector<Expr> indices(const Region& r, const std::vector<Expr>& at) {
-  std::vector<Expr> index;
-  size_t next = 0;
-  for (auto& range : r.ranges) index.push_back(range.point ? range.min : range.min + at[next++]);
-  return index;
-}
-
-ParallelNest nest_of(const Tile& t, const Function& f) {
-  static const char* names[] = {"i", "j", "k", "l"};
+ParallelNest nest_transpose(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
-  ParallelNest nest{.vars = {}, .extents = region_shape(src), .body = {}, .attrs = t.attrs, .span = t.span};
-  for (size_t d = 0; d < nest.extents.size(); d++) nest.vars.push_back(var(names[d % 4]));
+  ParallelNest nest = nest_over(t, region_shape(src));
   std::vector<Expr> turned = nest.vars;
   std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
-  Expr value = cast(f[dst.buffer].dtype, load(f, src.buffer, indices(src, nest.vars), t.span), t.span);
-  nest.body = store(dst.buffer, indices(dst, turned), value, t.span);
+  Expr value = cast(f[dst.buffer].dtype, load(f, src.buffer, in_buffer(src, nest.vars), t.span), t.span);
+  nest.body = store(dst.buffer, in_buffer(dst, turned), value, t.span);
   return nest;
 }
 
@@ -88,8 +80,8 @@ std::vector<WarpAccess> writes_of(const ParallelNest& nest, const Fragment& mapp
   return out;
 }
 
-LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level) {
-  ParallelNest nest = nest_of(t, ctx.function);
+LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strictness level) {
+  ParallelNest nest = nest_transpose(t, ctx.function);
   BufferId dst = region_of(t, 1).buffer;
   const BufferInfo& info = ctx.function[dst];
   bool apart = ctx.target.has_threads() && level == Strictness::free && info.scope == Scope::shared &&
@@ -114,7 +106,7 @@ LayoutMap infer_layout(const Tile& t, const LayoutContext& ctx, Strictness level
   return out;
 }
 
-Stmt lower(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_of(t, ctx.function), ctx); }
+Stmt lower_transpose(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_transpose(t, ctx.function), ctx); }
 
 }  // namespace
 
@@ -125,10 +117,10 @@ const TileOp transpose_op = {
              .operands = {{"src", Access::read}, {"dst", Access::write}},
              .attrs = {}},
     .complete = nullptr,
-    .check = check,
-    .eval = eval,
-    .infer_layout = infer_layout,
-    .lower = lower,
+    .check = check_transpose,
+    .eval = eval_transpose,
+    .infer_layout = infer_layout_transpose,
+    .lower = lower_transpose,
     .takes_shared = true,
 };
 

@@ -68,7 +68,7 @@ struct BodyCheck {
   }
 };
 
-void check(const Tile& t, const Function& f) {
+void check_user(const Tile& t, const Function& f) {
   if (!t.body) fail(t.span, "{} has no body that says what it becomes", t.op->name);
   BodyCheck{.tile = t, .f = f, .own = {}, .span = t.span}.run();
 }
@@ -128,7 +128,7 @@ UserOp& add(Registry& r, std::string_view name, std::vector<UserOperand> operand
   UserOp& made = r.ops.emplace_back(UserOp{std::string(name), std::move(operands), std::move(eval), {}});
   made.op.info = {.name = made.name, .doc = "an operator of the user's", .operands = {}, .attrs = {}};
   for (auto& o : made.operands) made.op.info.operands.push_back({o.name, o.access});
-  made.op.check = check;
+  made.op.check = check_user;
   made.op.eval = made.eval ? evaluate : nullptr;
   return made;
 }

@@ -47,10 +47,16 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, n.min)}});
         return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
       },
+      [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has nobody to wait for
+        auto* c = n.value.as<Call>();
+        return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span) : self.children(n);
+      },
       [&](const Call& n, Rewriter& self) -> Expr {
         if (is_thread_level(*n.callee) && !target.has_threads())
-          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target, or write it "
-                       "with tile operators and T.Parallel", n.callee->name, target.name);
+          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
+                       "simulator of one (target='sim:sm_80'), or write it with tile operators and T.Parallel",
+               n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
+               target.name);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
         if (n.callee == &elected)  // one thread says or does it for its block
@@ -65,6 +71,22 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");
         return thread_coordinate(k, *dim);
       });
+}
+
+// Names of numbers computed from variables alone go into the indices where they are used: how an access moves
+// along a parallel loop is then to be read off its index.
+Stmt with_plain_indices(const Stmt& loop) {
+  VarMap values;
+  visit(loop, [&](const Let& n) {
+    bool plain = n.var->dtype.is_int() && n.var->dtype.lanes == 1;
+    visit(n.value, [&](const Load&) { plain = false; }, [&](const Call&) { plain = false; });
+    if (plain) values.emplace(n.var.get(), substitute(n.value, values));
+  });
+  if (values.empty()) return loop;
+  Stmt named = rewrite(loop, [&](const Let& n, Rewriter& self) -> Stmt {
+    return values.contains(n.var.get()) ? block({}) : self.children(n);
+  });
+  return substitute(named, values);
 }
 
 // What only later chips act upon.
@@ -90,7 +112,7 @@ Function canonicalize(Function f, const Target& target) {
     accept_hints(f, k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);
-      return with_constant_extents(f, n, thread_count(k));
+      return with_plain_indices(with_constant_extents(f, n, thread_count(k)));
     });
   }
   return f;

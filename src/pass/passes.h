@@ -30,6 +30,10 @@ Function vectorize(Function f, const Target& target);
 Function expand_dtypes(Function f, const Target& target);
 // Index arithmetic that provably fits 32 bits is done in 32 bits.
 Function narrow_index(Function f, const Target& target);
+// A loop that fills a tile and the next one that reads it become one.
+Function fuse_loops(Function f, const Target& target);
+// What a loop reads and computes alike in all iterations is computed before it.
+Function hoist_invariants(Function f, const Target& target);
 
 // ── machine level ─────────────────────────────────────────────────────────────────────────────────────
 // Places shared buffers (on a CPU: all tiles) in the block's memory.

@@ -133,12 +133,27 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
   return tile(*t.op, std::move(operands), t.attrs, t.span);
 }
 
+int64_t element_count(const Function& f, BufferId b) {
+  int64_t count = 1;
+  for (auto& e : f[b].shape) count *= as_int(e).value_or(0);
+  return count;
+}
+
+bool loads_from(const Expr& e, BufferId b) {
+  bool found = false;
+  visit(e, [&](const Load& l) { found |= l.buffer == b; });
+  return found;
+}
+
 // A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for all, unless
 // each names an element of its own.
 Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElements& own, BufferId fragment) {
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
   stager.note(fragment, shared);
-  stager.copy(stager.before, fragment, shared);
+  auto* target = s.as<Store>();
+  bool replaces = target && target->buffer == fragment && element_count(stager.f, fragment) == 1 &&
+                  !loads_from(target->value, fragment);
+  if (!replaces) stager.copy(stager.before, fragment, shared);
   auto moved = [&](const Expr& e) {
     return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {
       Expr out = self.children(n);

@@ -1,6 +1,7 @@
 // vectorize: a vectorized loop of n iterations becomes statements on vectors of n lanes.  After flatten_buffers,
 // so that one question decides each access: is its index linear in the loop variable, with stride 1, and aligned?
-// Where it is not, lanes are accessed one by one; a body that is not made of stores is unrolled, and says so.
+// Where it is not, lanes are accessed one by one.  A Let becomes one of a vector, the arms of an If statements
+// with masks; a body that is made of anything else is unrolled, and says so.
 //
 //   for v in vectorized(8):           ->   As[o : ramp 8] = A[p + ramp(0, 1, 8)] mask(p < n)
 //     As[o + v] = A[p + v] mask(p + v < n)
@@ -20,30 +21,43 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
 }
 
 // Rewrites expressions of one loop body to vectors.
-struct Lanes {
+struct Widening {
   const Function& f;
   const Target& target;
   int64_t alignment;  // of tensors, in bytes
   const Expr& lane;
   int n;
   const Facts& facts;
+  VarMap named = {};    // variables of Lets that differ among lanes, and the vectors of their values
+  Expr guard = {};      // scalar or vector: where the statement at hand happens; null: everywhere
+  bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
+  std::vector<Expr> kept = {};  // names that no node holds yet
 
-  bool uniform(const Expr& e) const { return !uses_var(e, lane); }
+  bool names_vector(const Expr& e) const {
+    bool found = false;
+    if (!named.empty()) visit(e, [&](const Var& v) { found |= named.contains(&v); });
+    return found;
+  }
+  std::optional<Linear> linear(const Expr& e) const {
+    return names_vector(e) ? std::nullopt : linear_in(e, lane, facts);
+  }
+  bool uniform(const Expr& e) const { return !uses_var(e, lane) && !names_vector(e); }
   Expr wide(const Expr& e) const { return uniform(e) ? broadcast(e, n) : vector(e); }
 
   // The index of an access, as a vector: a Ramp of stride 1 promises a contiguous, aligned access.
   Expr index(BufferId buffer, const Expr& e) const {
-    auto linear = linear_in(e, lane, facts);
-    if (!linear) return wide(e);
+    auto steps = linear(e);
+    if (!steps) return wide(e);
     Scope scope = f[buffer].scope;
     bool packed = f[buffer].dtype.is_packed();  // two to a byte: an access takes whole bytes
     bool may_be = scope != Scope::global || bytes_of(n, f[buffer].dtype) <= alignment;
     bool anywhere = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment;
-    bool aligned = anywhere ? !packed || divisible(linear->base, 2, facts) : may_be && divisible(linear->base, n, facts);
+    bool aligned =
+        anywhere ? !packed || divisible(steps->base, 2, facts) : may_be && divisible(steps->base, n, facts);
     aligned &= !packed || n % 2 == 0;
-    if (linear->stride == 1 && aligned) return ramp(linear->base, imm(1, e->dtype), n);
-    Expr steps = ramp(zero(e->dtype), imm(linear->stride, e->dtype), n);
-    return binary(BinaryOp::add, broadcast(linear->base, n), steps);
+    if (steps->stride == 1 && aligned) return ramp(steps->base, imm(1, e->dtype), n);
+    Expr offsets = ramp(zero(e->dtype), imm(steps->stride, e->dtype), n);
+    return binary(BinaryOp::add, broadcast(steps->base, n), offsets);
   }
 
   // A condition that has the same value in all lanes, or else a vector: `b + v < e` is `b < e` if n divides both.
@@ -51,57 +65,147 @@ struct Lanes {
     if (!e || uniform(e)) return e;
     auto* b = e.as<Binary>();
     if (b && b->op == BinaryOp::logical_and) {
-      Expr x = mask(b->a), y = mask(b->b);
-      if (x->dtype.lanes != y->dtype.lanes) (x->dtype.lanes == 1 ? x : y) = broadcast(x->dtype.lanes == 1 ? x : y, n);
-      return binary(BinaryOp::logical_and, x, y);
+      return all_of(mask(b->a), mask(b->b));
     }
     if (b && b->op == BinaryOp::lt && uniform(b->b))
-      if (auto linear = linear_in(b->a, lane, facts))
-        if (linear->stride == 1 && divisible(linear->base, n, facts) && divisible(b->b, n, facts))
-          return lt(linear->base, b->b);
+      if (auto steps = linear(b->a))
+        if (steps->stride == 1 && divisible(steps->base, n, facts) && divisible(b->b, n, facts))
+          return lt(steps->base, b->b);
     return vector(e);
+  }
+
+  // Both conditions, each null, of one lane or of all.
+  Expr all_of(Expr x, Expr y) const {
+    if (!x || !y) return x ? x : y;
+    if (x->dtype.lanes != y->dtype.lanes)
+      (x->dtype.lanes == 1 ? x : y) = broadcast(x->dtype.lanes == 1 ? x : y, n);
+    return binary(BinaryOp::logical_and, x, y);
+  }
+
+  // Whatever the guard says, no lane reads outside the buffer.
+  bool is_inside(const Load& l) const {
+    int64_t elements = f[l.buffer].elements;
+    if (elements < 0) {
+      elements = 1;
+      for (auto& e : f[l.buffer].shape) elements *= as_int(e).value_or(0);
+    }
+    Interval at = interval_of(l.index[0], facts);
+    return at.min >= 0 && at.max < elements;
+  }
+
+  // A load under a guard happens under it.  (Where threads are many, the printer evaluates what a store needs
+  // under the store's own mask.)
+  Expr mask_of(const Load& l) const {
+    bool alone = guard && (naming || !target.has_threads()) && !is_inside(l);
+    return all_of(mask(l.mask), alone ? guard : Expr());
   }
 
   Expr vector(const Expr& e) const {
     if (uniform(e)) return broadcast(e, n);
-    Expr out = dispatch(e, overloads{
-        [&](const Var& v) { return ramp(zero(v.dtype), imm(1, v.dtype), n); },
-        [&](const Unary& u) { return unary(u.op, vector(u.a), u.span); },
-        [&](const Binary& b) {
-          if (b.dtype.is_int() && b.op == BinaryOp::add)
-            if (auto linear = linear_in(e, lane, facts)) return ramp(linear->base, imm(linear->stride, e->dtype), n, b.span);
-          return binary(b.op, vector(b.a), vector(b.b), b.span);
-        },
-        [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
-        [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
-        [&](const Load& l) -> Expr {
-          if (uniform(l.index[0])) {       // one element for all lanes; a mask that differs picks it or 0
-            Expr one = broadcast(load(l.dtype, l.buffer, l.index, l.span), n);
-            return select(vector(l.mask), one, zero(one->dtype));
-          }
-          return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask(l.mask));
-        },
-        [&](const Call& c) -> Expr {
-          std::vector<Expr> args;
-          for (auto& a : c.args) args.push_back(vector(a));
-          return call(*c.callee, std::move(args), c.dtype.with_lanes(n), c.span);
-        },
-        [&](const auto& other) -> Expr { return Expr(&other); }});
+    Expr out = dispatch(
+        e, overloads{
+               [&](const Var& v) {
+                 auto it = named.find(&v);
+                 return it != named.end() ? it->second : ramp(zero(v.dtype), imm(1, v.dtype), n);
+               },
+               [&](const Unary& u) { return unary(u.op, vector(u.a), u.span); },
+               [&](const Binary& b) {
+                 if (b.dtype.is_int() && b.op == BinaryOp::add)
+                   if (auto steps = linear(e))
+                     return ramp(steps->base, imm(steps->stride, e->dtype), n, b.span);
+                 return binary(b.op, vector(b.a), vector(b.b), b.span);
+               },
+               [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
+               [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
+               [&](const Load& l) -> Expr {
+                 if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
+                   Expr one = broadcast(load(l.dtype, l.buffer, l.index, l.span), n);
+                   return select(vector(l.mask), one, zero(one->dtype));
+                 }
+                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l));
+               },
+               [&](const Call& c) -> Expr {
+                 std::vector<Expr> args;
+                 for (auto& a : c.args) args.push_back(vector(a));
+                 return call(*c.callee, std::move(args), c.dtype.with_lanes(n), c.span);
+               },
+               [&](const auto& other) -> Expr { return Expr(&other); }});
     internal_check(out->dtype.lanes == n, "a vector expression");
     return out;
   }
 
   // Neighbouring elements updated at once; null where they are not neighbours, or masked apart.
-  Stmt update(const Eval& s, const Expr& guard) const {
+  Stmt update(const Eval& s) const {
     auto* c = s.value.as<Call>();
     if (!c || c->callee->atomic == Callee::Atomic::none || c->args.size() != 3) return {};
     const Load& at = *place_of(c->args[0]);
     if (uniform(at.index[0])) return {};
-    Expr where = index(at.buffer, at.index[0]), all = mask(both(guard, at.mask));
+    Expr where = index(at.buffer, at.index[0]), all = all_of(guard, mask(at.mask));
     auto* run = where.as<Ramp>();
     if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
     Expr place = load(at.dtype, at.buffer, {where}, at.span, all);
     return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
+  }
+
+  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are
+  // not meant to compute it.
+  Stmt name(const Let& s) {
+    if (uniform(s.value)) return guard && touches_memory(s.value) ? Stmt() : let(s.var, s.value, s.span);
+    if (guard && may_fail(s.value)) return {};
+    naming = true;
+    Expr value = vector(s.value), to = var(s.var.as<Var>()->hint, value->dtype);
+    naming = false;
+    named.emplace(s.var.get(), to);
+    return let(to, value, s.span);
+  }
+  static bool touches_memory(const Expr& e) {
+    bool found = false;
+    visit(e, [&](const Load&) { found = true; });
+    return found || may_fail(e);
+  }
+  static bool may_fail(const Expr& e) {
+    bool found = false;
+    visit(e, [&](const Binary& b) {
+      bool divides = b.op == BinaryOp::div || b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod ||
+                     b.op == BinaryOp::truncdiv || b.op == BinaryOp::truncmod;
+      found |= divides && b.dtype.is_int() && !as_int(b.b);
+    });
+    return found;
+  }
+
+  // The arms of an If, each under its condition.  A condition on what the arms change is asked before, once.
+  Stmt arms(const If& s) {
+    std::vector<Stmt> out;
+    Expr cond = s.cond;
+    if (depends_on_stores(s)) {
+      if (target.has_threads()) return {};
+      Expr value = wide(cond), asked = var("cond", value->dtype);
+      out.push_back(let(asked, value, s.span));
+      Expr name = var("cond", boolean);
+      named.emplace(name.get(), asked);
+      kept.push_back(name);
+      cond = name;
+    }
+    Expr outer = guard;
+    for (bool holds : {true, false}) {
+      const Stmt& body = holds ? s.then_body : s.else_body;
+      if (!body) continue;
+      guard = all_of(outer, mask(holds ? cond : unary(UnaryOp::logical_not, cond)));
+      Stmt arm = statement(body);
+      guard = outer;
+      if (!arm) return {};
+      out.push_back(std::move(arm));
+    }
+    return block(std::move(out), s.span);
+  }
+  static bool depends_on_stores(const If& s) {
+    std::set<BufferId> read;
+    int stores = 0;
+    bool depends = false;
+    visit(s.cond, [&](const Load& l) { read.insert(l.buffer); });
+    for (const Stmt& arm : {s.then_body, s.else_body})
+      if (arm) visit(arm, [&](const Store& st) { stores++, depends |= read.contains(st.buffer); });
+    return depends && stores > 1;
   }
 
   // May several lanes update one element, s[v % 2] += x[v]?  Then one must see what the other has written.
@@ -113,23 +217,24 @@ struct Lanes {
     return reads;
   }
 
-  // The body as vector statements; null if it is made of anything but stores and atomic updates.
-  Stmt statement(const Stmt& s, const Expr& guard) const {
+  // The body as vector statements; null if it is made of anything but these.
+  Stmt statement(const Stmt& s) {
     if (auto* b = s.as<Block>()) {
       std::vector<Stmt> out;
       for (auto& inner : b->stmts)
-        if (Stmt v = statement(inner, guard))
+        if (Stmt v = statement(inner))
           out.push_back(std::move(v));
         else
           return {};
       return block(std::move(out), b->span);
     }
-    if (auto* i = s.as<If>(); i && !i->else_body) return statement(i->then_body, both(guard, i->cond));
-    if (auto* e = s.as<Eval>()) return update(*e, guard);
+    if (auto* l = s.as<Let>()) return name(*l);
+    if (auto* i = s.as<If>()) return arms(*i);
+    if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
     if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
-    Expr all = st->mask && guard ? both(guard, st->mask) : st->mask ? st->mask : guard;
-    return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, mask(all));
+    Expr all = all_of(guard, mask(st->mask));
+    return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, all);
   }
 };
 
@@ -176,8 +281,8 @@ struct Vectorizer final : ScopedRewriter {
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    Stmt vector = Lanes{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body, {});
-    if (!vector) return scalar(*loop, "its body is more than stores");
+    Stmt vector = Widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body);
+    if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }
 

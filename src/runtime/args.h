@@ -24,6 +24,7 @@ struct TensorView {
   const int64_t* strides = nullptr;  // in elements; null means row-major
   int device_type = 1, device_id = 0;
   bool readonly = false;
+  bool fresh = false;  // made for this call: nobody has written it
 };
 
 using Argument = std::variant<std::monostate, TensorView, int64_t, double>;  // nothing means None

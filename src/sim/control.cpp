@@ -1,5 +1,6 @@
 // Where a warp goes next, and which of its threads take part.
 #include "sim/instr.h"
+#include "sim/monitor.h"
 #include "sim/steps.h"
 
 namespace tl::sim {
@@ -75,7 +76,13 @@ void widen(Warp& w, const Operation&) {
 void save(Warp& w, const Operation&) { w.masks.push_back({w.active, w.active}); }
 void narrow_on(Warp& w, const Operation& o) {
   w.active &= where(w, o);
-  if (!w.active) go(w, o);
+  if (!w.active) return go(w, o);
+  // A loop that finds memory unchanged again and again waits for somebody.
+  int64_t version = w.block->monitor->memory_version;
+  w.idle_trips = version == w.seen_version ? w.idle_trips + 1 : 0;
+  w.seen_version = version;
+  constexpr int64_t patience = 64;
+  w.spins = w.idle_trips > patience;
 }
 
 void jump(Warp& w, const Operation& o) { go(w, o); }

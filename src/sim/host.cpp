@@ -94,7 +94,10 @@ void Host::bind(std::span<const HostArg> args) {
       agree(f.params[i].name, "strides", m, pairs ? in_bytes(m.strides, true) : m.strides, args[i].strides);
     }
   for (auto& arg : args)
-    if (arg.memory.first != arg.memory.second) arguments.push_back(arg.memory);
+    if (arg.memory.first != arg.memory.second) {
+      arguments.push_back(arg.memory);
+      if (arg.fresh) fresh.push_back(arg.memory);
+    }
   for (auto& fact : f.facts)
     if (!integer(fact))
       fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));
@@ -156,6 +159,7 @@ void Host::begin(BufferId id) {
     bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
     m.owned.resize(size_t(empty ? 1 : elements) * size_t(b.dtype.bytes()));
     m.data = m.owned.data();
+    fresh.push_back({m.data, m.data + m.owned.size()});
   }
   poison(m, b.dtype);
 }

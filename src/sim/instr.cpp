@@ -22,25 +22,54 @@
 namespace tl::sim {
 
 std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const {
-  return locate(warp, place(arg), lane, value(arg, lane).i, bytes, alignment, site.span);
+  char access = site.args[arg].access;
+  if (access == 'x') operand(arg, lane, bytes, alignment, Touch::read);
+  return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
+}
+
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
+  const Place& p = place(arg);
+  int64_t offset = value(arg, lane).i;
+  auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
+  if (!warp.block->watch || !inside) return at;
+  if (p.scope == Scope::fragment || p.scope == Scope::local)
+    warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
+  else
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site);
+  return at;
 }
 
 std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment) const {
   std::array<std::byte*, lane_count> all;
-  all[0] = operand(arg, 0, bytes, alignment);
-  Scope scope = place(arg).scope;
-  bool registers = site.args[arg].uniform && (scope == Scope::fragment || scope == Scope::local);
-  int64_t stride = warp.code->lane_bytes;  // registers lie alike in every lane: one question for all
-  for (int lane = 1; lane < lane_count; lane++)
-    all[size_t(lane)] = registers ? all[0] + lane * stride : operand(arg, lane, bytes, alignment);
+  const Place& p = place(arg);
+  if (!site.args[arg].uniform || p.scope == Scope::global || p.scope == Scope::shared) {
+    for (int lane = 0; lane < lane_count; lane++) all[size_t(lane)] = operand(arg, lane, bytes, alignment);
+    return all;
+  }
+  int64_t offset = value(arg, 0).i;  // registers lie alike in every lane: one question for all
+  auto [first, inside] = locate(warp, p, 0, offset, bytes, alignment, site.site);
+  for (int lane = 0; lane < lane_count; lane++)
+    all[size_t(lane)] = first + (inside ? lane * warp.code->lane_bytes : 0);
+  if (!warp.block->watch || !inside) return all;
+  if (site.args[arg].access != 'w') warp.block->monitor->registers(warp, p, offset, bytes, lanes, false, site.site);
+  if (site.args[arg].access != 'r') warp.block->monitor->registers(warp, p, offset, bytes, lanes, true, site.site);
   return all;
+}
+
+void Execution::report(int lane, Finding::Kind kind, std::string text) const {
+  Finding f{.kind = kind, .text = std::move(text)};
+  warp.block->monitor->report(warp, lane, std::move(f), site.site);
+}
+
+void Execution::tally(Counter::Kind kind, int64_t flops) const {
+  if (Tally* t = warp.block->tally) t->instruction(site.site, kind, site.callee->name, flops);
 }
 
 void Execution::require_whole_warp() const {
   if (lanes == ~Mask(0)) return;
   int missing = __builtin_ctz(~lanes), here = lanes ? __builtin_ctz(lanes) : 0;
   bool exists = warp.alive >> missing & 1;
-  fail(site.span, "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}",
+  stop(Finding::Kind::divergence, site.span, "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}",
        site.callee->name, lane_count,
        exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
        exists ? "does not take part" : "does not exist", describe_thread(warp, here),
@@ -106,6 +135,7 @@ void multiply(const Execution& x, const MatrixInstr& m) {
 void matrix(const Execution& x) {
   x.require_whole_warp();
   auto& row = x.row<MatrixInstr>();
+  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   if (row.c_type.is_int()) return multiply<uint32_t>(x, row);  // wraps
   if (row.c_type.bits == 64) return multiply<double>(x, row);
   multiply<float>(x, row);
@@ -117,6 +147,7 @@ void user_matrix(const Execution& x) {
   auto eval = eval_of(row);
   if (!eval) return matrix(x);
   x.require_whole_warp();
+  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   auto read = [&](size_t arg, const OperandFragment& f, DType type) {
     std::vector<double> values(size_t(f.rows * f.cols));
     auto get = element_access(type).get;
@@ -147,10 +178,11 @@ struct Blocks {
   std::byte* row_at(int block, int r) const { return x.operand(memory, 8 * block + r, row_bytes, row_bytes); }
   // f(element in the block's rows, element in a lane's registers), both of 16 bits
   template <class F>
-  void for_elements(F f) const {
+  void for_elements(Counter::Kind kind, F f) const {
+    Tally::Addresses addresses(x.warp.block->tally);
     for (int block = 0; block < row.matrices; block++) {
       std::array<std::byte*, 8> rows;
-      for (int r = 0; r < 8; r++) rows[size_t(r)] = row_at(block, r);
+      for (int r = 0; r < 8; r++) addresses.set(8 * block + r, rows[size_t(r)] = row_at(block, r));
       for (int lane = 0; lane < lane_count; lane++) {
         std::byte* to = held[size_t(lane)] + 4 * block;
         for (int e = 0; e < 2; e++) {
@@ -160,23 +192,24 @@ struct Blocks {
         }
       }
     }
+    addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, kind, x.site.callee->name);
   }
 };
 
 void check_shared(const Execution& x) {
   const Place& p = x.place(Blocks::memory);
   if (p.scope == Scope::shared) return;
-  fail(x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name, p.name);
+  stop(Finding::Kind::fault, x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name, p.name);
 }
 void load_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
+  Blocks{x}.for_elements(Counter::Kind::ldmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
 }
 void store_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
+  Blocks{x}.for_elements(Counter::Kind::stmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
 }
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
@@ -203,6 +236,7 @@ void handle_value(const Execution& x) {
 template <int (*from)(int lane, int number)>
 void shuffle(const Execution& x) {
   x.require_whole_warp();
+  x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
   for (int lane = 0; lane < lane_count; lane++) {
     int other = from(lane, int(x.value(1, lane).i));
@@ -230,12 +264,13 @@ void print_line(const Execution& x) {
 }
 void check_assertion(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
-    if (!x.value(0, lane).i) assertion_failed(x.site.span, x.site.args[1].text, describe_thread(x.warp, lane));
+    if (!x.value(0, lane).i)
+      x.report(lane, Finding::Kind::assertion, assertion_text(x.site.args[1].text, describe_thread(x.warp, lane)));
   });
 }
 void check_assumption(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
-    if (!x.value(0, lane).i) assumption_broken(x.site.span, describe_thread(x.warp, lane));
+    if (!x.value(0, lane).i) x.report(lane, Finding::Kind::assertion, assumption_text(describe_thread(x.warp, lane)));
   });
 }
 

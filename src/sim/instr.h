@@ -3,7 +3,8 @@
 #pragma once
 #include <array>
 
-#include "sim/machine.h"
+#include "sim/monitor.h"
+#include "sim/tally.h"
 
 namespace tl::sim {
 
@@ -25,13 +26,17 @@ struct Execution {
     return site.args[arg].uniform ? value(arg, lane) : warp.slot(site.args[arg].slot)[e * lane_count + lane];
   }
   void give(int lane, Scalar v, int e = 0) const { warp.slot(site.to)[e * lane_count + lane] = v; }
-  // What a handle points to, for one lane; within its buffer and aligned, or a CompileError.
+  // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
+  // The same, for an access that is not as the row says.
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const;
   // The same for all lanes.
   std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
-  // CompileError unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
+  // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
   void require_whole_warp() const;
+  void report(int lane, Finding::Kind kind, std::string text) const;  // and go on
+  void tally(Counter::Kind kind, int64_t flops = 0) const;
 };
 
 struct InstrRow {

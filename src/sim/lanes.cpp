@@ -255,7 +255,7 @@ bool needs_check(BinaryOp op, const Expr& right) {
 }
 
 void checked_binary(Warp& w, const Operation& o) {
-  Span span = w.code->spans[size_t(o.span)];
+  Span span = w.code->sites[size_t(o.site)].span;
   bool uniform = o.count == 1;
   for (int32_t first = 0; first < o.count; first += lane_count)
     for_lanes(uniform ? w.active & -w.active : w.active, [&](int lane) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "ir/callee.h"
 #include "ir/kernel.h"
 #include "sim/evaluate.h"
 #include "target/target.h"
@@ -27,9 +28,12 @@ struct Operation {
   int32_t count = 1;                        // slots of the result
   int32_t jump = 0;                         // control: how far, from the operation itself
   int32_t row = -1;                         // a buffer, or a call: an index into the kernel's tables
-  int32_t span = 0;                         // an index into Code::spans
+  int32_t site = 0;                         // an index into Code::sites
   DType type = {};
   BinaryOp op = BinaryOp::add;
+  // What it does to undefined values: see undefined.h.
+  enum class Effect : uint8_t { none, compute, load, store, branch, call } effect = Effect::none;
+  bool uniform_index = false;  // of a load or a store: all lanes have the same
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -46,6 +50,9 @@ struct Place {
   int64_t address = 0;   // shared: in the block's memory; fragment and local: in a lane's registers
   size_t id = 0;         // of the buffer in its function
   int32_t made_at = -1;  // global, made from an address: the slots with the address, one for each lane
+  int32_t number = 0;    // in Code::places
+  int32_t storage = 0;   // the place that shares its memory on purpose, or itself
+  bool written = false;  // by the kernel
 };
 
 // A call with an effect: an instruction, a barrier, a shuffle.  What it does is a row of instr.cpp.
@@ -58,6 +65,7 @@ struct CallSite {
     int place = -1;  // of a handle, the buffer
     std::string text = {};  // of a StringImm
     DType type = {};
+    char access = '-';      // through a handle: 'r', 'w', 'x'
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
@@ -66,14 +74,24 @@ struct CallSite {
   std::vector<Arg> args;
   int32_t to = -1;  // its result, 32 slots for each element
   Span span;
+  int32_t site = 0;  // in Code::sites
   DType type = {};  // of the result
+  MemoryOrder order = MemoryOrder::relaxed;  // of an atomic access
+};
+
+// Where an operation comes from.
+struct Site {
+  Span span;
+  Stmt stmt;
 };
 
 // A kernel, translated.
 struct Code {
+  const Function* function = nullptr;
   const Kernel* kernel = nullptr;
+  int64_t number = 0;  // of the kernel in its function
   std::vector<Operation> operations;
-  std::vector<Span> spans;
+  std::vector<Site> sites;
   std::vector<Place> places;
   std::vector<CallSite> calls;
   std::vector<std::pair<Expr, int32_t>> inputs;  // parameters, extents, block indices: one slot each
@@ -82,6 +100,8 @@ struct Code {
   int64_t threads[3] = {1, 1, 1};
   int64_t lane_bytes = 0, shared_bytes = 0;  // registers that one thread indexes; the block's memory
   int vector_bytes = 16;                     // the widest access of one thread
+  // The narrowest access to each kind of memory, in bytes: its unit of watching.
+  int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
@@ -93,10 +113,17 @@ struct Tensor {
   int64_t low = 0, high = 0;
 };
 
+class Monitor;
+struct BlockWatch;
+class Tally;
+struct Known;
+
 // A named barrier of a block.
 struct NamedBarrier {
   int64_t arrived = 0, expected = 0;  // threads
   int64_t phase = 0;                  // how often all have come
+  // What those know that have come: since the last phase, and to the last phase.
+  std::shared_ptr<const Known> gathered = {}, told = {};
 };
 
 // Memory that the caller gave: what an address may point into.
@@ -106,12 +133,17 @@ struct Extent {
 
 struct Block {
   const Code& code;
+  int64_t number = 0;  // in the grid
   std::vector<Extent> arguments = {};
   std::vector<Tensor> tensors = {};  // by buffer id
   std::vector<std::byte> memory = {};
   std::byte* shared = nullptr;  // the block's memory, within `memory`
   std::string where = {};       // "block (1, 0) of main"
   std::map<int64_t, NamedBarrier> barriers = {};  // those that someone has come to
+  Monitor* monitor = nullptr;
+  BlockWatch* watch = nullptr;  // null where accesses are not watched
+  Tally* tally = nullptr;       // null where nothing is counted
+  int64_t executed = 0;         // operations of its warps so far
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
@@ -123,6 +155,18 @@ struct Saved {
 struct Jumping {
   Mask entry, running;       // the threads that came to it; that are in this iteration
   Mask broken = 0, continued = 0;
+};
+
+// Where a value came from that is not defined.
+struct Origin {
+  int32_t place = -1;   // the registers that were read
+  int64_t index = 0;
+  int32_t site = 0;     // of the read
+};
+struct Undefined {
+  int32_t slot;         // of 32 lanes
+  Mask lanes;
+  Origin origin;
 };
 
 struct Warp {
@@ -137,10 +181,17 @@ struct Warp {
   Mask returned = 0;
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
+  int64_t came = 0;            // to the barrier where it waits: what the block had executed then
+  int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
+  int64_t idle_trips = 0;
+  bool spins = false;
   std::vector<Jumping> jumping = {};
   std::vector<Saved> masks = {};
   std::vector<Scalar> registers = {};
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
+  std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
+  std::vector<Undefined> undefined = {};
+  std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }
   std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }
@@ -155,10 +206,13 @@ void for_lanes(Mask active, F f) {
   for (; active; active &= active - 1) f(__builtin_ctz(active));
 }
 
-// The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane: CompileError unless they lie
-// within it, at an address divisible by `alignment`.
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
-                  Span span);
+// The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie
+// within it, at an address divisible by `alignment`; outside, what comes is a place where nothing matters.
+struct Located {
+  std::byte* at;
+  bool inside;
+};
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.

@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "sim/elements.h"
+#include "sim/monitor.h"
 #include "sim/steps.h"
+#include "sim/tally.h"
+#include "sim/undefined.h"
 
 namespace tl::sim {
 namespace {
@@ -34,25 +37,39 @@ Reach reach_of(Warp& w, const Place& p, int lane) {
   return {0, p.elements, (p.scope == Scope::shared ? w.block->shared : w.lanes.data()) + p.address};
 }
 
-[[noreturn]] void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, Span span) {
+void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, int32_t site) {
   auto [first, end, base] = reach_of(w, p, lane);
-  if (p.made_at >= 0 && first == end)
-    fail(span, "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the simulator "
-               "reaches those only: pass the tensor as an argument, too", p.name, reinterpret_cast<uintptr_t>(base),
-         describe_thread(w, lane));
-  int64_t wrong = index < first || index >= end ? index : end;
-  std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
-  fail(span, "{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
-       p.name, wrong, wrong, vector, first, end, describe_thread(w, lane), p.name);
+  Finding f{.kind = Finding::Kind::outside};
+  f.buffer = p.name;
+  f.index = index < first || index >= end ? index : end;
+  if (p.made_at >= 0 && first == end) {
+    f.text = fmt::format("{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the "
+                         "simulator reaches those only: pass the tensor as an argument, too",
+                         p.name, reinterpret_cast<uintptr_t>(base), describe_thread(w, lane));
+  } else {
+    std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
+    f.text = fmt::format("{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
+                         p.name, f.index, f.index, vector, first, end, describe_thread(w, lane), p.name);
+  }
+  w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
 }
 
-[[noreturn]] void misaligned(const Warp& w, const Place& p, int lane, int64_t index, int64_t bytes,
-                             Span span) {
-  fail(span,
-       "{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer elements "
-       "at once, "
-       "or align where the row begins",
-       p.name, index, bytes, bytes, describe_thread(w, lane));
+void misaligned(Warp& w, const Place& p, int lane, int64_t index, int64_t bytes, int32_t site) {
+  Finding f{.kind = Finding::Kind::misaligned,
+            .text = fmt::format("{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer "
+                                "elements at once, or align where the row begins",
+                                p.name, index, bytes, bytes, describe_thread(w, lane))};
+  f.buffer = p.name;
+  f.index = index;
+  w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
+}
+
+// What an access outside of memory gives, and where it leaves what it writes.
+constexpr int64_t most_bytes = 1024;
+std::byte* nowhere(DType type) {
+  thread_local std::byte bytes[most_bytes];
+  poison(bytes, most_bytes, type);
+  return bytes;
 }
 
 // What an access of all lanes needs to know of its buffer, found once.
@@ -61,34 +78,60 @@ struct Accessor {
   const Operation& o;
   const Place& place;
   Reach reach = {};
-  int64_t lane_stride, element;
+  int64_t lane_stride, element, bytes;
   int64_t chunk = 0;  // bytes that one access takes at once; 0: element by element
+  bool watched;
+  Tally* tally;
 
   Accessor(Warp& w, const Operation& o, int64_t element)
       : w(w),
         o(o),
         place(w.code->places[size_t(o.row)]),
         lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
-        element(element) {
+        element(element),
+        bytes(o.count / lane_count * element),
+        watched(w.block->watch && (lane_stride || w.block->monitor->is_watched(place))),
+        tally(lane_stride ? nullptr : w.block->tally) {
     reach = reach_of(w, place, 0);
-    int64_t bytes = o.count / lane_count * element, widest = w.code->vector_bytes;
+    int64_t widest = w.code->vector_bytes;
     bool wide = lane_stride == 0 && bytes > element, power = (bytes & (bytes - 1)) == 0;
     if (wide) chunk = bytes > widest ? (bytes % widest ? 0 : widest) : power ? bytes : 0;
   }
-  Span span() const { return w.code->spans[size_t(o.span)]; }
   std::byte* at(int lane, int64_t index) const {
     int64_t count = o.count / lane_count;
     const Reach here = place.made_at >= 0 ? reach_of(w, place, lane) : reach;
-    if (index < here.first || index + count > here.end) outside(w, place, lane, index, count, span());
+    if (index < here.first || index + count > here.end) {
+      outside(w, place, lane, index, count, o.site);
+      return nullptr;
+    }
     std::byte* address = here.base + index * element + lane * lane_stride;
-    if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk))
-      misaligned(w, place, lane, index, chunk, span());
+    if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk)) misaligned(w, place, lane, index, chunk, o.site);
     return address;
   }
   // Of registers: where lane 0's are, the others behind it, all checked by one of the threads that take part.
   std::byte* of_first(Mask active, int64_t index) const {
     int lane = __builtin_ctz(active);
-    return at(lane, index) - lane * lane_stride;
+    std::byte* address = at(lane, index);
+    return address ? address - lane * lane_stride : nullptr;
+  }
+  void note(int lane, int64_t index, const std::byte* at, Touch touch, bool same = false) const {
+    if (!watched) return;
+    if (lane_stride)
+      w.block->monitor->registers(w, place, index * element, bytes, Mask(1) << lane, touch == Touch::write, o.site);
+    else
+      w.block->monitor->access(w, place, lane, at, bytes, touch, o.site, same);
+  }
+  // Registers that these lanes read.
+  void note_load(Mask lanes, int64_t index) const {
+    for (int32_t e = 0; e < o.count; e += lane_count) {
+      Origin origin;
+      int64_t offset = (index + e / lane_count) * element;
+      if (Mask missing = w.block->monitor->unwritten_registers(w, place, offset, element, lanes, o.site, origin))
+        add_undefined(w, o.to + e, missing, origin);
+    }
+  }
+  void note_all(Mask lanes, int64_t index, bool writes) const {
+    if (watched) w.block->monitor->registers(w, place, index * element, bytes, lanes, writes, o.site);
   }
 };
 
@@ -103,20 +146,30 @@ Mask taking_part(Warp& w, const Operation& o) {
 template <class T, bool uniform>
 void load(Warp& w, const Operation& o) {
   Accessor access(w, o, T::bytes);
+  if (!w.undefined.empty()) clear_undefined(w, o.to, o.count);
   const Scalar* index = w.slot(o.a);
   Scalar* to = w.slot(o.to);
   Mask active = taking_part(w, o);
   if (active != w.active) std::fill(to, to + o.count, Scalar());
   if (uniform && access.lane_stride && active && active == w.active) {  // a register: one question for all
     const std::byte* at = access.of_first(active, index->i);
+    if (!at) return;
+    if (access.watched) access.note_load(active, index->i);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
       for (int lane = 0; lane < lane_count; lane++) to[e + lane] = T::get(at + lane * access.lane_stride);
     return;
   }
+  Tally::Addresses addresses(access.tally);
   for_lanes(active, [&](int lane) {
-    const std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
+    int64_t i = index[uniform ? 0 : lane].i;
+    const std::byte* at = access.at(lane, i);
+    if (at && access.lane_stride && access.watched) access.note_load(Mask(1) << lane, i);
+    else if (at) access.note(lane, i, at, Touch::read);
+    addresses.set(lane, at);
+    if (!at) at = nowhere(access.place.type);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
   });
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::load);
 }
 
 template <class T, bool uniform>
@@ -126,14 +179,26 @@ void store(Warp& w, const Operation& o) {
   Mask active = taking_part(w, o);
   if (uniform && access.lane_stride && active == ~Mask(0)) {
     std::byte* at = access.of_first(active, index->i);
+    if (!at) return;
+    access.note_all(active, index->i, true);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
       for (int lane = 0; lane < lane_count; lane++) T::put(at + lane * access.lane_stride, value[e + lane]);
     return;
   }
+  Tally::Addresses addresses(access.tally);
+  bool compared = access.watched && !access.lane_stride && access.bytes <= most_bytes;
   for_lanes(active, [&](int lane) {
-    std::byte* at = access.at(lane, index[uniform ? 0 : lane].i);
+    int64_t i = index[uniform ? 0 : lane].i;
+    std::byte* to = access.at(lane, i);
+    addresses.set(lane, to);
+    if (!to) return;
+    std::byte made[most_bytes], *at = compared ? made : to;
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) T::put(at, value[e + lane]);
+    access.note(lane, i, to, Touch::write, compared && !std::memcmp(made, to, size_t(access.bytes)));
+    if (compared) std::memcpy(to, made, size_t(access.bytes));
+    w.block->monitor->memory_version += !access.lane_stride && !access.watched;
   });
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::store);
 }
 
 }  // namespace
@@ -168,19 +233,21 @@ void begin_buffer(Warp& w, const Operation& o) {
   for_lanes(w.active, [&](int lane) {
     poison(w.lane_memory(lane) + place.address, place.elements * place.type.bytes(), place.type);
   });
+  if (w.block->watch) w.block->monitor->begin_registers(w, place, w.active);
 }
 
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
-                  Span span) {
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+               int32_t site) {
   int64_t element = place.type.bytes();
   auto [first, end, base] = reach_of(w, place, lane);
-  if (offset < first * element || offset + bytes > end * element)
-    outside(w, place, lane, offset / element, (bytes + element - 1) / element, span);
+  if (offset < first * element || offset + bytes > end * element) {
+    outside(w, place, lane, offset / element, (bytes + element - 1) / element, site);
+    return {nowhere(place.type), false};
+  }
   bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
   std::byte* at = base + offset + (registers ? lane * w.code->lane_bytes : 0);
-  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment))
-    misaligned(w, place, lane, offset / element, alignment, span);
-  return at;
+  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment)) misaligned(w, place, lane, offset / element, alignment, site);
+  return {at, true};
 }
 
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset) {

@@ -42,23 +42,23 @@ std::string format_message(std::string_view format, std::string_view thread,
   return line + "\n";
 }
 
-void assertion_failed(Span span, std::string_view text, std::string_view where) {
-  fail(span, "assertion failed{}{}, in {}", text.empty() ? "" : ": ", text, where);
+std::string assertion_text(std::string_view text, std::string_view where) {
+  return fmt::format("assertion failed{}{}, in {}", text.empty() ? "" : ": ", text, where);
 }
 
-void assumption_broken(Span span, std::string_view where) {
-  fail(span, "T.assume: this does not hold, in {}; the compiler relied on it", where);
+std::string assumption_text(std::string_view where) {
+  return fmt::format("T.assume: this does not hold, in {}; the compiler relied on it", where);
 }
 
 Code message_code(const Call& n, const std::vector<Code>& args, Span span) {
   if (n.callee == &assume_function)
     return [cond = args[0], span](Frame& x) {
-      if (!cond(x).i) assumption_broken(span, x.where);
+      if (!cond(x).i) fail(span, "{}", assumption_text(x.where));
       return Scalar();
     };
   if (n.callee == &device_assert)
     return [cond = args[0], text = text_of(n, 1), span](Frame& x) {
-      if (!cond(x).i) assertion_failed(span, text, x.where);
+      if (!cond(x).i) fail(span, "{}", assertion_text(text, x.where));
       return Scalar();
     };
   if (n.callee != &print_row) return {};

@@ -7,6 +7,10 @@
 #include "base/error.h"
 #include "ir/callee.h"
 #include "sim/machine.h"
+#include "sim/monitor.h"
+#include "sim/schedule.h"
+#include "sim/tally.h"
+#include "sim/undefined.h"
 #include "sim/warp.h"
 
 namespace tl {
@@ -14,6 +18,7 @@ namespace tl {
 struct Simulation {
   Function f;
   std::vector<sim::Code> kernels;
+  int64_t global_unit = 16;
 };
 
 namespace sim {
@@ -21,6 +26,9 @@ namespace {
 
 // The first byte of a block's memory lies as it does on the chip.
 constexpr size_t shared_alignment = 1024;
+// So often may every thread that still runs look at memory that nobody changes, before it counts as stuck.
+constexpr int64_t most_idle_rounds = 2000;
+constexpr int64_t most_residents = 64;  // blocks at once, where some wait for others
 
 Tensor tensor_of(const Memory& m) {
   Tensor t{.data = m.data, .low = 0, .high = 1};
@@ -32,33 +40,42 @@ Tensor tensor_of(const Memory& m) {
   return t;
 }
 
-void execute(Warp& w) {
+void execute(Warp& w, int64_t most) {
   const Operation* operations = w.code->operations.data();
-  while (w.state == Warp::State::running) {
+  int64_t left = most;
+  for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     const Operation& o = operations[w.next++];
     o.run(w, o);
+    if (!w.undefined.empty()) follow_undefined(w, o);
   }
+  w.came = w.block->executed += most - left;
 }
 
-const CallSite& waits_at(const Warp& w) {
-  const Operation& o = w.code->operations[w.next - 1];
-  return w.code->calls[size_t(o.row)];
+const Operation& stands_at(const Warp& w) { return w.code->operations[w.next - 1]; }
+const CallSite& waits_at(const Warp& w) { return w.code->calls[size_t(stands_at(w).row)]; }
+
+bool is_waiting(const Warp& w) { return w.state == Warp::State::waiting; }
+
+// It goes on.
+void leave_barrier(Warp& w) {
+  if (Tally* t = w.block->tally; t && is_waiting(w))
+    t->waited(waits_at(w).site, waits_at(w).callee->name, w.block->executed - w.came);
+  w.state = Warp::State::running;
 }
 
 // Everyone has ended, or waits at the same barrier.
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
   for (auto& w : warps) {
-    if (w.state == Warp::State::waiting && w.next == waiting.next) continue;
+    if (is_waiting(w) && w.next == waiting.next) continue;
     const CallSite& here = waits_at(waiting);
     std::string other = "has ended";
-    if (w.state == Warp::State::waiting) {
+    if (is_waiting(w)) {
       Span span = waits_at(w).span;
       other = fmt::format("waits at another one{}", span ? fmt::format(", on line {}", span.line) : "");
     }
-    fail(here.span,
-         "{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
-         "barrier: move "
-         "it out of the condition",
+    stop(Finding::Kind::barrier, here.span,
+         "{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same barrier: move it "
+         "out of the condition",
          here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
   }
 }
@@ -67,8 +84,9 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
 bool release_named(Block& block, std::vector<Warp>& warps) {
   bool released = false;
   for (auto& w : warps) {
-    if (w.state != Warp::State::waiting || w.barrier < 0 || block.barriers[w.barrier].phase <= w.phase) continue;
-    w.state = Warp::State::running;
+    if (!is_waiting(w) || w.barrier < 0 || block.barriers[w.barrier].phase <= w.phase) continue;
+    leave_named(w, block.barriers[w.barrier]);
+    leave_barrier(w);
     w.barrier = -1;
     released = true;
   }
@@ -78,28 +96,79 @@ bool release_named(Block& block, std::vector<Warp>& warps) {
 // Nobody can go on, and someone waits at a named barrier.
 void check_named(const Block& block, const std::vector<Warp>& warps) {
   for (auto& w : warps) {
-    if (w.state != Warp::State::waiting || w.barrier < 0) continue;
+    if (!is_waiting(w) || w.barrier < 0) continue;
     const NamedBarrier& b = block.barriers.at(w.barrier);
-    fail(waits_at(w).span, "{} waits at barrier {} for {} threads, but only {} come to it: the others have ended or wait "
-         "elsewhere", describe_thread(w, 0), w.barrier, b.expected, b.arrived);
+    stop(Finding::Kind::deadlock, waits_at(w).span,
+         "{} waits at barrier {} for {} threads, but only {} come to it: the others have ended or wait elsewhere",
+         describe_thread(w, 0), w.barrier, b.expected, b.arrived);
   }
 }
 
 // A block that is running: its memory, its warps.
 struct Resident {
   Block block;
+  std::unique_ptr<BlockWatch> watch = {};
   std::vector<Warp> warps = {};
 };
 
 struct Launch {
+  const Simulation& simulation;
   const Code& code;
   Host& host;
+  const SimulationOptions& options;
+  Findings& findings;
+  GlobalCells& cells;
+  Grid grid = grid_of_kernel();
+  std::vector<Tensor> tensors = tensors_of_call();
+  std::vector<Extent> arguments = arguments_of_call();
+  Monitor monitor = {code, grid, findings, cells, tensors, written()};
+  Tally tally{code};
+  Schedule schedule{options.seed};
+  std::vector<int64_t> blocks = {};                  // still to begin, the next one last
+  std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
+  int64_t ended = 0, told = 0;
+
+  Grid grid_of_kernel() {
+    Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
+    for (size_t d = 0; d < g.dims; d++) g.extents[d] = std::max<int64_t>(0, host.integer(code.kernel->grid[d]));
+    return g;
+  }
+  std::vector<Tensor> tensors_of_call() {
+    std::vector<Tensor> all;
+    for (auto& m : host.frame.buffers) all.push_back(m.data ? tensor_of(m) : Tensor());
+    return all;
+  }
+  std::vector<Extent> arguments_of_call() {
+    std::vector<Extent> all;
+    for (auto& [begin, end] : host.arguments) all.push_back({begin, end});
+    return all;
+  }
+  std::vector<Extent> written() {
+    std::vector<Extent> all = fresh();
+    for (auto& p : code.places) {
+      if (p.scope != Scope::global || !p.written) continue;
+      if (p.made_at >= 0) {
+        all.insert(all.end(), arguments.begin(), arguments.end());
+        continue;
+      }
+      const Tensor& t = tensors[p.id];
+      all.push_back({t.data + t.low * p.type.bytes(), t.data + t.high * p.type.bytes()});
+    }
+    return all;
+  }
+  std::vector<Extent> fresh() {
+    std::vector<Extent> all;
+    for (auto& [begin, end] : host.fresh) all.push_back({begin, end});
+    return all;
+  }
 
   std::unique_ptr<Resident> make() {
     auto r = std::make_unique<Resident>(Resident{.block = {.code = code}});
     Block& block = r->block;
-    for (auto& m : host.frame.buffers) block.tensors.push_back(m.data ? tensor_of(m) : Tensor());
-    for (auto& [begin, end] : host.arguments) block.arguments.push_back({begin, end});
+    block.tensors = tensors;
+    block.arguments = arguments;
+    block.monitor = &monitor;
+    block.tally = options.count ? &tally : nullptr;
     block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
     void* begin = block.memory.data();
     size_t space = block.memory.size();
@@ -129,81 +198,182 @@ struct Launch {
       if (p.scope == Scope::shared) poison(block.shared + p.address, p.elements * p.type.bytes(), p.type);
   }
 
-  void begin(Resident& r, const int64_t (&index)[3]) {
-    size_t dims = code.kernel->grid.size();
+  void begin(int64_t number) {
+    if (idle.empty()) idle.push_back(make());
+    residents.push_back(std::move(idle.back()));
+    idle.pop_back();
+    Resident& r = *residents.back();
     Block& block = r.block;
-    block.where = "block (";
-    for (size_t d = 0; d < dims; d++) block.where += fmt::format("{}{}", d ? ", " : "", index[d]);
-    block.where += ") of " + code.kernel->name;
+    block.number = number;
+    block.where = grid.name(number);
     block.barriers.clear();
+    block.executed = 0;
     poison_shared(block);
+    r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
+    block.watch = r.watch.get();
+    auto index = grid.index(number);
     for (auto& w : r.warps) {
       w.state = Warp::State::running;
       w.next = 0;
       w.active = w.alive;
       w.out = w.returned = 0;
-      w.barrier = -1;
+      w.barrier = w.seen_version = -1;
+      w.idle_trips = 0;
+      w.spins = false;
       w.masks.clear();
       w.jumping.clear();
-      for (size_t d = 0; d < dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
+      w.undefined.clear();
+      w.forgotten.clear();
+      w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
+      for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
     }
   }
 
-  // Runs a block to its end, or (true) to a barrier of the grid.
-  bool advance(Resident& r) {
-    while (true) {
-      for (auto& w : r.warps) execute(w);
-      if (release_named(r.block, r.warps)) continue;
-      auto waiting =
-          std::find_if(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::waiting; });
-      if (waiting == r.warps.end()) return false;
-      check_named(r.block, r.warps);
-      check_barrier(r.warps, *waiting);
-      if (waits_at(*waiting).callee == &sync_grid) return true;
-      finish_barrier(r.warps);
-      resume(r);
+  // No warp of it runs: it has ended (false), or all go on, or wait for the whole grid.
+  bool resolve(Resident& r) {
+    auto waiting = std::find_if(r.warps.begin(), r.warps.end(), is_waiting);
+    if (waiting == r.warps.end()) return false;
+    check_named(r.block, r.warps);
+    check_barrier(r.warps, *waiting);
+    if (waits_at(*waiting).callee == &sync_grid) return true;
+    finish_barrier(r.warps);
+    if (r.watch) {
+      std::vector<int32_t> threads;
+      for (auto& w : r.warps) for_lanes(w.alive & ~w.returned, [&](int lane) { threads.push_back(int32_t(w.first + lane)); });
+      r.watch->clocks.meet(threads);
     }
+    resume(r);
+    return true;
   }
   static void resume(Resident& r) {
-    for (auto& w : r.warps) w.state = Warp::State::running;
+    for (auto& w : r.warps) leave_barrier(w);
   }
 
-  template <class F>
-  void for_blocks(F f) {
-    int64_t extents[3] = {1, 1, 1}, at[3];
-    for (size_t d = 0; d < code.kernel->grid.size(); d++) extents[d] = host.integer(code.kernel->grid[d]);
-    for (at[2] = 0; at[2] < extents[2]; at[2]++)
-      for (at[1] = 0; at[1] < extents[1]; at[1]++)
-        for (at[0] = 0; at[0] < extents[0]; at[0]++) f(at);
-  }
-
-  // All blocks at once: from one barrier of the grid to the next.
-  void run_together() {
-    std::vector<std::unique_ptr<Resident>> all;
-    for_blocks([&](const int64_t (&at)[3]) {
-      all.push_back(make());
-      begin(*all.back(), at);
-    });
-    while (true) {
-      const Resident *waits = nullptr, *ended = nullptr;
-      for (auto& r : all) (advance(*r) ? waits : ended) = r.get();
-      if (!waits) return;
-      if (ended)
-        fail(waits_at(waits->warps[0]).span, "sync_grid: {} waits here, but {} has ended; every block must reach it",
-             waits->block.where, ended->block.where);
-      for (auto& r : all) resume(*r);
+  // Every block that runs waits for the grid.
+  void resolve_grid() {
+    const Warp& waiting = residents[0]->warps[0];
+    if (ended > 0)
+      stop(Finding::Kind::barrier, waits_at(waiting).span, "sync_grid: {} waits here, but another block has ended; every "
+           "block must reach it", residents[0]->block.where);
+    KnownRef all;
+    auto each = [&](auto f) {
+      for (auto& r : residents)
+        for (auto& w : r->warps) for_lanes(w.alive & ~w.returned, [&](int lane) { f(*r, w.first + lane); });
+    };
+    if (options.watch) {
+      each([&](Resident& r, int64_t thread) { all = merge(all, r.watch->clocks.release(thread)); });
+      each([&](Resident& r, int64_t thread) { r.watch->clocks.acquire(thread, all); });
     }
+    for (auto& r : residents) resume(*r);
+  }
+
+  // Nobody runs but those that wait in loops for others.
+  void wake(int64_t& rounds, int64_t& version) {
+    if (version != monitor.memory_version) rounds = 0;
+    version = monitor.memory_version;
+    const Warp* stuck = nullptr;
+    for (auto& r : residents)
+      for (auto& w : r->warps)
+        if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0;
+    if (++rounds > most_idle_rounds)
+      stop(Finding::Kind::livelock, stuck->code->sites[size_t(stands_at(*stuck).site)].span,
+           "{} waits in this loop for memory to change, but nobody else can go on and change it",
+           describe_thread(*stuck, stuck->active ? __builtin_ctz(stuck->active) : 0));
+  }
+
+  bool together() const {
+    return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
   }
 
   void run() {
-    bool together =
-        std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
-    if (together) return run_together();
-    std::unique_ptr<Resident> r = make();
-    for_blocks([&](const int64_t (&at)[3]) {
-      begin(*r, at);
-      advance(*r);
-    });
+    blocks = options.blocks;
+    int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
+    if (blocks.empty())
+      for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
+    std::erase_if(blocks, [&](int64_t b) { return b >= grid.size(); });
+    schedule.arrange(blocks);
+    std::reverse(blocks.begin(), blocks.end());
+    int64_t wanted = together() ? int64_t(blocks.size()) : schedule.residents();
+    int64_t rounds = 0, version = -1, begun = int64_t(blocks.size());
+    std::vector<int64_t> runnable;
+    std::vector<Warp*> warps;
+    while (true) {
+      while (int64_t(residents.size()) < wanted && !blocks.empty()) {
+        begin(blocks.back());
+        blocks.pop_back();
+      }
+      if (residents.empty()) return;
+      bool spinning = false;
+      runnable.clear();
+      warps.clear();
+      for (auto& r : residents) {
+        for (size_t i = 0; i < r->warps.size(); i++) {
+          Warp& w = r->warps[i];
+          if (w.state != Warp::State::running) continue;
+          spinning |= w.spins;
+          if (w.spins) continue;
+          runnable.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
+          warps.push_back(&w);
+        }
+      }
+      if (warps.empty()) {
+        if (settle()) continue;
+        if (!spinning) resolve_grid();
+        else if (!blocks.empty() && wanted < most_residents) wanted++;
+        else wake(rounds, version);
+        continue;
+      }
+      step(*warps[schedule.pick(runnable)]);
+      if (options.progress && ended > told) options.progress(told = ended, begun);
+    }
+  }
+
+  void step(Warp& w) {
+    try {
+      execute(w, schedule.quantum());
+    } catch (const Fault&) {
+      throw;
+    } catch (const CompileError& e) {
+      throw Fault(Finding::Kind::fault, e.span, e.text);
+    }
+    if (!w.block->barriers.empty())
+      for (auto& r : residents)
+        if (&r->block == w.block) release_named(r->block, r->warps);
+  }
+
+  // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
+  bool settle() {
+    bool any = false;
+    for (size_t i = 0; i < residents.size();) {
+      Resident& r = *residents[i];
+      bool runs = std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
+      if (runs) {
+        i++;
+        continue;
+      }
+      if (resolve(r)) {
+        any |= r.warps[0].state == Warp::State::running;
+        i++;
+        continue;
+      }
+      any = true;
+      ended++;
+      idle.push_back(std::move(residents[i]));
+      residents.erase(residents.begin() + int64_t(i));
+    }
+    return any;
+  }
+
+  // What stops the run is the last finding of all.
+  bool run_guarded() {
+    try {
+      run();
+    } catch (const Fault& e) {
+      if (!options.watch) throw;
+      findings.add({.kind = e.kind, .text = e.text, .span = e.span}, {int64_t(e.kind), -1, int64_t(findings.list.size()), code.number});
+      return false;
+    }
+    return true;
   }
 };
 
@@ -218,14 +388,66 @@ std::string describe_thread(const Warp& w, int lane) {
 std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, const Target& target) {
   auto s = std::make_shared<Simulation>(Simulation{.f = machine, .kernels = {}});
   for (auto& k : s->f.kernels) s->kernels.push_back(sim::translate(s->f, k, target));
+  for (auto& code : s->kernels) s->global_unit = std::min(s->global_unit, code.global_unit);
   return s;
 }
 
-void run_simulation(const Simulation& s, std::span<const HostArg> args) {
+namespace {
+
+SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
   Host host(s.f);
   host.bind(args);
   for (BufferId id : s.f.workspaces) host.begin(id);
-  for (auto& code : s.kernels) sim::Launch{.code = code, .host = host}.run();
+  SimulationReport report{.seed = options.seed};
+  sim::Findings findings;
+  sim::GlobalCells cells;
+  for (auto& code : s.kernels) {
+    std::vector<sim::Extent> fresh;
+    for (auto& [begin, end] : host.fresh) fresh.push_back({begin, end});
+    cells.begin(s.global_unit, std::move(fresh));
+    sim::Launch launch{.simulation = s, .code = code, .host = host, .options = options, .findings = findings, .cells = cells};
+    bool whole = launch.run_guarded();
+    report.blocks += launch.ended;
+    for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));
+    if (!whole) break;
+  }
+  report.findings = std::move(findings.list);
+  return report;
+}
+
+// The arguments' memory, to begin again with.
+struct Snapshot {
+  std::vector<std::pair<std::byte*, std::vector<std::byte>>> saved;
+  explicit Snapshot(std::span<const HostArg> args) {
+    for (auto& a : args)
+      if (a.memory.first) saved.emplace_back(a.memory.first, std::vector<std::byte>(a.memory.first, a.memory.second));
+  }
+  void restore() const {
+    for (auto& [at, bytes] : saved) std::copy(bytes.begin(), bytes.end(), at);
+  }
+};
+
+}  // namespace
+
+SimulationReport simulate(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+  std::optional<Snapshot> before;
+  if (options.schedules > 1) before.emplace(args);
+  SimulationReport report;
+  for (int64_t i = 0; i < std::max<int64_t>(1, options.schedules); i++) {
+    if (i > 0) before->restore();
+    SimulationOptions one = options;
+    one.seed = options.seed + uint64_t(i);
+    report = run_once(s, args, one);
+    report.schedules = i + 1;
+    if (!report.findings.empty()) break;
+  }
+  return report;
+}
+
+SimulationReport run_simulation(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+  SimulationReport report = simulate(s, args, options);
+  if (!report.findings.empty()) throw SimulationError(std::move(report));
+  return report;
 }
 
 }  // namespace tl

@@ -58,7 +58,9 @@ void Translator::control(const Callee& row) {
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
 void Translator::stmt(const Stmt& s) {
   Span outer = span;
+  Stmt around = statement;
   if (s->span) span = s->span;
+  if (s->kind != Kind::Block) statement = s;
   next_temporary = 0;
   dispatch(s, overloads{
                   [&](const Store& n) { store_statement(n); },
@@ -78,6 +80,7 @@ void Translator::stmt(const Stmt& s) {
                   },
               });
   span = outer;
+  statement = around;
 }
 
 // A variable that holds what was loaded opens a scope, for the statements after it; it ends with the body.
@@ -208,6 +211,16 @@ void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>
   }
 }
 
+void find_effects(std::vector<Operation>& operations) {
+  using Effect = Operation::Effect;
+  for (auto& o : operations) {
+    if (o.effect != Effect::none) continue;
+    bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
+    bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
+    o.effect = o.run == call ? Effect::call : branches ? Effect::branch : o.to >= 0 && !counts ? Effect::compute : Effect::none;
+  }
+}
+
 // An operation that goes to a label gets the distance.
 void place_labels(std::vector<Operation>& operations, int32_t labels) {
   std::vector<size_t> places(size_t(labels), 0);
@@ -226,7 +239,9 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   internal_check(target.warp == lane_count, "warps of 32 threads");
   Translator t{.f = f};
   Code& code = t.code;
+  code.function = &f;
   code.kernel = &k;
+  code.number = &k - f.kernels.data();
   code.vector_bytes = target.vector_bytes;
   if (k.threads.empty()) code.threads[0] = target.default_threads;
   for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];
@@ -251,6 +266,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   t.emit({.run = end});
   code.operations = t.close();
   place_labels(code.operations, t.labels);
+  find_effects(code.operations);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets

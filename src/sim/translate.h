@@ -32,6 +32,7 @@ struct Translator {
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
+  Stmt statement = {};  // the innermost one
   int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement
   int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
 
@@ -49,6 +50,7 @@ struct Translator {
   void store_statement(const Store& n);
   void store_elements(const Store& n);
   int place_of(BufferId id);
+  void touch(Place& p, int64_t bytes, bool writes);
 
   int32_t lasting(int32_t count);  // slots for good
   int32_t temporary_slot(int32_t count);

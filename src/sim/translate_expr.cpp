@@ -55,12 +55,13 @@ int32_t Translator::temporary_slot(int32_t count) {
 }
 
 int32_t Translator::here() {
-  if (code.spans.empty() || code.spans.back() != span) code.spans.push_back(span);
-  return int32_t(code.spans.size()) - 1;
+  if (code.sites.empty() || code.sites.back().span != span || code.sites.back().stmt.get() != statement.get())
+    code.sites.push_back({span, statement});
+  return int32_t(code.sites.size()) - 1;
 }
 
 Operation& Translator::emit(Operation o) {
-  o.span = here();
+  o.site = here();
   return now().push_back(o), now().back();
 }
 
@@ -89,7 +90,7 @@ Value Translator::compute(Operation o, Value result, std::initializer_list<const
   for (auto& [known, value] : scope.known)
     if (known == o) return value;
   result.slot = o.to = lasting(o.count);
-  o.span = here();
+  o.site = here();
   scope.head.push_back(o);
   scope.known.emplace_back(o, result);
   return result;
@@ -244,7 +245,9 @@ Value Translator::effect(const Call& n) {
                 .callee = n.callee,
                 .args = {},
                 .span = span,
-                .type = n.dtype};
+                .site = here(),
+                .type = n.dtype,
+                .order = n.callee->atomic == Callee::Atomic::none ? MemoryOrder::relaxed : order_of(n)};
   int width = n.dtype == none_type ? 1 : n.dtype.lanes;
   Value result = in_place(width);
   result.slot = site.to = temporary_slot(lane_count * width);
@@ -255,12 +258,17 @@ Value Translator::effect(const Call& n) {
     emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = lane_count * width});
   }
   size_t narrowed = masked ? begin_narrow(spread(value(place->mask)).slot, lane_count) : 0;
-  for (auto& a : n.args) {
+  for (size_t i = 0; i < n.args.size(); i++) {
+    auto& a = n.args[i];
     Value v = value(a);
     auto* text = a.as<StringImm>();
     internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
     site.args.push_back(
         {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
+    if (v.place < 0) continue;
+    char access = site.args.back().access = access_of(n, i);
+    bool rows = site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
+    touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }
   code.calls.push_back(std::move(site));
   emit({.run = call, .row = int32_t(code.calls.size()) - 1});
@@ -289,8 +297,22 @@ int Translator::place_of(BufferId id) {
       code.lane_bytes = (code.lane_bytes + bytes + 15) / 16 * 16;
     }
   }
+  p.number = p.storage = int32_t(code.places.size());
   code.places.push_back(std::move(p));
-  return places[id] = int(code.places.size()) - 1;
+  int32_t number = places[id] = int(code.places.size()) - 1;
+  if (b.alias_of) {
+    int32_t storage = place_of(b.alias_of);
+    code.places[size_t(number)].storage = code.places[size_t(storage)].storage;
+  }
+  return number;
+}
+
+// An access to a place, of so many bytes by a thread.
+void Translator::touch(Place& p, int64_t bytes, bool writes) {
+  int64_t width = int64_t(1) << __builtin_ctzll(uint64_t(std::max<int64_t>(bytes, 1)));  // divides it
+  int64_t& unit = p.scope == Scope::shared ? code.shared_unit : p.scope == Scope::global ? code.global_unit : code.register_unit;
+  unit = std::min(unit, p.scope == Scope::shared || p.scope == Scope::global ? width : int64_t(p.type.bytes()));
+  p.written |= writes;
 }
 
 // A scalar, or a run of elements; in memory of type `as`.
@@ -308,6 +330,9 @@ Value Translator::load_value(const Load& n, DType as) {
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
   o.run = load_run(as, at.uniform);
+  o.effect = Operation::Effect::load;
+  o.uniform_index = at.uniform;
+  touch(code.places[size_t(o.row)], int64_t(result.width) * as.bytes(), false);
   result.slot = o.to = temporary_slot(o.count);
   emit(o);
   span = outer;
@@ -337,6 +362,9 @@ void Translator::store_statement(const Store& n) {
   Value at = value(index);
   o.a = at.slot;
   o.run = store_run(as, at.uniform);
+  o.effect = Operation::Effect::store;
+  o.uniform_index = at.uniform;
+  touch(code.places[size_t(o.row)], int64_t(lanes) * as.bytes(), true);
   emit(o);
   if (apart) end_narrow(narrowed);
 }
@@ -357,11 +385,14 @@ void Translator::store_elements(const Store& n) {
   for (int k = 0; k < lanes; k++)
     under_mask(k, [&] {
       Value at = value(element(n.index.at(0), k));
+      touch(code.places[size_t(place_of(n.buffer))], f[n.buffer].dtype.bytes(), true);
       emit({.run = store_run(f[n.buffer].dtype, at.uniform),
             .a = at.slot,
             .c = values[size_t(k)],
             .count = lane_count,
-            .row = place_of(n.buffer)});
+            .row = place_of(n.buffer),
+            .effect = Operation::Effect::store,
+            .uniform_index = at.uniform});
     });
 }
 

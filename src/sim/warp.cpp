@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/dtype.h"
@@ -20,10 +21,10 @@ void check_mask(const Execution& x, size_t arg) {
   for_lanes(x.lanes, [&](int lane) {
     Mask mask = mask_of(x, arg, lane);
     if (!(mask >> lane & 1))
-      fail(x.site.span, "{} executes {} with the mask 0x{:08x}, in which it is not: bit {} must be set",
+      stop(Finding::Kind::divergence, x.site.span, "{} executes {} with the mask 0x{:08x}, in which it is not: bit {} must be set",
            describe_thread(x.warp, lane), x.site.callee->name, mask, lane);
     if (Mask missing = mask & here & ~x.lanes)
-      fail(x.site.span,
+      stop(Finding::Kind::divergence, x.site.span,
            "{} executes {} with the mask 0x{:08x}, but {}, which is in it, does not take part: leave it out of the mask, "
            "or move the call out of the condition",
            describe_thread(x.warp, lane), x.site.callee->name, mask,
@@ -40,11 +41,12 @@ Scalar poison_of(DType type) {
 template <int (*from)(int lane, int64_t number, int base, int width)>
 void shuffle(const Execution& x) {
   check_mask(x, 3);
+  x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
   for_lanes(x.lanes, [&](int lane) {
     int64_t width = x.value(2, lane).i;
     if (width < 1 || width > lane_count || (width & (width - 1)))
-      fail(x.site.span, "{}: the width is {}; it must be a power of two, at most {}", x.site.callee->name, width, lane_count);
+      stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}", x.site.callee->name, width, lane_count);
     int other = from(lane, x.value(1, lane).i, lane / int(width) * int(width), int(width));
     bool there = x.lanes >> other & 1;
     taken[size_t(lane)] = there ? x.value(0, other) : poison_of(x.site.type);
@@ -67,6 +69,7 @@ enum class Vote { any, all, ballot, match_any, match_all };
 template <Vote kind>
 void vote(const Execution& x) {
   check_mask(x, 1);
+  x.tally(Counter::Kind::vote);
   Mask yes = 0;
   for_lanes(x.lanes, [&](int lane) { yes |= Mask(x.value(0, lane).i != 0) << lane; });
   for_lanes(x.lanes, [&](int lane) {
@@ -90,7 +93,7 @@ void require_all(const Execution& x, std::string_view others) {
   Warp& w = x.warp;
   if (Mask missing = w.alive & ~x.lanes) {
     int there = std::countr_zero(missing);
-    fail(x.site.span, "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
+    stop(Finding::Kind::barrier, x.site.span, "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
          "condition", x.site.callee->name, describe_thread(w, std::countr_zero(x.lanes)), describe_thread(w, there),
          w.returned >> there & 1 ? "has returned" : "does not come", others);
   }
@@ -98,10 +101,23 @@ void require_all(const Execution& x, std::string_view others) {
 
 void block_barrier(const Execution& x) {
   require_all(x, "every thread of the block");
+  x.tally(Counter::Kind::barrier);
   x.warp.state = Warp::State::waiting;
 }
 
-void warp_barrier(const Execution& x) { check_mask(x, 0); }
+void warp_barrier(const Execution& x) {
+  check_mask(x, 0);
+  x.tally(Counter::Kind::barrier);
+  if (!x.warp.block->watch) return;
+  std::vector<int32_t> threads;
+  for (Mask left = x.lanes; left;) {  // each group that one mask names
+    Mask group = mask_of(x, 0, std::countr_zero(left)) & left;
+    threads.clear();
+    for_lanes(group, [&](int lane) { threads.push_back(int32_t(x.warp.first + lane)); });
+    x.warp.block->watch->clocks.meet(threads);
+    left &= ~group;
+  }
+}
 
 // A warp counts as a whole, as on the chip.
 void come_to_named(const Execution& x) {
@@ -111,19 +127,32 @@ void come_to_named(const Execution& x) {
   NamedBarrier& b = x.warp.block->barriers[id];
   int64_t expected = threads < 0 ? all : threads;
   if (b.arrived > 0 && b.expected != expected)
-    fail(x.site.span, "{} expects {} threads at barrier {}, but others that came to it expect {}", x.site.callee->name,
+    stop(Finding::Kind::barrier, x.site.span, "{} expects {} threads at barrier {}, but others that came to it expect {}", x.site.callee->name,
          expected, id, b.expected);
   b.expected = expected;
   b.arrived += lane_count;
+  x.tally(Counter::Kind::barrier);
+  if (BlockWatch* watch = x.warp.block->watch)
+    for_lanes(x.lanes, [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
   if (b.arrived < b.expected) return;
   b.arrived = 0;
   b.phase++;
+  b.told = std::exchange(b.gathered, {});
 }
+}  // namespace
+
+void leave_named(Warp& w, const NamedBarrier& b) {
+  if (BlockWatch* watch = w.block->watch)
+    for_lanes(w.alive & ~w.returned, [&](int lane) { watch->clocks.acquire(w.first + lane, b.told); });
+}
+
+namespace {
+
 void named_barrier(const Execution& x) {
   int64_t id = x.value(0, 0).i;
   x.warp.phase = x.warp.block->barriers[id].phase;
   come_to_named(x);
-  if (x.warp.block->barriers[id].phase > x.warp.phase) return;
+  if (x.warp.block->barriers[id].phase > x.warp.phase) return leave_named(x.warp, x.warp.block->barriers[id]);
   x.warp.barrier = id;
   x.warp.state = Warp::State::waiting;
 }

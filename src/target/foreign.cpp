@@ -15,20 +15,20 @@ struct Entry {
   const void* identity;
   std::shared_ptr<const ForeignEval> eval;
 };
-struct Registry {
+struct ForeignEntries {
   std::mutex lock;
   std::list<Entry> entries;
 };
 // Not destroyed: an eval may belong to an interpreter that ends before this process does.
-Registry& registry() {
-  static auto& made = *new Registry;
+ForeignEntries& foreign_entries() {
+  static auto& made = *new ForeignEntries;
   return made;
 }
 
 }  // namespace
 
 std::string add_foreign_eval(const std::string& name, const void* identity, ForeignEval eval) {
-  Registry& r = registry();
+  ForeignEntries& r = foreign_entries();
   std::lock_guard guard(r.lock);
   int same_name = 0;
   for (auto& e : r.entries) {
@@ -41,7 +41,7 @@ std::string add_foreign_eval(const std::string& name, const void* identity, Fore
 }
 
 std::shared_ptr<const ForeignEval> find_foreign_eval(const std::string& key) {
-  Registry& r = registry();
+  ForeignEntries& r = foreign_entries();
   std::lock_guard guard(r.lock);
   for (auto& e : r.entries)
     if (e.key == key) return e.eval;

@@ -20,13 +20,13 @@ struct UserRow {
   std::shared_ptr<const MatrixEval> eval;
   bool offered = true;  // to compilations
 };
-struct Registry {
+struct UserRows {
   std::mutex lock;
   std::list<UserRow> rows;  // the latest last; addresses stay
 };
 // Not destroyed: an eval may belong to an interpreter that ends before this process does.
-Registry& registry() {
-  static auto& made = *new Registry;
+UserRows& user_rows() {
+  static auto& made = *new UserRows;
   return made;
 }
 
@@ -215,7 +215,7 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
   check_row(row, warp);
   check_eval(u);
   auto eval = u.eval ? std::make_shared<const MatrixEval>(u.eval) : nullptr;
-  Registry& r = registry();
+  UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto it = r.rows.begin(); it != r.rows.end(); ++it)
     if (same(it->row, row)) {
@@ -236,7 +236,7 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
 
 Target with_user_rows(Target target) {
   if (target.language != "cuda") return target;
-  Registry& r = registry();
+  UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& row : r.rows)
     if (row.offered) target.matrix.insert(target.matrix.begin(), &row.row);
@@ -244,7 +244,7 @@ Target with_user_rows(Target target) {
 }
 
 void unregister_matrix(std::string_view name) {
-  Registry& r = registry();
+  UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& row : r.rows)
     if (row.name == name && std::exchange(row.offered, false)) return;
@@ -252,7 +252,7 @@ void unregister_matrix(std::string_view name) {
 }
 
 const MatrixInstr* find_user_row(std::string_view name) {
-  Registry& r = registry();
+  UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& row : r.rows)
     if (row.name == name) return &row.row;
@@ -260,7 +260,7 @@ const MatrixInstr* find_user_row(std::string_view name) {
 }
 
 std::shared_ptr<const MatrixEval> eval_of(const MatrixInstr& row) {
-  Registry& r = registry();
+  UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& known : r.rows)
     if (&known.row == &row) return known.eval;

@@ -1,10 +1,12 @@
 // CPUs that run x86-64 code.  One thread per block; "shared memory" is the block's part of a worker's arena.
 //
-// What a core gives (per cycle): two fused multiply-adds of a whole vector, two vector loads, one vector store.
-// A multiply-add takes four cycles, so eight independent ones must be in flight; a register tile of rows × 2
-// vectors with 6 rows (16 registers) or 12 rows (32 registers) has them and needs less than one load per
-// multiply-add.  L1 is 32 to 48 KiB, L2 256 KiB to 2 MiB, L3 shared.  An access may have any alignment; crossing
-// a 64-byte line costs a second access.
+// What a core gives (per cycle): two fused multiply-adds of a whole vector, two vector loads, one vector
+// store. A multiply-add takes four cycles, so eight independent ones must be in flight; a register tile of
+// rows × 2 vectors with 6 rows (16 registers) or 12 rows (32 registers) has them and needs less than one load
+// per multiply-add. L1 is 32 to 48 KiB, L2 256 KiB to 2 MiB, L3 shared, some 32 MiB. An access may have any
+// alignment; crossing a 64-byte line costs a second access. A store first reads its line, unless it goes past
+// the caches (a non-temporal store, of an aligned vector), which pays where the line would leave the caches
+// unread anyway.
 //
 // The three differ in vector width and in how many vector registers there are; later chips (cooperlake,
 // sapphirerapids, znver3 …) only add instructions that the printer does not name, and run one of these.
@@ -23,6 +25,7 @@ extern const Target x86_64 = {
     .masked_vectors = true,
     .unroll = true,
     .vector_registers = 16,
+    .streaming_bytes = 24 << 20,
     .features = "",
 };
 
@@ -37,6 +40,7 @@ extern const Target haswell = {
     .masked_vectors = true,
     .unroll = true,
     .vector_registers = 16,
+    .streaming_bytes = 24 << 20,
     .features = "+avx2,+fma,+f16c,+bmi2",
 };
 
@@ -51,6 +55,7 @@ extern const Target skylake_avx512 = {
     .masked_vectors = true,
     .unroll = true,
     .vector_registers = 32,
+    .streaming_bytes = 24 << 20,
     .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+bmi2",
 };
 
@@ -77,6 +82,7 @@ extern const Target cascadelake = {
     .unroll = true,
     .dots = {&dot4_u8_s8},
     .vector_registers = 32,
+    .streaming_bytes = 24 << 20,
     .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx2,+fma,+f16c,+bmi2",
 };
 
@@ -91,6 +97,7 @@ extern const Target cooperlake = {
     .unroll = true,
     .dots = {&dot4_u8_s8, &dot2_bf16},
     .vector_registers = 32,
+    .streaming_bytes = 24 << 20,
     .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512bf16,+avx2,+fma,+f16c,+bmi2",
 };
 

@@ -99,8 +99,9 @@ def old_values(dtype, scope):
     def main(X: T.Tensor((64,), dtype), C: T.Tensor((1,), dtype), O: T.Tensor((64,), dtype)):
         with T.Kernel(1, threads=64):
             S = T.alloc_shared((1,), dtype)
-            for i in T.Parallel(1):
-                S[i] = C[i]
+            if scope == "shared":
+                for i in T.Parallel(1):
+                    S[i] = C[i]
             for i in T.Parallel(64):
                 if scope == "global":
                     O[i] = T.atomic_add(C[0], X[i], return_prev=True)

@@ -47,8 +47,15 @@ def test_complement_reaches_the_rest(a):
     assert len(set(reached)) == len(reached) and set(range(limit)) <= set(reached)
 
 
-@pytest.mark.parametrize("a,b", [(Layout((8, 4), (4, 1)), Layout((4, 2), (2, 8))), (Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))),
-                                 (Layout(20, 2), Layout((5, 4), (4, 1))), (Layout((4, (2, 3)), (1, (12, 4))), Layout(12, 2))])
+@pytest.mark.parametrize(
+    "a,b",
+    [
+        (Layout((8, 4), (4, 1)), Layout((4, 2), (2, 8))),
+        (Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))),
+        (Layout(20, 2), Layout((5, 4), (4, 1))),
+        (Layout((4, (2, 3)), (1, (12, 4))), Layout(12, 2)),
+    ],
+)
 def test_composition(a, b):
     c = composition(a, b)
     assert values(c) == [a(b(i)) for i in range(b.size())]
@@ -62,7 +69,10 @@ def test_known_results():
     divided = logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
     assert divided == Layout(((2, 2), (2, 3)), ((4, 1), (2, 8)))
     product = logical_product(Layout((2, 2), (4, 1)), Layout(6, 1))
-    assert values(product)[:4] == values(Layout((2, 2), (4, 1))) and len(set(values(product))) == product.size() == 24
+    assert (
+        values(product)[:4] == values(Layout((2, 2), (4, 1)))
+        and len(set(values(product))) == product.size() == 24
+    )
     by_mode = logical_divide(Layout((4, 6), (1, 4)), (2, 3))
     assert sorted(values(by_mode)) == list(range(24)) and by_mode.shape == ((2, 2), (3, 2))
     with pytest.raises(ValueError, match="no layout"):
@@ -76,7 +86,11 @@ def test_swizzles():
     tile = ComposedLayout(swizzle, 0, Layout((8, 64), (64, 1)))
     found = [tile(i, j) for i in range(8) for j in range(64)]
     assert sorted(found) == list(range(512))
-    assert found[64] == 64 ^ (1 << 3) and SwizzleMode.FULL.swizzle_byte_size() == 128 and SwizzleMode.NONE.is_none()
+    assert (
+        found[64] == 64 ^ (1 << 3)
+        and SwizzleMode.FULL.swizzle_byte_size() == 128
+        and SwizzleMode.NONE.is_none()
+    )
     with pytest.raises(ValueError, match="overlap"):
         Swizzle(3, 0, 2)
 

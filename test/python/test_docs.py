@@ -37,3 +37,11 @@ def test_snippets_run(name):
     assert len(wrong) == len(shown)
     for error, text in zip(wrong, shown, strict=True):
         assert text in error
+
+
+def test_the_readme_names_every_example():
+    text = (ROOT / "README.md").read_text()
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"harness"}
+    table = text[text.index("## Examples") : text.index("## Where things are")]
+    assert names <= set(re.findall(r"`(\w+)`", table))
+    assert not [word for word in re.findall(r"examples/(\w+)\.py", text) if word not in names | {"harness"}]

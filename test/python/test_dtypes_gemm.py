@@ -1,5 +1,6 @@
 """T.gemm on 8-bit integers and floats, 4-bit integers and tf32, in every executor."""
 
+import gemm_int4
 import ml_dtypes
 import numpy as np
 import pytest
@@ -133,3 +134,13 @@ def test_dots_are_chosen_by_the_chip():
         main = gemm(64, 64, 64, (64, 64, 32), dtype, dtype, False, False)
         assert name in tilelang.compile(main, target="cpu -mcpu=cooperlake").get_kernel_source()
         assert name not in tilelang.compile(main, target="cpu -mcpu=skylake-avx512").get_kernel_source()
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "cpu", "reference"])
+def test_int4_tiles_with_fewer_pairs_than_threads(target):
+    """A byte is stored by one thread, also where there is a thread for each element."""
+    a, a64 = operand(np.random.default_rng(0), (40, 100), "int4")
+    b, b64 = operand(np.random.default_rng(1), (20, 100), "int4")
+    c = np.full((40, 20), -12345, np.int32)
+    tilelang.compile(gemm_int4.gemm_int4.get_tir(40, 20, 100, 48, 8, 16, 256), target=target)(a, b, c)
+    assert np.array_equal(c, a64 @ b64.T)

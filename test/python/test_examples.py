@@ -1,41 +1,84 @@
-"""The examples check themselves; here they run, small, on every target that needs no GPU."""
+"""The examples check themselves; here they run, small, on every target that needs no GPU, and as programs."""
 
+import importlib
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import harness
+import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SMALL = ["--m", "100", "--n", "70", "--k", "130"]
-SIZES = {
-    "quickstart.py": SMALL,
-    "elementwise_add.py": [],
-    "gemm_relu.py": [],
-    "register_mma_s8.py": [],
-    "tile_op_dequant.py": [],
-    "flash_attention.py": ["--heads=4", "--kv-heads=2", "--queries=100", "--keys=170", "--causal"],
-    "flash_attention_varlen.py": ["--heads", "2", "--kv-heads", "1", "--longest", "150", "--batch", "3"],
-    "softmax.py": ["--rows", "37", "--columns", "203"],
-    "layernorm.py": ["--rows", "37", "--columns", "203"],
-    "gemv.py": ["--rows", "37", "--columns", "1100"],
-    "dequant_gemm.py": ["--m", "100", "--n", "70", "--k", "192"],
-    "chunk_state.py": ["--length", "300", "--chunk", "128", "--heads", "2", "--groups", "1"],
-    "chunk_scan.py": ["--length", "300", "--chunk", "128", "--heads", "2", "--groups", "1"],
-    "mla_decode.py": ["--heads", "40", "--keys", "70", "--batch", "1", "--dim", "256"],
-}
+EXAMPLES = Path(harness.__file__).parent
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "harness")
+TARGETS = ["cpu", "reference", "sim:sm_80"]
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_80"])
-@pytest.mark.parametrize("name", SIZES)
+def small(name, target):
+    module = importlib.import_module(name)
+    return module.cases(harness.kind_of(target), **module.SMALL)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
 def test_example(name, target):
-    command = [sys.executable, str(EXAMPLES / name), "--target", target, *SIZES[name]]
-    done = subprocess.run(command, capture_output=True, text=True)
+    for case in small(name, target):
+        right, said = harness.judge(case, target)
+        assert right, said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_cases_are_small(name):
+    """Whoever runs them many times in the simulator counts on it: no kernel has more than four blocks."""
+    for case in small(name, "sim:sm_80"):
+        assert case.expected.keys() <= set(range(len(case.arguments)))
+        for grid in re.findall(r"grid\((.*)\) threads", case.kernel.text):
+            extents = [extent.split(": ")[1] for extent in grid.split(", ")]
+            assert math.prod(int(n) for n in extents if n.isdigit()) <= 4, (case.name, grid)
+
+
+def run(name, *options):
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "quickstart"])
+def test_command_line(name):
+    """As a user calls it, at its usual sizes."""
+    done = run(name, "--target", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^cpu.*: .*(relative error \S+, at most|exact|refused)", done.stdout, re.M)
 
 
-def test_quickstart_says_what_it_found():
-    command = [sys.executable, str(EXAMPLES / "quickstart.py"), "--target", "cpu", *SMALL]
-    said = subprocess.run(command, capture_output=True, text=True).stdout
+def test_the_quickstart_compares_with_numpy():
+    done = run("quickstart", "--target", "cpu", "--m", "100", "--n", "70", "--k", "130")
+    assert done.returncode == 0, done.stdout + done.stderr
     for word in ("GFLOP/s", "NumPy", "ratio", "error"):
-        assert word in said
+        assert word in done.stdout
+
+
+def test_called_from_a_program(monkeypatch):
+    """The factories give kernels that allocate what they return, as the README shows it."""
+    import flash_attention
+    import gemm_grouped
+    import softmax
+    import topk
+
+    factories = softmax.softmax, topk.topk, flash_attention.attention, gemm_grouped.gemm_grouped
+    for factory in factories:
+        monkeypatch.setitem(factory.settings, "target", "cpu")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5, 9), np.float32)
+    y = softmax.softmax(5, 9, 4)(x)
+    assert np.allclose(y, np.exp(x) / np.exp(x).sum(1, keepdims=True), atol=1e-6)
+    values, places = topk.topk(5, 9, 2, 4)(x)
+    assert np.array_equal(values, -np.sort(-x)[:, :2]) and np.array_equal(places, np.argsort(-x)[:, :2])
+    q, k, v = (rng.standard_normal((1, 2, 9, 16)).astype(np.float16) for _ in range(3))
+    o = flash_attention.attention(1, 2, 9, 9, 16, True, 16, 16, 1)(q, k, v)
+    assert harness.error_of(o, flash_attention.exact(q, k, v, True)) < 1e-3
+    a, b = rng.standard_normal((7, 16)).astype(np.float16), rng.standard_normal((2, 16, 8)).astype(np.float16)
+    c = gemm_grouped.gemm_grouped(2, 8, 16, 16, 16, 16, 1)(a, b, np.int32([0, 3, 7]), 4)
+    expected = [rows.astype(np.float64) @ b[g] for g, rows in enumerate((a[:3], a[3:]))]
+    assert harness.error_of(c, np.concatenate(expected)) < 1e-3

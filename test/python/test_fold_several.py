@@ -36,8 +36,15 @@ def argmax(m, n, dim, dtype, clear=True, index="int32"):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("m,n,dim,dtype,index", [(16, 48, 1, "float32", "int32"), (33, 7, 0, "float32", "int32"),
-                                                 (8, 130, 1, "float16", "int16"), (5, 64, 1, "bfloat16", "int32")])
+@pytest.mark.parametrize(
+    "m,n,dim,dtype,index",
+    [
+        (16, 48, 1, "float32", "int32"),
+        (33, 7, 0, "float32", "int32"),
+        (8, 130, 1, "float16", "int16"),
+        (5, 64, 1, "bfloat16", "int32"),
+    ],
+)
 def test_argmax(target, m, n, dim, dtype, index):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
@@ -97,6 +104,7 @@ def test_cuda_text_compiles():
 def test_mistakes():
     def build(body):
         with pytest.raises(tilelang.CompileError) as error:
+
             @T.prim_func
             def main(A: T.Tensor((64,), "float32")):
                 with T.Kernel(1, threads=64):
@@ -104,17 +112,25 @@ def test_mistakes():
                     v, w = T.alloc_fragment((4,), "float32"), T.alloc_fragment((4,), "int32")
                     d, narrow = T.alloc_fragment((4,), "float64"), T.alloc_fragment((4, 7), "int32")
                     body(x, i, v, w, d, narrow)
+
         return str(error.value)
 
     fold = {"combine": larger, "identity": (-INFINITY, 0)}
     assert "what is folded together has one shape" in build(
-        lambda x, i, v, w, d, narrow: T.reduce((x, narrow), (v, w), 1, **fold))
-    assert "is one tile, but the others are several" in build(lambda x, i, v, w, d, narrow: T.reduce((x, i), v, 1, **fold))
+        lambda x, i, v, w, d, narrow: T.reduce((x, narrow), (v, w), 1, **fold)
+    )
+    assert "is one tile, but the others are several" in build(
+        lambda x, i, v, w, d, narrow: T.reduce((x, i), v, 1, **fold)
+    )
     assert "float64 cannot be folded with others" in build(
-        lambda x, i, v, w, d, narrow: T.reduce((x, i), (d, w), 1, **fold))
+        lambda x, i, v, w, d, narrow: T.reduce((x, i), (d, w), 1, **fold)
+    )
     assert "with 1 identities; all must be as many" in build(
-        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=larger, identity=0))
+        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=larger, identity=0)
+    )
     assert "combine must give a tuple of 2 values" in build(
-        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=lambda a, b: a[0], identity=(0, 0)))
+        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=lambda a, b: a[0], identity=(0, 0))
+    )
     assert "the identity 0.5 is no int32" in build(
-        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=larger, identity=(0, 0.5)))
+        lambda x, i, v, w, d, narrow: T.reduce((x, i), (v, w), 1, combine=larger, identity=(0, 0.5))
+    )

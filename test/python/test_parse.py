@@ -244,3 +244,15 @@ def test_every_name_of_the_language_has_a_docstring():
     for name in T.__all__:
         if name not in plain and not name.startswith(("int", "uint", "float", "bfloat")):
             assert getattr(T, name).__doc__, name
+
+
+def test_buffers_of_a_list_have_the_names_that_they_get(tmp_path):
+    text = kernel(tmp_path, """
+        for _ in range(1):
+            best, total = [T.alloc_fragment((8,), "float32") for _ in range(2)]
+            T.clear(best)
+            T.clear(total)
+        x, y = [T.alloc_shared((8,), "float32") for _ in range(2)]
+        T.copy(y, x)
+    """).text
+    assert "clear(best)" in text and "clear(total)" in text and "copy(y, x)" in text

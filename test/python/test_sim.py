@@ -202,5 +202,11 @@ def test_a_missing_barrier_shows():
     for skip, right in [([], True), (["insert_sync"], False)]:
         c, d = (np.zeros((64, 64), np.float32) for _ in range(2))
         kernel = tilelang._core.compile(function, "sim:sm_80", {"skip": skip, "cache": False})
-        kernel.launch([a, b, c, d, 1.0], 0)
-        assert bool((c == 64).all()) == right  # else a warp has read what another has not yet written
+        if right:
+            kernel.launch([a, b, c, d, 1.0], 0)
+            assert (c == 64).all()
+            continue
+        with pytest.raises(tilelang.SimulationError, match="data race on A_shared") as caught:
+            kernel.launch([a, b, c, d, 1.0], 0)
+        kinds = {f.kind for f in caught.value.report.findings}
+        assert kinds >= {"race", "unwritten"}

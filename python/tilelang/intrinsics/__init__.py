@@ -21,7 +21,9 @@ def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any) ->
     chunk = 128 // as_dtype(dtype).bits
     chunks = row_size // chunk
     if row_size % chunk or chunks not in (1, 2, 4, 8):
-        raise fail(f"get_swizzle_layout: a row of {row_size} {as_dtype(dtype)} must be 16, 32, 64 or 128 bytes")
+        raise fail(
+            f"get_swizzle_layout: a row of {row_size} {as_dtype(dtype)} must be 16, 32, 64 or 128 bytes"
+        )
     turn = row_idx // (8 // chunks) % chunks
     return row_idx, (col_idx // chunk ^ turn) * chunk + col_idx % chunk
 

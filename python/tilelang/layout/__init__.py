@@ -205,7 +205,8 @@ def annotate_layout(layout_map: dict) -> None:
     """Lay out buffers as given, {buffer: layout}, instead of as the compiler would.
 
     For a shared tile or a tensor a T.Layout, for a fragment a T.Fragment, of the buffer's shape; or a
-    function of the indices that gives what forward_fn of those gives.
+    function of the indices that gives what forward_fn of those gives.  A T.Fragment for a local array
+    changes nothing.
     """
     in_kernel("T.annotate_layout")
     if not isinstance(layout_map, dict):
@@ -219,6 +220,8 @@ def lay_out(layout_map: dict, by: str) -> None:
     for buffer, wanted in layout_map.items():
         if not isinstance(buffer, Buffer):
             raise fail(f"{by}: a key must be a buffer, not {type(buffer).__name__}")
+        if buffer.scope == "local" and isinstance(wanted, Fragment):
+            continue  # every thread has the array for itself, whatever is said of threads
         if not isinstance(wanted, (Layout, Fragment)):
             if not callable(wanted):
                 raise fail(f"{by}: {buffer.name} takes a T.Layout, a T.Fragment or a function "

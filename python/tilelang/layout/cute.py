@@ -64,8 +64,9 @@ class Layout:
     def __init__(self, shape: IntTuple, stride: IntTuple | None = None) -> None:
         self.shape, self.stride = shape, _compact(shape) if stride is None else stride
         if len(flatten(self.shape)) != len(flatten(self.stride)) or any(n < 1 for n in flatten(shape)):
-            raise ValueError(f"the shape {shape} and the stride {stride} are not of one form, or an extent is not "
-                             "positive")
+            raise ValueError(
+                f"the shape {shape} and the stride {stride} are not of one form, or an extent is not positive"
+            )
 
     def modes(self) -> list[tuple[int, int]]:
         """(extent, stride) of all modes, flat."""
@@ -244,7 +245,9 @@ class Swizzle:
 
     def __init__(self, bits: int, base: int, shift: int) -> None:
         if bits < 0 or base < 0 or abs(shift) < bits:
-            raise ValueError(f"Swizzle({bits}, {base}, {shift}): the two groups of bits overlap, or a number is negative")
+            raise ValueError(
+                f"Swizzle({bits}, {base}, {shift}): the two groups of bits overlap, or a number is negative"
+            )
         self.bits, self.base, self.shift = bits, base, shift
 
     def __call__(self, offset: Any) -> Any:

@@ -5,11 +5,11 @@ Where TVM itself is not installed, `import tvm` means this module once tilelang 
 
 from __future__ import annotations
 
-from . import target, tirx
+from . import target, te, tirx
 from .tirx import DataType
 
 tir = tirx
-__all__ = ["DataType", "target", "tir", "tirx"]
+__all__ = ["DataType", "target", "te", "tir", "tirx"]
 
 
 def __getattr__(name: str) -> object:

@@ -153,22 +153,23 @@ TEST_CASE(
   auto with = [&](std::string_view threads, std::string_view body) {
     return fault_of(fmt::format("func main(A: u16[256]):\n  kernel main grid(b: 1) threads({}) thread(tx):\n"
                                 "    S = shared u16[256] address(0) elements(256)\n"
-                                "    r = local u16[8] elements(8)\n{}",
+                                "    r = local u16[8] elements(8)\n    for i in serial(8):\n      S[i*32 + tx % 32] = 0:u16\n"
+                                "    sync_threads()\n{}",
                                 threads, body),
                     a);
   };
   std::string load = "ldmatrix_x4(address_of(r[0]), address_of(S[tx*8]))\n";
   CHECK_EQ(with("32", "    " + load), "");
   CHECK_EQ(with("32", "    if tx < 31:\n      " + load),
-           "6:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 31 of block (0) of main does not "
+           "9:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 31 of block (0) of main does not "
            "take part, "
            "while thread 0 of block (0) of main executes it; move it out of the condition");
   CHECK_EQ(with("48", "    if tx >= 32:\n      " + load),
-           "6:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 48 does not exist, while thread 32 "
+           "9:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 48 does not exist, while thread 32 "
            "of block "
            "(0) of main executes it; make the number of threads a multiple of the warp");
   CHECK(contains(with("32", "    ldmatrix_x4(address_of(r[0]), address_of(S[tx*4]))\n"),
-                 "5:5: S[4]: one access of 16 bytes, but the address is not divisible by 16, in thread 1"));
+                 "8:5: S[4]: one access of 16 bytes, but the address is not divisible by 16, in thread 1"));
   CHECK(contains(with("32", "    ldmatrix_x4(address_of(r[2]), address_of(S[tx*8]))\n"),
                  "r[8]: element 8 (of a vector of 8 from 2) is outside [0, 8) in thread 0"));
   CHECK(contains(with("32", "    ldmatrix_x2(address_of(r[1]), address_of(S[tx*8]))\n"),

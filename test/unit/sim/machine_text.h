@@ -37,6 +37,15 @@ void simulate(std::string_view text, std::vector<T>&... tensors) {
   run_simulation(*simulation, args);
 }
 
+// The same of a program that is wrong: whatever comes of it.
+template <class... T>
+void simulate_unwatched(std::string_view text, std::vector<T>&... tensors) {
+  auto simulation = prepare_simulation(machine_function(text), *find_target("sm_80"));
+  std::vector<HostArg> args;
+  (args.push_back({.data = tensors.data()}), ...);
+  run_simulation(*simulation, args, {.watch = false});
+}
+
 // "line:column: text" of what the simulator finds; "" if nothing.
 template <class... T>
 std::string fault_of(std::string_view text, std::vector<T>&... tensors) {

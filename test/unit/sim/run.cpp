@@ -158,7 +158,7 @@ func main(C: i32[2, 96]):
 
 TEST_CASE("a value that crosses warps without a barrier is not there yet") {
   std::vector<float> c(64, 0);
-  simulate(R"(
+  simulate_unwatched(R"(
 func main(C: f32[64]):
   kernel main grid(b: 1) threads(64) thread(tx):
     S = shared f32[64] address(0) elements(64)
@@ -173,7 +173,7 @@ TEST_CASE("memory that was never written is poison, in each block anew") {
   std::vector<float> f(2, 0);
   std::vector<int32_t> i(2, 0);
   std::vector<uint16_t> h(2, 0);
-  simulate(R"(
+  simulate_unwatched(R"(
 func main(F: f32[2], I: i32[2], H: f16[2]):
   kernel main grid(b: 2) threads(32) thread(tx):
     S = shared i32[32] address(256) elements(32)

@@ -1,0 +1,95 @@
+"""How long the first kernel takes on the CPU: import, compile without a cache, read from the disk cache.
+
+    python bench/compile_cpu.py [--repeats 5] [--target cpu]
+
+Each number is the median of so many fresh processes (and the least). `import` is `import tilelang` over an
+empty Python, `language` that and `import tilelang.language`. `compile` and `cached` are the kernel of
+examples/quickstart, from its Python function to a kernel that can be called, after the interpreter,
+tilelang and NumPy, which the example asks for, are there; `first call` is the call of the cached one for 64
+x 64 x 64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+IMPORT = """
+import sys, time
+begin = time.perf_counter()
+import tilelang
+middle = time.perf_counter()
+import tilelang.language
+print(middle - begin, time.perf_counter() - begin)
+assert not {"numpy", "torch"} & set(sys.modules), "tilelang imports NumPy or PyTorch by itself"
+"""
+
+COMPILE = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import quickstart, tilelang
+arrays = [np.zeros((64, 64), np.float32) for _ in range(3)]
+begin = time.perf_counter()
+matmul = quickstart.matmul_relu.get_tir(64, 64, 64, *quickstart.TILES["cpu"])
+kernel = tilelang.compile(matmul, target=sys.argv[2])
+end = time.perf_counter()
+kernel(*arrays)
+print(end - begin, time.perf_counter() - end, int(kernel.from_cache))
+print(*(f"{name}={ms:.1f}" for name, ms in kernel.phases.items()), file=sys.stderr)
+"""
+
+BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
+
+
+def runs(code, repeats, *arguments, **environment):
+    """What the program prints, of each run; and what it says of the last one.  Byte code is kept."""
+    found, said = [], ""
+    for _ in range(repeats):
+        inherited = {**os.environ, **BYTE_CODE, **environment}
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, env=inherited, capture_output=True, text=True, check=True)
+        found.append([1e3 * float(x) for x in done.stdout.split()])
+        said = done.stderr.strip()
+    return found, said
+
+
+def show(name, values):
+    ordered = sorted(values)
+    print(f"{name:12s} {ordered[len(ordered) // 2]:7.1f} ms  least {ordered[0]:6.1f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--target", default="cpu")
+    options = parser.parse_args()
+    byte_code = tempfile.TemporaryDirectory()
+    BYTE_CODE["PYTHONPYCACHEPREFIX"] = byte_code.name
+    where = (str(ROOT / "examples"), options.target)
+    runs(IMPORT, 1)  # writes the byte code
+    imports = runs(IMPORT, options.repeats)[0]
+    show("import", [x[0] for x in imports])
+    show("language", [x[1] for x in imports])
+    fresh, said = runs(COMPILE, options.repeats, *where, TILELANG_DISABLE_CACHE="1")
+    show("compile", [x[0] for x in fresh])
+    print("   ", said)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {"TILELANG_CACHE_DIR": folder, "TILELANG_DISABLE_CACHE": "0"}
+        runs(COMPILE, 1, *where, **kept)
+        again, said = runs(COMPILE, options.repeats, *where, **kept)
+        assert all(x[2] for x in again), "the disk cache was not used"
+        show("cached", [x[0] for x in again])
+        show("first call", [x[1] for x in again])
+        print("   ", said)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+#include "call_key.h"
+
+#include <bit>
+
+using namespace tl;
+
+namespace {
+
+constexpr int most_depth = 20;
+
+bool is_plain(PyObject* o) {
+  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+         PyUnicode_CheckExact(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
+         nb::isinstance<DType>(nb::handle(o));
+}
+
+nb::object root_of(const Watch& w) {
+  PyObject* found = PyDict_Check(w.holder.ptr()) ? PyDict_GetItemWithError(w.holder.ptr(), w.name.ptr())
+                                               : PyCell_GET(w.holder.ptr());
+  if (!found && PyErr_Occurred()) throw nb::python_error();
+  return nb::borrow<nb::object>(found);
+}
+
+}  // namespace
+
+void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::object>* kept, int depth) {
+  auto items = [&](Mark mark, PyObject* const* first, Py_ssize_t count) {
+    words.add(mark);
+    words.add(uint64_t(count));
+    for (Py_ssize_t i = 0; i < count; i++) add_value(words, first[i], by_identity, kept, depth + 1);
+  };
+  if (depth > most_depth) throw nb::type_error("a value that contains itself cannot be part of a key");
+  if (o == Py_None) return words.add(Mark::none);
+  if (PyBool_Check(o)) return words.add(Mark::truth), words.add(o == Py_True);
+  if (PyLong_CheckExact(o)) {
+    int overflow = 0;
+    long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) return words.add(Mark::integer), words.add(uint64_t(n));
+    std::string digits = nb::cast<std::string>(nb::repr(nb::handle(o)));
+    return words.add(Mark::large), words.add_bytes(digits.data(), digits.size());
+  }
+  if (PyFloat_CheckExact(o))
+    return words.add(Mark::real), words.add(std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(o)));
+  if (PyUnicode_CheckExact(o)) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(o, &size);
+    if (!text) throw nb::python_error();
+    return words.add(Mark::text), words.add_bytes(text, size_t(size));
+  }
+  if (PyTuple_CheckExact(o))
+    return items(Mark::tuple, reinterpret_cast<PyTupleObject*>(o)->ob_item, PyTuple_GET_SIZE(o));
+  if (PyList_CheckExact(o))
+    return items(Mark::list, reinterpret_cast<PyListObject*>(o)->ob_item, PyList_GET_SIZE(o));
+  if (PyDict_CheckExact(o)) {
+    words.add(Mark::dict);
+    words.add(uint64_t(PyDict_GET_SIZE(o)));
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+      for (PyObject* item : {key, value}) add_value(words, item, by_identity, kept, depth + 1);
+    return;
+  }
+  if (nb::isinstance<DType>(nb::handle(o))) {
+    std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
+    return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
+  }
+  words.add(Mark::object);
+  words.add(reinterpret_cast<uintptr_t>(o));
+  if (!by_identity) {  // an object that compares by its contents may have changed
+    Py_hash_t hash = PyObject_Hash(o);
+    if (hash == -1) throw nb::python_error();
+    words.add(uint64_t(hash));
+  }
+  if (kept) kept->push_back(nb::borrow<nb::object>(nb::handle(o)));
+}
+
+nb::object Watch::value() const {
+  nb::object value = root_of(*this), asked = value;
+  for (auto& attribute : attributes) {
+    if (!value.is_valid()) return value;
+    bool of_module = PyModule_CheckExact(value.ptr());
+    value = nb::steal<nb::object>(PyObject_GetAttr(value.ptr(), attribute.ptr()));
+    if (!value.is_valid()) {
+      PyErr_Clear();
+      return of_module ? value : asked;
+    }
+    if (of_module) asked = value;
+  }
+  return value.is_valid() && is_plain(value.ptr()) ? value : asked;
+}

@@ -1,0 +1,80 @@
+// What tells one call of an eager function from another: its values as words, and the names that the function reads
+// from around itself.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "convert.h"
+
+enum class Mark : uint64_t {
+  none,
+  truth,
+  integer,
+  large,
+  real,
+  text,
+  dtype,
+  tuple,
+  list,
+  dict,
+  object,
+  missing,
+  cpu,
+  gpu,
+  number
+};
+
+class Words {
+ public:
+  void add(uint64_t word) {
+    if (count < few)
+      small[count] = word;
+    else {
+      if (count == few) large.assign(small, small + few);
+      large.push_back(word);
+    }
+    count++;
+  }
+  void add(Mark mark) { add(uint64_t(mark)); }
+  void add_bytes(const char* bytes, size_t size) {
+    add(size);
+    for (size_t i = 0; i < size; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
+      add(word);
+    }
+  }
+  void shorten(size_t to) {
+    if (count > few && to <= few) std::copy(large.begin(), large.begin() + std::ptrdiff_t(to), small);
+    large.resize(to > few ? to : 0);
+    count = to;
+  }
+  std::span<const uint64_t> all() const { return {count > few ? large.data() : small, count}; }
+  size_t size() const { return count; }
+  uint64_t hash() const {
+    uint64_t h = count;
+    for (uint64_t word : all()) h = (h ^ word) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    return h;
+  }
+
+ private:
+  static constexpr size_t few = 96;
+  size_t count = 0;
+  uint64_t small[few];
+  std::vector<uint64_t> large;
+};
+
+// A value as words: equal exactly for equal values.  `kept`, if any, gets the objects that are known by
+// identity.
+void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::object>* kept, int depth = 0);
+
+// A name that the function reads from around itself, with the attributes that it reads from what it finds.
+struct Watch {
+  nb::object holder, name;  // a dict and a name in it, or a cell
+  std::vector<nb::object> attributes;
+
+  // The end of the chain if it is plain or a module's, else the object that was asked first; null: not bound.
+  nb::object value() const;
+};

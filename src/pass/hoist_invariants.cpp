@@ -1,0 +1,131 @@
+// hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that alone,
+// is computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles, and so must
+// assume that every store may change every tile; GPUs' compilers have their own opinion.  After the index
+// passes, which want an access in the loop that it belongs to, and before plan_memory lets tiles share memory.
+//
+//   for r in serial(64):                                    scale = broadcast(rsqrt(variance[0]), 16)
+//     x[r*16 : ramp 16] =                              ->   for r in serial(64):
+//         x[r*16 : ramp 16] * broadcast(rsqrt(variance[0]))   x[r*16 : ramp 16] = x[r*16 : ramp 16] * scale
+#include <algorithm>
+
+#include "base/error.h"
+#include "pass/passes.h"
+#include "pass/scoped.h"
+
+namespace tl {
+namespace {
+
+bool is_value(const Call& n) { return n.callee->effect == Callee::Effect::pure && n.callee != &address_of; }
+
+// Takes out of one loop's body what may stand before the loop.
+struct Mover : Rewriter {
+  const Function& f;
+  const Facts& facts;
+  std::set<const ExprNode*> defined = {};  // variables of the loop and inside it
+  std::set<BufferId> stored = {};
+  bool writes_tensors = false, finds_any = false;
+  std::vector<Stmt> before = {};
+  VarMap moved = {};             // names of the body whose values stand before it now
+  std::vector<Stmt> names = {};  // kept, so that what `moved` refers to lives
+
+  Mover(const Function& function, const Facts& known, const For& loop) : f(function), facts(known) {
+    bool is_opaque = false;
+    std::vector<const Load*> loads;
+    defined.insert(loop.var.get());
+    visit(
+        loop.body, [&](const For& n) { defined.insert(n.var.get()); },
+        [&](const Let& n) { defined.insert(n.var.get()); }, [&](const Store& n) { stored.insert(n.buffer); },
+        [&](const Load& n) { loads.push_back(&n); },
+        [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
+    for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
+    finds_any = !is_opaque && std::any_of(loads.begin(), loads.end(), [&](const Load* n) {
+      return !stored.contains(n->buffer) && is_movable(Expr(n));
+    });
+  }
+
+  bool is_inside(const Load& n) const {
+    if (n.index.size() != 1 || n.mask) return false;
+    int64_t elements = f[n.buffer].elements;
+    if (elements < 0) {
+      elements = 1;
+      for (auto& e : f[n.buffer].shape) elements *= as_int(e).value_or(0);
+    }
+    Interval at = interval_of(n.index[0], facts);
+    return at.min >= 0 && at.max < elements;
+  }
+
+  // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a name.
+  bool is_movable(const Expr& e) const {
+    bool reads = false, fixed = true;
+    visit(
+        e, [&](const Var& v) { fixed &= !defined.contains(&v); },
+        [&](const Load& n) {
+          bool global = f[n.buffer].scope == Scope::global;
+          reads = true;
+          fixed &= !stored.contains(n.buffer) && !(global && writes_tensors) && is_inside(n);
+        },
+        [&](const Call& n) { fixed &= is_value(n); },
+        [&](const Binary& n) { fixed &= n.dtype.is_float() || !divides(n.op) || as_int(n.b); });
+    return reads && fixed;
+  }
+  static bool divides(BinaryOp op) {
+    return op == BinaryOp::div || op == BinaryOp::floordiv || op == BinaryOp::floormod ||
+           op == BinaryOp::truncdiv || op == BinaryOp::truncmod;
+  }
+
+  Expr name_of(const Expr& value) {
+    for (auto& s : before)
+      if (equal(s.as<Let>()->value, value)) return s.as<Let>()->var;
+    Expr name = var("fixed", value->dtype);
+    before.push_back(let(name, value));
+    return name;
+  }
+
+  using Rewriter::operator();
+  Expr operator()(const Expr& e) override {
+    if (auto it = moved.find(e.get()); it != moved.end()) return it->second;
+    if (auto* n = e.as<Call>(); n && !is_value(*n)) return e;
+    return is_movable(e) ? name_of(e) : children(e);
+  }
+  Stmt operator()(const Stmt& s) override {
+    Stmt out = children(s);
+    auto* n = s.as<Let>();
+    if (!n || !is_movable(n->value)) return out;
+    moved.emplace(n->var.get(), out.as<Let>()->value);
+    defined.erase(n->var.get());
+    names.push_back(s);
+    return block({});
+  }
+};
+
+struct Hoister final : ScopedRewriter {
+  const Function& f;
+  explicit Hoister(const Function& function) : f(function) {}
+
+  Stmt at(const Stmt& s) override {
+    Stmt out = children(s);
+    auto* loop = out.as<For>();
+    if (!loop) return out;
+    Mover mover(f, facts, *loop);
+    if (!mover.finds_any) return out;
+    Stmt body = mover(loop->body);
+    if (mover.before.empty()) return out;
+    std::vector<Stmt> all = std::move(mover.before);
+    all.push_back(for_loop(loop->var, loop->min, loop->extent, loop->loop, body, loop->span, loop->attrs));
+    return block(std::move(all), loop->span);
+  }
+};
+
+}  // namespace
+
+Function hoist_invariants(Function f, const Target& target) {
+  if (target.has_threads()) return f;
+  for (Kernel& k : f.kernels) {
+    Hoister hoister(f);
+    hoister.facts = facts_of(f, k);
+    k.body = hoister(k.body);
+  }
+  return f;
+}
+
+}  // namespace tl

@@ -1,0 +1,309 @@
+#include "sim/monitor.h"
+
+#include <algorithm>
+
+#include "ir/text.h"
+
+namespace tl::sim {
+
+// ── lists ─────────────────────────────────────────────────────────────────────────────────────────────
+std::vector<Stamp>& StampPool::at(uint32_t& list) {
+  if (list == 0 && !free.empty()) {
+    list = free.back();
+    free.pop_back();
+  } else if (list == 0) {
+    list = uint32_t(lists.size());
+    lists.emplace_back();
+  }
+  return lists[list];
+}
+void StampPool::release(uint32_t& list) {
+  if (list == 0) return;
+  lists[list].clear();
+  free.push_back(list);
+  list = 0;
+}
+void StampPool::clear() {
+  for (size_t i = free.size(), n = lists.size(); i + 1 < n; i++) free.push_back(0);
+  for (uint32_t i = 1; i < lists.size(); i++) {
+    lists[i].clear();
+    free[i - 1] = i;
+  }
+}
+
+void Findings::add(Finding f, std::array<int64_t, 4> where) {
+  auto [it, is_new] = known.emplace(where, list.size());
+  if (!is_new) {
+    if (it->second < list.size()) list[it->second].times++;
+    return;
+  }
+  if (list.size() < most)
+    list.push_back(std::move(f));
+  else
+    it->second = most;
+}
+
+// ── a launch ──────────────────────────────────────────────────────────────────────────────────────────
+void GlobalCells::begin(int64_t width, std::vector<Extent> unwritten) {
+  unit = width;
+  fresh = std::move(unwritten);
+  for (auto& [number, page] : pages)
+    for (Cell& c : *page) c = {.written = c.written};
+}
+
+Cell& GlobalCells::at(uintptr_t number) {
+  uintptr_t which = number / page_size;
+  if (which != last.first) {
+    auto& page = pages[which];
+    if (!page) {
+      page = std::make_unique<Page>();
+      for (uintptr_t i = 0; i < page_size; i++) {
+        auto* place = reinterpret_cast<const std::byte*>((which * page_size + i) * uintptr_t(unit));
+        auto holds = [&](auto& m) { return place >= m.begin && place < m.end; };
+        (*page)[i].written = std::none_of(fresh.begin(), fresh.end(), holds);
+      }
+    }
+    last = {which, page.get()};
+  }
+  return (*last.second)[number % page_size];
+}
+
+std::string Grid::name(int64_t number) const {
+  auto at = index(number);
+  std::string text = "block (";
+  for (size_t d = 0; d < dims; d++) text += fmt::format("{}{}", d ? ", " : "", at[d]);
+  return text + ") of " + kernel;
+}
+
+Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells, const std::vector<Tensor>& tensors,
+                 const std::vector<Extent>& written)
+    : code(code), grid(std::move(grid)), findings(findings), cells(cells) {
+  for (auto& p : code.places) {
+    bool meets = p.made_at >= 0 && !written.empty();
+    if (p.scope == Scope::global && p.made_at < 0) {
+      const Tensor& t = tensors[p.id];
+      std::byte *begin = t.data + t.low * p.type.bytes(), *end = t.data + t.high * p.type.bytes();
+      for (auto& w : written) meets |= begin < w.end && w.begin < end;
+    }
+    watched.push_back(meets);
+  }
+}
+
+std::unique_ptr<BlockWatch> Monitor::watch(int32_t block) const {
+  return std::make_unique<BlockWatch>(BlockWatch{
+      .clocks = Clocks(block, code.thread_count()),
+      .shared = std::vector<Cell>(size_t((code.shared_bytes + code.shared_unit - 1) / code.shared_unit))});
+}
+
+namespace {
+
+// Do two accesses to the same place conflict, where nothing orders them?  `since`: not a write.
+bool conflicts(const Stamp& since, Touch touch) {
+  switch (touch) {
+    case Touch::read: return Touch(since.how) == Touch::atomic_update;
+    case Touch::write: return true;
+    case Touch::atomic_read: return false;
+    case Touch::atomic_update: return Touch(since.how) == Touch::read;
+  }
+  return true;
+}
+
+const char* verb(Touch t) {
+  return t == Touch::read ? "reads" : t == Touch::write ? "writes" : t == Touch::atomic_read ? "reads (atomically)" : "updates (atomically)";
+}
+const char* past(Touch t) {
+  return t == Touch::read ? "read" : t == Touch::write ? "wrote" : t == Touch::atomic_read ? "read (atomically)" : "updated (atomically)";
+}
+
+// Where a place's element lies in it.
+int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
+  const std::byte* base = p.made_at >= 0 ? reinterpret_cast<const std::byte*>(uintptr_t(w.registers[size_t(p.made_at + lane)].i))
+                          : p.scope == Scope::shared ? w.block->shared + p.address
+                                                     : w.block->tensors[p.id].data;
+  return (at - base) / p.type.bytes();
+}
+
+}  // namespace
+
+void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
+                     bool same) {
+  if (touch == Touch::write || touch == Touch::atomic_update) memory_version += !same;
+  if (!is_watched(p)) return;
+  BlockWatch& watch = *w.block->watch;
+  Stamp me = watch.clocks.now(w.first + lane, site);
+  me.how = uint8_t(touch);
+  if (p.scope == Scope::shared) {
+    int64_t offset = at - w.block->shared, unit = code.shared_unit;
+    for (int64_t i = offset / unit; i * unit < offset + bytes; i++)
+      touch_cell(watch.shared[size_t(i)], watch.pool, w, p, lane, me, touch, same, at);
+    return;
+  }
+  auto begin = reinterpret_cast<uintptr_t>(at), unit = uintptr_t(cells.unit);
+  for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++)
+    touch_cell(cells.at(i), pool, w, p, lane, me, touch, same, at);
+}
+
+void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
+                         bool same, const std::byte* at) {
+  const Clocks& clocks = w.block->watch->clocks;
+  int64_t thread = w.first + lane;
+  bool writes = touch == Touch::write || touch == Touch::atomic_update;
+  if (touch != Touch::write && !c.written)
+    unwritten(w, p, lane, index_of(w, p, lane, at), me.site, "nobody has written it");
+  else if (touch != Touch::write && p.scope == Scope::shared && c.place >= 0 && c.place != p.storage)
+    unwritten(w, p, lane, index_of(w, p, lane, at), me.site,
+              "what stands there was written to " + code.places[size_t(c.place)].name + ", which lay in the same memory");
+  if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))
+    race(w, p, lane, c.write, past(Touch::write), touch, me.site, at);
+  auto check = [&](const Stamp& s) {
+    if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread)) race(w, p, lane, s, past(Touch(s.how)), touch, me.site, at);
+  };
+  check(c.read);
+  if (c.more)
+    for (auto& s : lists.read(c.more)) check(s);
+  if (writes) {
+    c.written = true;
+    c.place = p.storage;
+  }
+  if (touch == Touch::write) {
+    c.write = me;
+    c.read = {};
+    lists.release(c.more);
+    return;
+  }
+  auto covered = [&](const Stamp& s) {
+    return !s.epoch || (s.how == me.how && (clocks.ordered(s, thread) || (s.block == me.block && s.thread == me.thread)));
+  };
+  if (covered(c.read)) {
+    c.read = me;
+    return;
+  }
+  auto& more = lists.at(c.more);
+  for (auto& s : more)
+    if (covered(s)) {
+      s = me;
+      return;
+    }
+  constexpr size_t most = 1024;  // all threads of a block
+  if (more.size() < most) more.push_back(me);
+}
+
+void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site) {
+  int64_t unit = code.register_unit;
+  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
+    Mask& filled = w.filled[size_t(i)];
+    if (writes) {
+      filled |= lanes;
+    } else if (Mask missing = lanes & ~filled) {
+      int64_t index = std::max<int64_t>(0, (i * unit - p.address) / p.type.bytes());
+      unwritten(w, p, __builtin_ctz(missing), index, site, "it has not written it");
+      filled |= missing;
+    }
+  }
+}
+
+Mask Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site,
+                                  Origin& origin) {
+  int64_t unit = code.register_unit;
+  Mask missing = 0;
+  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
+    Mask here = lanes & ~w.filled[size_t(i)];
+    if (here && !missing) {
+      auto it = w.forgotten.find({i, __builtin_ctz(here)});
+      origin = it != w.forgotten.end() ? it->second : Origin{p.number, offset / p.type.bytes(), site};
+    }
+    missing |= here;
+  }
+  return missing;
+}
+
+void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin) {
+  int64_t unit = code.register_unit;
+  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
+    w.filled[size_t(i)] &= ~(Mask(1) << lane);
+    w.forgotten[{i, lane}] = origin;
+  }
+}
+
+void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  const Place& p = code.places[size_t(origin.place)];
+  const Span& there = code.sites[size_t(site)].span;
+  Finding f{.kind = Finding::Kind::unwritten,
+            .text = fmt::format("{}[{}] is read by {}, but it has not written it, and what is made of it {}{}; fill it first "
+                                "(T.clear, T.fill, T.copy)",
+                                p.name, origin.index, describe_thread(w, lane), how,
+                                there ? fmt::format(" (line {})", there.line) : "")};
+  f.buffer = p.name;
+  f.index = origin.index;
+  report(w, lane, std::move(f), origin.site, site, p.number);
+}
+
+void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
+  int64_t unit = code.register_unit;
+  for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++) w.filled[size_t(i)] &= ~lanes;
+}
+
+// ── orders ────────────────────────────────────────────────────────────────────────────────────────────
+void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes) {
+  Clocks& clocks = w.block->watch->clocks;
+  int64_t thread = w.first + lane;
+  bool acquires = reads && (order == MemoryOrder::acquire || order >= MemoryOrder::acq_rel);
+  bool releases = writes && order >= MemoryOrder::release;
+  if (acquires)
+    if (auto it = released.find(at); it != released.end()) clocks.acquire(thread, it->second);
+  // An update without an order passes on what was released before it; a plain store would end that.
+  if (releases) {
+    KnownRef& carried = released[at];
+    carried = merge(carried, clocks.release(thread));
+  }
+}
+
+// ── findings ──────────────────────────────────────────────────────────────────────────────────────────
+void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
+  auto statement = [&](int32_t i) {
+    std::string text = i >= 0 && code.sites[size_t(i)].stmt ? print(code.sites[size_t(i)].stmt, code.function) : "";
+    return text.substr(0, text.find('\n'));
+  };
+  f.span = code.sites[size_t(site)].span;
+  f.statement = statement(site);
+  if (other_site >= 0) {
+    f.other = code.sites[size_t(other_site)].span;
+    f.other_statement = statement(other_site);
+  }
+  f.block = w.block->where;
+  if (f.thread < 0) f.thread = w.first + lane;
+  findings.add(std::move(f), {int64_t(f.kind) + 100 * code.number, site, other_site, place});
+}
+
+void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
+                   const std::byte* at) {
+  bool is_shared = p.scope == Scope::shared, same_block = other.block == w.block->watch->clocks.number();
+  int64_t index = index_of(w, p, lane, at);
+  const Span& there = code.sites[size_t(other.site)].span;
+  std::string cure = !same_block ? "blocks run in any order: use an atomic access, or a kernel of its own"
+                     : is_shared ? "put a barrier between the two (T.sync_threads())"
+                                 : "put a barrier between the two, or use an atomic access";
+  Finding f{.kind = Finding::Kind::race,
+            .text = fmt::format("data race on {}[{}]: {} {} it, {} {} it{}, and nothing orders the two; {}", p.name, index,
+                                describe_thread(w, lane), verb(touch),
+                                same_block ? fmt::format("thread {}", other.thread)
+                                           : fmt::format("thread {} of {}", other.thread, grid.name(other.block)),
+                                did,
+                                there ? fmt::format(" on line {}", there.line) : "", cure)};
+  f.other_thread = other.thread;
+  f.buffer = p.name;
+  f.index = index;
+  f.address = is_shared ? uint64_t(at - w.block->shared) : reinterpret_cast<uint64_t>(at);
+  report(w, lane, std::move(f), site, other.site, p.number);
+}
+
+void Monitor::unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why) {
+  Finding f{.kind = Finding::Kind::unwritten,
+            .text = fmt::format("{}[{}] is read by {}, but {}; fill it first (T.clear, T.fill, T.copy)", p.name, index,
+                                describe_thread(w, lane), why)};
+  f.buffer = p.name;
+  f.index = index;
+  report(w, lane, std::move(f), site, -1, p.number);
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,127 @@
+// Watches what a running kernel does to memory.  Every unit of shared memory, and of the tensors that the kernel
+// writes, has a cell that remembers the last write and what has read since; an access that meets another one which
+// nothing orders is a race, in whatever order the two came to pass.  Registers have a bit for each lane: written or
+// not.
+//
+// A unit is as wide as the narrowest access of the kernel to that kind of memory.
+#pragma once
+#include <unordered_map>
+
+#include "sim/clock.h"
+#include "sim/machine.h"
+#include "sim/report.h"
+
+namespace tl::sim {
+
+enum class Touch : uint8_t { read, write, atomic_read, atomic_update };
+
+struct Cell {
+  Stamp write = {}, read = {};  // the last write; one access since that was none
+  uint32_t more = 0;            // further such accesses: an index into the pool; 0: none
+  int32_t place = -1;           // the buffer that was written
+  bool written = false;
+};
+
+// Lists of stamps that most cells do not need.
+class StampPool {
+ public:
+  std::vector<Stamp>& at(uint32_t& list);  // makes one
+  void release(uint32_t& list);
+  const std::vector<Stamp>& read(uint32_t list) const { return lists[list]; }
+  void clear();
+
+ private:
+  std::vector<std::vector<Stamp>> lists = std::vector<std::vector<Stamp>>(1);
+  std::vector<uint32_t> free = {};
+};
+
+// What is watched of a block.
+struct BlockWatch {
+  Clocks clocks;
+  std::vector<Cell> shared;
+  StampPool pool = {};
+};
+
+// What was found, each place once.
+class Findings {
+ public:
+  std::vector<Finding> list = {};
+  void add(Finding f, std::array<int64_t, 4> where);
+  static constexpr size_t most = 32;  // further places are not listed
+
+ private:
+  std::map<std::array<int64_t, 4>, size_t> known = {};
+};
+
+// The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages made when
+// first touched.
+class GlobalCells {
+ public:
+  // A kernel begins: all that was done before is done.
+  void begin(int64_t unit, std::vector<Extent> fresh);
+  Cell& at(uintptr_t number);
+  int64_t unit = 16;
+
+ private:
+  static constexpr uintptr_t page_size = 256;
+  using Page = std::array<Cell, page_size>;
+  std::vector<Extent> fresh = {};  // nobody has written it before the call
+  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages = {};
+  std::pair<uintptr_t, Page*> last = {~uintptr_t(0), nullptr};
+};
+
+// The blocks of a launch, by number.
+struct Grid {
+  std::string kernel;
+  size_t dims = 0;
+  int64_t extents[3] = {1, 1, 1};
+
+  int64_t size() const { return extents[0] * extents[1] * extents[2]; }
+  std::array<int64_t, 3> index(int64_t number) const {
+    return {number % extents[0], number / extents[0] % extents[1], number / extents[0] / extents[1]};
+  }
+  std::string name(int64_t number) const;  // "block (1, 0) of main"
+};
+
+// Of one launch of a kernel.
+class Monitor {
+ public:
+  // `written`: what the kernel may write.  A tensor that lies apart from all of it is not watched.
+  Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells, const std::vector<Tensor>& tensors,
+          const std::vector<Extent>& written);
+
+  std::unique_ptr<BlockWatch> watch(int32_t block) const;
+  // `bytes` bytes at `at` by one lane.  `same`: what is written stands there already.
+  void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
+              bool same = false);
+  // Of `lanes`, at the same offset in their registers.
+  void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site);
+  // Of those the ones that have not written these bytes, and for one of them what they are then.
+  Mask unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site, Origin& origin);
+  // A lane has written there what is not defined.
+  void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin);
+  void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
+  void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
+  bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
+  void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
+  // An atomic access of that order, after it was carried out.
+  void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
+  int64_t memory_version = 0;  // counts what was written
+
+ private:
+  const Code& code;
+  Grid grid;
+  Findings& findings;
+  GlobalCells& cells;
+  std::vector<bool> watched = {};  // by place
+  StampPool pool = {};
+  std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
+
+  void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch, bool same,
+                  const std::byte* at);
+  void race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
+            const std::byte* at);
+  void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);
+};
+
+}  // namespace tl::sim

@@ -1,0 +1,66 @@
+// What the simulator found wrong with a program, and what the run cost: plain values, and their text.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "sim/counters.h"
+
+namespace tl {
+
+struct Finding {
+  enum class Kind : uint8_t {
+    race,        // two accesses, at least one a write, that nothing orders
+    unwritten,   // a read of memory that nobody has written
+    outside,     // an access outside of its buffer
+    misaligned,  // an address that the access's width does not divide
+    overflow,    // an index that does not fit its type
+    barrier,     // a barrier that not all of its threads reach, or with different counts
+    divergence,  // an instruction of a whole warp under a partial mask
+    deadlock,    // nobody can go on
+    livelock,    // somebody waits in a loop for what nobody will write
+    assertion,   // T.device_assert, T.assume
+    fault,       // anything else that stops a thread: a division by zero, …
+  } kind = Kind::fault;
+  std::string text = {};                // one sentence: who, where, what would mend it
+  Span span = {}, other = {};           // the user's lines: of this access, and of the one that it meets
+  std::string statement = {}, other_statement = {};  // the same of level machine
+  std::string block = {};               // "block (1, 0) of main"
+  int64_t thread = -1, other_thread = -1;
+  std::string buffer = {};
+  int64_t index = -1;                   // of the element
+  uint64_t address = 0;                 // shared memory: within the block's; else of the host
+  int64_t times = 1;                    // found there so often
+
+  bool operator==(const Finding&) const = default;
+};
+std::string_view name_of(Finding::Kind kind);
+
+struct SimulationReport {
+  std::vector<Finding> findings = {};
+  uint64_t seed = 0;                    // of the run that found them, to be replayed
+  int64_t schedules = 1, blocks = 0;    // that were run
+  Counters counters = {};
+
+  std::string details() const;          // what stands under the first finding: its statements, the other findings
+};
+
+// The program ran, and is wrong.
+struct SimulationError : CompileError {
+  SimulationReport report;
+  explicit SimulationError(SimulationReport report);
+};
+
+// What stops a thread, and the run with it.
+struct Fault : CompileError {
+  Finding::Kind kind;
+  Fault(Finding::Kind kind, Span span, std::string text) : CompileError(span, std::move(text)), kind(kind) {}
+};
+template <class... A>
+[[noreturn]] void stop(Finding::Kind kind, Span span, fmt::format_string<A...> format, A&&... args) {
+  throw Fault(kind, span, fmt::format(format, std::forward<A>(args)...));
+}
+
+}  // namespace tl

@@ -1,0 +1,26 @@
+// In which order the warps of a launch run.  A schedule is made to hurt, not to be likely: it delays one warp as long as
+// it can, runs them in reverse, or lets them race one another to the barrier.  The same seed gives the same order.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace tl::sim {
+
+class Schedule {
+ public:
+  explicit Schedule(uint64_t seed);
+  // The blocks in the order in which they begin; how many run at once, as long as nobody waits for others.
+  void arrange(std::vector<int64_t>& blocks);
+  int64_t residents();
+  // Which of these goes on (they are named by number, and stand in that order), for how many operations.
+  size_t pick(const std::vector<int64_t>& runnable);
+  int64_t quantum();
+
+ private:
+  enum class Kind { in_order, reverse, priorities, racing } kind;
+  uint64_t state;
+  std::vector<uint64_t> priority = {};  // by warp
+  uint64_t random();
+};
+
+}  // namespace tl::sim

@@ -1,0 +1,46 @@
+// Counts what a kernel's accesses cost, as the hardware would: see counters.h.
+#pragma once
+#include "sim/machine.h"
+#include "sim/report.h"
+
+namespace tl::sim {
+
+class Tally {
+ public:
+  explicit Tally(const Code& code) : code(code) {}
+  // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
+  void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
+              std::string_view what);
+  void instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops = 0);
+  // A warp went on from a barrier, so many operations of its block after it had come.
+  void waited(int32_t site, std::string_view barrier, int64_t operations);
+  std::vector<Counter> rows() const;
+
+  // The addresses of one access, gathered lane by lane; nothing where nobody counts.
+  class Addresses {
+   public:
+    explicit Addresses(Tally* tally) : tally(tally) {
+      if (tally) at.assign(lane_count, -1);
+    }
+    void set(int lane, const std::byte* address) {
+      if (tally && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));
+    }
+    // `what`: of an instruction; a load or a store is named by its kind.
+    void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind, std::string_view what = {});
+
+   private:
+    Tally* tally;
+    std::vector<int64_t> at = {};
+  };
+
+ private:
+  struct Key {
+    int32_t site, place;
+    std::string_view what;
+    auto operator<=>(const Key&) const = default;
+  };
+  const Code& code;
+  std::map<Key, Counter> counted = {};
+};
+
+}  // namespace tl::sim
