@@ -2,7 +2,8 @@
 
     T.reduce((x, index), (best, where), dim, combine=lambda a, b: …, identity=(-inf, 0))
 
-becomes a fold of one int64 tile: its elements are packed, the user's function is applied to what they hold, and the
+becomes a fold of one int64 tile: its elements are packed, the user's function is applied to what they
+hold, and the
 results are unpacked.
 """
 

@@ -1,4 +1,5 @@
-"""CUDA's own functions that the language has by other names: T.call_extern of one of them becomes that, so that
+"""CUDA's own functions that the language has by other names: T.call_extern of one of them becomes that,
+so that
 every executor knows what it means.
 """
 

@@ -1,4 +1,5 @@
-"""`T.PersistentTileScheduler`: which tiles of a grid a block that stays on the chip works on, one after another."""
+"""`T.PersistentTileScheduler`: which tiles of a grid a block that stays on the chip works on, one after
+another."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class PersistentTileScheduler:
 
     Block b works on tiles b, b + num_workers, …: each tile once, whatever the numbers.  m_blocks, n_blocks:
     extents, constant or of the call.  num_workers: how many blocks share the tiles, all of the kernel if left
-    out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so that
+    out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
+    that
     blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has variables;
     without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
     """

@@ -20,7 +20,8 @@ from tilelang.layout.cute import (
     right_inverse,
 )
 
-SOME = [Layout(8), Layout((4, 2)), Layout((4, 2), (2, 1)), Layout((2, 3), (1, 4)), Layout((4, (2, 3)), (1, (12, 4))),
+SOME = [Layout(8), Layout((4, 2)), Layout((4, 2), (2, 1)), Layout((2, 3), (1, 4)),
+        Layout((4, (2, 3)), (1, (12, 4))),
         Layout((2, 2, 2), (4, 1, 2)), Layout((3, 1, 4), (4, 7, 1)), Layout(1, 0)]  # fmt: skip
 
 

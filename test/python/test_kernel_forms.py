@@ -1,4 +1,5 @@
-"""Forms that kernels written elsewhere use: unused tensors, elements by thread number, narrow shifts, CUDA's names."""
+"""Forms that kernels written elsewhere use: unused tensors, elements by thread number, narrow shifts,
+CUDA's names."""
 
 import numpy as np
 import pytest

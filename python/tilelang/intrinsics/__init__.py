@@ -13,7 +13,8 @@ _LATER = "not in this version yet: T.gemm writes matrix instructions, and T.ptx 
 
 
 def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any) -> tuple[Any, Any]:
-    """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx, col_idx), so
+    """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx,
+    col_idx), so
     that eight rows of a 16-byte chunk lie in different banks.
 
     row_idx, col_idx: integers or values; a row is a power of two of 16-byte chunks, at most 128 bytes.

@@ -21,7 +21,8 @@ from ..values import Element
 from . import cute
 
 __all__ = [
-    "Fragment", "Layout", "SwizzleMode", "cute", "make_full_bank_swizzled_layout", "make_fully_replicated_layout_fragment",
+    "Fragment", "Layout", "SwizzleMode", "cute", "make_full_bank_swizzled_layout",
+    "make_fully_replicated_layout_fragment",
     "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
     "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout", "matrix_fragment_names",
@@ -47,7 +48,8 @@ def __getattr__(name: str) -> Any:
 
 
 class SwizzleMode(enum.IntEnum):
-    """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all banks)."""
+    """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
+    banks)."""
 
     NONE = 0
     QUARTER = 1

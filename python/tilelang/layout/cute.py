@@ -2,7 +2,8 @@
 
     a = Layout((4, (2, 3)), (1, (12, 4)))      a(5) == a((1, 1)) == a((1, (1, 0))) == 13
 
-A number runs through the coordinates with the first mode fastest.  Results of the algebra are found by what the
+A number runs through the coordinates with the first mode fastest.  Results of the algebra are found by
+what the
 functions do at their points, and a question without an answer raises ValueError.
 """
 
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Union
 
-IntTuple = Union[int, tuple]
+IntTuple = Union[int, tuple]  # noqa: UP007
 
 __all__ = [
-    "ComposedLayout", "IntTuple", "Layout", "Swizzle", "coalesce", "complement", "composition", "cosize", "depth",
-    "flatten", "left_inverse", "logical_divide", "logical_product", "product", "rank", "right_inverse", "size",
+    "ComposedLayout", "IntTuple", "Layout", "Swizzle", "coalesce", "complement", "composition", "cosize",
+    "depth", "flatten", "left_inverse", "logical_divide", "logical_product", "product", "rank",
+    "right_inverse", "size",
 ]  # fmt: skip
 
 
@@ -148,7 +150,8 @@ def _of_modes(modes: list[tuple[int, int]]) -> Layout:
 
 
 def _from_values(values: list[int]) -> Layout:
-    """The layout that has these values at 0, 1, …: the longest even run is a mode, what begins them the rest."""
+    """The layout that has these values at 0, 1, …: the longest even run is a mode, what begins them the
+    rest."""
     if values[0] != 0:
         raise ValueError(f"a layout is 0 at 0, not {values[0]}")
     modes, total = [], len(values)
@@ -185,7 +188,8 @@ def composition(a: Any, b: Any) -> Layout:
 
 
 def complement(layout: Layout, cotarget: int | None = None) -> Layout:
-    """The layout of what `layout` leaves out of the first cotarget integers: together they reach each once."""
+    """The layout of what `layout` leaves out of the first cotarget integers: together they reach each
+    once."""
     limit = layout.cosize() if cotarget is None else size(cotarget)
     modes, at = [], 1
     for n, d in sorted([m for m in layout.modes() if m[0] > 1], key=lambda m: m[1]):
@@ -202,7 +206,8 @@ def _pair(a: Layout, b: Layout) -> Layout:
 
 
 def logical_divide(layout: Layout, tiler: Any) -> Layout:
-    """((tile), (rest)): the elements of `layout` that the tiler names, and how often it goes on; a tuple of tilers
+    """((tile), (rest)): the elements of `layout` that the tiler names, and how often it goes on; a tuple
+    of tilers
     works on the modes one by one."""
     if isinstance(tiler, tuple):
         parts = [logical_divide(layout[i], t) for i, t in enumerate(tiler)]
