@@ -5,13 +5,6 @@ using namespace tl;
 
 namespace {
 
-nb::object place_of(const Span& span) {
-  if (!span || !span.file) return nb::none();
-  return nb::make_tuple(*span.file, span.line, span.column);
-}
-
-nb::object known(int64_t number) { return number < 0 ? nb::object(nb::none()) : nb::object(nb::int_(number)); }
-
 nb::dict finding_row(const Finding& f) {
   nb::dict d;
   d["kind"] = std::string(name_of(f.kind));
@@ -33,13 +26,16 @@ nb::dict finding_row(const Finding& f) {
 nb::dict counter_row(const Counter& c) {
   nb::dict d;
   d["place"] = place_of(c.span);
+  d["kind"] = std::string(name_of(c.kind));
   d["what"] = c.what;
   d["buffer"] = c.buffer;
+  d["level"] = c.level;
   d["executed"] = c.executed;
   d["bytes"] = c.bytes;
   d["requests"] = c.requests;
   d["least"] = c.least;
   d["flops"] = c.flops;
+  d["waited"] = c.waited;
   return d;
 }
 

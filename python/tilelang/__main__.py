@@ -3,6 +3,7 @@
     python -m tilelang ir      FILE:NAME [ARG=VALUE ...]      the program as text IR
     python -m tilelang source  FILE:NAME [ARG=VALUE ...]      the generated CUDA C++ or LLVM IR
     python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is (--html PAGE)
+    python -m tilelang sim     SCRIPT [ARG ...]               run a script, each kernel simulated (sim --help)
 
 NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go.
 """
@@ -66,13 +67,19 @@ def _prim_func(thing: Any, args: list[Any], named: dict[str, Any]) -> PrimFunc:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns its exit status."""
-    parser = argparse.ArgumentParser("python -m tilelang", description="look at a kernel")
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["sim"]:
+        from .script import main as simulate
+
+        return simulate(given[1:])
+    parser = argparse.ArgumentParser("python -m tilelang", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=__doc__)
     parser.add_argument("what", choices=("ir", "source", "explain"))
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")
     parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, sim:sm_80, …")
     parser.add_argument("--html", metavar="PAGE", help="explain: write a page for a browser, print nothing")
-    options = parser.parse_args(argv)
+    options = parser.parse_args(given)
     if options.html and options.what != "explain":
         parser.error("--html goes with explain")
     try:

@@ -23,7 +23,7 @@ class PassConfigKey(str, enum.Enum, metaclass=_Keys):
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    # The user's own barriers count anyway, and what the compiler puts into shared memory itself needs its own.
+    # The user's own barriers count anyway, and what the compiler puts into shared memory needs its own.
     TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
     TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
@@ -123,8 +123,18 @@ def options_of(
     return options
 
 
+# The script.Script that runs, all of whose kernels are simulated; see there.
+script: Any = None
+
+
 def target_text(target: Any) -> str:
     """A target as the compiler takes it: "cuda -arch=sm_80"; from a string, a dict, or None (default)."""
+    text = own_target(target)
+    return script.redirect(text) if script else text
+
+
+def own_target(target: Any) -> str:
+    """The same, whatever a script that is simulated runs on instead."""
     if target is None:
         return env.default_target()
     if isinstance(target, dict):

@@ -188,7 +188,13 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
     if arg.annotation is None:
         raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
                    "scalar dtype such as T.float32")
-    kind = _annotation(trace, new, arg, fn, scope)
+    made = _declared(trace, arg, _annotation(trace, new, arg, fn, scope))
+    if trace.eager is not None:
+        trace.eager.made[arg.arg] = made
+    return made
+
+
+def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
     if isinstance(kind, Tensor):
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         return trace.builder.tensor(arg.arg, [as_value(n) for n in kind.shape], kind.dtype, strides)

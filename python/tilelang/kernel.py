@@ -103,12 +103,12 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         """Why everything is as it is, without printing it; see explain."""
         from .report import report_of
 
-        return report_of(self._kernel.report, self._kernel.phases)
+        return report_of(self._kernel.report, self._kernel.phases, self.simulation)
 
     def explain(self, html: str | os.PathLike | None = None) -> Report:
         """Why everything is as it is: instructions, layouts, mappings of loops, the cost of every access to
-        memory, what was refused and why.  Prints the report and returns it; its lists hold the same as
-        objects.
+        memory, what was refused and why; of a kernel that was simulated (simulate()), what that counted.
+        Prints the report and returns it; its lists hold the same as objects.
 
         html: a file; the report is written there as one page for a browser, with pictures of the layouts,
         instead of being printed.
@@ -135,6 +135,9 @@ class JITKernel(_core.Launcher, KernelArtifacts):
 
         options = dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count)
         return simulate_call(self, args, kwargs, options)
+
+    # What simulate() found and counted last.
+    simulation: Any = None
 
     # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
     latency: float | None = None
@@ -245,7 +248,10 @@ def compile(
     try:
         compiled = _core.compile(func.function, config.target_text(target), options)
     except CompileError as error:
-        raise error.with_traceback(None) from None
+        instead = config.script and config.script.instead(func.name, config.own_target(target), error)
+        if not instead:
+            raise error.with_traceback(None) from None
+        compiled = _core.compile(func.function, instead, options)
     kernel = _kernel(func, compiled, out_idx)
     if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
         spent = sum(kernel.phases.values())
@@ -258,8 +264,8 @@ def compile(
 
 def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     results = func.results
-    plain = JITKernel
-    if compiled.target.startswith("sim:"):
+    plain, simulated = JITKernel, compiled.target.startswith("sim:")
+    if simulated:
         from .simulation import SimulatedKernel as plain
     if results is None and func.call_order is None:
         return plain(func, compiled, out_idx)
@@ -268,9 +274,9 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     if results is not None and results.plain and func.call_order is None:
         names = [row["name"] for row in compiled.params]
         return plain(func, compiled, [names.index(name) for name in results.outputs] or None)
-    from .returning import ReturningKernel
+    from .returning import ReturningKernel, simulated_class
 
-    return ReturningKernel(func, compiled)
+    return (simulated_class() if simulated else ReturningKernel)(func, compiled)
 
 
 def resolve_target(target: Any = None) -> str:

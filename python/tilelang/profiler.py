@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from . import config
 from .compare import as_list, torch_assert_close
+from .errors import TilelangWarning
 from .supply import TensorSupplyType, make_inputs
 
 _MODES: dict[str, Callable] = {
@@ -58,6 +60,8 @@ def do_bench(
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
     if quantiles is None and return_mode not in _MODES:
         raise ValueError(f"do_bench: return_mode must be one of {', '.join(_MODES)}, not '{return_mode}'")
+    if config.script:
+        return _answer([config.script.measure_once(fn)], quantiles, return_mode)
     torch = sys.modules.get("torch")
     on_gpu = device not in ("cpu",) and torch is not None and torch.cuda.is_available()
     flush = _flusher(torch, on_gpu, cache_size) if (on_gpu if flush_cache is None else flush_cache) else None
@@ -186,6 +190,8 @@ class Profiler:
         values of extents that are known only when the kernel is called, by name.
         """
         inputs = self.inputs(dynamic_symbolic_constraints) if input_tensors is None else list(input_tensors)
+        if func is None and self.kernel.target.startswith("sim:") and not config.script:
+            return self._simulate_once(inputs, quantiles, return_mode)
         if func is None:
             full = self.kernel.merge(inputs, self.kernel.allocate_outputs(inputs))
             run = lambda: self.kernel.launch(full)
@@ -204,6 +210,14 @@ class Profiler:
             device="cpu" if on_cpu else device,
             early_stop_baseline=early_stop_baseline,
         )
+
+    def _simulate_once(self, inputs: list[Any], quantiles: Sequence[float] | None, return_mode: str) -> Any:
+        """A simulated kernel has no time of its own: one run, and what it took here."""
+        import warnings
+
+        warnings.warn(f"{self.kernel._func.name} is simulated ({self.kernel.target}): one run, whose time says "
+                      "nothing of a GPU's", TilelangWarning, stacklevel=3)
+        return _answer(_clock(lambda: self.kernel(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
 

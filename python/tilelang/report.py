@@ -158,7 +158,8 @@ class Report:
     kernels: the launches and what they take of the chip.  buffers: where tensors and tiles live.  loops:
     how parallel loops and copies are spread over threads.  operators: how each tile operator runs.
     accesses: what each access to memory costs a warp.  notes: what else was decided, everything refused
-    included.  phases: how long each step took, in milliseconds.
+    included.  phases: how long each step took, in milliseconds.  simulation: of a kernel that was simulated
+    (kernel.simulate(…)), what that counted, else None.
     """
 
     function: str
@@ -172,6 +173,7 @@ class Report:
     accesses: list[AccessInfo]
     notes: list[NoteInfo]
     phases: dict[str, float]
+    simulation: Any = None  # a SimulationReport
     text: str = field(default="", compare=False)
 
     @property
@@ -205,7 +207,11 @@ class Report:
             f.write(self.html())
 
     def __str__(self) -> str:
-        return self.text
+        s = self.simulation
+        if s is None:
+            return self.text
+        head = f"simulated: {s.blocks} blocks, {s.schedules} schedules, counted in the last one"
+        return f"{self.text.rstrip()}\n\n{head}\n{s.table()}\n"
 
     def __contains__(self, words: str) -> bool:
         return words in self.text
@@ -239,11 +245,11 @@ def _rows(kind: type, rows: list[dict[str, Any]]) -> list[Any]:
     return out
 
 
-def report_of(core: _core.Report, phases: dict[str, float]) -> Report:
+def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = None) -> Report:
     """The report of a compiled kernel as objects."""
     return Report(
         core.function, core.target, core.toolchain, core.from_cache,
         _rows(KernelInfo, core.kernels), _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops),
         _rows(OperatorInfo, core.operators), _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes),
-        dict(phases), core.text(),
+        dict(phases), simulation, core.text(),
     )  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 from .maps import Fragment
 from .report import AccessInfo, BufferInfo, LoopInfo, Place, Report
 from .report_svg import bars, picture
+from .simulation import counter_rows
 from .source import lines_of
 
 _STYLE = """
@@ -315,6 +317,12 @@ def _accesses(report: Report) -> str:
     )
 
 
+def _counted(simulation: Any) -> str:
+    heads, rows = counter_rows(simulation.counters)
+    return (f'<div class="soft">{simulation.blocks} blocks, {simulation.schedules} schedules; counted in the last '
+            f"one</div>{_table(heads, [[escape(cell) for cell in row] for row in rows])}")
+
+
 def _sections(report: Report) -> list[tuple[str, str, str]]:
     """(anchor, title, body) of what there is to say."""
     out = []
@@ -364,6 +372,8 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
         )
     if report.accesses:
         out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
+    if report.simulation is not None:
+        out.append(("simulation", "Counted by the simulator", f'<div class="card">{_counted(report.simulation)}</div>'))
     if report.notes:
         rows = [
             [

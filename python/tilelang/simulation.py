@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from . import _core
+from . import _core, config
 from .kernel import JITKernel
 
 SimulationError = _core.SimulationError
@@ -63,21 +63,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Counter:
-    """What the accesses of one kind on one line cost.
+    """What the instructions of one kind on one line cost.
 
-    what: "shared load", "global store", "ldmatrix_x4", … executed: by warps. bytes: of all threads.
-    requests: wavefronts of shared memory, sectors of 32 bytes of global memory; least: the fewest that so
-    much data needs. flops: of matrix instructions.
+    kind: "load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic" or "barrier".
+    what: "shared load", "global store", "ldmatrix_x4", … level: of memory, "shared" or "global", else "".
+    executed: by warps; of a barrier, how many came to it. bytes: of all threads. requests: wavefronts of
+    shared memory, sectors of 32 bytes of global memory; least: the fewest that so much data needs (both 0
+    for updates of shared memory, whose price is not known). flops: of matrix instructions. waited: at a
+    barrier, how many operations of its block were executed while warps stood there, summed over the warps;
+    it depends on the schedule, and is no time.
     """
 
     place: Place | None
+    kind: str
     what: str
     buffer: str
+    level: str
     executed: int
     bytes: int
     requests: int
     least: int
     flops: int
+    waited: int
 
 
 @dataclass(frozen=True)
@@ -98,19 +105,61 @@ class SimulationReport:
     def __bool__(self) -> bool:
         return bool(self.findings)
 
+    @property
+    def instructions(self) -> dict[str, int]:
+        """How many of each kind warps executed: {"load": 96, "matrix": 64, …}."""
+        found: dict[str, int] = {}
+        for c in self.counters:
+            found[c.kind] = found.get(c.kind, 0) + c.executed
+        return found
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """How many bytes were moved from and to each level of memory: {"shared": …, "global": …}."""
+        return {level: sum(c.bytes for c in self.counters if c.level == level) for level in ("shared", "global")}
+
+    @property
+    def flops(self) -> int:
+        """Of matrix instructions."""
+        return sum(c.flops for c in self.counters)
+
+    def requests(self, level: str) -> tuple[int, int]:
+        """Wavefronts of "shared" memory, or sectors of "global", and the fewest that so much data needs."""
+        rows = [c for c in self.counters if c.level == level]
+        return sum(c.requests for c in rows), sum(c.least for c in rows)
+
     def json(self) -> str:
-        """Everything, as a JSON object."""
-        return json.dumps(asdict(self), indent=1)
+        """Everything, with the sums, as a JSON object."""
+        sums = {"instructions": self.instructions, "bytes": self.bytes, "flops": self.flops}
+        for level, name in (("shared", "wavefronts"), ("global", "sectors")):
+            sums[name] = dict(zip(("count", "least"), self.requests(level), strict=True))
+        return json.dumps({**asdict(self), "sums": sums}, indent=1)
+
+    def table(self) -> str:
+        """The counters, line by line."""
+        heads, rows = counter_rows(self.counters)
+        cells = [heads, *rows]
+        width = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+        left = 3  # columns of words
+        return "\n".join("  " + "  ".join(
+            cell.ljust(n) if i < left else cell.rjust(n) for i, (cell, n) in enumerate(zip(row, width, strict=True))
+        ).rstrip() for row in cells)
 
     def __str__(self) -> str:
-        lines = [self.text or f"nothing found in {self.schedules} schedules of {self.blocks} blocks"]
-        for c in self.counters:
-            where = f"line {c.place[1]}" if c.place else "no line"
-            cost = f", {c.requests} requests (least {c.least})" if c.least else ""
-            flops = f", {c.flops} flops" if c.flops else ""
-            of = f" {c.buffer}" if c.buffer else ""
-            lines.append(f"  {where}: {c.what}{of}: {c.executed} times, {c.bytes} bytes{cost}{flops}")
-        return "\n".join(lines)
+        head = self.text or f"nothing found in {self.schedules} schedules of {self.blocks} blocks"
+        return f"{head}\n{self.table()}" if self.counters else head
+
+
+def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]]]:
+    """A table of counters: its heads, and its rows in the order of the program."""
+    heads = ["line", "what", "buffer", "warps", "bytes", "requests", "least", "flops", "waited"]
+    rows = []
+    for c in sorted(counters, key=lambda c: c.place or ("", 0, 0)):
+        asked = [c.requests, c.least] if c.least else ["", ""]
+        rest = [c.flops or "", c.waited if c.kind == "barrier" else ""]
+        line = f"line {c.place[1]}" if c.place else "none"
+        rows.append([str(x) for x in (line, c.what, c.buffer, c.executed, c.bytes or "", *asked, *rest)])
+    return heads, rows
 
 
 def report_of(row: dict[str, Any]) -> SimulationReport:
@@ -135,7 +184,9 @@ def error_of(report: SimulationReport) -> Exception:
 
 @dataclass
 class Defaults:
-    """What a plain call of a simulated kernel does; `python -m tilelang sim` sets it."""
+    """What a plain call of a simulated kernel does: see JITKernel.simulate for what each means.  Set them to
+    change it (`tilelang.simulation.defaults.schedules = 5`); `python -m tilelang sim` does.
+    """
 
     seed: int = 0
     schedules: int = 1
@@ -178,59 +229,108 @@ def _sampled(blocks: Any) -> tuple[list[int], int]:
     return [int(b) for b in blocks], 0
 
 
-class _HostCopy:
-    """A GPU's tensor, copied to the host for a simulation, and back."""
+class _HostCopies:
+    """The GPU's tensors among the arguments, copied to the host for a simulation, and back.
 
-    def __init__(self, tensor: Any) -> None:
-        self.tensor, self.host = tensor, tensor.detach().cpu()
+    What is copied are their storages, so that tensors that share memory do so on the host.
+    """
 
-    def back(self) -> None:
-        self.tensor.detach().copy_(self.host)
+    def __init__(self, args: Sequence[Any]) -> None:
+        self.storages: dict[int, tuple[Any, Any]] = {}
+        self.device: Any = None
+        self.arguments = [self._host(a) for a in args]
+
+    def _host(self, value: Any) -> Any:
+        if not _on_gpu(value):
+            return value
+        self.device = self.device or value.device
+        storage = value.untyped_storage()
+        there, here = self.storages.setdefault(storage.data_ptr(), (storage, None))
+        if here is None:
+            here = there.cpu()
+            self.storages[storage.data_ptr()] = (there, here)
+        return value.new_empty(0, device="cpu").set_(here, value.storage_offset(), value.shape, value.stride())
+
+    def give_back(self, made: list[Any]) -> list[Any]:
+        """After the run; the outputs, where the arguments are."""
+        for there, here in self.storages.values():
+            there.copy_(here)
+        return made if self.device is None else [m.to(self.device) for m in made]
 
 
 def _on_gpu(value: Any) -> bool:
-    return type(value).__module__.startswith("torch") and bool(getattr(value, "is_cuda", False))
+    """Whether it is a tensor whose memory is a GPU's."""
+    if not type(value).__module__.startswith("torch") or not getattr(value, "is_cuda", False):
+        return False
+    return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
 def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int = 1, blocks: Any = None,
-             watch: bool = True, count: bool = True) -> tuple[Any, SimulationReport]:
-    """What a call of a kernel for "sim:CHIP" returns, and the report; it raises nothing for findings."""
-    outputs = kernel._outputs
-    copies = [_HostCopy(a) if _on_gpu(a) else None for a in args]
-    hosts = [c.host if c else a for c, a in zip(copies, args, strict=True)]
-    made = kernel.allocate_outputs(hosts) if outputs else []
-    numbers, sample = _sampled(blocks)
+             watch: bool = True, count: bool = True) -> tuple[list[Any], SimulationReport]:
+    """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report; it raises nothing for findings."""
+    copies = _HostCopies(args)
+    made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
+    full = kernel.merge(copies.arguments, made)
+    report = _simulate_all(kernel, full, kernel._outputs, dict(
+        seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count))
+    made = copies.give_back(made)
+    if config.script:
+        config.script.adopt(made, args)
+    return made, report
+
+
+def _simulate_all(kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]) -> SimulationReport:
+    """On all of its parameters, of which `fresh` hold nothing yet."""
+    numbers, sample = _sampled(options["blocks"])
+    if options["schedules"] < 1:
+        raise ValueError(f"simulate: schedules={options['schedules']}; it must be at least 1")
     with _progress(kernel._func.name) as show:
-        full = kernel.merge(hosts, made)
-        row = kernel._kernel.simulate(full, outputs, seed, schedules, numbers, sample, watch, count, show)
-    for copy in copies:
-        if copy:
-            copy.back()
-    if any(copies):
-        made = [m.to(next(c.tensor for c in copies if c).device) for m in made]
-    result = None if not made else made[0] if len(made) == 1 else list(made)
-    return result, report_of(row)
+        row = kernel._kernel.simulate(full, fresh, options["seed"], options["schedules"], numbers, sample,
+                                      options["watch"], options["count"], show)
+    report = report_of(row)
+    if options["count"]:
+        kernel.simulation = report
+    if config.script:
+        config.script.note(kernel, report)
+    return report
 
 
-class SimulatedKernel(JITKernel):
-    """A kernel for "sim:CHIP".  Calling it simulates it with one schedule; simulate() takes options."""
+class Simulating:
+    """What a call of a kernel for "sim:CHIP" is: one simulation, by `defaults`."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self._bind(args, kwargs)
+    def _run(self, args: Sequence[Any]) -> list[Any]:
         d = defaults
-        result, report = simulate(self, given, d.seed, d.schedules, d.blocks, count=False)
+        made, report = simulate(self, args, d.seed, d.schedules, d.blocks, count=False)
         if report.findings:
             raise error_of(report)
-        return result
+        return made
+
+    def launch(self, args: Sequence[Any]) -> None:
+        """Run on all the parameters, outputs included."""
+        copies = _HostCopies(args)
+        report = _simulate_all(self, copies.arguments, [], dict(vars(defaults), watch=True, count=False))
+        copies.give_back([])
+        if report.findings:
+            raise error_of(report)
+
+
+class SimulatedKernel(Simulating, JITKernel):
+    """A kernel for "sim:CHIP".  Calling it simulates it as `defaults` says; simulate() takes options."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self._run(self._bind(args, kwargs))
+        return None if not made else made[0] if len(made) == 1 else made
 
 
 def simulate_call(
     kernel: JITKernel, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]
 ) -> SimulationReport:
     """JITKernel.simulate: of a kernel for another target, its twin for the simulator."""
-    if not isinstance(kernel, SimulatedKernel):
-        kernel = _twin(kernel)
-    _, report = simulate(kernel, kernel._bind(args, kwargs), **options)
+    runs = kernel if isinstance(kernel, Simulating) else _twin(kernel)
+    try:
+        _, report = simulate(runs, runs._bind(args, kwargs), **options)
+    finally:
+        kernel.simulation = runs.simulation
     if report.findings:
         raise error_of(report)
     return report
@@ -246,5 +346,6 @@ def _twin(kernel: JITKernel) -> JITKernel:
     twin = kernel.__dict__.get("_simulated")
     if twin is None:
         chip = kernel.target.split("-arch=")[1].split()[0]
-        twin = kernel._simulated = compile(kernel._func, out_idx=kernel.out_idx or None, target=f"sim:{chip}")
+        twin = kernel._simulated = compile(
+            kernel._func, out_idx=kernel.out_idx if kernel._func.results is None else None, target=f"sim:{chip}")
     return twin

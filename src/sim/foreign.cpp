@@ -16,13 +16,14 @@ void atomic_access(const Execution& x) {
   auto op = x.site.callee->atomic;
   bool has_value = x.site.args.size() == 3;
   int lanes = has_value ? x.site.args[1].type.lanes : 1;
-  x.tally();
+  Tally::Addresses addresses(x.warp.block->tally);
   with_element(p.type, [&](auto element) {
     int64_t bytes = element.bytes, whole = bytes * lanes;
     for_lanes(x.lanes, [&](int lane) {
       bool reads = op != Callee::Atomic::store, writes = op != Callee::Atomic::load;
       Touch touch = writes ? Touch::atomic_update : Touch::atomic_read;
       std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes), touch);
+      addresses.set(lane, at);
       if (x.warp.block->watch) x.warp.block->monitor->synchronise(x.warp, lane, at, x.site.order, reads, writes);
       for (int e = 0; e < lanes; e++, at += bytes) {
         Scalar old = element.get(at);
@@ -34,6 +35,7 @@ void atomic_access(const Execution& x) {
         if (x.site.type != none_type) x.give(lane, old);
       }
     });
+    addresses.count(x.warp, p, whole, x.site.site, Counter::Kind::atomic, x.site.callee->name);
   });
 }
 
@@ -41,8 +43,10 @@ void wide_access(const Execution& x) {
   bool loads = x.site.callee == &load_wide;
   int words = loads ? x.site.type.lanes : x.site.args[1].type.lanes;
   int64_t bytes = int64_t(words) * 4;
+  Tally::Addresses addresses(x.warp.block->tally);
   for_lanes(x.lanes, [&](int lane) {
     std::byte* at = x.operand(0, lane, bytes, std::min<int64_t>(bytes, x.warp.code->vector_bytes));
+    addresses.set(lane, at);
     for (int e = 0; e < words; e++) {
       uint32_t word = loads ? bits_at<uint32_t>(at + 4 * e) : uint32_t(x.element(1, lane, e).i);
       if (loads)
@@ -51,6 +55,7 @@ void wide_access(const Execution& x) {
         put_bits(at + 4 * e, word);
     }
   });
+  addresses.count(x.warp, x.place(0), bytes, x.site.site, loads ? Counter::Kind::load : Counter::Kind::store);
 }
 
 // args: a text, a key, and of PTX the number of places that it writes, which follow.

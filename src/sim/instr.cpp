@@ -30,8 +30,8 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
 std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
-  std::byte* at = locate(warp, p, lane, offset, bytes, alignment, site.site);
-  if (!warp.block->watch) return at;
+  auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
+  if (!warp.block->watch || !inside) return at;
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
   else
@@ -47,10 +47,10 @@ std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes
     return all;
   }
   int64_t offset = value(arg, 0).i;  // registers lie alike in every lane: one question for all
-  all[0] = locate(warp, p, 0, offset, bytes, alignment, site.site);
-  bool inside = all[0] >= warp.lanes.data() && all[0] < warp.lanes.data() + warp.lanes.size();
-  for (int lane = 1; lane < lane_count; lane++) all[size_t(lane)] = all[0] + (inside ? lane * warp.code->lane_bytes : 0);
-  if (!warp.block->watch) return all;
+  auto [first, inside] = locate(warp, p, 0, offset, bytes, alignment, site.site);
+  for (int lane = 0; lane < lane_count; lane++)
+    all[size_t(lane)] = first + (inside ? lane * warp.code->lane_bytes : 0);
+  if (!warp.block->watch || !inside) return all;
   if (site.args[arg].access != 'w') warp.block->monitor->registers(warp, p, offset, bytes, lanes, false, site.site);
   if (site.args[arg].access != 'r') warp.block->monitor->registers(warp, p, offset, bytes, lanes, true, site.site);
   return all;
@@ -61,8 +61,8 @@ void Execution::report(int lane, Finding::Kind kind, std::string text) const {
   warp.block->monitor->report(warp, lane, std::move(f), site.site);
 }
 
-void Execution::tally(int64_t flops) const {
-  if (Tally* t = warp.block->tally) t->instruction(site.site, site.callee->name, flops);
+void Execution::tally(Counter::Kind kind, int64_t flops) const {
+  if (Tally* t = warp.block->tally) t->instruction(site.site, kind, site.callee->name, flops);
 }
 
 void Execution::require_whole_warp() const {
@@ -135,7 +135,7 @@ void multiply(const Execution& x, const MatrixInstr& m) {
 void matrix(const Execution& x) {
   x.require_whole_warp();
   auto& row = x.row<MatrixInstr>();
-  x.tally(2 * int64_t(row.m) * row.n * row.k);
+  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   if (row.c_type.is_int()) return multiply<uint32_t>(x, row);  // wraps
   if (row.c_type.bits == 64) return multiply<double>(x, row);
   multiply<float>(x, row);
@@ -147,7 +147,7 @@ void user_matrix(const Execution& x) {
   auto eval = eval_of(row);
   if (!eval) return matrix(x);
   x.require_whole_warp();
-  x.tally(2 * int64_t(row.m) * row.n * row.k);
+  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   auto read = [&](size_t arg, const OperandFragment& f, DType type) {
     std::vector<double> values(size_t(f.rows * f.cols));
     auto get = element_access(type).get;
@@ -178,7 +178,7 @@ struct Blocks {
   std::byte* row_at(int block, int r) const { return x.operand(memory, 8 * block + r, row_bytes, row_bytes); }
   // f(element in the block's rows, element in a lane's registers), both of 16 bits
   template <class F>
-  void for_elements(F f) const {
+  void for_elements(Counter::Kind kind, F f) const {
     Tally::Addresses addresses(x.warp.block->tally);
     for (int block = 0; block < row.matrices; block++) {
       std::array<std::byte*, 8> rows;
@@ -192,7 +192,7 @@ struct Blocks {
         }
       }
     }
-    addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, x.site.callee->name);
+    addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, kind, x.site.callee->name);
   }
 };
 
@@ -204,12 +204,12 @@ void check_shared(const Execution& x) {
 void load_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
+  Blocks{x}.for_elements(Counter::Kind::ldmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
 }
 void store_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements([](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
+  Blocks{x}.for_elements(Counter::Kind::stmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
 }
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
@@ -236,6 +236,7 @@ void handle_value(const Execution& x) {
 template <int (*from)(int lane, int number)>
 void shuffle(const Execution& x) {
   x.require_whole_warp();
+  x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
   for (int lane = 0; lane < lane_count; lane++) {
     int other = from(lane, int(x.value(1, lane).i));

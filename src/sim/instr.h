@@ -36,7 +36,7 @@ struct Execution {
   // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
   void require_whole_warp() const;
   void report(int lane, Finding::Kind kind, std::string text) const;  // and go on
-  void tally(int64_t flops = 0) const;
+  void tally(Counter::Kind kind, int64_t flops = 0) const;
 };
 
 struct InstrRow {

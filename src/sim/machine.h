@@ -31,6 +31,9 @@ struct Operation {
   int32_t site = 0;                         // an index into Code::sites
   DType type = {};
   BinaryOp op = BinaryOp::add;
+  // What it does to undefined values: see undefined.h.
+  enum class Effect : uint8_t { none, compute, load, store, branch, call } effect = Effect::none;
+  bool uniform_index = false;  // of a load or a store: all lanes have the same
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -140,6 +143,7 @@ struct Block {
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
+  int64_t executed = 0;         // operations of its warps so far
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
@@ -151,6 +155,18 @@ struct Saved {
 struct Jumping {
   Mask entry, running;       // the threads that came to it; that are in this iteration
   Mask broken = 0, continued = 0;
+};
+
+// Where a value came from that is not defined.
+struct Origin {
+  int32_t place = -1;   // the registers that were read
+  int64_t index = 0;
+  int32_t site = 0;     // of the read
+};
+struct Undefined {
+  int32_t slot;         // of 32 lanes
+  Mask lanes;
+  Origin origin;
 };
 
 struct Warp {
@@ -165,6 +181,7 @@ struct Warp {
   Mask returned = 0;
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
+  int64_t came = 0;            // to the barrier where it waits: what the block had executed then
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;
@@ -173,6 +190,8 @@ struct Warp {
   std::vector<Scalar> registers = {};
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
   std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
+  std::vector<Undefined> undefined = {};
+  std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }
   std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }
@@ -189,7 +208,11 @@ void for_lanes(Mask active, F f) {
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie
 // within it, at an address divisible by `alignment`; outside, what comes is a place where nothing matters.
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
+struct Located {
+  std::byte* at;
+  bool inside;
+};
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.

@@ -8,6 +8,7 @@
 #include "sim/monitor.h"
 #include "sim/steps.h"
 #include "sim/tally.h"
+#include "sim/undefined.h"
 
 namespace tl::sim {
 namespace {
@@ -120,6 +121,15 @@ struct Accessor {
     else
       w.block->monitor->access(w, place, lane, at, bytes, touch, o.site, same);
   }
+  // Registers that these lanes read.
+  void note_load(Mask lanes, int64_t index) const {
+    for (int32_t e = 0; e < o.count; e += lane_count) {
+      Origin origin;
+      int64_t offset = (index + e / lane_count) * element;
+      if (Mask missing = w.block->monitor->unwritten_registers(w, place, offset, element, lanes, o.site, origin))
+        add_undefined(w, o.to + e, missing, origin);
+    }
+  }
   void note_all(Mask lanes, int64_t index, bool writes) const {
     if (watched) w.block->monitor->registers(w, place, index * element, bytes, lanes, writes, o.site);
   }
@@ -136,6 +146,7 @@ Mask taking_part(Warp& w, const Operation& o) {
 template <class T, bool uniform>
 void load(Warp& w, const Operation& o) {
   Accessor access(w, o, T::bytes);
+  if (!w.undefined.empty()) clear_undefined(w, o.to, o.count);
   const Scalar* index = w.slot(o.a);
   Scalar* to = w.slot(o.to);
   Mask active = taking_part(w, o);
@@ -143,7 +154,7 @@ void load(Warp& w, const Operation& o) {
   if (uniform && access.lane_stride && active && active == w.active) {  // a register: one question for all
     const std::byte* at = access.of_first(active, index->i);
     if (!at) return;
-    access.note_all(active, index->i, false);
+    if (access.watched) access.note_load(active, index->i);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
       for (int lane = 0; lane < lane_count; lane++) to[e + lane] = T::get(at + lane * access.lane_stride);
     return;
@@ -152,12 +163,13 @@ void load(Warp& w, const Operation& o) {
   for_lanes(active, [&](int lane) {
     int64_t i = index[uniform ? 0 : lane].i;
     const std::byte* at = access.at(lane, i);
-    if (at) access.note(lane, i, at, Touch::read);
+    if (at && access.lane_stride && access.watched) access.note_load(Mask(1) << lane, i);
+    else if (at) access.note(lane, i, at, Touch::read);
     addresses.set(lane, at);
     if (!at) at = nowhere(access.place.type);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
   });
-  addresses.count(w, access.place, access.bytes, o.site, "load");
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::load);
 }
 
 template <class T, bool uniform>
@@ -186,7 +198,7 @@ void store(Warp& w, const Operation& o) {
     if (compared) std::memcpy(to, made, size_t(access.bytes));
     w.block->monitor->memory_version += !access.lane_stride && !access.watched;
   });
-  addresses.count(w, access.place, access.bytes, o.site, "store");
+  addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::store);
 }
 
 }  // namespace
@@ -224,18 +236,18 @@ void begin_buffer(Warp& w, const Operation& o) {
   if (w.block->watch) w.block->monitor->begin_registers(w, place, w.active);
 }
 
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
-                  int32_t site) {
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+               int32_t site) {
   int64_t element = place.type.bytes();
   auto [first, end, base] = reach_of(w, place, lane);
   if (offset < first * element || offset + bytes > end * element) {
     outside(w, place, lane, offset / element, (bytes + element - 1) / element, site);
-    return nowhere(place.type);
+    return {nowhere(place.type), false};
   }
   bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
   std::byte* at = base + offset + (registers ? lane * w.code->lane_bytes : 0);
   if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment)) misaligned(w, place, lane, offset / element, alignment, site);
-  return at;
+  return {at, true};
 }
 
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset) {

@@ -202,6 +202,42 @@ void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, 
   }
 }
 
+Mask Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site,
+                                  Origin& origin) {
+  int64_t unit = code.register_unit;
+  Mask missing = 0;
+  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
+    Mask here = lanes & ~w.filled[size_t(i)];
+    if (here && !missing) {
+      auto it = w.forgotten.find({i, __builtin_ctz(here)});
+      origin = it != w.forgotten.end() ? it->second : Origin{p.number, offset / p.type.bytes(), site};
+    }
+    missing |= here;
+  }
+  return missing;
+}
+
+void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin) {
+  int64_t unit = code.register_unit;
+  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
+    w.filled[size_t(i)] &= ~(Mask(1) << lane);
+    w.forgotten[{i, lane}] = origin;
+  }
+}
+
+void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  const Place& p = code.places[size_t(origin.place)];
+  const Span& there = code.sites[size_t(site)].span;
+  Finding f{.kind = Finding::Kind::unwritten,
+            .text = fmt::format("{}[{}] is read by {}, but it has not written it, and what is made of it {}{}; fill it first "
+                                "(T.clear, T.fill, T.copy)",
+                                p.name, origin.index, describe_thread(w, lane), how,
+                                there ? fmt::format(" (line {})", there.line) : "")};
+  f.buffer = p.name;
+  f.index = origin.index;
+  report(w, lane, std::move(f), origin.site, site, p.number);
+}
+
 void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
   int64_t unit = code.register_unit;
   for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++) w.filled[size_t(i)] &= ~lanes;

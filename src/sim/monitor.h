@@ -96,6 +96,11 @@ class Monitor {
               bool same = false);
   // Of `lanes`, at the same offset in their registers.
   void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site);
+  // Of those the ones that have not written these bytes, and for one of them what they are then.
+  Mask unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site, Origin& origin);
+  // A lane has written there what is not defined.
+  void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin);
+  void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);

@@ -8,6 +8,11 @@ std::string_view name_of(Finding::Kind kind) {
   return names[size_t(kind)];
 }
 
+std::string_view name_of(Counter::Kind kind) {
+  constexpr std::string_view names[] = {"load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier"};
+  return names[size_t(kind)];
+}
+
 namespace {
 
 std::string place_of(const Span& span) {

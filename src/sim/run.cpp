@@ -10,6 +10,7 @@
 #include "sim/monitor.h"
 #include "sim/schedule.h"
 #include "sim/tally.h"
+#include "sim/undefined.h"
 #include "sim/warp.h"
 
 namespace tl {
@@ -41,16 +42,26 @@ Tensor tensor_of(const Memory& m) {
 
 void execute(Warp& w, int64_t most) {
   const Operation* operations = w.code->operations.data();
-  while (w.state == Warp::State::running && !w.spins && most-- > 0) {
+  int64_t left = most;
+  for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     const Operation& o = operations[w.next++];
     o.run(w, o);
+    if (!w.undefined.empty()) follow_undefined(w, o);
   }
+  w.came = w.block->executed += most - left;
 }
 
 const Operation& stands_at(const Warp& w) { return w.code->operations[w.next - 1]; }
 const CallSite& waits_at(const Warp& w) { return w.code->calls[size_t(stands_at(w).row)]; }
 
 bool is_waiting(const Warp& w) { return w.state == Warp::State::waiting; }
+
+// It goes on.
+void leave_barrier(Warp& w) {
+  if (Tally* t = w.block->tally; t && is_waiting(w))
+    t->waited(waits_at(w).site, waits_at(w).callee->name, w.block->executed - w.came);
+  w.state = Warp::State::running;
+}
 
 // Everyone has ended, or waits at the same barrier.
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
@@ -75,7 +86,7 @@ bool release_named(Block& block, std::vector<Warp>& warps) {
   for (auto& w : warps) {
     if (!is_waiting(w) || w.barrier < 0 || block.barriers[w.barrier].phase <= w.phase) continue;
     leave_named(w, block.barriers[w.barrier]);
-    w.state = Warp::State::running;
+    leave_barrier(w);
     w.barrier = -1;
     released = true;
   }
@@ -196,6 +207,7 @@ struct Launch {
     block.number = number;
     block.where = grid.name(number);
     block.barriers.clear();
+    block.executed = 0;
     poison_shared(block);
     r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
     block.watch = r.watch.get();
@@ -210,6 +222,8 @@ struct Launch {
       w.spins = false;
       w.masks.clear();
       w.jumping.clear();
+      w.undefined.clear();
+      w.forgotten.clear();
       w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
       for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
     }
@@ -232,7 +246,7 @@ struct Launch {
     return true;
   }
   static void resume(Resident& r) {
-    for (auto& w : r.warps) w.state = Warp::State::running;
+    for (auto& w : r.warps) leave_barrier(w);
   }
 
   // Every block that runs waits for the grid.

@@ -6,12 +6,16 @@
 
 namespace tl::sim {
 
-void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, std::string_view what) {
+void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
+                   std::string_view what) {
   auto lanes = std::count_if(addresses.begin(), addresses.end(), [](int64_t a) { return a >= 0; });
   if (lanes == 0) return;
   Counter& c = counted[{site, p.number, what}];
+  c.kind = kind;
   c.executed++;
   c.bytes += lanes * bytes;
+  // How often a bank is asked again for updates of one word is nowhere documented: not counted.
+  if (kind == Counter::Kind::atomic && p.scope == Scope::shared) return;
   // A wider access than the hardware's is several, each with all lanes.
   int64_t widest = code.vector_bytes, at_once = bytes & (bytes - 1) ? p.type.bytes() : std::min(bytes, widest);
   std::vector<int64_t> part(addresses.size());
@@ -23,13 +27,19 @@ void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_
   }
 }
 
-void Tally::instruction(int32_t site, std::string_view what, int64_t flops) {
+void Tally::instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops) {
   Counter& c = counted[{site, -1, what}];
+  c.kind = kind;
   c.executed++;
   c.flops += flops;
 }
 
-void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32_t site, std::string_view what) {
+void Tally::waited(int32_t site, std::string_view barrier, int64_t operations) {
+  counted[{site, -1, barrier}].waited += operations;
+}
+
+void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind,
+                             std::string_view what) {
   if (!tally) return;
   const std::byte* begin = nullptr;
   constexpr int64_t far = int64_t(1) << 40;  // a view may reach below its first element
@@ -38,7 +48,7 @@ void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32
   else if (p.made_at < 0)  // a GPU's allocations begin at a sector
     begin = w.block->tensors[p.id].data;
   for (int64_t& a : at) a = a < 0 ? a : a - int64_t(reinterpret_cast<uintptr_t>(begin)) + far;
-  tally->access(p, at, bytes, site, what);
+  tally->access(p, at, bytes, site, kind, what.empty() ? name_of(kind) : what);
 }
 
 std::vector<Counter> Tally::rows() const {
@@ -50,7 +60,8 @@ std::vector<Counter> Tally::rows() const {
     if (key.place >= 0) {
       const Place& p = code.places[size_t(key.place)];
       c.buffer = p.name;
-      if (c.what == "load" || c.what == "store") c.what = (p.scope == Scope::shared ? "shared " : "global ") + c.what;
+      c.level = p.scope == Scope::shared ? "shared" : "global";
+      if (c.what == name_of(c.kind)) c.what = c.level + " " + c.what;
     }
     auto same = [&](const Counter& o) { return o.span == c.span && o.what == c.what && o.buffer == c.buffer; };
     auto it = std::find_if(out.begin(), out.end(), same);
@@ -63,6 +74,7 @@ std::vector<Counter> Tally::rows() const {
     it->requests += c.requests;
     it->least += c.least;
     it->flops += c.flops;
+    it->waited += c.waited;
   }
   return out;
 }

@@ -9,8 +9,11 @@ class Tally {
  public:
   explicit Tally(const Code& code) : code(code) {}
   // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
-  void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, std::string_view what);
-  void instruction(int32_t site, std::string_view what, int64_t flops = 0);
+  void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
+              std::string_view what);
+  void instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops = 0);
+  // A warp went on from a barrier, so many operations of its block after it had come.
+  void waited(int32_t site, std::string_view barrier, int64_t operations);
   std::vector<Counter> rows() const;
 
   // The addresses of one access, gathered lane by lane; nothing where nobody counts.
@@ -22,7 +25,8 @@ class Tally {
     void set(int lane, const std::byte* address) {
       if (tally && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));
     }
-    void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, std::string_view what);
+    // `what`: of an instruction; a load or a store is named by its kind.
+    void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind, std::string_view what = {});
 
    private:
     Tally* tally;

@@ -211,6 +211,16 @@ void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>
   }
 }
 
+void find_effects(std::vector<Operation>& operations) {
+  using Effect = Operation::Effect;
+  for (auto& o : operations) {
+    if (o.effect != Effect::none) continue;
+    bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
+    bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
+    o.effect = o.run == call ? Effect::call : branches ? Effect::branch : o.to >= 0 && !counts ? Effect::compute : Effect::none;
+  }
+}
+
 // An operation that goes to a label gets the distance.
 void place_labels(std::vector<Operation>& operations, int32_t labels) {
   std::vector<size_t> places(size_t(labels), 0);
@@ -256,6 +266,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   t.emit({.run = end});
   code.operations = t.close();
   place_labels(code.operations, t.labels);
+  find_effects(code.operations);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets

@@ -330,6 +330,8 @@ Value Translator::load_value(const Load& n, DType as) {
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
   o.run = load_run(as, at.uniform);
+  o.effect = Operation::Effect::load;
+  o.uniform_index = at.uniform;
   touch(code.places[size_t(o.row)], int64_t(result.width) * as.bytes(), false);
   result.slot = o.to = temporary_slot(o.count);
   emit(o);
@@ -360,6 +362,8 @@ void Translator::store_statement(const Store& n) {
   Value at = value(index);
   o.a = at.slot;
   o.run = store_run(as, at.uniform);
+  o.effect = Operation::Effect::store;
+  o.uniform_index = at.uniform;
   touch(code.places[size_t(o.row)], int64_t(lanes) * as.bytes(), true);
   emit(o);
   if (apart) end_narrow(narrowed);
@@ -386,7 +390,9 @@ void Translator::store_elements(const Store& n) {
             .a = at.slot,
             .c = values[size_t(k)],
             .count = lane_count,
-            .row = place_of(n.buffer)});
+            .row = place_of(n.buffer),
+            .effect = Operation::Effect::store,
+            .uniform_index = at.uniform});
     });
 }
 

@@ -41,6 +41,7 @@ Scalar poison_of(DType type) {
 template <int (*from)(int lane, int64_t number, int base, int width)>
 void shuffle(const Execution& x) {
   check_mask(x, 3);
+  x.tally(Counter::Kind::shuffle);
   std::array<Scalar, lane_count> taken;
   for_lanes(x.lanes, [&](int lane) {
     int64_t width = x.value(2, lane).i;
@@ -68,6 +69,7 @@ enum class Vote { any, all, ballot, match_any, match_all };
 template <Vote kind>
 void vote(const Execution& x) {
   check_mask(x, 1);
+  x.tally(Counter::Kind::vote);
   Mask yes = 0;
   for_lanes(x.lanes, [&](int lane) { yes |= Mask(x.value(0, lane).i != 0) << lane; });
   for_lanes(x.lanes, [&](int lane) {
@@ -99,13 +101,13 @@ void require_all(const Execution& x, std::string_view others) {
 
 void block_barrier(const Execution& x) {
   require_all(x, "every thread of the block");
-  x.tally();
+  x.tally(Counter::Kind::barrier);
   x.warp.state = Warp::State::waiting;
 }
 
 void warp_barrier(const Execution& x) {
   check_mask(x, 0);
-  x.tally();
+  x.tally(Counter::Kind::barrier);
   if (!x.warp.block->watch) return;
   std::vector<int32_t> threads;
   for (Mask left = x.lanes; left;) {  // each group that one mask names
@@ -129,7 +131,7 @@ void come_to_named(const Execution& x) {
          expected, id, b.expected);
   b.expected = expected;
   b.arrived += lane_count;
-  x.tally();
+  x.tally(Counter::Kind::barrier);
   if (BlockWatch* watch = x.warp.block->watch)
     for_lanes(x.lanes, [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
   if (b.arrived < b.expected) return;

@@ -1,0 +1,130 @@
+#include "sim/undefined.h"
+
+#include <algorithm>
+
+#include "sim/monitor.h"
+#include "sim/steps.h"
+
+namespace tl::sim {
+namespace {
+
+struct Found {
+  Mask lanes = 0;
+  Origin origin = {};
+  void add(const Found& o) {
+    if (!lanes) origin = o.origin;
+    lanes |= o.lanes;
+  }
+};
+
+Found undefined_at(const Warp& w, int32_t slot) {
+  for (auto& u : w.undefined)
+    if (u.slot == slot) return {u.lanes, u.origin};
+  return {};
+}
+
+void set(Warp& w, int32_t slot, const Found& found) {
+  auto it = std::find_if(w.undefined.begin(), w.undefined.end(), [&](auto& u) { return u.slot == slot; });
+  if (it == w.undefined.end()) {
+    if (found.lanes) w.undefined.push_back({slot, found.lanes, found.origin});
+  } else if (found.lanes) {
+    *it = {slot, found.lanes, found.origin};
+  } else {
+    w.undefined.erase(it);
+  }
+}
+
+Mask where_true(Warp& w, int32_t slot) {
+  Mask mask = 0;
+  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(w.slot(slot)[lane].i != 0) << lane;
+  return mask;
+}
+
+void use(Warp& w, const Found& found, Mask lanes, int32_t site, const char* how) {
+  if (Mask used = found.lanes & lanes) w.block->monitor->undefined(w, __builtin_ctz(used), found.origin, site, how);
+}
+
+// What element e of an operation's result is made of.
+Found made_of(Warp& w, const Operation& o, int32_t e) {
+  Found all;
+  if (o.run == repeat || o.run == ramp) {
+    all.add(undefined_at(w, o.a));
+    if (o.run == ramp) all.add(undefined_at(w, o.b));
+  } else if (o.run == select) {
+    Mask cond = where_true(w, o.a + e);
+    Found a = undefined_at(w, o.b + e), b = undefined_at(w, o.c + e);
+    a.lanes &= cond;
+    b.lanes &= ~cond;
+    for (auto& f : {undefined_at(w, o.a + e), a, b}) all.add(f);
+  } else if (o.run == scalar_call) {
+    for (auto& arg : w.code->calls[size_t(o.row)].args) all.add(undefined_at(w, arg.slot + e));
+  } else {
+    for (int32_t operand : {o.a, o.b, o.c})
+      if (operand >= 0) all.add(undefined_at(w, operand + e));
+  }
+  return all;
+}
+
+void follow_store(Warp& w, const Operation& o) {
+  const Place& p = w.code->places[size_t(o.row)];
+  Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
+  use(w, undefined_at(w, o.a), lanes, o.site, "is the index of a store");
+  if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
+  bool registers = p.scope == Scope::fragment || p.scope == Scope::local;
+  for (int32_t e = 0; e < o.count; e += lane_count) {
+    Found value = undefined_at(w, o.c + e);
+    value.lanes &= lanes;
+    if (!value.lanes) continue;
+    if (!registers) {
+      use(w, value, lanes, o.site, "is stored here");
+      continue;
+    }
+    int64_t element = p.type.bytes();
+    for_lanes(value.lanes, [&](int lane) {
+      int64_t index = w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count;
+      w.block->monitor->forget_registers(w, p, index * element, element, lane, value.origin);
+    });
+  }
+}
+
+}  // namespace
+
+void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
+  Found all = undefined_at(w, slot);
+  all.add({lanes, origin});
+  set(w, slot, all);
+}
+
+void clear_undefined(Warp& w, int32_t slot, int32_t count) {
+  std::erase_if(w.undefined, [&](auto& u) { return u.slot >= slot && u.slot < slot + count; });
+}
+
+void follow_undefined(Warp& w, const Operation& o) {
+  switch (o.effect) {
+    case Operation::Effect::none:
+      return;
+    case Operation::Effect::branch:
+      if (o.a >= 0 && o.count != 1) use(w, undefined_at(w, o.a), w.active, o.site, "decides what runs");
+      return;
+    case Operation::Effect::load:  // its value it has set itself
+      use(w, undefined_at(w, o.a), w.active, o.site, "is the index of a load");
+      return;
+    case Operation::Effect::store:
+      return follow_store(w, o);
+    case Operation::Effect::call: {
+      const CallSite& site = w.code->calls[size_t(o.row)];
+      Found all;
+      for (auto& arg : site.args)
+        if (!arg.uniform) all.add(undefined_at(w, arg.slot));
+      bool moves = site.callee->effect == Callee::Effect::warp;
+      if (!moves) use(w, all, w.active, o.site, "is used here");
+      if (site.to >= 0) set(w, site.to, moves ? all : Found());
+      return;
+    }
+    case Operation::Effect::compute:
+      for (int32_t e = 0; e < o.count; e += lane_count) set(w, o.to + e, made_of(w, o, e));
+      return;
+  }
+}
+
+}  // namespace tl::sim

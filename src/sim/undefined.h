@@ -1,0 +1,15 @@
+// Values made from registers that their thread has not written.  To compute with them is no fault: a vector may reach
+// past the end of a row, if what comes of it is thrown away.  To store one, to branch by it or to use it as an index
+// is.  As almost no value is one, they stand in a short list; while it is empty nothing is done at all.
+#pragma once
+#include "sim/machine.h"
+
+namespace tl::sim {
+
+// After an operation: what it has made of the undefined values, or a finding.
+void follow_undefined(Warp& w, const Operation& o);
+void clear_undefined(Warp& w, int32_t slot, int32_t count);  // they get other values
+// A load has found these lanes of an element unwritten.
+void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin);
+
+}  // namespace tl::sim
