@@ -2,7 +2,7 @@
 #   demo   the quickstart: a tiled GEMM in Python, compiled, run, checked, timed against NumPy
 #   build  the library, tl_opt and the Python binding
 #   test   all checks and tests; those that need a GPU are skipped without one
-#   bless  rewrite the expected halves of test/golden from what the compiler says now
+#   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
 #   fuzz   the random tests, for longer: make fuzz SECONDS=600
 #   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
@@ -38,6 +38,7 @@ test:
 bless:
 	@tools/setup.sh test
 	@$(PYTHON) tools/bless.py --bless
+	@$(PYTHON) test/counter_goldens.py --bless
 
 fuzz:
 	@tools/setup.sh test
