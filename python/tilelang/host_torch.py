@@ -126,6 +126,8 @@ def _mode_class(torch: Any) -> type:
             first = args[0] if args and isinstance(args[0], tensor) else None
             if func in answers:
                 return answers[func]() if first is not None and is_marked(first) else func(*args, **kwargs)
+            if func is torch.device:  # a name, no tensor
+                return func(*args, **kwargs)
             if func is tensor.cuda:
                 return first if is_marked(first) else mark(first.clone())
             if func is tensor.cpu:
