@@ -47,6 +47,7 @@ fuzz:
 docs:
 	@tools/setup.sh demo
 	@$(PYTHON) tools/make_docs.py
+	@$(PYTHON) tools/doc_outputs.py
 
 size:
 	@python3 tools/size.py

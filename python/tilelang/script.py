@@ -22,6 +22,7 @@ from typing import Any
 
 from . import _core, config, host_torch, simulation
 from .errors import CompileError
+from .simulation import plural
 
 DEFAULT_CHIP = "sim:sm_90"
 
@@ -112,15 +113,11 @@ class Script:
         if self.report is not None:
             return "\n".join([*lines, str(simulation.error_of(self.report))])
         for (name, target), k in self.kernels.items():
-            lines.append(f"tilelang sim: {name} for {target}: {_count(k.calls, 'call')}, {_count(k.blocks, 'block')}, "
-                         f"{_count(k.schedules, 'schedule')}: nothing found")
+            lines.append(f"tilelang sim: {name} for {target}: {plural(k.calls, 'call')}, {plural(k.blocks, 'block')}, "
+                         f"{plural(k.schedules, 'schedule')}: nothing found")
         if not self.kernels:
             lines.append("tilelang sim: the script ran no kernel that could be simulated")
         return "\n".join(lines)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}{'s' * (n != 1)}"
 
 
 def _status_of(work: Callable[[], Any]) -> int:

@@ -146,8 +146,14 @@ class SimulationReport:
         ).rstrip() for row in cells)
 
     def __str__(self) -> str:
-        head = self.text or f"nothing found in {self.schedules} schedules of {self.blocks} blocks"
+        ran = f"{plural(self.schedules, 'schedule')} of {plural(self.blocks, 'block')}"
+        head = self.text or f"nothing found in {ran}"
         return f"{head}\n{self.table()}" if self.counters else head
+
+
+def plural(n: int, word: str) -> str:
+    """ "1 block", "2 blocks"."""
+    return f"{n} {word}{'s' * (n != 1)}"
 
 
 def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]]]:
