@@ -1,4 +1,4 @@
-"""Fills in what the snippets of docs/simulator.md print, or the error they raise: each ```text after a ```python.
+"""Fills in what the snippets of docs/simulator.md print, or raise: each ```text after a ```python.
 
     python tools/doc_outputs.py [--check]      --check: status 1 where the page says something else
 """
@@ -54,7 +54,8 @@ def main() -> int:
     if now != old and not check:
         PAGE.write_text(now)
     if now != old and check:
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), now.splitlines(True), PAGE.name, "now"))
+        lines = old.splitlines(True), now.splitlines(True)
+        sys.stdout.writelines(difflib.unified_diff(*lines, PAGE.name, "now"))
     return int(check and now != old)
 
 

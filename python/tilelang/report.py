@@ -212,7 +212,8 @@ class Report:
             return self.text
         from .simulation import plural
 
-        head = f"simulated: {plural(s.schedules, 'schedule')} of {plural(s.blocks, 'block')}; counted in the last one"
+        ran = f"{plural(s.schedules, 'schedule')} of {plural(s.blocks, 'block')}"
+        head = f"simulated: {ran}; counted in the last one"
         return f"{self.text.rstrip()}\n\n{head}\n{s.table()}\n"
 
     def __contains__(self, words: str) -> bool:

@@ -374,7 +374,8 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
     if report.accesses:
         out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
     if report.simulation is not None:
-        out.append(("simulation", "Counted by the simulator", f'<div class="card">{_counted(report.simulation)}</div>'))
+        counted = f'<div class="card">{_counted(report.simulation)}</div>'
+        out.append(("simulation", "Counted by the simulator", counted))
     if report.notes:
         rows = [
             [

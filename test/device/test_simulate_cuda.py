@@ -1,4 +1,4 @@
-"""On a GPU: tensors of the device go into the simulator and come back; a kernel's twin makes what the kernel makes."""
+"""On a GPU: tensors of the device go into the simulator and come back; a kernel and its twin agree."""
 
 import pytest
 import tilelang

@@ -131,7 +131,8 @@ def test_an_output_is_not_written_before():
 
 def test_do_bench_is_one_run(monkeypatch):
     kernel, runs, simulate = numbers(4), [], simulation.simulate
-    monkeypatch.setattr(simulation, "simulate", lambda *args, **options: runs.append(1) or simulate(*args, **options))
+    counting = lambda *args, **options: runs.append(1) or simulate(*args, **options)
+    monkeypatch.setattr(simulation, "simulate", counting)
     with pytest.warns(tilelang.TilelangWarning, match="main is simulated .sim:sm_80.: one run"):
         times = kernel.get_profiler().do_bench(quantiles=[0.5, 0.2])
     assert len(times) == 2 and times[0] == times[1] > 0
