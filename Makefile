@@ -1,13 +1,14 @@
 # One word each; each command first makes what is missing or out of date (tools/setup.sh).
 #   demo   the quickstart: a tiled GEMM in Python, compiled, run, checked, timed against NumPy
 #   build  the library, tl_opt and the Python binding
-#   test   all checks and tests; those that need a GPU are skipped without one
+#   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process
 #   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
 #   fuzz   the random tests, for longer: make fuzz SECONDS=600
+#   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
 #   fmt    clang-format and ruff, in place
-.PHONY: build demo test bless fuzz docs size fmt
+.PHONY: build demo test bless fuzz mutants docs size fmt
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
@@ -30,10 +31,7 @@ test:
 	@$(PYTHON) -m ruff check --quiet . && echo "ruff: ok"
 	@$(if $(CLANG_FORMAT),$(CLANG_FORMAT) --dry-run -Werror $(CPP_FILES) && echo "clang-format: ok",\
 	   echo "clang-format 19 not found: formatting not checked")
-	@build/release/tl_unit
-	@build/release/tl_fuzz
-	@$(PYTHON) tools/bless.py
-	@$(PYTHON) -m pytest
+	@$(PYTHON) tools/run_tests.py $(JOBS)
 
 bless:
 	@tools/setup.sh test
@@ -43,6 +41,10 @@ bless:
 fuzz:
 	@tools/setup.sh test
 	@TL_FUZZ_SECONDS=$(SECONDS) build/release/tl_fuzz
+
+mutants:
+	@tools/setup.sh test
+	@$(PYTHON) test/mutants/judge.py
 
 docs:
 	@tools/setup.sh demo

@@ -2,10 +2,11 @@
 
     python bench/compile_cpu.py [--repeats 5] [--target cpu]
 
-Each number is the median of so many fresh processes (and the least).  `import` is `import tilelang` over an
-empty Python, `language` that and `import tilelang.language`.  `compile` and `cached` are examples/quickstart's
-kernel, from its Python function to a kernel that can be called, after the interpreter, tilelang and NumPy, which
-the example asks for, are there; `first call` is the call of the cached one for 64 x 64 x 64.
+Each number is the median of so many fresh processes (and the least). `import` is `import tilelang` over an
+empty Python, `language` that and `import tilelang.language`. `compile` and `cached` are the kernel of
+examples/quickstart, from its Python function to a kernel that can be called, after the interpreter,
+tilelang and NumPy, which the example asks for, are there; `first call` is the call of the cached one for 64
+x 64 x 64.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 def runs(code, repeats, *arguments, **environment):
-    """What the program prints, of each run; and what it says of the last one.  Byte code is kept, as it is installed."""
+    """What the program prints, of each run; and what it says of the last one.  Byte code is kept."""
     found, said = [], ""
     for _ in range(repeats):
-        done = subprocess.run([sys.executable, "-c", code, *arguments], env={**os.environ, **BYTE_CODE, **environment},
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        inherited = {**os.environ, **BYTE_CODE, **environment}
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, env=inherited, capture_output=True, text=True, check=True)
         found.append([1e3 * float(x) for x in done.stdout.split()])
         said = done.stderr.strip()
     return found, said

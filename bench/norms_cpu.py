@@ -3,10 +3,11 @@
     python bench/norms_cpu.py [--threads 2] [--shapes 4096x4096,1024x8192,8192x512]
                               [--which softmax,layernorm,rmsnorm] [--rows 1,4] [--repeats 21]
 
-Threads are counted once, so each count is a process.  Both sides write into memory that is there already:
-PyTorch through out=, or, where it has none, into memory that malloc keeps for it (MALLOC_* below, so that no
-run pays for fresh pages).  They take turns, each after a pause and an untimed run; the best of our block heights
-counts.  Medians, (p90 - p10) / median, and PyTorch's median and minimum over ours (above 1: ours is faster).
+Threads are counted once, so each count is a process. Both sides write into memory that is there already:
+PyTorch through out=, or, where it has none, into memory that malloc keeps for it (MALLOC_* below, so that
+no run pays for fresh pages). They take turns, each after a pause and an untimed run; the best of our block
+heights counts. Medians, (p90 - p10) / median, and PyTorch's median and minimum over ours (above 1: ours is
+faster).
 """
 
 from __future__ import annotations

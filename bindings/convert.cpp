@@ -93,6 +93,15 @@ nb::object extent_object(const Expr& e) {
   return nb::cast(e);
 }
 
+nb::object place_of(const Span& span) {
+  if (!span || !span.file) return nb::none();
+  return nb::make_tuple(*span.file, span.line, span.column);
+}
+
+nb::object known(int64_t number) {
+  return number < 0 ? nb::object(nb::none()) : nb::object(nb::int_(number));
+}
+
 nb::tuple tuple_of(const std::vector<nb::object>& items) {
   nb::list list;
   for (auto& item : items) list.append(item);

@@ -86,6 +86,8 @@ Settings settings_of(const nb::dict& options) {
       s.options.skip = words(value);
     else if (name == "stop_after")
       s.options.stop_after = nb::cast<std::string>(value);
+    else if (name == "at_machine")
+      s.at_machine = nb::cast<bool>(value);
     else if (name == "fast_math")
       s.options.fast_math = nb::cast<bool>(value);
     else if (name == "edit_text")
@@ -93,7 +95,7 @@ Settings settings_of(const nb::dict& options) {
     else
       fail(
           {}, "compile has no option `{}`{}", name,
-          did_you_mean(name, {"cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
+          did_you_mean(name, {"at_machine", "cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};
@@ -282,6 +284,7 @@ void bind_kernel(nb::module_& m) {
                      return b ? nb::bytes(b->bytes.data(), b->bytes.size()) : nb::object(nb::none());
                    })
       .def_prop_ro("host_source", &host_source)
+      .def_prop_ro("machine_text", &CompiledKernel::machine_text)
       .def_prop_ro("resources", &resources_of)
       .def("ptx", &ptx)
       .def("launch", &launch, nb::arg("args"), nb::arg("stream"))

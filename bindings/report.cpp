@@ -7,16 +7,6 @@ using namespace tl;
 
 namespace {
 
-// (file, line, column), or None where nobody wrote it.
-nb::object place_of(const Span& span) {
-  if (!span || !span.file) return nb::none();
-  return nb::make_tuple(*span.file, span.line, span.column);
-}
-
-nb::object known(int64_t number) {
-  return number < 0 ? nb::object(nb::none()) : nb::object(nb::int_(number));
-}
-
 template <class Row, class F>
 nb::list rows_of(const std::vector<Row>& rows, F row_of) {
   nb::list out;

@@ -5,13 +5,6 @@ using namespace tl;
 
 namespace {
 
-nb::object place_of(const Span& span) {
-  if (!span || !span.file) return nb::none();
-  return nb::make_tuple(*span.file, span.line, span.column);
-}
-
-nb::object known(int64_t number) { return number < 0 ? nb::object(nb::none()) : nb::object(nb::int_(number)); }
-
 nb::dict finding_row(const Finding& f) {
   nb::dict d;
   d["kind"] = std::string(name_of(f.kind));

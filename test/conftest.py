@@ -1,7 +1,15 @@
-"""Makes the shared cases and the examples importable from every test folder."""
+"""Makes shared cases and examples importable from everywhere; keeps the tests of a GPU on one worker."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE / "device" in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("gpu"))

@@ -265,6 +265,7 @@ class Kernel:
     def launch(self, args: Sequence[Any], stream: int) -> None:
         """args in signature order: objects with __dlpack__ or the buffer protocol, PyTorch tensors, numbers.
         Checks each (FAULTS.md 28) and raises TypeError/ValueError naming parameter, expected and got."""
+    machine_text: str                  # the program at level machine, as text IR
     def simulate(self, args: Sequence[Any], fresh: Sequence[int], seed: int, schedules: int, blocks: Sequence[int],
                  sample: int, watch: bool, count: bool,
                  progress: Callable[[int, int], None] | None) -> dict[str, Any]:

@@ -127,7 +127,9 @@ def atomic_add(
 
 def _no_annotations(op: str, annotations: Any) -> None:
     if annotations:
-        raise fail(f"T.{op}: annotations are not in this version yet")
+        what = f"T.{op}"
+        in_kernel(what).builder.note(what, "annotations", f"annotations={annotations!r} is a hint that this version "
+                                     "does not use")
 
 
 def atomic_max(

@@ -23,7 +23,7 @@ class PassConfigKey(str, enum.Enum, metaclass=_Keys):
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    # The user's own barriers count anyway, and what the compiler puts into shared memory itself needs its own.
+    # The user's own barriers count anyway, and what the compiler puts into shared memory needs its own.
     TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
     TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build

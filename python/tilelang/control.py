@@ -223,4 +223,5 @@ def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     return trace.builder.alloc(trace.take_hint("workspace"), "global", extents, as_dtype(dtype), {})
 
 
-__all__ = ["Else", "If", "Persistent", "Then", "alloc_global", "loop_break", "thread_binding", "thread_return"]
+__all__ = ["Else", "If", "Persistent", "Then", "alloc_global", "loop_break", "thread_binding",
+           "thread_return"]  # fmt: skip

@@ -36,6 +36,7 @@ class Session:
         self.in_body = in_body                  # the parameters that the body annotates
         self.consts: dict[str, Const] = {}
         self.places: dict[str, tuple] = {}      # parameter -> where it was declared
+        self.made: dict[str, Any] = {}          # parameter -> what the kernel has of it
         # (parameter, "shape" or "stride", dimension) or (parameter, "whole", 0)
         self.reads: dict[tuple, None] = {}
 
@@ -60,6 +61,10 @@ class Session:
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
 
+    def passed(self) -> dict[str, Any]:
+        """What a launch passes; None for a parameter that has not been declared."""
+        return {name: self.made.get(name) for name in self.arguments}
+
     def parameter(self, name: str, annotation: Callable[[], Any]) -> Any:
         """What a parameter is when the body begins; NotImplemented for one that a prim_func may have too.
 
@@ -77,6 +82,10 @@ class Session:
 
     def declare(self, name: str, annotation: Any) -> Any:
         """`name: annotation`: what the parameter is from here on."""
+        made = self.made[name] = self._declared(name, annotation)
+        return made
+
+    def _declared(self, name: str, annotation: Any) -> Any:
         if name in self.values:
             raise fail(f"{name} is annotated as a tensor, but is {self.values[name]!r} in this call")
         if name not in self.arguments:
@@ -155,8 +164,8 @@ def _is_tensor(annotation: Any) -> bool:
 
 
 def const(name: str, dtype: Any = "int32") -> Any:
-    """One or several extents that are constants of each call, "M" or "M, N" or "M N": one name gives one value,
-    several a tuple.
+    """One or several extents that are constants of each call, "M" or "M, N" or "M N": one name gives one
+    value, several a tuple.
 
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride; from there on it is a Python integer.  A call with other values compiles another

@@ -45,7 +45,8 @@ class ptr:
     """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
     number.
 
-    T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.
+    T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits,
+    such as an element of a table of addresses, as a pointer.
     An address is only good for T.make_tensor and as an argument of foreign code.
     """
 
@@ -337,14 +338,25 @@ def _in_extern_c(text: str, at: int) -> bool:
     return any(text.count("{", start, at) >= text.count("}", start, at) for start in opened)
 
 
+def _parameters(trace: Any, what: str) -> list:
+    """What a launch passes, in the order of the definition."""
+    if trace.eager is None:
+        return trace.parameters
+    given = trace.eager.passed()
+    for name, value in given.items():
+        if value is None:
+            raise fail(f"{what}: {name} is not annotated yet: write {name}: T.Tensor(shape, dtype) before it")
+    return list(given.values())
+
+
 class CUDASourceCodeKernel:
     """A kernel that is CUDA text, in the place of a `with T.Kernel(...)` block.
 
     blocks: one to three extents; threads: of a block, an int or up to three.  source_code_or_path: the
     text, or
     the path of a file with it.  entry_name: its `__global__` function, whose parameters are those of the
-    prim_func in order, then each T.dynamic extent as a `long long`.  A `const` pointer parameter is not
-    written. prelude: text in front.
+    prim_func in order (of an eager function those that a launch passes), then what T.empty made, then each
+    T.dynamic extent as a `long long`.  A `const` pointer parameter is not written. prelude: text in front.
     """
 
     def __init__(
@@ -360,10 +372,6 @@ class CUDASourceCodeKernel:
         trace = active(what)
         if cluster_dims is not None:
             raise fail(f"{what}: cluster_dims needs sm_90, and clusters are not in this version yet")
-        if trace.eager is not None:
-            raise fail(
-                f"{what} needs the parameters of a @T.prim_func in their order; this function is eager"
-            )
         if source_code_or_path is None:
             raise fail(f"{what}: source_code_or_path is missing")
         text = str(source_code_or_path)
@@ -373,11 +381,13 @@ class CUDASourceCodeKernel:
             with open(text, encoding="utf-8") as file:
                 text = file.read()
         text, parameters = _entry_parameters(text, entry_name)
-        given = [*trace.parameters, *trace.dynamics.values()]
+        given = [*_parameters(trace, what), *trace.outputs, *trace.dynamics.values()]
         if len(parameters) != len(given):
+            own = "those of the function" if trace.eager is not None else "those of the prim_func"
+            made = ", then what T.empty made" if trace.outputs else ""
             raise fail(
                 f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but gets "
-                f"{len(given)}: those of the prim_func, then its T.dynamic extents"
+                f"{len(given)}: {own}{made}, then its T.dynamic extents"
             )
         self._build(
             trace,

@@ -61,8 +61,8 @@ class Tensor(metaclass=_TensorType):
     """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, or `T.Tensor[[M, K], T.float16]`.
 
     shape: extents in elements; dtype: of an element; strides: in elements, row-major without gaps if left
-    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape
-    and dtype from the argument.
+    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents
+    and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype from the argument.
     """
 
     __slots__ = ("shape", "dtype", "strides")
@@ -188,7 +188,13 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
     if arg.annotation is None:
         raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
                    "scalar dtype such as T.float32")
-    kind = _annotation(trace, new, arg, fn, scope)
+    made = _declared(trace, arg, _annotation(trace, new, arg, fn, scope))
+    if trace.eager is not None:
+        trace.eager.made[arg.arg] = made
+    return made
+
+
+def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
     if isinstance(kind, Tensor):
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         return trace.builder.tensor(arg.arg, [as_value(n) for n in kind.shape], kind.dtype, strides)

@@ -61,6 +61,13 @@ def reduce(
     `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
     values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
     associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
+
+    Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then
+    takes two
+    tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf,
+    0))` is
+    argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits
+    together, at most.
     """
     if combine is not None:
         if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
@@ -107,11 +114,6 @@ def _reduce_by(
     identity: Any,
 ) -> None:
     what = "T.reduce with combine"
-    if isinstance(buffer, (tuple, list)) or isinstance(out, (tuple, list)):
-        raise fail(
-            f"{what}: folds of several tiles at once (argmax) are not in this version yet: reduce the values "
-            "first, then the smallest index that has them"
-        )
     if identity is None:
         raise fail(
             f"{what}: identity is missing, the value that changes nothing (0 for a sum): threads without an "
@@ -121,6 +123,11 @@ def _reduce_by(
         raise fail(f"{what}: nan_propagate belongs to max and min; your combine decides what a NaN does")
     if not callable(combine):
         raise fail(f"{what}: combine must be a function of two values, not {combine!r}")
+    if isinstance(buffer, (tuple, list)) or isinstance(out, (tuple, list)):
+        from .fold_several import reduce_several
+
+        attrs = _reduce_attrs("reduce", dim, clear, batch)
+        return reduce_several(in_kernel(what), buffer, out, attrs, annotations, combine, identity)
     source, target = as_operand(buffer, f"{what}: the buffer"), as_operand(out, f"{what}: out")
     builder = in_kernel(what).builder
     loose.decide("reduce", (source, target))
@@ -134,8 +141,8 @@ def _reduce_by(
         raise fail(f"{what}: combine is called with two values: {e}") from None
     if isinstance(joined, (tuple, list)):
         raise fail(
-            f"{what}: combine must give one value; folds of several values at once (argmax) are not in this "
-            "version yet"
+            f"{what}: combine must give one value, as one tile is folded; for several (argmax) give tuples "
+            "of tiles, outs and identities"
         )
     function = builder.function_of((a, b), (as_value(joined), as_value(identity)), dtype)
     attrs = _reduce_attrs("reduce", dim, clear, batch)
@@ -405,7 +412,11 @@ def reshape(src: Buffer, shape: Any) -> Buffer:
 def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
     """Another shape and dtype of a buffer's storage, not a copy.
 
-    As T.reshape; another dtype only of shared tiles.  Without shape the last extent follows the dtype.
+    As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be
+    neighbours in
+    one thread's registers, and a tensor is not written by parts of its elements.  Without shape the last
+    extent
+    follows the dtype.
     """
     return _alias("T.view", src, shape, dtype)
 

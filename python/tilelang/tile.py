@@ -8,7 +8,7 @@ from typing import Any
 
 from . import dtypes, loose
 from ._core import Buffer, Expr, Region
-from .trace import Loop, active, fail, in_kernel
+from .trace import Loop, active, current, fail, in_kernel
 from .trace import serial as _serial
 from .values import DEVICE, Element, as_operand, as_value
 
@@ -162,19 +162,20 @@ class GemmWarpPolicy(enum.Enum):
 
 
 def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
-    if annotations:
-        raise fail(f"T.{op}: annotations are not in this version yet")
     trace = in_kernel(f"T.{op}")
+    _unused(f"T.{op}", annotations=annotations or None)
     loose.decide(op, operands)
     trace.builder.tile(op, operands, attrs)
     for operand in written:
         trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
 
 
-def _later(op: str, **options: Any) -> None:
+def _unused(what: str, **options: Any) -> None:
+    """Hints that this version has no use for: the report says so, and the result is the same."""
     for name, value in options.items():
         if value is not None:
-            raise fail(f"T.{op}: {name} is not in this version yet")
+            text = f"{name}={value!r} is a hint that this version does not use"
+            in_kernel(what).builder.note(what, name, text)
 
 
 def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
@@ -186,13 +187,13 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
     outside it are dropped.  disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a
     thread moves at once, at most; loop_layout: a T.Fragment over the extents (without those that are 1), as
-    for T.Parallel.
+    for T.Parallel.  eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
+    annotations: hints that this version does not use; explain() lists them.
     """
-    _later(
-        "copy",
-        eviction_policy=eviction_policy,
-        prefer_instruction=prefer_instruction,
-    )
+    if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
+        raise fail("T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
+                   f"{eviction_policy!r}")
+    _unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
         attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
@@ -219,7 +220,9 @@ def gemm(
     A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead.  policy: how
     the warps share C.  k_pack: accepted, it tunes other chips.
     """
-    _later("gemm", mbar=mbar)
+    if mbar is not None:
+        raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
+                   "for its own result")
     if not isinstance(policy, GemmWarpPolicy):
         raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}")
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
@@ -247,7 +250,7 @@ def clear(buffer: Any, annotations: Any = None) -> None:
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    """Set every element of a tile, of a slice of one, or one element, to a value, converted to its dtype."""
     if buffer.__class__ is Buffer and buffer.scope == "var":
         trace = in_kernel("T.fill")
         trace.builder.store(buffer, (), as_value(value))
@@ -266,8 +269,10 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
+    prefer_async, annotations: hints, which this version does not follow.
     """
-    _later("Parallel", prefer_async=prefer_async, annotations=annotations or None)
+    if current() is not None:
+        _unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
     if coalesced_width is not None:
         loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
@@ -307,7 +312,7 @@ def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
     """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
-    _later("serial", annotations=annotations or None)
+    _unused("T.serial", annotations=annotations or None)
     return _serial(*_bounds(start, stop, step))
 
 
@@ -324,7 +329,7 @@ def unroll(
 
     explicit changes nothing here.
     """
-    _later("unroll", annotations=annotations or None)
+    _unused("T.unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
         attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
@@ -336,7 +341,7 @@ Serial, Unroll = serial, unroll
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions."""
-    _later("vectorized", annotations=annotations or None)
+    _unused("T.vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
 
 
@@ -345,7 +350,7 @@ Vectorized = vectorized
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop of independent iterations over [start, stop)."""
-    _later("parallel", annotations=annotations or None)
+    _unused("T.parallel", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="parallel")
 
 
@@ -353,9 +358,17 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
               sync: Any = None, group: Any = None, annotations: Any = None) -> Loop:
     """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
 
-    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync,
+    group: a
+    schedule by hand, one number (in group a list) for each statement of the body; this version runs the
+    body in
+    the order of its text, which gives the same result, and explain() says so.
     """
-    _later("Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
+        if given is not None and not isinstance(given, (list, tuple)):
+            raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
+                       f"{given!r}")
+    _unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})

@@ -29,10 +29,10 @@ void check_storage(const BufferInfo& info, DType type, std::string_view what, co
   if (!info.reducer.empty()) fail(here, "{}: {} is a reducer", what, info.name);
   if (info.safe_value != 0) fail(here, "{}: {} has a safe value; annotate it afterwards", what, info.name);
   if (type == info.dtype || info.scope == Scope::shared) return;
-  fail(here,
-       "{}: {} is {} of {}; in this version only a shared buffer can be looked at as another dtype (here {}): copy it to "
-       "one",
-       what, info.name, info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array", to_string(info.dtype),
+  auto whole = [](DType t) { return !t.is_bool() && !t.is_packed() && t.lanes == 1; };
+  if (whole(type) && whole(info.dtype)) return;
+  fail(here, "{}: {} is {} of {}, which cannot be looked at as {}: copy it to a shared buffer", what, info.name,
+       info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array", to_string(info.dtype),
        to_string(type));
 }
 

@@ -127,8 +127,12 @@ Function parse_text(std::string_view text, std::string_view file) {
 
 std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
                                                Settings settings) {
-  if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
-  return std::make_shared<CompiledKernel>(f, resolve_target(target), std::move(settings));
+  if (auto finding = check(f, settings.at_machine ? Level::machine : Level::tile))
+    throw CompileError(finding->span, finding->text);
+  ResolvedTarget resolved = resolve_target(target);
+  if (settings.at_machine && resolved.kind != "sim")
+    fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}", resolved.text());
+  return std::make_shared<CompiledKernel>(f, resolved, std::move(settings));
 }
 
 CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
@@ -149,7 +153,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
-  usual = find_usual();
+  if (!settings.at_machine) usual = find_usual();
   Made made = make(true);
   program = made.variant.program;
   source = program.text;
@@ -283,7 +287,9 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
       dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
     };
   }
-  Compiled compiled = compile(f, chip, settings.options, dump);
+  if (!simulated && settings.options.stop_after.empty()) warm_up(std::string(chip.language));
+  Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
+                                          : compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (edits) {  // what the user's function makes of it, only it itself can tell
@@ -297,6 +303,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Made made{.variant = {}, .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
   made.variant.program = compiled.program;
+  if (settings.at_machine) made.variant.program.text = print(f);
   if (simulated) {
     auto translation = std::chrono::steady_clock::now();
     made.variant.simulation = prepare_simulation(compiled.function, chip);
@@ -413,6 +420,12 @@ void CompiledKernel::explain_passes() {
       });
   explain(report, function, laid_out, compiled.function, chip);
   explained = true;
+}
+
+std::string CompiledKernel::machine_text() const {
+  if (!target.chip) fail({}, "{} was compiled for the reference, which has no level machine", function.name);
+  return settings.at_machine ? print(function)
+                             : print(compile(function_for(true), with_user_rows(*target.chip), settings.options).function);
 }
 
 Report CompiledKernel::current_report() {

@@ -22,6 +22,7 @@ struct Settings {
   std::string dump_dir;        // a folder for the text of every level; empty: none
   // Edits the generated text, of that language ("cuda", "llvm"), before a device compiler sees it; empty: nobody does.
   std::function<std::string(std::string_view language, std::string text)> edit_text = {};
+  bool at_machine = false;     // for the simulator: the function is at level machine already
 };
 
 // What a target string means on this machine: one kind, one chip.
@@ -52,6 +53,8 @@ class CompiledKernel {
   std::vector<int64_t> shape_of(std::span<const Argument> arguments, size_t param) const;
   // The cubin or the ELF object; null for the executors, which have none.
   const DeviceBinary* device_binary() const { return first.executable ? &first.executable->binary : nullptr; }
+  // What a GPU's kernel, or its simulation, is at level machine, as text IR.
+  std::string machine_text() const;
   // Everything, with the variants made so far.  The first time, what the passes decided is found out by running
   // them once more: nothing of it is kept for kernels that nobody asks.
   Report current_report();

@@ -209,11 +209,21 @@ Expr strong(const Value& value, Span span) {
 }
 
 // A narrow integer shifted left keeps its type; where it goes on as a wider one nothing of it is lost, as in C.
-static Expr widened_first(const Expr& e, DType type, Span span) {
+static const Binary* narrow_shift(const Expr& e) {
   auto* shift = e.as<Binary>();
-  if (!shift || shift->op != BinaryOp::shl || !type.is_int() || e->dtype.bits >= 32 || type.bits <= e->dtype.bits)
-    return e;
+  return shift && shift->op == BinaryOp::shl && e->dtype.bits < 32 ? shift : nullptr;
+}
+
+static Expr widened_first(const Expr& e, DType type, Span span) {
+  auto* shift = narrow_shift(e);
+  if (!shift || !type.is_int() || type.bits <= e->dtype.bits) return e;
   return binary(BinaryOp::shl, cast(type, shift->a, span), cast(type, shift->b, span), span);
+}
+
+Expr to_type_said(const Value& value, DType type, Span span) {
+  auto* e = std::get_if<Expr>(&value);
+  if (e && narrow_shift(*e) && (*e)->dtype == type) return binary(BinaryOp::bit_or, *e, zero(type), span);
+  return to_type(value, type, "the constant", span);
 }
 
 Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
@@ -282,7 +292,7 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
     Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
                                                         : to_type(a, (*amount)->dtype, "the number", span);
     x = in_arithmetic(x, span);
-    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && x->dtype.bits < 32 && *n >= x->dtype.bits)
+    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && *n >= x->dtype.bits && *n < 32)
       x = cast(i32, x, span);  // as C has it
     if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
       fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,

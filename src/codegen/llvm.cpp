@@ -174,7 +174,9 @@ Slot slot_of(const Function& f, const Program& p, const EntrySpec::Arg& arg) {
 std::set<BufferId> streamed_tensors(const Function& f, const Target& target) {
   std::set<BufferId> written, read;
   for (const Kernel& kernel : f.kernels)
-    visit(kernel.body, [&](const Store& n) { written.insert(n.buffer); }, [&](const Load& n) { read.insert(n.buffer); });
+    visit(
+        kernel.body, [&](const Store& n) { written.insert(n.buffer); },
+        [&](const Load& n) { read.insert(n.buffer); });
   std::erase_if(written, [&](BufferId b) {
     int64_t bytes = f[b].dtype.bytes();
     for (auto& extent : f[b].shape) bytes *= as_int(extent).value_or(0);

@@ -15,7 +15,7 @@ struct KernelWriter {
   Writer& w;
   Facts facts;
   bool has_half;  // the chip converts 16-bit floats
-  std::set<BufferId> streamed = {};         // large tensors that the function only writes
+  std::set<BufferId> streamed = {};  // large tensors that the function only writes
   std::map<const ExprNode*, Value> vars = {};
   std::map<BufferId, Value> pointers = {};  // of global and local buffers
   struct LoopLabels {

@@ -12,7 +12,9 @@ namespace {
 
 constexpr double magic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
 
-bool scales_at_once(const Math& m) { return m.w.has_scale && m.t.lanes >= 4 && (m.t.lanes & (m.t.lanes - 1)) == 0; }
+bool scales_at_once(const Math& m) {
+  return m.w.has_scale && m.t.lanes >= 4 && (m.t.lanes & (m.t.lanes - 1)) == 0;
+}
 
 // y * 2^n by one instruction (vscalefps), at most 16 lanes at once; n is a whole number.
 Value scale_at_once(const Math& m, const Value& y, const Value& n) {
@@ -23,21 +25,23 @@ Value scale_at_once(const Math& m, const Value& y, const Value& n) {
     auto part = [&](const Value& v, int first) {
       std::string picked;
       for (int l = 0; l < lanes / 2; l++) picked += fmt::format("{}i32 {}", l ? ", " : "", first + l);
-      return w.pure(fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, picked));
+      return w.pure(
+          fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, v, type, lanes / 2, picked));
     };
     Math half{w, f32.with_lanes(lanes / 2)};
     Value low = scale_at_once(half, part(y, 0), part(n, 0));
     Value high = scale_at_once(half, part(y, lanes / 2), part(n, lanes / 2));
     std::string both, half_type = type_text(half.t);
     for (int l = 0; l < lanes; l++) both += fmt::format("{}i32 {}", l ? ", " : "", l);
-    return w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", half_type, low, half_type, high, lanes, both));
+    return w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", half_type, low, half_type, high,
+                              lanes, both));
   }
   std::string name = fmt::format("@llvm.x86.avx512.mask.scalef.ps.{}", 32 * lanes);
   std::string_view mask = lanes == 16 ? "i16" : "i8", rounding = lanes == 16 ? ", i32 4" : "";
   w.declarations.insert(fmt::format("declare {} {}({}, {}, {}, {}{})", type, name, type, type, type, mask,
                                     lanes == 16 ? ", i32 immarg" : ""));
-  return w.pure(fmt::format("call {} {}({} {}, {} {}, {} zeroinitializer, {} -1{})", type, name, type, y, type, n, type,
-                            mask, rounding));
+  return w.pure(fmt::format("call {} {}({} {}, {} {}, {} zeroinitializer, {} -1{})", type, name, type, y,
+                            type, n, type, mask, rounding));
 }
 
 // y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of the

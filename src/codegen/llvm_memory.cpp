@@ -3,6 +3,7 @@
 // hold almost always: a branch to the plain access, else the masked one) and the rest (a masked access).
 #include <fmt/format.h>
 
+#include <bit>
 #include <numeric>
 
 #include "codegen/llvm_kernel.h"
@@ -32,6 +33,31 @@ std::optional<Steps> read_steps(const Expr& e) {
   auto x = as_int(a->base), y = as_int(b->base);
   if (y && b->stride == 0) return Steps{a->base * *y, a->stride * *y};
   if (x && a->stride == 0) return Steps{b->base * *x, b->stride * *x};
+  return std::nullopt;
+}
+
+// base + lane/times: each of neighbouring elements `times` times, as values packed into a byte are read.
+struct Repeats {
+  Expr base;
+  int64_t times;
+};
+
+std::optional<Repeats> read_repeats(const Expr& e) {
+  auto* n = e.as<Binary>();
+  if (!n || e->dtype.lanes == 1) return std::nullopt;
+  if (n->op == BinaryOp::floordiv || n->op == BinaryOp::truncdiv) {
+    auto* lanes = n->a.as<Ramp>();
+    auto* by = n->b.as<Broadcast>();
+    if (!lanes || !by || !is_int(lanes->stride, 1)) return std::nullopt;
+    int64_t first = as_int(lanes->base).value_or(-1), times = as_int(by->value).value_or(0);
+    bool whole = first >= 0 && times > 1 && first % times == 0 && e->dtype.lanes % times == 0;
+    if (!whole || e->dtype.lanes == times) return std::nullopt;
+    return Repeats{imm(first / times, lanes->base->dtype), times};
+  }
+  if (n->op != BinaryOp::add) return std::nullopt;
+  for (auto& [x, y] : {std::pair(n->a, n->b), std::pair(n->b, n->a)})
+    if (auto all = read_steps(x); all && all->stride == 0)
+      if (auto repeats = read_repeats(y)) return Repeats{all->base + repeats->base, repeats->times};
   return std::nullopt;
 }
 
@@ -356,6 +382,20 @@ bool KernelWriter::is_inside(const Load& n) const {
 }
 
 Value KernelWriter::load(const Load& n) {
+  auto repeats =
+      n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
+  if (repeats) {
+    int count = n.dtype.lanes / int(repeats->times);
+    Expr each = tl::load(f, n.buffer, {ramp(repeats->base, imm(1, repeats->base->dtype), count)}, n.span);
+    if (predicate.empty() || is_inside(*each.as<Load>())) {
+      std::string lanes;
+      for (int l = 0; l < n.dtype.lanes; l++)
+        lanes += fmt::format("{}i32 {}", l ? ", " : "", l / repeats->times);
+      std::string type = type_text(each->dtype);
+      return w.pure(fmt::format("shufflevector {} {}, {} poison, <{} x i32> <{}>", type,
+                                load(*each.as<Load>()), type, n.dtype.lanes, lanes));
+    }
+  }
   Value outer = predicate;
   if (is_inside(n)) predicate.clear();
   Place p = place_of(*this, n.buffer, n.index, n.dtype, n.mask);
@@ -364,8 +404,44 @@ Value KernelWriter::load(const Load& n) {
   return n.dtype.is_bool() ? w.compare("icmp ne", p.memory(), v, int_constant(0, p.memory())) : v;
 }
 
+// Interleaved vectors, as registers: two of neighbouring halves for every two before, pair by pair.
+std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
+  DType t = n.args[0]->dtype;
+  std::string type = type_text(t), orders[2];
+  for (int half = 0; half < 2; half++)
+    for (int l = 0; l < t.lanes; l++)
+      orders[half] += fmt::format("{}i32 {}", l ? ", " : "", half * t.lanes / 2 + l / 2 + l % 2 * t.lanes);
+  std::vector<std::vector<Value>> parts;
+  for (auto& a : n.args) parts.push_back({k.expr(a)});
+  for (size_t half = parts.size() / 2; half; half /= 2)
+    for (size_t i = 0; i < half; i++) {
+      std::vector<Value> both;
+      for (size_t q = 0; q < parts[i].size(); q++)
+        for (auto& order : orders)
+          both.push_back(k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type,
+                                              parts[i][q], type, parts[i + half][q], t.lanes, order)));
+      parts[i] = std::move(both);
+    }
+  return parts[0];
+}
+
 void KernelWriter::store(const Store& n) {
   DType t = n.value->dtype;
+  auto* all = n.value.as<Call>();
+  auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
+  bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
+              t.lanes * t.bits > 8 * target.vector_bytes && std::has_single_bit(all->args.size());
+  if (many && where &&
+      is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it
+    DType each = all->args[0]->dtype;
+    int64_t at = 0;
+    for (const Value& piece : interleaved(*this, *all)) {
+      Place p = place_of(*this, n.buffer, {ramp(where->base + at, where->stride, each.lanes)}, each, {});
+      store_place(p, piece);
+      at += each.lanes;
+    }
+    return;
+  }
   Value v = expr(n.value);
   Place p = place_of(*this, n.buffer, n.index, t, n.mask);
   if (t.is_bool()) v = convert(w, t, v, p.memory(), false);

@@ -73,8 +73,8 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       });
 }
 
-// Names of numbers computed from variables alone go into the indices where they are used: how an access moves along a
-// parallel loop is then to be read off its index.
+// Names of numbers computed from variables alone go into the indices where they are used: how an access moves
+// along a parallel loop is then to be read off its index.
 Stmt with_plain_indices(const Stmt& loop) {
   VarMap values;
   visit(loop, [&](const Let& n) {

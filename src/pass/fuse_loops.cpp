@@ -1,5 +1,5 @@
-// fuse_loops: a loop that fills a tile and the next one that reads it become one, and what was just stored is used
-// from a register.  So a row is read from memory while it is summed, and written while it is scaled: the core
+// fuse_loops: a loop that fills a tile and the next one that reads it become one, and what was just stored is
+// used from a register.  So a row is read from memory while it is summed, and written while it is scaled: the core
 // computes while it waits.  For CPUs; on a GPU tiles are registers already.  After vectorize, so that what an
 // iteration touches is to be read off its few indices; before hoist_invariants, which works loop by loop.
 //
@@ -18,20 +18,27 @@
 namespace tl {
 namespace {
 
-constexpr size_t look_ahead = 8;      // statements between two loops
-constexpr int largest = 64;           // statements inside one: a product of matrices keeps its loops to itself
+constexpr size_t look_ahead = 8;  // statements between two loops
+constexpr int largest = 64;       // statements inside one: a product of matrices keeps its loops to itself
 constexpr int64_t most_unrolled = 4;  // iterations of a loop that was cut to fit another
 
-struct Access {
+struct Touched {
   BufferId buffer;
   Expr first;     // the lowest element
   int64_t lanes;  // how many from there; 0: anywhere
   bool writes;
 };
 
+// What a statement touches, if it does no more than load and store, and is small.
+struct Summary {
+  Stmt of;  // keeps the node, by which this is found, alive
+  std::optional<std::vector<Touched>> accesses = {};
+};
+
 // A loop cut into parts of `each` iterations: its body, where `at` says which iteration it is.
 struct Part {
   Stmt body;
+  const std::vector<Touched>& accesses;
   int64_t each;
   Expr inner = {};  // which one of a part; null if it is of one only
   VarMap at = {};
@@ -42,9 +49,15 @@ struct Fuser {
 
   bool is_tile(BufferId b) const { return f[b].scope != Scope::global; }
 
-  // What a statement touches; nothing if it does more than load and store.
-  std::optional<std::vector<Access>> accesses(const Stmt& s) const {
-    std::vector<Access> out;
+  std::map<const Node*, Summary> summaries = {};
+
+  const std::optional<std::vector<Touched>>& touched(const Stmt& s) {
+    auto [it, is_new] = summaries.try_emplace(s.get());
+    if (is_new) it->second = {s, is_small(s) ? accesses(s) : std::nullopt};
+    return it->second.accesses;
+  }
+  std::optional<std::vector<Touched>> accesses(const Stmt& s) const {
+    std::vector<Touched> out;
     bool plain = true;
     auto add = [&](BufferId b, const std::vector<Expr>& index, bool writes) {
       plain &= index.size() == 1 && !f[b].alias_of;
@@ -56,10 +69,11 @@ struct Fuser {
       else
         out.push_back({b, {}, 0, writes});
     };
-    visit(s, [&](const Load& n) { add(n.buffer, n.index, false); },
-          [&](const Store& n) { add(n.buffer, n.index, true); },
-          [&](const Call& n) { plain &= n.callee->effect == Callee::Effect::pure && n.callee != &address_of; },
-          [&](const While&) { plain = false; }, [&](const Tile&) { plain = false; });
+    visit(
+        s, [&](const Load& n) { add(n.buffer, n.index, false); },
+        [&](const Store& n) { add(n.buffer, n.index, true); },
+        [&](const Call& n) { plain &= n.callee->effect == Callee::Effect::pure && n.callee != &address_of; },
+        [&](const While&) { plain = false; }, [&](const Tile&) { plain = false; });
     if (!plain || has_control(s)) return std::nullopt;
     return out;
   }
@@ -67,8 +81,10 @@ struct Fuser {
   // Takes the statements inside s from what is left; false once nothing is.
   static bool is_small(const Stmt& s, int& left) {
     if (auto* n = s.as<For>()) return is_small(n->body, left);
-    if (auto* n = s.as<If>()) return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
-    if (auto* b = s.as<Block>()) return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
+    if (auto* n = s.as<If>())
+      return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
+    if (auto* b = s.as<Block>())
+      return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
     return --left >= 0;
   }
   static bool is_small(const Stmt& s) {
@@ -76,7 +92,7 @@ struct Fuser {
     return is_small(s, left);
   }
 
-  static bool meet(const std::vector<Access>& a, const std::vector<Access>& b) {
+  static bool meet(const std::vector<Touched>& a, const std::vector<Touched>& b) {
     for (auto& x : a)
       for (auto& y : b)
         if (x.buffer == y.buffer && (x.writes || y.writes)) return true;
@@ -84,7 +100,7 @@ struct Fuser {
   }
 
   // Do `a` in a later iteration of the loop and `b` in this one never touch the same element?
-  static bool apart(const Access& a, const Access& b, const Expr& loop, const Facts& facts) {
+  static bool apart(const Touched& a, const Touched& b, const Expr& loop, const Facts& facts) {
     if (!a.lanes || !b.lanes) return false;
     auto x = linear_in(a.first, loop, facts), y = linear_in(b.first, loop, facts);
     if (!x || !y || x->stride != y->stride || x->stride < 0) return false;
@@ -95,31 +111,28 @@ struct Fuser {
   }
 
   // Iteration by iteration, the first body and then the second: is it the same as all of the first before?
-  bool may_interleave(const Part& first, const Part& second, const Expr& loop, Facts facts) const {
-    auto a = accesses(first.body), b = accesses(second.body);
-    if (!a || !b) return false;
+  static bool may_interleave(const Part& first, const Part& second, const Expr& loop, Facts facts) {
     for (const Part* part : {&first, &second})
       visit(part->body, [&](const For& n) {
         if (auto extent = as_int(n.extent)) facts.bind(n.var, Interval{0, *extent - 1});
       });
-    auto placed = [&](Access x, const Part& part) {
+    auto placed = [&](Touched x, const Part& part) {
       if (x.first) x.first = simplify(substitute(x.first, part.at), facts);
       return x;
     };
-    for (auto& x : *a)
-      for (auto& y : *b)
+    for (auto& x : first.accesses)
+      for (auto& y : second.accesses)
         if (x.buffer == y.buffer && (x.writes || y.writes))
           if (!apart(placed(x, first), placed(y, second), loop, facts)) return false;
     return true;
   }
 
   // The second reads a tile that the first fills.
-  bool is_worth_it(const Stmt& first, const Stmt& second) const {
-    std::set<BufferId> filled;
-    bool found = false;
-    visit(first, [&](const Store& n) { filled.insert(n.buffer); });
-    visit(second, [&](const Load& n) { found |= is_tile(n.buffer) && filled.contains(n.buffer); });
-    return found;
+  bool is_worth_it(const std::vector<Touched>& first, const std::vector<Touched>& second) const {
+    for (auto& x : first)
+      for (auto& y : second)
+        if (x.writes && !y.writes && x.buffer == y.buffer && is_tile(x.buffer)) return true;
+    return false;
   }
 
   static std::optional<int64_t> trips(const For& loop) {
@@ -135,8 +148,8 @@ struct Fuser {
   }
 
   // A loop cut into `count` parts.
-  static Part cut(const For& loop, int64_t count, const Expr& at, Facts& facts) {
-    Part part{.body = loop.body, .each = *as_int(loop.extent) / count};
+  Part cut(const For& loop, int64_t count, const Expr& at, Facts& facts) {
+    Part part{.body = loop.body, .accesses = *touched(Stmt(&loop)), .each = *as_int(loop.extent) / count};
     Expr whole = at;
     if (part.each > 1) {
       part.inner = var(loop.var.as<Var>()->hint);
@@ -153,7 +166,7 @@ struct Fuser {
   }
 
   Stmt fused(const For& a, const For& b, const Facts& facts) {
-    if (!is_worth_it(a.body, b.body)) return {};
+    if (!is_worth_it(*touched(Stmt(&a)), *touched(Stmt(&b)))) return {};
     int64_t count = std::min(*trips(a), *trips(b));
     Expr at = var((*trips(a) < *trips(b) ? a : b).var.as<Var>()->hint);
     Facts inside = facts;
@@ -168,26 +181,16 @@ struct Fuser {
   // Fuses stmts[i] with a loop behind it; what stands between, and has nothing to do with it, comes first.
   bool fuse_at(std::vector<Stmt>& stmts, size_t i, const Facts& facts) {
     auto* a = stmts[i].as<For>();
-    size_t end = std::min(stmts.size(), i + 1 + look_ahead);
-    auto fits = [&](size_t j) { return fit(*a, stmts[j]); };
-    if (!a || !trips(*a)) return false;
-    bool any = false;
-    if (!is_small(stmts[i])) return false;
-    for (size_t j = i + 1; j < end; j++) {
-      if (!is_small(stmts[j])) end = j;
-      any |= j < end && fits(j);
-    }
-    auto mine = any ? accesses(stmts[i]) : std::nullopt;
-    if (!mine) return false;
-    for (size_t j = i + 1; j < end; j++) {
-      if (fits(j))
+    if (!a || !trips(*a) || !touched(stmts[i])) return false;
+    for (size_t j = i + 1; j < std::min(stmts.size(), i + 1 + look_ahead); j++) {
+      if (!touched(stmts[j])) return false;
+      if (fit(*a, stmts[j]))
         if (Stmt both = fused(*a, *stmts[j].as<For>(), facts)) {
           stmts[j] = both;
           stmts.erase(stmts.begin() + long(i));
           return true;
         }
-      auto between = accesses(stmts[j]);
-      if (!between || meet(*mine, *between)) return false;
+      if (meet(*touched(stmts[i]), *touched(stmts[j]))) return false;
     }
     return false;
   }
@@ -205,7 +208,8 @@ struct Fuser {
       auto* s = stmts[i].as<Store>();
       if (!s || s->mask || !is_tile(s->buffer) || f[s->buffer].alias_of || s->index.size() != 1) continue;
       auto same = [&](const Load& n) {
-        return n.buffer == s->buffer && !n.mask && n.dtype == s->value->dtype && equal(n.index[0], s->index[0]);
+        return n.buffer == s->buffer && !n.mask && n.dtype == s->value->dtype &&
+               equal(n.index[0], s->index[0]);
       };
       size_t end = i + 1;
       bool used = false;
@@ -232,11 +236,13 @@ struct Fuser {
       yes.assume(n->cond);
       Stmt then_body = statement(n->then_body, yes);
       Stmt no = n->else_body ? statement(n->else_body, facts) : Stmt();
-      return then_body.same(n->then_body) && no.same(n->else_body) ? s : if_then(n->cond, then_body, no, n->span);
+      return then_body.same(n->then_body) && no.same(n->else_body) ? s
+                                                                   : if_then(n->cond, then_body, no, n->span);
     }
     if (auto* n = s.as<For>()) {
       Facts inside = facts;
-      if (auto extent = as_int(n->extent); extent && is_int(n->min, 0)) inside.bind(n->var, Interval{0, *extent - 1});
+      if (auto extent = as_int(n->extent); extent && is_int(n->min, 0))
+        inside.bind(n->var, Interval{0, *extent - 1});
       Stmt body = statement(n->body, inside);
       return body.same(n->body) ? s : for_loop(n->var, n->min, n->extent, n->loop, body, n->span, n->attrs);
     }
@@ -249,7 +255,8 @@ struct Fuser {
       if (!fuse_at(stmts, i, facts)) i++;
     for (Stmt& inner : stmts) inner = statement(inner, facts);
     if (!loops) use_names(stmts);
-    bool same = std::equal(stmts.begin(), stmts.end(), before.begin(), before.end(), [](auto& x, auto& y) { return x.same(y); });
+    bool same = std::equal(stmts.begin(), stmts.end(), before.begin(), before.end(),
+                           [](auto& x, auto& y) { return x.same(y); });
     return same ? s : block(std::move(stmts), s->span);
   }
 };
@@ -258,7 +265,9 @@ struct Fuser {
 Stmt without_unread(const Function& f, const Stmt& body) {
   std::set<BufferId> read;
   visit(body, [&](const Load& n) { read.insert(n.buffer); });
-  auto unread = [&](BufferId b) { return f[b].scope != Scope::global && !f[b].alias_of && !read.contains(b); };
+  auto unread = [&](BufferId b) {
+    return f[b].scope != Scope::global && !f[b].alias_of && !read.contains(b);
+  };
   return rewrite(
       body, [&](const Store& n, Rewriter&) -> Stmt { return unread(n.buffer) ? block({}) : Stmt(&n); },
       [&](const Alloc& n, Rewriter&) -> Stmt { return unread(n.buffer) ? block({}) : Stmt(&n); });
@@ -273,7 +282,9 @@ Function fuse_loops(Function f, const Target& target) {
     if (b.alias_of) shared_storage.insert(b.alias_of);
   for (Kernel& k : f.kernels) {
     bool own_tensors = false;  // made from addresses: any tensor may be part of them
-    visit(k.body, [&](const Alloc& n) { own_tensors |= f[n.buffer].scope == Scope::global || shared_storage.contains(n.buffer); });
+    visit(k.body, [&](const Alloc& n) {
+      own_tensors |= f[n.buffer].scope == Scope::global || shared_storage.contains(n.buffer);
+    });
     if (own_tensors) continue;
     Fuser fuser{.f = f};
     k.body = without_unread(f, fuser.statement(k.body, facts_of(f, k)));

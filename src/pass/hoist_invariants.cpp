@@ -1,7 +1,7 @@
-// hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that alone, is
-// computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles, and so must
-// assume that every store may change every tile; GPUs' compilers have their own opinion.  After the index passes,
-// which want an access in the loop that it belongs to, and before plan_memory lets tiles share memory.
+// hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that alone,
+// is computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles, and so must
+// assume that every store may change every tile; GPUs' compilers have their own opinion.  After the index
+// passes, which want an access in the loop that it belongs to, and before plan_memory lets tiles share memory.
 //
 //   for r in serial(64):                                    scale = broadcast(rsqrt(variance[0]), 16)
 //     x[r*16 : ramp 16] =                              ->   for r in serial(64):
@@ -25,18 +25,18 @@ struct Mover : Rewriter {
   std::set<BufferId> stored = {};
   bool writes_tensors = false, finds_any = false;
   std::vector<Stmt> before = {};
-  VarMap moved = {};                       // names of the body whose values stand before it now
-  std::vector<Stmt> names = {};            // kept, so that what `moved` refers to lives
+  VarMap moved = {};             // names of the body whose values stand before it now
+  std::vector<Stmt> names = {};  // kept, so that what `moved` refers to lives
 
   Mover(const Function& function, const Facts& known, const For& loop) : f(function), facts(known) {
     bool is_opaque = false;
     std::vector<const Load*> loads;
     defined.insert(loop.var.get());
-    visit(loop.body, [&](const For& n) { defined.insert(n.var.get()); },
-          [&](const Let& n) { defined.insert(n.var.get()); },
-          [&](const Store& n) { stored.insert(n.buffer); },
-          [&](const Load& n) { loads.push_back(&n); },
-          [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
+    visit(
+        loop.body, [&](const For& n) { defined.insert(n.var.get()); },
+        [&](const Let& n) { defined.insert(n.var.get()); }, [&](const Store& n) { stored.insert(n.buffer); },
+        [&](const Load& n) { loads.push_back(&n); },
+        [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
     finds_any = !is_opaque && std::any_of(loads.begin(), loads.end(), [&](const Load* n) {
       return !stored.contains(n->buffer) && is_movable(Expr(n));
@@ -54,22 +54,23 @@ struct Mover : Rewriter {
     return at.min >= 0 && at.max < elements;
   }
 
-  // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a name here.
+  // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a name.
   bool is_movable(const Expr& e) const {
     bool reads = false, fixed = true;
-    visit(e, [&](const Var& v) { fixed &= !defined.contains(&v); },
-          [&](const Load& n) {
-            bool global = f[n.buffer].scope == Scope::global;
-            reads = true;
-            fixed &= !stored.contains(n.buffer) && !(global && writes_tensors) && is_inside(n);
-          },
-          [&](const Call& n) { fixed &= is_value(n); },
-          [&](const Binary& n) { fixed &= n.dtype.is_float() || !divides(n.op) || as_int(n.b); });
+    visit(
+        e, [&](const Var& v) { fixed &= !defined.contains(&v); },
+        [&](const Load& n) {
+          bool global = f[n.buffer].scope == Scope::global;
+          reads = true;
+          fixed &= !stored.contains(n.buffer) && !(global && writes_tensors) && is_inside(n);
+        },
+        [&](const Call& n) { fixed &= is_value(n); },
+        [&](const Binary& n) { fixed &= n.dtype.is_float() || !divides(n.op) || as_int(n.b); });
     return reads && fixed;
   }
   static bool divides(BinaryOp op) {
-    return op == BinaryOp::div || op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-           op == BinaryOp::truncmod;
+    return op == BinaryOp::div || op == BinaryOp::floordiv || op == BinaryOp::floormod ||
+           op == BinaryOp::truncdiv || op == BinaryOp::truncmod;
   }
 
   Expr name_of(const Expr& value) {

@@ -14,6 +14,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/mapping.h"
+#include "pass/own_elements.h"
 #include "pass/passes.h"
 #include "pass/stage_tiles.h"
 
@@ -27,7 +28,13 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 struct Item {
   Stmt stmt;
   std::optional<ParallelNest> nest = {};       // of a parallel loop, or of an operator that is sugar for one
-  std::set<BufferId> elements = {};            // fragments of the third kind
+  struct Element {
+    BufferId buffer;
+    std::vector<Expr> index;
+    bool is_store;
+  };
+  std::vector<Element> places = {};            // of the third kind
+  std::set<BufferId> elements = {};            // their fragments
   std::set<BufferId> touched = {};             // all fragments
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
@@ -39,6 +46,7 @@ struct Inference {
   const Function& f;
   const Kernel& kernel;
   const Target& target;
+  const OwnElements& own;
   std::vector<Item> items = {};
   LayoutMap known = {};
   std::vector<Note> notes = {};
@@ -49,10 +57,15 @@ struct Inference {
   bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
 
   // ── what is to be laid out ────────────────────────────────────────────────────────────────────────────
+  void add_element(Item& item, BufferId b, const std::vector<Expr>& index, bool is_store) const {
+    item.elements.insert(b);
+    item.places.push_back({b, index, is_store});
+  }
+
   template <class R>
   void add_elements(Item& item, const R& r) const {
     if (!r) return;
-    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) item.elements.insert(n.buffer); });
+    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false); });
   }
 
   // A fragment that the user made, as a mapping of iterations or of elements to threads: kept, or refused.
@@ -82,7 +95,7 @@ struct Inference {
     else if (auto* l = s.as<For>()) { add_elements(item, l->min); add_elements(item, l->extent); }
     else if (auto* st = s.as<Store>()) {
       add_elements(item, s);
-      if (is_fragment(st->buffer)) item.elements.insert(st->buffer);
+      if (is_fragment(st->buffer)) add_element(item, st->buffer, st->index, true);
     }
     item.touched = item.elements;
     if (!item.elements.empty()) items.push_back(std::move(item));
@@ -121,13 +134,23 @@ struct Inference {
   }
 
   // ── asking and learning ───────────────────────────────────────────────────────────────────────────────
+  // Do all threads find the elements that they name in their own registers, and may write them there?
+  bool are_at_hand(const Item& item, BufferId b, const Fragment& fragment, bool is_everywhere) const {
+    return std::all_of(item.places.begin(), item.places.end(), [&](const Item::Element& e) {
+      if (e.buffer != b || (is_everywhere && !(e.is_store && own.differ(e.index)))) return true;
+      return own.are_own(fragment, e.index, e.is_store);
+    });
+  }
+
   LayoutMap ask_elements(const Item& item, Strictness level) const {
     LayoutMap out;
     int64_t threads = thread_count(kernel);
     for (BufferId b : item.elements) {
       auto it = known.fragments.find(b);
       Fragment whole = everywhere(tile_shape(f[b]), threads);
-      if (it != known.fragments.end() && target.has_threads() && !equal(it->second, whole)) out.stage.insert(b);
+      if (it != known.fragments.end() && target.has_threads() &&
+          !are_at_hand(item, b, it->second, equal(it->second, whole)))
+        out.stage.insert(b);
       if (it == known.fragments.end() && level == Strictness::free) out.fragments.emplace(b, std::move(whole));
     }
     return out;
@@ -166,7 +189,12 @@ struct Inference {
     Facts facts;
     for (size_t d = 0; d < shape.size(); d++) facts.bind(vars[d], Interval{0, shape[d] - 1});
     if (others) facts.bind(vars.back(), Interval{0, l.extents.back() - 1});
-    Expr flat = map_index(row, at)[0];
+    // Of another type in registers: so many of its elements in one of `from`, or so many of `from` in one of it.
+    bool in_registers = f[to].scope == Scope::fragment;
+    int64_t parts = in_registers ? std::max(1, f[from].dtype.bits / f[to].dtype.bits) : 1;
+    int64_t wholes = in_registers ? std::max(1, f[to].dtype.bits / f[from].dtype.bits) : 1;
+    Expr flat_of_to = map_index(row, at)[0];
+    Expr flat = parts > 1 ? floordiv(flat_of_to, parts) : wholes > 1 ? flat_of_to * wholes : flat_of_to;
     std::vector<Expr> inputs(old.size());
     int64_t below = 1;
     for (size_t d = old.size(); d-- > 0; below *= old[d]) {
@@ -176,8 +204,29 @@ struct Inference {
     if (others) inputs.push_back(vars.back());
     IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
     if (others) map.extents.push_back(l.extents.back());
-    for (auto& e : map_index(l, inputs)) map.outputs.push_back(simplify(e, facts));
+    std::vector<Expr> outputs = map_index(l, inputs);
+    if (parts > 1) outputs[1] = outputs[1] * parts + floormod(flat_of_to, parts);
+    if (wholes > 1) outputs[1] = floordiv(outputs[1], wholes);
+    for (auto& e : outputs) map.outputs.push_back(simplify(e, facts));
     return from_map(map);
+  }
+
+  // Elements that make up one of a wider type must be neighbours in one thread's registers.
+  void check_wider(const Fragment& given, BufferId from, BufferId to) const {
+    int64_t n = f[to].dtype.bits / f[from].dtype.bits;
+    std::vector<int64_t> shape = tile_shape(f[from]), rows = table(given.layout);
+    int64_t points = 1, copies = given.layout.extents.back();
+    for (int64_t e : shape) points *= e;
+    for (int64_t at = 0; at < points; at++)
+      for (int64_t c = 0; c < copies; c++) {
+        const int64_t* here = &rows[size_t((at * copies + c) * 2)];
+        const int64_t* first = &rows[size_t((at / n * n * copies + c) * 2)];
+        if (here[0] == first[0] && here[1] == first[1] + at % n && first[1] % n == 0) continue;
+        fail(f[to].span,
+             "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one {} are not "
+             "together; copy it to a shared buffer and look at that",
+             f[to].name, f[from].name, to_string(f[to].dtype), to_string(given), n, to_string(f[to].dtype));
+      }
   }
 
   // What was learnt of a buffer holds for all that share its storage.
@@ -190,6 +239,7 @@ struct Inference {
         known.shared.emplace(b, reshaped(known.shared.at(learnt), learnt, b));
       } else if (!known.fragments.contains(b)) {
         const Fragment& given = known.fragments.at(learnt);
+        if (f[b].dtype.bits > f[learnt].dtype.bits) check_wider(given, learnt, b);
         Fragment made = fragment_of(reshaped(given.layout, learnt, b));
         if (std::string why = why_not_inverse(made); !why.empty())
           fail(f[f[b].alias_of ? b : learnt].span,
@@ -368,7 +418,7 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
     auto it = of.find(original.get());
     if (it == of.end()) return {walked};
-    return stage_tiles(f, kernel.thread, walked, it->second->stage, inference.subject(original));
+    return stage_tiles(f, kernel.thread, inference.own, walked, it->second->stage, inference.subject(original));
   };
   struct Walk final : Rewriter {
     decltype(with_copies)& expand;
@@ -428,7 +478,8 @@ Function infer_layouts(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     for (int round = 0;; round++) {
       internal_check(round < 32, "copies through shared memory bring new conflicts");
-      Inference inference{.f = f, .kernel = k, .target = target};
+      OwnElements own(f, k);
+      Inference inference{.f = f, .kernel = k, .target = target, .own = own};
       preset_layouts(inference);
       inference.collect(k.body);
       inference.run();

@@ -1,5 +1,9 @@
 // insert_sync: a barrier before each statement that touches shared memory which another thread may have written,
-// or writes what another may still read.  After plan_memory, because two buffers conflict where they overlap.
+// or writes what another may still read: footprint.h says which thread touches what.  After plan_memory, because two
+// buffers conflict where they overlap.
+//
+// The same holds for tensors that a kernel reads and writes, as far as loops over tiles do: what several threads read of
+// one before one of them writes it.
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
 // form, and a loop that only reads count as a whole: the barrier goes before them, never inside.  Other loops are
@@ -14,6 +18,7 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "pass/footprint.h"
 #include "pass/passes.h"
 #include "pass/varying.h"
 
@@ -21,11 +26,15 @@ namespace tl {
 namespace {
 
 struct Accesses {
-  std::set<BufferId> reads, writes;
+  std::map<BufferId, Footprint> reads, writes;
   bool empty() const { return reads.empty() && writes.empty(); }
+  static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint) {
+    auto [it, is_new] = to.emplace(b, footprint);
+    if (!is_new) it->second.add(footprint);
+  }
   void add(const Accesses& o) {
-    reads.insert(o.reads.begin(), o.reads.end());
-    writes.insert(o.writes.begin(), o.writes.end());
+    for (auto& [b, footprint] : o.reads) add(reads, b, footprint);
+    for (auto& [b, footprint] : o.writes) add(writes, b, footprint);
   }
 };
 
@@ -33,19 +42,21 @@ struct Accesses {
 bool overlap(const Function& f, BufferId a, BufferId b) {
   const BufferInfo &x = f[a], &y = f[b];
   auto bytes = [](const BufferInfo& i) { return i.elements * i.versions * i.dtype.bytes(); };
-  return a == b || (x.address < y.address + bytes(y) && y.address < x.address + bytes(x));
+  return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
 }
 
-bool meet(const Function& f, const std::set<BufferId>& a, const std::set<BufferId>& b) {
-  for (BufferId x : a)
-    for (BufferId y : b)
-      if (overlap(f, x, y)) return true;
+bool conflict(const Function& f, const std::map<BufferId, Footprint>& before, const std::map<BufferId, Footprint>& after) {
+  for (auto& [a, first] : before)
+    for (auto& [b, second] : after)
+      if (a == b ? meet(first, second) : f[a].scope == Scope::shared && f[b].scope == Scope::shared && overlap(f, a, b))
+        return true;
   return false;
 }
 
 // Must the later accesses wait for the earlier ones?
 bool conflict(const Function& f, const Accesses& before, const Accesses& after) {
-  return meet(f, before.writes, after.reads) || meet(f, before.reads, after.writes) || meet(f, before.writes, after.writes);
+  return conflict(f, before.writes, after.reads) || conflict(f, before.reads, after.writes) ||
+         conflict(f, before.writes, after.writes);
 }
 
 struct Inserter {
@@ -54,6 +65,7 @@ struct Inserter {
   std::set<const StmtNode*> barrier = {};         // before which statements
   std::set<const StmtNode*> barrier_after = {};
   Varying varying = {.f = f};
+  Footprints footprints = {f, kernel};
   Accesses pending = {};                          // since the last barrier
   // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
   struct Jumps {
@@ -63,29 +75,92 @@ struct Inserter {
 
   bool shared(BufferId b) const { return f[b].scope == Scope::shared; }
 
-  void through_handles(const Call& c, Accesses& out) const {
-    if (c.callee->effect != Callee::Effect::memory) return;
-    for (size_t i = 0; i < c.args.size(); i++) {
-      auto* at = place_of(c.args[i]);
-      if (!at || !shared(at->buffer)) continue;
-      if (access_of(c, i) != 'w') out.reads.insert(at->buffer);
-      if (access_of(c, i) != 'r') out.writes.insert(at->buffer);
-    }
-  }
+  // What a statement or an expression does, gathered with the conditions around each access.
+  struct Gatherer {
+    const Inserter& in;
+    Accesses out = {};
+    Footprints::Conditions conditions = {};
+    bool tiles = false;                             // within a loop over a tile
 
-  template <class R>
-  Accesses accesses(const R& r) const {
-    Accesses out;
-    if (!r) return out;
-    std::set<const Node*> places;                 // loads that only name a place
-    visit(r,
-          [&](const Call& c) {
-            if (c.callee == &address_of) places.insert(c.args[0].get());
-            through_handles(c, out);
-          },
-          [&](const Load& l) { if (shared(l.buffer) && !places.contains(&l)) out.reads.insert(l.buffer); },
-          [&](const Store& s) { if (shared(s.buffer)) out.writes.insert(s.buffer); });
-    return out;
+    void touch(bool writes, BufferId b, const std::vector<Expr>& index, const Expr& mask) {
+      if (!in.shared(b) && !(tiles && in.exchanged.contains(b))) return;
+      if (mask) conditions.emplace_back(mask, true);
+      Accesses::add(writes ? out.writes : out.reads, b, in.footprints.of(b, index, conditions));
+      if (mask) conditions.pop_back();
+    }
+    // Through a handle an instruction reaches as far as it likes, on behalf of any thread of its warp.
+    void through_handles(const Call& c) {
+      if (c.callee->effect != Callee::Effect::memory) return;
+      for (size_t i = 0; i < c.args.size(); i++) {
+        auto* at = place_of(c.args[i]);
+        if (!at || !in.shared(at->buffer)) continue;
+        if (access_of(c, i) != 'w') Accesses::add(out.reads, at->buffer, {});
+        if (access_of(c, i) != 'r') Accesses::add(out.writes, at->buffer, {});
+      }
+    }
+    void expression(const Expr& e) {
+      if (!e) return;
+      std::set<const Node*> places;                 // loads that only name a place
+      visit(e,
+            [&](const Call& c) {
+              if (c.callee == &address_of) places.insert(c.args[0].get());
+              through_handles(c);
+            },
+            [&](const Load& l) { if (!places.contains(&l)) touch(false, l.buffer, l.index, l.mask); });
+    }
+    void under(const Expr& condition, bool holds, const Stmt& s) {
+      conditions.emplace_back(condition, holds);
+      statement(s);
+      conditions.pop_back();
+    }
+    void statement(const Stmt& s) {
+      if (!s) return;
+      if (auto* b = s.as<Block>()) {
+        for (auto& inner : b->stmts) statement(inner);
+      } else if (auto* loop = s.as<For>()) {
+        expression(loop->min), expression(loop->extent);
+        bool outer = std::exchange(tiles, tiles || loop->attrs.get_int("independent"));
+        statement(loop->body);
+        tiles = outer;
+      } else if (auto* i = s.as<If>()) {
+        expression(i->cond);
+        under(i->cond, true, i->then_body);
+        under(i->cond, false, i->else_body);
+      } else if (auto* w = s.as<While>()) {
+        expression(w->cond);
+        statement(w->body);
+      } else if (auto* g = s.as<Group>()) {
+        statement(g->body);
+      } else if (auto* st = s.as<Store>()) {
+        for (auto& e : st->index) expression(e);
+        expression(st->mask);
+        if (st->mask) conditions.emplace_back(st->mask, true);  // its value is asked for there alone
+        expression(st->value);
+        if (st->mask) conditions.pop_back();
+        touch(true, st->buffer, st->index, st->mask);
+      } else if (auto* let = s.as<Let>()) {
+        expression(let->value);
+      } else if (auto* e = s.as<Eval>()) {
+        expression(e->value);
+      }
+    }
+  };
+  std::map<const Node*, Accesses> known = {};
+  std::set<BufferId> exchanged = {};              // tensors that are read and written
+
+  const Accesses& accesses(const Stmt& s) {
+    auto [it, is_new] = known.emplace(s.get(), Accesses());
+    if (is_new && s) {
+      Gatherer g{.in = *this};
+      g.statement(s);
+      it->second = std::move(g.out);
+    }
+    return it->second;
+  }
+  Accesses accesses(const Expr& e) const {
+    Gatherer g{.in = *this};
+    g.expression(e);
+    return std::move(g.out);
   }
 
   void unit(const Stmt& s, const Accesses& a) {
@@ -126,7 +201,7 @@ struct Inserter {
   }
 
   void walk_for(const Stmt& s, const For& loop) {
-    Accesses all = accesses(s);
+    const Accesses& all = accesses(s);
     bool whole = all.writes.empty() || loop.attrs.get_int("independent");
     if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
     auto extent = as_int(loop.extent);
@@ -181,7 +256,7 @@ struct Inserter {
     } else if (const Callee* c = control_of(s)) {
       jump(s, *c);
     } else {
-      Accesses a = accesses(s);
+      const Accesses& a = accesses(s);
       unit(s, a);
       if (has_barrier(s)) pending = {.reads = {}, .writes = a.writes};
     }
@@ -190,6 +265,12 @@ struct Inserter {
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
+    std::set<BufferId> read;
+    visit(kernel.body, [&](const Load& l) { read.insert(l.buffer); });
+    visit(kernel.body, [&](const Store& s) {
+      if (f[s.buffer].scope == Scope::global && read.contains(s.buffer)) exchanged.insert(s.buffer);
+    });
+    visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
     walk(kernel.body);
     return place(kernel.body);
   }

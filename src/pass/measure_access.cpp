@@ -13,45 +13,12 @@
 #include <set>
 
 #include "ir/rewrite.h"
+#include "pass/thread_values.h"
 
 namespace tl {
 namespace {
 
 constexpr int points = 16;  // of the loops around an access that are tried
-
-using Lanes = std::vector<int64_t>;  // one value per lane
-using Env = std::map<const ExprNode*, Lanes>;
-
-// The value of an integer expression in every lane; nothing if it depends on what is not known here.  Of a
-// vector the value of one element.
-std::optional<Lanes> value_of(const Expr& e, const Env& env, size_t lanes, int64_t element = 0) {
-  if (auto v = as_int(e)) return Lanes(lanes, *v);
-  if (auto it = env.find(e.get()); it != env.end()) return it->second;
-  auto of = [&](const Expr& part) { return value_of(part, env, lanes, element); };
-  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int()) return of(c->a);
-  if (auto* b = e.as<Broadcast>()) return of(b->value);
-  if (auto* r = e.as<Ramp>()) {
-    auto base = of(r->base), stride = of(r->stride);
-    for (size_t i = 0; base && stride && i < lanes; i++) (*base)[i] += element * (*stride)[i];
-    return stride ? base : std::nullopt;
-  }
-  if (auto* u = e.as<Unary>(); u && u->op == UnaryOp::logical_not) {
-    auto a = of(u->a);
-    for (size_t i = 0; a && i < lanes; i++) (*a)[i] = !(*a)[i];
-    return a;
-  }
-  auto* b = e.as<Binary>();
-  if (!b || !(b->a->dtype.is_int() || b->a->dtype.is_bool())) return std::nullopt;
-  auto x = of(b->a), y = of(b->b);
-  if (!x || !y) return std::nullopt;
-  bool divides = b->op == BinaryOp::floordiv || b->op == BinaryOp::floormod || b->op == BinaryOp::truncdiv ||
-                 b->op == BinaryOp::truncmod;
-  for (size_t i = 0; i < lanes; i++) {
-    if (divides && (*y)[i] == 0) return std::nullopt;
-    (*x)[i] = fold_int(b->op, (*x)[i], (*y)[i], b->a->dtype.with_lanes(1));
-  }
-  return x;
-}
 
 struct Around {  // what stands around an access
   std::vector<std::pair<Expr, int64_t>> loops;
@@ -83,13 +50,13 @@ struct Measurer {
   size_t number;  // of the kernel
   std::vector<AccessCost>& found;
   Around around = {};
-  Env arguments = {};                 // integers of the function's signature
+  LaneEnv arguments = {};                 // integers of the function's signature
   Span here = {};                     // of the statement
   std::set<const Node*> places = {};  // loads that only name a place
 
   // The environment of one warp at one point of the loops.
-  Env at(int point) const {
-    Env env = arguments;
+  LaneEnv at(int point) const {
+    LaneEnv env = arguments;
     size_t lanes = size_t(target.warp);
     int64_t warps = std::max<int64_t>(1, around.threads / target.warp);
     Lanes thread(lanes);
@@ -103,18 +70,18 @@ struct Measurer {
       env[around.loops[i].first.get()] = Lanes(lanes, v);
     }
     for (auto& [var, value] : around.lets)
-      if (auto v = value->dtype.is_int() ? value_of(value, env, lanes) : std::nullopt) env[var.get()] = *v;
+      if (auto v = value->dtype.is_int() ? values_of(value, env, lanes) : std::nullopt) env[var.get()] = *v;
     return env;
   }
 
   // Which lanes take part: those in the block whose conditions hold, as far as these are known.
-  std::vector<bool> taking_part(const Site& s, const Env& env) const {
+  std::vector<bool> taking_part(const Site& s, const LaneEnv& env) const {
     size_t lanes = size_t(target.warp);
     std::vector<bool> part(lanes);
     int64_t end = around.first_thread + around.threads;
     for (size_t i = 0; i < lanes; i++) part[i] = env.at(kernel.thread.get())[i] < end && int(i) < s.takers;
     auto require = [&](const Expr& cond, bool holds) {
-      auto v = cond->dtype.lanes == 1 ? value_of(cond, env, lanes) : std::nullopt;
+      auto v = cond->dtype.lanes == 1 ? values_of(cond, env, lanes) : std::nullopt;
       for (size_t i = 0; v && i < lanes; i++) part[i] = part[i] && ((*v)[i] != 0) == holds;
     };
     for (auto& [cond, holds] : around.conditions) require(cond, holds);
@@ -131,14 +98,14 @@ struct Measurer {
   }
 
   std::optional<WarpCost> cost_at(const Site& s, int parts, int point) const {
-    Env env = at(point);
+    LaneEnv env = at(point);
     size_t lanes = size_t(target.warp);
     std::vector<bool> part = taking_part(s, env);
     const BufferInfo& info = f[s.buffer];
     int width = s.bytes / parts;
     WarpCost total;
     for (int e = 0; e < parts; e++) {
-      auto elements = value_of(s.index, env, lanes, e);
+      auto elements = values_of(s.index, env, lanes, e);
       if (!elements) return std::nullopt;
       std::vector<int64_t> addresses(lanes, -1);
       for (size_t i = 0; i < lanes; i++)

@@ -1,7 +1,7 @@
 // vectorize: a vectorized loop of n iterations becomes statements on vectors of n lanes.  After flatten_buffers,
 // so that one question decides each access: is its index linear in the loop variable, with stride 1, and aligned?
-// Where it is not, lanes are accessed one by one.  A Let becomes one of a vector, the arms of an If statements with
-// masks; a body that is made of anything else is unrolled, and says so.
+// Where it is not, lanes are accessed one by one.  A Let becomes one of a vector, the arms of an If statements
+// with masks; a body that is made of anything else is unrolled, and says so.
 //
 //   for v in vectorized(8):           ->   As[o : ramp 8] = A[p + ramp(0, 1, 8)] mask(p < n)
 //     As[o + v] = A[p + v] mask(p + v < n)
@@ -28,9 +28,9 @@ struct Widening {
   const Expr& lane;
   int n;
   const Facts& facts;
-  VarMap named = {};  // variables of Lets that differ among lanes, and the vectors of their values
-  Expr guard = {};    // scalar or vector: where the statement at hand happens; null: everywhere
-  bool naming = false;          // the value of a Let is being written: no store's mask says where it is needed
+  VarMap named = {};    // variables of Lets that differ among lanes, and the vectors of their values
+  Expr guard = {};      // scalar or vector: where the statement at hand happens; null: everywhere
+  bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
   std::vector<Expr> kept = {};  // names that no node holds yet
 
   bool names_vector(const Expr& e) const {
@@ -42,7 +42,7 @@ struct Widening {
     return names_vector(e) ? std::nullopt : linear_in(e, lane, facts);
   }
   bool uniform(const Expr& e) const { return !uses_var(e, lane) && !names_vector(e); }
-  Expr wide(const Expr& e) const { return uniform(e) ? broadcast(e, n) : vector(e); }
+  Expr wide(const Expr& e) const { return uniform(e) ? broadcast(guarded(e), n) : vector(e); }
 
   // The index of an access, as a vector: a Ramp of stride 1 promises a contiguous, aligned access.
   Expr index(BufferId buffer, const Expr& e) const {
@@ -52,7 +52,8 @@ struct Widening {
     bool packed = f[buffer].dtype.is_packed();  // two to a byte: an access takes whole bytes
     bool may_be = scope != Scope::global || bytes_of(n, f[buffer].dtype) <= alignment;
     bool anywhere = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment;
-    bool aligned = anywhere ? !packed || divisible(steps->base, 2, facts) : may_be && divisible(steps->base, n, facts);
+    bool aligned =
+        anywhere ? !packed || divisible(steps->base, 2, facts) : may_be && divisible(steps->base, n, facts);
     aligned &= !packed || n % 2 == 0;
     if (steps->stride == 1 && aligned) return ramp(steps->base, imm(1, e->dtype), n);
     Expr offsets = ramp(zero(e->dtype), imm(steps->stride, e->dtype), n);
@@ -76,7 +77,8 @@ struct Widening {
   // Both conditions, each null, of one lane or of all.
   Expr all_of(Expr x, Expr y) const {
     if (!x || !y) return x ? x : y;
-    if (x->dtype.lanes != y->dtype.lanes) (x->dtype.lanes == 1 ? x : y) = broadcast(x->dtype.lanes == 1 ? x : y, n);
+    if (x->dtype.lanes != y->dtype.lanes)
+      (x->dtype.lanes == 1 ? x : y) = broadcast(x->dtype.lanes == 1 ? x : y, n);
     return binary(BinaryOp::logical_and, x, y);
   }
 
@@ -91,41 +93,61 @@ struct Widening {
     return at.min >= 0 && at.max < elements;
   }
 
-  // A load under a guard happens under it.  (Where threads are many, the printer evaluates what a store needs under
-  // the store's own mask.)
-  Expr mask_of(const Load& l) const {
-    bool alone = guard && (naming || !target.has_threads()) && !is_inside(l);
-    return all_of(mask(l.mask), alone ? guard : Expr());
+  // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
+  // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
+  bool needs_guard(const Load& l) const {
+    bool in_store = target.has_threads() && !naming && !l.mask && guard && guard->dtype.lanes == 1;
+    return guard && !in_store && !is_inside(l);
+  }
+  Expr mask_of(const Load& l) const { return all_of(mask(l.mask), needs_guard(l) ? guard : Expr()); }
+
+  // The same for what all lanes share, as far as they share the guard.
+  Expr guarded(const Expr& e) const {
+    if (!guard || guard->dtype.lanes > 1 || !reads_alone(e)) return e;
+    return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
+      Expr inner = self.children(l);
+      auto* r = inner.as<Load>();
+      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(r->mask, guard)) : inner;
+    });
+  }
+
+  // What is the same in all lanes has no mask of its own: does it read where the guard has to hold?
+  bool reads_alone(const Expr& e) const {
+    bool found = false;
+    visit(e, [&](const Load& l) { found |= uniform(l.index[0]) && !is_inside(l); });
+    return found;
   }
 
   Expr vector(const Expr& e) const {
-    if (uniform(e)) return broadcast(e, n);
-    Expr out = dispatch(e, overloads{
-        [&](const Var& v) {
-          auto it = named.find(&v);
-          return it != named.end() ? it->second : ramp(zero(v.dtype), imm(1, v.dtype), n);
-        },
-        [&](const Unary& u) { return unary(u.op, vector(u.a), u.span); },
-        [&](const Binary& b) {
-          if (b.dtype.is_int() && b.op == BinaryOp::add)
-            if (auto steps = linear(e)) return ramp(steps->base, imm(steps->stride, e->dtype), n, b.span);
-          return binary(b.op, vector(b.a), vector(b.b), b.span);
-        },
-        [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
-        [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
-        [&](const Load& l) -> Expr {
-          if (uniform(l.index[0])) {       // one element for all lanes; a mask that differs picks it or 0
-            Expr one = broadcast(load(l.dtype, l.buffer, l.index, l.span), n);
-            return select(vector(l.mask), one, zero(one->dtype));
-          }
-          return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l));
-        },
-        [&](const Call& c) -> Expr {
-          std::vector<Expr> args;
-          for (auto& a : c.args) args.push_back(vector(a));
-          return call(*c.callee, std::move(args), c.dtype.with_lanes(n), c.span);
-        },
-        [&](const auto& other) -> Expr { return Expr(&other); }});
+    if (uniform(e)) return broadcast(guarded(e), n);
+    Expr out = dispatch(
+        e, overloads{
+               [&](const Var& v) {
+                 auto it = named.find(&v);
+                 return it != named.end() ? it->second : ramp(zero(v.dtype), imm(1, v.dtype), n);
+               },
+               [&](const Unary& u) { return unary(u.op, vector(u.a), u.span); },
+               [&](const Binary& b) {
+                 if (b.dtype.is_int() && b.op == BinaryOp::add)
+                   if (auto steps = linear(e))
+                     return ramp(steps->base, imm(steps->stride, e->dtype), n, b.span);
+                 return binary(b.op, vector(b.a), vector(b.b), b.span);
+               },
+               [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
+               [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
+               [&](const Load& l) -> Expr {
+                 if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
+                   Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span)), n);
+                   return select(vector(l.mask), one, zero(one->dtype));
+                 }
+                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l));
+               },
+               [&](const Call& c) -> Expr {
+                 std::vector<Expr> args;
+                 for (auto& a : c.args) args.push_back(vector(a));
+                 return call(*c.callee, std::move(args), c.dtype.with_lanes(n), c.span);
+               },
+               [&](const auto& other) -> Expr { return Expr(&other); }});
     internal_check(out->dtype.lanes == n, "a vector expression");
     return out;
   }
@@ -143,8 +165,8 @@ struct Widening {
     return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
   }
 
-  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are not
-  // meant to compute it.
+  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are
+  // not meant to compute it.
   Stmt name(const Let& s) {
     if (uniform(s.value)) return guard && touches_memory(s.value) ? Stmt() : let(s.var, s.value, s.span);
     if (guard && may_fail(s.value)) return {};
@@ -169,10 +191,25 @@ struct Widening {
     return found;
   }
 
+  // An If whose condition all lanes share may stay one.
+  Stmt branch(const If& s, const Expr& cond) {
+    Stmt yes = statement(s.then_body), no = s.else_body ? statement(s.else_body) : Stmt();
+    return yes && (no || !s.else_body) ? if_then(cond, std::move(yes), std::move(no), s.span) : Stmt();
+  }
+  bool may_read_outside(const If& s) const {
+    bool found = false;
+    for (const Stmt& arm : {s.then_body, s.else_body})
+      if (arm) visit(arm, [&](const Load& l) { found |= !is_inside(l); });
+    return found;
+  }
+
   // The arms of an If, each under its condition.  A condition on what the arms change is asked before, once.
   Stmt arms(const If& s) {
     std::vector<Stmt> out;
     Expr cond = s.cond;
+    if (guard && reads_alone(cond)) return {};
+    if (Expr all = mask(cond); all->dtype.lanes == 1 && may_read_outside(s))
+      if (!target.has_threads() || touches_memory(all)) return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
       if (target.has_threads()) return {};
       Expr value = wide(cond), asked = var("cond", value->dtype);
@@ -204,6 +241,15 @@ struct Widening {
     return depends && stores > 1;
   }
 
+  // May several lanes update one element, s[v % 2] += x[v]?  Then one must see what the other has written.
+  bool meets_itself(const Store& s) const {
+    auto linear = linear_in(s.index[0], lane, facts);
+    if (linear && linear->stride != 0) return false;
+    bool reads = false;
+    visit(s.value, [&](const Load& n) { reads |= n.buffer == s.buffer; });
+    return reads;
+  }
+
   // The body as vector statements; null if it is made of anything but these.
   Stmt statement(const Stmt& s) {
     if (auto* b = s.as<Block>()) {
@@ -219,9 +265,11 @@ struct Widening {
     if (auto* i = s.as<If>()) return arms(*i);
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
-    if (!st || uniform(st->index[0])) return {};
-    Expr all = all_of(guard, mask(st->mask));
-    return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, all);
+    if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
+    Expr all = all_of(guard, mask(st->mask)), value = wide(st->value);
+    bool apart = guard && guard->dtype.lanes > 1;
+    if (apart && reads_alone(st->value)) value = select(guard, value, zero(value->dtype));
+    return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all);
   }
 };
 

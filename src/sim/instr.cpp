@@ -30,8 +30,8 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
 std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
-  std::byte* at = locate(warp, p, lane, offset, bytes, alignment, site.site);
-  if (!warp.block->watch) return at;
+  auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
+  if (!warp.block->watch || !inside) return at;
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
   else
@@ -47,10 +47,10 @@ std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes
     return all;
   }
   int64_t offset = value(arg, 0).i;  // registers lie alike in every lane: one question for all
-  all[0] = locate(warp, p, 0, offset, bytes, alignment, site.site);
-  bool inside = all[0] >= warp.lanes.data() && all[0] < warp.lanes.data() + warp.lanes.size();
-  for (int lane = 1; lane < lane_count; lane++) all[size_t(lane)] = all[0] + (inside ? lane * warp.code->lane_bytes : 0);
-  if (!warp.block->watch) return all;
+  auto [first, inside] = locate(warp, p, 0, offset, bytes, alignment, site.site);
+  for (int lane = 0; lane < lane_count; lane++)
+    all[size_t(lane)] = first + (inside ? lane * warp.code->lane_bytes : 0);
+  if (!warp.block->watch || !inside) return all;
   if (site.args[arg].access != 'w') warp.block->monitor->registers(warp, p, offset, bytes, lanes, false, site.site);
   if (site.args[arg].access != 'r') warp.block->monitor->registers(warp, p, offset, bytes, lanes, true, site.site);
   return all;

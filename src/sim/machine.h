@@ -208,7 +208,11 @@ void for_lanes(Mask active, F f) {
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie
 // within it, at an address divisible by `alignment`; outside, what comes is a place where nothing matters.
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
+struct Located {
+  std::byte* at;
+  bool inside;
+};
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.

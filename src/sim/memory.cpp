@@ -236,18 +236,18 @@ void begin_buffer(Warp& w, const Operation& o) {
   if (w.block->watch) w.block->monitor->begin_registers(w, place, w.active);
 }
 
-std::byte* locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
-                  int32_t site) {
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+               int32_t site) {
   int64_t element = place.type.bytes();
   auto [first, end, base] = reach_of(w, place, lane);
   if (offset < first * element || offset + bytes > end * element) {
     outside(w, place, lane, offset / element, (bytes + element - 1) / element, site);
-    return nowhere(place.type);
+    return {nowhere(place.type), false};
   }
   bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
   std::byte* at = base + offset + (registers ? lane * w.code->lane_bytes : 0);
   if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment)) misaligned(w, place, lane, offset / element, alignment, site);
-  return at;
+  return {at, true};
 }
 
 int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset) {

@@ -24,7 +24,7 @@ struct Target {
   std::span<const AtomicInstr> atomics = {};    // what is not here is done by comparing and swapping
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;          // CPU: how many, for the micro-kernel
-  int64_t streaming_bytes = INT64_MAX;  // a tensor that is only written, and is as large, is written past the caches
+  int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches
   std::string_view features = "";    // for the device compiler
 
   bool has_threads() const { return warp > 1; }

@@ -1,11 +1,12 @@
 // CPUs that run x86-64 code.  One thread per block; "shared memory" is the block's part of a worker's arena.
 //
-// What a core gives (per cycle): two fused multiply-adds of a whole vector, two vector loads, one vector store.
-// A multiply-add takes four cycles, so eight independent ones must be in flight; a register tile of rows × 2
-// vectors with 6 rows (16 registers) or 12 rows (32 registers) has them and needs less than one load per
-// multiply-add.  L1 is 32 to 48 KiB, L2 256 KiB to 2 MiB, L3 shared, some 32 MiB.  An access may have any alignment;
-// crossing a 64-byte line costs a second access.  A store first reads its line, unless it goes past the caches (a
-// non-temporal store, of an aligned vector), which pays where the line would leave the caches unread anyway.
+// What a core gives (per cycle): two fused multiply-adds of a whole vector, two vector loads, one vector
+// store. A multiply-add takes four cycles, so eight independent ones must be in flight; a register tile of
+// rows × 2 vectors with 6 rows (16 registers) or 12 rows (32 registers) has them and needs less than one load
+// per multiply-add. L1 is 32 to 48 KiB, L2 256 KiB to 2 MiB, L3 shared, some 32 MiB. An access may have any
+// alignment; crossing a 64-byte line costs a second access. A store first reads its line, unless it goes past
+// the caches (a non-temporal store, of an aligned vector), which pays where the line would leave the caches
+// unread anyway.
 //
 // The three differ in vector width and in how many vector registers there are; later chips (cooperlake,
 // sapphirerapids, znver3 …) only add instructions that the printer does not name, and run one of these.

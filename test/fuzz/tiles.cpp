@@ -37,7 +37,8 @@ struct Tensors {
       auto& bytes = memory.emplace_back(size_t(size * type.bytes()));
       for (int64_t k = 0; k < size; k++) {
         int64_t v = t.output ? 99 : int64_t(random() % 7) - 3;
-        element_access(type).put(bytes.data() + k * type.bytes(), type.is_float() ? scalar(double(v)) : scalar(v));
+        element_access(type).put(bytes.data() + k * type.bytes(),
+                                 type.is_float() ? scalar(double(v)) : scalar(v));
       }
       args.push_back({.data = bytes.data()});
     }
@@ -60,7 +61,8 @@ std::string compare(const fuzz::Program& p, uint64_t seed, F run) {
           Scalar s = element_access(type).get(t.memory[i].data() + element * size_t(type.bytes()));
           return type.is_float() ? s.d : double(s.i);
         };
-        return fmt::format("{}[{}] is {}, but should be {}", p.tensors[i].name, element, value(got), value(expected));
+        return fmt::format("{}[{}] is {}, but should be {}", p.tensors[i].name, element, value(got),
+                           value(expected));
       }
   return "";
 }
@@ -74,12 +76,15 @@ TEST_CASE("tile programs that fit are laid out, and compute what they mean") {
   auto begin = std::chrono::steady_clock::now();
   std::map<std::string, int> refusals;
   int64_t seed = first;
-  for (; seed < first + programs || std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds; seed++) {
+  for (; seed < first + programs ||
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds;
+       seed++) {
     fuzz::Program p = fuzz::random_program(uint64_t(seed), target.shared_bytes, 200);
     CAPTURE(seed);
     CAPTURE(p.text);
     try {
-      Compiled a = compile(parse_text(p.text, "fuzz.ir"), target), b = compile(parse_text(p.text, "fuzz.ir"), target);
+      Compiled a = compile(parse_text(p.text, "fuzz.ir"), target),
+               b = compile(parse_text(p.text, "fuzz.ir"), target);
       CHECK(a.program.text == b.program.text);
       auto simulate = [&](Tensors& t) { run_simulation(*prepare_simulation(a.function, target), t.args); };
       CHECK(compare(p, uint64_t(seed), simulate) == "");

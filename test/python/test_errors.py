@@ -15,10 +15,10 @@ WRONG = {
     "missing argument": ("T.copy(A)", 1, 1, "missing 1 required positional argument: 'dst'"),
     "unknown keyword": ("T.clear(A, fast=True)", 1, 1, "unexpected keyword argument 'fast'"),
     "option of a later version": (
-        "T.copy(A, A, eviction_policy='x')",
+        "T.gemm(A, A, A, mbar=A)",
         1,
         1,
-        "eviction_policy is not in this version",
+        "mbar is not in this version",
     ),
     "carried by a device loop": (
         "x = 0\nfor i in range(4):\n    x = x + 1\n    A[x, 0] = 1.0",

@@ -91,28 +91,27 @@ def accumulator(lane: int, register: int) -> tuple[int, int]:
 @pytest.mark.parametrize("warps", [4, 8])
 @pytest.mark.parametrize("policy", ["square", "full_row", "full_col"])
 def test_gemm_accumulators(dtype, warps, policy, tmp_path):
+    tile = np.array([[accumulator(lane, r) for r in range(4)] for lane in range(32)])
     for m, n in [(64, 64), (64, 256), (128, 128), (256, 64), (256, 128), (256, 256)]:
         printed = passes(gemm(dtype, m, n, 16, warps, policy), "infer_layouts", tmp_path)
         place, _ = layout_of(printed, "C_local")
         i, j = np.meshgrid(np.arange(m), np.arange(n), indexing="ij")
         thread, register = (np.broadcast_to(x, (m, n)) for x in place(i, j, 0))
-        held = {}
-        for row, column, t, r in zip(i.flat, j.flat, thread.flat, register.flat, strict=True):
-            assert held.setdefault((int(t), int(r)), (int(row), int(column))) == (row, column)
         per_thread = m * n // (32 * warps)
-        assert set(held) == {(t, r) for t in range(32 * warps) for r in range(per_thread)}
+        assert thread.min() == register.min() == 0
+        assert thread.max() == 32 * warps - 1 and register.max() == per_thread - 1
+        assert len(np.unique(thread * per_thread + register)) == m * n  # no register holds two
+        held = np.empty((32 * warps, per_thread, 2), np.int64)
+        held[thread, register] = np.stack([i, j], axis=-1)
         shapes = set()
         for warp in range(warps):
             rows, columns = set(), set()
             for first in range(0, per_thread, 4):
-                at = held[(warp * 32, first)]
+                at = held[warp * 32, first]
                 assert at[0] % 16 == 0 and at[1] % 8 == 0
-                rows.add(at[0])
-                columns.add(at[1])
-                for lane in range(32):
-                    for r in range(4):
-                        inside = accumulator(lane, r)
-                        assert held[(warp * 32 + lane, first + r)] == (at[0] + inside[0], at[1] + inside[1])
+                rows.add(int(at[0]))
+                columns.add(int(at[1]))
+                assert (held[warp * 32 : warp * 32 + 32, first : first + 4] == at + tile).all()
             assert len(rows) * len(columns) * 4 == per_thread  # a rectangle of instruction tiles
             shapes.add((len(rows) * 16, len(columns) * 8))
         assert len(shapes) == 1

@@ -176,15 +176,14 @@ TEST_CASE("gemm_simd: B is wanted in panels, padded to whole ones, each element 
         LayoutMap known;
         LayoutMap wanted = gemm_simd.infer_layout(read_gemm(*gemm, f), {f, f.kernels[0], target, 1, known},
                                                   Strictness::strict);
-        REQUIRE_EQ(wanted.shared.size(), 1);
+        REQUIRE_EQ(wanted.shared.size(), tb ? 0 : 1);  // a transposed B is turned when it is multiplied
+        if (tb) continue;
         const Layout& l = wanted.shared.begin()->second;
         int64_t lanes = target.vector_bytes / 4, width = n <= lanes ? lanes : 2 * lanes;
         CHECK(is_injective(l));
         CHECK(l.terms.has_value());
         CHECK_EQ(l.ranges[0], (n + width - 1) / width * width * 10);
-        auto place = [&](int64_t k, int64_t j) {
-          return map_index(l, tb ? std::vector<int64_t>{j, k} : std::vector<int64_t>{k, j})[0];
-        };
+        auto place = [&](int64_t k, int64_t j) { return map_index(l, {k, j})[0]; };
         CHECK_EQ(place(0, 0), 0);
         CHECK_EQ(place(1, 0), width);
         CHECK_EQ(place(3, n - 1), (n - 1) / width * width * 10 + 3 * width + (n - 1) % width);

@@ -1,0 +1,143 @@
+#include "pass/footprint.h"
+
+#include <algorithm>
+
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t most_points = 1 << 18;  // of loops and threads; beyond, nothing is known
+
+void claim(int16_t& owner, int64_t thread) {
+  owner = owner == Footprint::nobody || owner == thread ? int16_t(thread) : Footprint::several;
+}
+
+}  // namespace
+
+void Footprint::add(const Footprint& other) {
+  if (is_unknown()) return;
+  if (other.is_unknown()) return owner.clear();
+  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++) {
+    if (other.owner[i] == several) owner[i] = several;
+    if (other.owner[i] >= 0) claim(owner[i], other.owner[i]);
+  }
+}
+
+bool meet(const Footprint& a, const Footprint& b) {
+  if (a.is_unknown() || b.is_unknown()) return true;
+  for (size_t i = 0; i < a.owner.size() && i < b.owner.size(); i++) {
+    int16_t x = a.owner[i], y = b.owner[i];
+    if (x == Footprint::nobody || y == Footprint::nobody) continue;
+    if (x != y || x == Footprint::several) return true;
+  }
+  return false;
+}
+
+Footprints::Footprints(const Function& f, const Kernel& kernel) : f(f), threads(size_t(thread_count(kernel))) {
+  Lanes numbers(threads);
+  for (size_t i = 0; i < threads; i++) numbers[i] = int64_t(i);
+  if (kernel.thread) fixed[kernel.thread.get()] = std::move(numbers);
+  sampled = fixed;
+  int64_t next = 3;
+  for (auto& v : kernel.grid_vars) sampled[v.get()] = Lanes(threads, next += 2);
+  next = 1040;
+  auto choose = [&](const Expr& e) {
+    if (e && e.as<Var>() && e->dtype.is_int() && !sampled.contains(e.get())) sampled[e.get()] = Lanes(threads, next += 16);
+  };
+  for (auto& p : f.params) {
+    choose(p.var);
+    if (!p.buffer) continue;
+    for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
+      for (auto& e : *list) choose(e);
+  }
+}
+
+void Footprints::enter(const For& loop) {
+  auto first = as_int(loop.min), count = as_int(loop.extent);
+  if (first && count) loops[loop.var.get()] = {*first, *count};
+}
+void Footprints::bind(const Let& let) {
+  if (let.value->dtype.is_int() || let.value->dtype.is_bool()) lets[let.var.get()] = let.value;
+}
+
+Expr Footprints::resolved(const Expr& e) const {
+  if (lets.empty()) return e;
+  return rewrite(e, [&](const Var& v, Rewriter& self) -> Expr {
+    auto it = lets.find(&v);
+    return it == lets.end() ? Expr(&v) : self(it->second);
+  });
+}
+
+void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env,
+                       const LaneEnv& chosen, bool& known) const {
+  Lanes part(threads, 1);
+  for (auto& [condition, holds] : conditions) {
+    if (holds) {
+      Lanes may = may_hold(condition, env, threads);
+      for (size_t i = 0; i < threads; i++) part[i] = part[i] && may[i];
+    } else if (auto is = values_of(condition, env, threads)) {
+      for (size_t i = 0; i < threads; i++) part[i] = part[i] && !(*is)[i];
+    }
+  }
+  for (int e = 0; e < index->dtype.lanes; e++) {
+    auto at = values_of(index, chosen, threads, e);
+    known = known && at;
+    if (!known) return;
+    auto size = int64_t(to.owner.size());
+    for (size_t i = 0; i < threads; i++) {
+      int64_t element = size == Footprint::tensor_slots && (*at)[i] >= 0 ? (*at)[i] % size : (*at)[i];
+      if (part[i] && element >= 0 && element < size) claim(to.owner[size_t(element)], int64_t(i));
+    }
+  }
+}
+
+// What must hold as parts of which each is about all lanes of a vector: an index counts where they all may.
+void Footprints::split(const Expr& condition, bool holds, Conditions& to) const {
+  auto* b = condition.as<Binary>();
+  if (holds && b && (b->op == BinaryOp::logical_and || b->op == BinaryOp::bit_and)) {
+    split(b->a, true, to);
+    split(b->b, true, to);
+  } else if (auto* wide = condition.as<Broadcast>()) {
+    split(wide->value, holds, to);
+  } else if (condition->dtype.lanes == 1) {
+    to.emplace_back(condition, holds);
+  }
+}
+
+Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index, const Conditions& conditions) const {
+  bool tensor = f[buffer].scope == Scope::global;
+  int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements * f[buffer].versions;
+  if (index.size() != 1 || elements <= 0) return {};
+  Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
+  Expr at = resolved(index[0]);
+  Conditions where;
+  for (auto& [condition, holds] : conditions) split(resolved(condition), holds, where);
+  std::vector<std::pair<const ExprNode*, Range>> around;  // the loops that it depends on
+  auto depend = [&](const Expr& e) {
+    visit(e, [&](const Var& v) {
+      auto it = loops.find(&v);
+      bool is_new = std::none_of(around.begin(), around.end(), [&](auto& a) { return a.first == &v; });
+      if (it != loops.end() && is_new) around.push_back(*it);
+    });
+  };
+  depend(at);
+  for (auto& [condition, holds] : where) depend(condition);
+  int64_t points = 1;
+  for (auto& [var, range] : around) points = points > most_points ? points : points * range.count;
+  if (points * int64_t(threads) > most_points) return {};
+  bool known = true;
+  for (int64_t p = 0; p < points && known; p++) {
+    LaneEnv env = fixed, chosen = tensor ? sampled : LaneEnv();
+    int64_t rest = p;
+    for (auto& [var, range] : around) {
+      env[var] = Lanes(threads, range.first + rest % range.count);
+      if (tensor) chosen[var] = env[var];
+      rest /= range.count;
+    }
+    touch(found, at, where, env, tensor ? chosen : env, known);
+  }
+  return known ? found : Footprint();
+}
+
+}  // namespace tl

@@ -1,0 +1,79 @@
+// By enumeration of the threads: an index that depends on the thread alone has a number in each.
+#include "pass/own_elements.h"
+
+#include <algorithm>
+
+#include "arith/simplify.h"
+#include "ir/build.h"
+#include "ops/op.h"
+
+namespace tl {
+namespace {
+
+// Nothing but constants and this variable.
+bool depends_only_on(const Expr& e, const Expr& thread) {
+  bool only = true;
+  visit_nodes(e, [&](const Node& n) {
+    only &= n.kind != Kind::Load && n.kind != Kind::Call;
+    if (n.kind == Kind::Var) only &= static_cast<const ExprNode*>(&n) == thread.get();
+  });
+  return only;
+}
+
+}  // namespace
+
+OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), threads(thread_count(k)), varying{.f = f} {
+  if (kernel.thread) varying.vars.emplace(kernel.thread.get(), "the thread's number in its block");
+  varying.find(kernel.body);
+  if (!kernel.thread) return;
+  visit(kernel.body, [&](const Let& n) {  // in the order of the text, so that earlier ones are there
+    Expr value = substitute(n.value, values);
+    if (depends_only_on(value, kernel.thread)) values[n.var.get()] = value;
+  });
+}
+
+bool OwnElements::differ(const std::vector<Expr>& index) const {
+  return std::any_of(index.begin(), index.end(), [&](const Expr& e) { return varying.differs(e); });
+}
+
+std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
+                                                       const std::vector<Expr>& index) const {
+  std::vector<Expr> resolved;
+  for (auto& e : index) resolved.push_back(substitute(e, values));
+  for (auto& e : resolved)
+    if (!kernel.thread || !depends_only_on(e, kernel.thread)) return {};
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t t = 0; t < threads; t++) {
+    auto& here = all.emplace_back();
+    for (size_t d = 0; d < resolved.size(); d++) {
+      auto at = as_int(simplify(substitute(resolved[d], {{kernel.thread.get(), imm(t, kernel.thread->dtype)}})));
+      if (!at || *at < 0 || *at >= shape[d]) return {};
+      here.push_back(*at);
+    }
+  }
+  return all;
+}
+
+bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const {
+  auto elements = named(shape, index);
+  int64_t all = 1;
+  for (int64_t e : shape) all *= e;
+  return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == all;
+}
+
+bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const {
+  if (!differ(index)) return false;
+  auto elements = named(fragment.shape(), index);
+  if (elements.empty()) return false;
+  for (int64_t t = 0; t < threads; t++) {
+    bool mine = false;
+    for (auto& [holder, reg] : holders(fragment, elements[size_t(t)])) {
+      mine |= holder == t;
+      if (is_store && holder < threads && elements[size_t(holder)] != elements[size_t(t)]) return false;
+    }
+    if (!mine) return false;
+  }
+  return true;
+}
+
+}  // namespace tl

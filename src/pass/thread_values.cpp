@@ -1,0 +1,46 @@
+#include "pass/thread_values.h"
+
+#include "ir/build.h"
+
+namespace tl {
+
+std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, int64_t element) {
+  if (auto v = as_int(e)) return Lanes(lanes, *v);
+  if (auto it = env.find(e.get()); it != env.end()) return it->second;
+  auto of = [&](const Expr& part) { return values_of(part, env, lanes, element); };
+  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int()) return of(c->a);
+  if (auto* b = e.as<Broadcast>()) return of(b->value);
+  if (auto* r = e.as<Ramp>()) {
+    auto base = of(r->base), stride = of(r->stride);
+    for (size_t i = 0; base && stride && i < lanes; i++) (*base)[i] += element * (*stride)[i];
+    return stride ? base : std::nullopt;
+  }
+  if (auto* u = e.as<Unary>(); u && u->op == UnaryOp::logical_not) {
+    auto a = of(u->a);
+    for (size_t i = 0; a && i < lanes; i++) (*a)[i] = !(*a)[i];
+    return a;
+  }
+  auto* b = e.as<Binary>();
+  if (!b || !(b->a->dtype.is_int() || b->a->dtype.is_bool())) return std::nullopt;
+  auto x = of(b->a), y = of(b->b);
+  if (!x || !y) return std::nullopt;
+  bool divides = b->op == BinaryOp::floordiv || b->op == BinaryOp::floormod || b->op == BinaryOp::truncdiv ||
+                 b->op == BinaryOp::truncmod;
+  for (size_t i = 0; i < lanes; i++) {
+    if (divides && (*y)[i] == 0) return std::nullopt;
+    (*x)[i] = fold_int(b->op, (*x)[i], (*y)[i], b->a->dtype.with_lanes(1));
+  }
+  return x;
+}
+
+Lanes may_hold(const Expr& condition, const LaneEnv& env, size_t lanes) {
+  if (auto v = values_of(condition, env, lanes)) return *v;
+  auto* b = condition.as<Binary>();
+  if (!b || !is_logical(b->op)) return Lanes(lanes, 1);
+  Lanes x = may_hold(b->a, env, lanes), y = may_hold(b->b, env, lanes);
+  for (size_t i = 0; i < lanes; i++)
+    x[i] = b->op == BinaryOp::logical_and ? x[i] && y[i] : x[i] || y[i];
+  return x;
+}
+
+}  // namespace tl

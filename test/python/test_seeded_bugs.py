@@ -1,0 +1,120 @@
+"""Kernels with one planted bug each: the simulator finds it, at the guilty lines, from every seed.
+
+test/seeded/*.cases hold them, each as a difference: lines that begin with - are in the faulty kernel alone,
+those with + in its repaired twin alone. `# here` and `# there` mark the lines that the first finding must
+name. With TL_FULL=1 every kernel is tried from 20 seeds, else from 5 that differ in their kind of schedule.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilelang
+from helpers import load_text
+from tilelang.simulation import report_of
+
+FOLDER = Path(__file__).resolve().parents[1] / "seeded"
+SEEDS = range(20) if os.environ.get("TL_FULL") else [0, 1, 6, 11, 17]
+SCHEDULES = 3
+
+
+@dataclass
+class Case:
+    """kind: of the first finding. skip: passes. outputs: arguments that nobody has written. inputs: values
+    of arguments, as Python text."""
+
+    name: str
+    kind: str = ""
+    skip: list = field(default_factory=list)
+    outputs: list = field(default_factory=list)
+    inputs: dict = field(default_factory=dict)
+    lines: list = field(default_factory=list)
+
+    def text(self, drop):
+        kept = [line[2:] for line in self.lines if not line.startswith(drop)]
+        return "import tilelang.language as T\n" + "\n".join(kept) + "\n"
+
+
+def read_cases(path):
+    cases = []
+    for line in path.read_text().splitlines():
+        if line.startswith("## "):
+            cases.append(Case(line[3:]))
+        elif line.startswith("kind: "):
+            cases[-1].kind = line[6:]
+        elif line.startswith("skip: "):
+            cases[-1].skip = line[6:].split()
+        elif line.startswith("outputs: "):
+            cases[-1].outputs = [int(i) for i in line[9:].split()]
+        elif line.startswith("input "):
+            name, value = line[6:].split(" = ")
+            cases[-1].inputs[name] = value
+        elif cases and not line.startswith("#"):
+            cases[-1].lines.append(line)
+    return cases
+
+
+CASES = {c.name: c for path in sorted(FOLDER.glob("*.cases")) for c in read_cases(path)}
+
+
+def arguments(case, kernel):
+    """Small numbers, unless the case says otherwise."""
+    rng = np.random.default_rng(0)
+    made = []
+    for row in kernel.params:
+        if row["name"] in case.inputs:
+            made.append(eval(case.inputs[row["name"]], {"np": np}))
+            continue
+        dtype, shape = str(row["dtype"]), row.get("shape")
+        if shape is None:
+            made.append(8)
+            continue
+        numbers = rng.integers(0, 4, shape) if "int" in dtype else rng.standard_normal(shape)
+        made.append(numbers.astype(dtype))
+    return made
+
+
+def simulate(case, kernel, seed):
+    row = kernel.simulate(arguments(case, kernel), case.outputs, seed, SCHEDULES, [], 0, True, False, None)
+    return report_of(row)
+
+
+def compiled(case, folder, drop):
+    function = load_text(folder, case.text(drop)).main.function
+    return tilelang._core.compile(function, "sim:sm_80", {"skip": case.skip, "cache": False})
+
+
+def marked(text):
+    return {i for i, line in enumerate(text.splitlines(), 1) if re.search(r"# (here|there)\b", line)}
+
+
+def test_there_are_enough():
+    assert len(CASES) >= 40 and all(c.kind and c.lines for c in CASES.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_planted_bug_is_found(tmp_path, name):
+    case = CASES[name]
+    lines = marked(case.text("+ "))
+    kernel = compiled(case, tmp_path, "+ ")
+    for seed in SEEDS:
+        report = simulate(case, kernel, seed)
+        assert report.findings, f"nothing found from seed {seed}"
+        first = report.findings[0]
+        assert first.kind == case.kind, (seed, first.text)
+        assert {first.line, first.other_line} - {None} == lines, (seed, first.line, first.other_line, first.text)
+        again = simulate(case, kernel, report.seed)
+        assert [f.text for f in again.findings] == [f.text for f in report.findings]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_its_repaired_twin_is_clean(tmp_path, name):
+    case = CASES[name]
+    assert any(line.startswith("+ ") for line in case.lines) or any(line.startswith("- ") for line in case.lines)
+    kernel = compiled(case, tmp_path, "- ")
+    for seed in SEEDS:
+        report = simulate(case, kernel, seed)
+        assert not report.findings, (seed, str(report))
