@@ -49,6 +49,7 @@ mutants:
 docs:
 	@tools/setup.sh demo
 	@$(PYTHON) tools/make_docs.py
+	@$(PYTHON) tools/doc_outputs.py
 
 size:
 	@python3 tools/size.py

@@ -1,5 +1,5 @@
-"""What our main kernels cost, as the simulator counts it: test/golden/counters/*.txt.  A layout that brings back bank
-conflicts, or a vector that gets narrower, changes a number there, and needs no GPU to be noticed.
+"""What our main kernels cost, as the simulator counts it: test/golden/counters/*.txt.  A layout that brings
+back bank conflicts, or a vector that gets narrower, changes a number there, and needs no GPU to be noticed.
 
     python test/counter_goldens.py [--bless]
 """
@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-import flash_attention
 import layernorm
 import numpy as np
 import softmax
 import tilelang
 import tilelang.language as T
+from flash_attention import attention
 
 FOLDER = Path(__file__).resolve().parent / "golden" / "counters"
 
@@ -59,8 +59,8 @@ KERNELS = {
     "softmax_ragged": lambda: softmax.softmax.get_tir(7, 203, 4),
     "layernorm": lambda: layernorm.layernorm.get_tir(8, 256, 4),
     "transpose": lambda: transpose(64, 64),
-    "flash_attention": lambda: flash_attention.attention.get_tir(1, 1, 64, 128, 64, False, 64, 64, 128),
-    "flash_attention_causal": lambda: flash_attention.attention.get_tir(1, 1, 128, 128, 64, True, 64, 64, 128),
+    "flash_attention": lambda: attention.get_tir(1, 1, 64, 128, 64, False, 64, 64, 128),
+    "flash_attention_causal": lambda: attention.get_tir(1, 1, 128, 128, 64, True, 64, 64, 128),
 }
 
 
@@ -73,14 +73,16 @@ def counted(name):
     """The text of a golden: every counter by line, and the sums."""
     kernel = tilelang.compile(KERNELS[name](), target="sim:sm_80")
     report = kernel.simulate(*[np.ones(p.shape, p.dtype.as_numpy()) for p in kernel.params])
-    lines, last = [f"{name} for sim:sm_80: blocks {report.blocks}, threads {kernel.report.kernels[0].threads}"], None
+    threads = kernel.report.kernels[0].threads
+    lines, last = [f"{name} for sim:sm_80: blocks {report.blocks}, threads {threads}"], None
     for c in sorted(report.counters, key=lambda c: (c.place or ("", 0, 0), c.what, c.buffer)):
         if c.place != last:
             lines.append(statement_of(c.place))
         last = c.place
         text = f"  {c.what} {c.buffer}".rstrip() + f": {c.executed} warps"
         if c.bytes:
-            text += f", {c.bytes} bytes in {c.requests} {'wavefronts' if c.level == 'shared' else 'sectors'}, least {c.least}"
+            unit = "wavefronts" if c.level == "shared" else "sectors"
+            text += f", {c.bytes} bytes in {c.requests} {unit}, least {c.least}"
         lines.append(text + (f", {c.flops} flops" if c.flops else ""))
     lines.append("in all: " + ", ".join(f"{n} {kind}" for kind, n in sorted(report.instructions.items())))
     return "\n".join(lines) + "\n"
@@ -102,7 +104,8 @@ def main():
             print(f"blessed {path.name}")
         else:
             wrong += 1
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), now.splitlines(True), path.name, "now"))
+            lines = old.splitlines(True), now.splitlines(True)
+            sys.stdout.writelines(difflib.unified_diff(*lines, path.name, "now"))
     print(f"counters: {len(KERNELS) - wrong} passed, {wrong} failed")
     return 1 if wrong else 0
 

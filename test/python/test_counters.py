@@ -81,7 +81,7 @@ def test_instructions_by_kind():
 
 
 def test_waits_at_barriers():
-    """Warp 0 has a loop before the barrier, so the others wait for it, whatever the order; and no less than it takes."""
+    """Warp 0 has a loop before the barrier: the others wait for it, in any order, as long as it takes."""
     def program(trips):
         @T.prim_func
         def main(A: T.Tensor((128,), "int32")):
@@ -90,7 +90,7 @@ def test_waits_at_barriers():
                 x = T.alloc_var("int32")
                 x = tx
                 if tx < 32:
-                    for i in T.serial(trips):
+                    for _ in T.serial(trips):
                         x = x * 3 + 1
                 T.sync_threads()
                 A[tx] = x
@@ -122,7 +122,8 @@ def test_shown_in_the_report_and_as_json():
     assert "Counted by the simulator" in page and "2097152" in page
     data = json.loads(simulated.json())
     assert data["sums"]["flops"] == simulated.flops
-    assert data["sums"]["wavefronts"] == dict(zip(("count", "least"), simulated.requests("shared"), strict=True))
+    count, least = simulated.requests("shared")
+    assert data["sums"]["wavefronts"] == {"count": count, "least": least}
     assert {c["kind"] for c in data["counters"]} == set(simulated.instructions)
     kernel(*a)  # a plain call counts nothing, and keeps what was counted
     assert kernel.report.simulation is simulated

@@ -41,7 +41,8 @@ def sim(folder, text, *options, args=(), head=HEAD):
 def test_every_way_to_make_a_kernel(tmp_path):
     done = sim(tmp_path, """
         import sys
-        for target in ("cuda -arch=sm_80", "cuda", "auto", "cpu", {"kind": "cuda", "arch": "sm_89"}, "sim:sm_86"):
+        sm_89 = {"kind": "cuda", "arch": "sm_89"}
+        for target in ("cuda -arch=sm_80", "cuda", "auto", "cpu", sm_89, "sim:sm_86"):
             kernel = tilelang.compile(adder(200), out_idx=-1, target=target)
             print("compile", kernel.target)
             assert np.allclose(kernel(a, b), a + b)
@@ -84,8 +85,9 @@ def test_every_way_to_make_a_kernel(tmp_path):
 def test_options(tmp_path):
     text = """
         kernel = tilelang.compile(adder(2000), out_idx=-1, target="cuda -arch=sm_80")
-        c = kernel(a.repeat(10), b.repeat(10))
-        print(kernel.target, vars(tilelang.simulation.defaults), int(np.isclose(c, a.repeat(10) + b.repeat(10)).sum()))
+        x, y = a.repeat(10), b.repeat(10)
+        right = int(np.isclose(kernel(x, y), x + y).sum())
+        print(kernel.target, vars(tilelang.simulation.defaults), right)
     """
     done = sim(tmp_path, text, "--target", "sim:sm_86", "--seed", "3", "--schedules", "2", "--blocks", "0,5")
     assert done.stdout.startswith("sim:sm_86 {'seed': 3, 'schedules': 2, 'blocks': [0, 5]} 128"), done.stderr
@@ -142,7 +144,8 @@ def test_other_ends(tmp_path):
     done = sim(tmp_path, "def f():\n    raise ValueError('mine')\nf()")
     assert done.returncode == 1 and "ValueError: mine" in done.stderr
     assert "runpy" not in done.stderr and "tilelang/script.py" not in done.stderr
-    done = subprocess.run([sys.executable, "-m", "tilelang", "sim", "nowhere.py"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "tilelang", "sim", "nowhere.py"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "no file 'nowhere.py'" in done.stderr
 
 
