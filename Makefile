@@ -2,7 +2,7 @@
 #   demo   the quickstart: a tiled GEMM in Python, compiled, run, checked, timed against NumPy
 #   build  the library, tl_opt and the Python binding
 #   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process
-#   bless  rewrite the expected halves of test/golden from what the compiler says now
+#   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
 #   fuzz   the random tests, for longer: make fuzz SECONDS=600
 #   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   docs   the pages of docs/ that are made from the code
@@ -36,6 +36,7 @@ test:
 bless:
 	@tools/setup.sh test
 	@$(PYTHON) tools/bless.py --bless
+	@$(PYTHON) test/counter_goldens.py --bless
 
 fuzz:
 	@tools/setup.sh test
@@ -48,6 +49,7 @@ mutants:
 docs:
 	@tools/setup.sh demo
 	@$(PYTHON) tools/make_docs.py
+	@$(PYTHON) tools/doc_outputs.py
 
 size:
 	@python3 tools/size.py

@@ -1,6 +1,4 @@
-"""Makes the shared cases and the examples importable from every test folder, and keeps the tests of a GPU on one
-worker.
-"""
+"""Makes shared cases and examples importable from everywhere; keeps the tests of a GPU on one worker."""
 
 import sys
 from pathlib import Path

@@ -81,6 +81,12 @@ def surface_page() -> str:
         if name in T.__all__ and name not in surface.PUBLISHED:
             status = "here; beyond the published language"
         lines.append(f"| `T.{name}` | {status} |")
+    lines += ["", "Elsewhere in the package:", "", "| name | |", "|---|---|"]
+    for where, names in surface.ELSEWHERE.items():
+        for name in names.split() or [""]:
+            full = f"{where}.{name}" if name else where
+            why = surface.MISSING_ELSEWHERE.get(full, surface.MISSING_ELSEWHERE.get(where, "here"))
+            lines.append(f"| `{full}` | {why} |")
     return "\n".join(lines) + "\n"
 
 

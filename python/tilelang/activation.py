@@ -7,51 +7,16 @@ it calls): it knows which names are variables of the kernel and which loops and 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import values
 from ._core import Buffer, Expr
+from .builtins_of_python import BUILTINS, python_index
 from .errors import TilelangWarning, compile_error
-from .trace import Loop, Trace, fail, serial
+from .frames import Frame, With
+from .trace import Loop, Trace, serial
 from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value, binary
-
-
-class _Frame:
-    """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
-    do).
-    """
-
-    __slots__ = ("device", "loop", "taken", "bound", "undo")
-
-    def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
-                 bound: bool = False) -> None:
-        self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
-        self.undo: list | None = [] if device or scope else None
-
-
-class _With:
-    """A `with` item of a kernel: opens the user's context manager in a frame of its own."""
-
-    __slots__ = ("activation", "site", "manager", "depth")
-
-    def __init__(self, activation: Activation, site: tuple, manager: Any) -> None:
-        self.activation, self.site, self.manager = activation, site, manager
-        self.depth = len(activation.frames)
-
-    def __enter__(self) -> Any:
-        self.activation.at(self.site)
-        bound = self.manager.__enter__()
-        self.activation.frames.append(_Frame(False, scope=True))
-        return bound
-
-    def __exit__(self, *error: Any) -> Any:
-        if error[0] is None:
-            while len(self.activation.frames) > self.depth:
-                self.activation.close()
-        return self.manager.__exit__(*error)
-
 
 _CONTAINERS = (list, dict, set)
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
@@ -66,7 +31,7 @@ class Activation:
 
     def __init__(self, trace: Trace, file: str, is_macro: bool) -> None:
         self.trace, self.builder, self.file, self.is_macro = trace, trace.builder, file, is_macro
-        self.frames: list[_Frame] = []
+        self.frames: list[Frame] = []
         # name -> its alloc_var, the place that it refers to, or the line that bound it to an expression
         self.names: dict[str, Buffer | Element | int] = {}
         self.turns: dict[tuple, int] = {}  # how often a call was made whose values go to several names
@@ -90,7 +55,7 @@ class Activation:
         else:
             self.names[name] = meaning
 
-    def close(self) -> _Frame:
+    def close(self) -> Frame:
         """End the innermost frame."""
         frame = self.frames.pop()
         for name, meaning in reversed(frame.undo or ()):
@@ -240,7 +205,7 @@ class Activation:
     def _device_while(self, site: tuple, condition: Any) -> Iterator:
         self.at(site)
         self.builder.while_condition(condition)
-        self.frames.append(_Frame(True, loop=True))
+        self.frames.append(Frame(True, loop=True))
         yield None
         self.close()
         self.builder.end_while()
@@ -248,7 +213,7 @@ class Activation:
     def _python_while(self, site: tuple, condition: Callable[[], Any], value: Any) -> Iterator:
         depth, trips = len(self.frames), 0
         while value:
-            self.frames.append(_Frame(False, loop=True))
+            self.frames.append(Frame(False, loop=True))
             yield None
             while len(self.frames) > depth:
                 self.close()
@@ -282,7 +247,7 @@ class Activation:
                              site)
         builder = self.builder
         indices = loop.begin(builder, own)
-        self.frames.append(_Frame(True, loop=True, bound=loop.bound))
+        self.frames.append(Frame(True, loop=True, bound=loop.bound))
         for name in own:
             self.note(name, None)
         yield indices[0] if isinstance(names, str) else indices
@@ -292,7 +257,7 @@ class Activation:
     def _python_loop(self, iterable: Any, names: Any) -> Iterator:
         depth = len(self.frames)
         for item in iterable:
-            self.frames.append(_Frame(False, loop=True))
+            self.frames.append(Frame(False, loop=True))
             if isinstance(names, str):
                 is_var = item.__class__ is Buffer and item.scope == "var"
                 self.note(names, item if is_var else None)
@@ -357,19 +322,19 @@ class Activation:
         self.at(site)
         condition = as_condition(condition)
         if condition.__class__ is not Expr:
-            self.frames.append(_Frame(False, taken=bool(condition)))
+            self.frames.append(Frame(False, taken=bool(condition)))
             return self.frames[-1].taken
         self._refuse(escaping, "is bound under a condition that the device evaluates and read afterwards: "
                                "make it a variable before the `if`, {0} = T.alloc_var(dtype, init), or use "
                                "`a if condition else b`")
         self.builder.begin_if(condition)
-        self.frames.append(_Frame(True))
+        self.frames.append(Frame(True))
         return True
 
     def otherwise(self, site: tuple) -> bool:
         """`else:`"""
         frame = self.close()
-        self.frames.append(_Frame(frame.device))
+        self.frames.append(Frame(frame.device))
         if frame.device:
             self.at(site)
             self.builder.begin_else()
@@ -381,12 +346,12 @@ class Activation:
         if self.close().device:
             self.builder.end_if()
 
-    def enter(self, site: tuple, manager: Any, names: Any) -> _With:
+    def enter(self, site: tuple, manager: Any, names: Any) -> With:
         """`with manager as names`."""
         if hasattr(manager, "names") and names is not None:
             manager.names = (names,) if isinstance(names, str) else names
             manager.unpacks = not isinstance(names, str)
-        return _With(self, site, manager)
+        return With(self, site, manager)
 
     def check(self, site: tuple, condition: Any, message: Callable[[], Any] | None = None) -> None:
         """`assert condition, message`."""
@@ -408,7 +373,7 @@ class Activation:
             hint = hint[turn % len(hint)]
         self.trace.at(self.file, site)
         self.trace.hint = hint
-        special = _SPECIAL.get(id(fn))
+        special = BUILTINS.get(id(fn))
         if special is not None:
             return special(fn, args, kwargs)
         if getattr(fn, "__self__", None).__class__ in _CONTAINERS:  # list.append keeps what it is given
@@ -487,7 +452,7 @@ class Activation:
         self.trace.at(self.file, site)
         if obj.__class__ is Buffer:
             return values.subscript(obj, index)
-        return obj[_python_index(obj, index)]
+        return obj[python_index(obj, index)]
 
     def store(self, site: tuple, value: Any, obj: Any, index: Any) -> None:
         """`obj[index] = value`."""
@@ -497,7 +462,7 @@ class Activation:
         elif isinstance(obj, DEVICE):
             raise self.error("cannot assign to an element of a value; assign to an element of a buffer", site)
         else:
-            obj[_python_index(obj, index)] = self.settle("t", value) if value.__class__ is Expr else value
+            obj[python_index(obj, index)] = self.settle("t", value) if value.__class__ is Expr else value
 
     def augment_item(self, site: tuple, op: str, obj: Any, index: Any, value: Any) -> None:
         """`obj[index] op= value`."""
@@ -522,45 +487,6 @@ def freeze(activation: Activation, name: str, value: Any) -> Any:
     return tuple(settled)
 
 
-def _python_index(obj: Any, index: Any) -> Any:
-    if isinstance(obj, (list, tuple, str)) and isinstance(index, DEVICE):
-        value = as_value(index)
-        if value.__class__ is Expr and not value.is_const:
-            raise fail(f"a Python {type(obj).__name__} cannot be indexed by a value of the kernel: it exists "
-                       "only while the kernel is built; loop over the list itself, or use a buffer")
-        return operator.index(getattr(value, "value", value))
-    return index
-
-
 def _count(loop: Loop) -> str:
     n = len(loop.stops)
     return "1 index" if n == 1 else f"{n} indices"
-
-
-def _range(fn: Any, args: tuple, kwargs: dict) -> Any:
-    args = tuple(a.value if a.__class__ is Expr and a.is_const else a for a in args)
-    if any(isinstance(a, DEVICE) for a in args):
-        return serial(*args)
-    return range(*args, **kwargs)
-
-
-def _extreme(fn: Any, args: tuple, kwargs: dict) -> Any:
-    items = list(args[0]) if len(args) == 1 and not isinstance(args[0], DEVICE) else list(args)
-    if kwargs or not any(isinstance(a, DEVICE) for a in items):
-        return fn(*args, **kwargs) if len(args) != 1 else fn(items, **kwargs)
-    result = items[0]
-    for item in items[1:]:
-        result = binary(fn.__name__, result, item)
-    return result
-
-
-def _convert(fn: Any, args: tuple, kwargs: dict) -> Any:
-    if len(args) == 1 and isinstance(args[0], DEVICE) and as_value(args[0]).__class__ is Expr:
-        from .scalar import cast
-
-        return cast(args[0], fn)
-    return fn(*args, **kwargs)
-
-
-_SPECIAL = {id(range): _range, id(min): _extreme, id(max): _extreme,
-            id(int): _convert, id(float): _convert, id(bool): _convert}

@@ -1,4 +1,5 @@
-"""The dialects: `tilelang.language` is CUDA's and has every name; the others have those that mean something on
+"""The dialects: `tilelang.language` is CUDA's and has every name; the others have those that mean
+something on
 their hardware, and say of the rest where they belong.
 """
 
@@ -10,12 +11,36 @@ from . import allreduce, foreign, surface, thread
 from . import language as _language
 
 # What a thread of a GPU does, by name; and CUDA text.
-_OF_BLOCKS = ("get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents",
-              "disable_warp_group_reg_alloc", "no_set_max_nreg", "get_thread_extent", "get_thread_extents")
+_OF_BLOCKS = (
+    "get_block_binding",
+    "get_block_bindings",
+    "get_block_extent",
+    "get_block_extents",
+    "disable_warp_group_reg_alloc",
+    "no_set_max_nreg",
+    "get_thread_extent",
+    "get_thread_extents",
+)
 _THREADS = frozenset(thread.__all__) - frozenset(_OF_BLOCKS) | {"tvm_thread_allreduce", *foreign._WIDE}
-_CUDA = frozenset(("CUDASourceCodeKernel", "import_source", "ptx", "call_extern", "call_pure_extern",
-                   "ieee_add", "ieee_fdiv", "ieee_fmaf", "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul",
-                   "ieee_sub", "fast_rcp", *[name for name in _language.__all__ if name.startswith("__")]))
+_CUDA = frozenset(
+    (
+        "CUDASourceCodeKernel",
+        "import_source",
+        "ptx",
+        "call_extern",
+        "call_pure_extern",
+        "ieee_add",
+        "ieee_fdiv",
+        "ieee_fmaf",
+        "ieee_frcp",
+        "ieee_frsqrt",
+        "ieee_fsqrt",
+        "ieee_mul",
+        "ieee_sub",
+        "fast_rcp",
+        *[name for name in _language.__all__ if name.startswith("__")],
+    )
+)
 
 _REFUSED = {  # dialect -> the names that it does not have
     "cpu": _THREADS | (_CUDA - {"call_extern", "call_pure_extern"}),
@@ -41,8 +66,10 @@ def fill(module: ModuleType, dialect: str) -> None:
         text = surface.message(name, _language.__all__)
         if name in refused:
             why = "names what a GPU's thread does" if name in _THREADS else "is CUDA's"
-            text = (f"T.{name} {why}, and is not in the dialect tilelang.{dialect}.language; import "
-                    "tilelang.language as T for CUDA")
+            text = (
+                f"T.{name} {why}, and is not in the dialect tilelang.{dialect}.language; import "
+                "tilelang.language as T for CUDA"
+            )
         raise compile_error(text, caller_place(), UnknownName)
 
     module.__all__, module.__getattr__ = names, missing

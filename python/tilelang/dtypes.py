@@ -71,18 +71,6 @@ def as_dtype(spelling: object) -> DType:
     return found
 
 
-class _Kind(type):
-    def __call__(cls, spelling: object) -> DType:
-        return as_dtype(spelling)
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, DType)
-
-
-class dtype(metaclass=_Kind):
-    """The type of dtypes, `def f(d: T.dtype = T.float16)`; T.dtype("bfloat16") is the dtype of that name."""
-
-
 def _vector(spelling: str) -> DType | None:
     """The dtype of several lanes that `spelling` names: "float16x2"; None if it names none."""
     name, _, lanes = spelling.rpartition("x")

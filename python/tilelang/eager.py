@@ -253,6 +253,6 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
 
 
 DType.__doc__ = """The class of dtypes: T.float16 is one."""
-dtype = _dtypes.dtype  # for annotations of parameters: `dtype: T.dtype = T.float16`
+dtype = DType  # the class of dtypes, for annotations of parameters: `dtype: T.dtype = T.float16`
 
 __all__ = ["const", "dtype", "empty"]

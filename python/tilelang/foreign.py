@@ -45,7 +45,8 @@ class ptr:
     """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
     number.
 
-    T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits, such as an element of a table of addresses, as a pointer.
+    T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits,
+    such as an element of a table of addresses, as a pointer.
     An address is only good for T.make_tensor and as an argument of foreign code.
     """
 

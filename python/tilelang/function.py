@@ -61,8 +61,8 @@ class Tensor(metaclass=_TensorType):
     """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, or `T.Tensor[[M, K], T.float16]`.
 
     shape: extents in elements; dtype: of an element; strides: in elements, row-major without gaps if left
-    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape
-    and dtype from the argument.
+    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents
+    and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype from the argument.
     """
 
     __slots__ = ("shape", "dtype", "strides")

@@ -53,7 +53,7 @@ def is_marked(value: Any) -> bool:
 
 
 def mark(value: Any) -> Any:
-    """Count a tensor, or every tensor in a list, tuple or dict, as on the GPU from here on; the value itself."""
+    """Count a tensor, or every tensor in a list, tuple or dict, as on the GPU from here on; the value."""
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         if value.layout == torch.strided:
@@ -126,6 +126,8 @@ def _mode_class(torch: Any) -> type:
             first = args[0] if args and isinstance(args[0], tensor) else None
             if func in answers:
                 return answers[func]() if first is not None and is_marked(first) else func(*args, **kwargs)
+            if func is torch.device:  # a name, no tensor
+                return func(*args, **kwargs)
             if func is tensor.cuda:
                 return first if is_marked(first) else mark(first.clone())
             if func is tensor.cpu:
@@ -197,10 +199,11 @@ class _Event(_Stream):
 def _replace_functions(torch: Any) -> None:
     cuda, stream = torch.cuda, _Stream()
     nothing = lambda *args, **kwargs: None
-    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", "set_stream",
-                 "reset_peak_memory_stats", "ipc_collect", "set_sync_debug_mode"):
+    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all",
+                 "set_stream", "reset_peak_memory_stats", "ipc_collect", "set_sync_debug_mode"):
         setattr(cuda, name, nothing)
-    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "current_device"):
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+                 "current_device"):
         setattr(cuda, name, lambda *args, **kwargs: 0)
     cuda.is_available = cuda.is_initialized = lambda: True
     cuda.is_bf16_supported = lambda *args, **kwargs: True

@@ -1,4 +1,5 @@
-"""CUDA's own functions that the language has by other names: T.call_extern of one of them becomes that, so that
+"""CUDA's own functions that the language has by other names: T.call_extern of one of them becomes that,
+so that
 every executor knows what it means.
 """
 
@@ -70,13 +71,33 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
     }
     for mode, name in (("rn", "rn"), ("rz", "rz"), ("ru", "ru"), ("rd", "rd")):
         known[f"__float2int_{name}"] = (1, 1, to_int(mode))
-    for name, function in (("__expf", "__exp"), ("__logf", "__log"), ("__log2f", "__log2"), ("__log10f", "__log10"),
-                           ("__sinf", "__sin"), ("__cosf", "__cos"), ("__tanf", "__tan"), ("expf", "exp"),
-                           ("exp2f", "exp2"), ("logf", "log"), ("log2f", "log2"), ("sqrtf", "sqrt"),
-                           ("rsqrtf", "rsqrt"), ("tanhf", "tanh"), ("erff", "erf"), ("floorf", "floor"),
-                           ("ceilf", "ceil"), ("fabsf", "abs")):
+    for name, function in (
+        ("__expf", "__exp"),
+        ("__logf", "__log"),
+        ("__log2f", "__log2"),
+        ("__log10f", "__log10"),
+        ("__sinf", "__sin"),
+        ("__cosf", "__cos"),
+        ("__tanf", "__tan"),
+        ("expf", "exp"),
+        ("exp2f", "exp2"),
+        ("logf", "log"),
+        ("log2f", "log2"),
+        ("sqrtf", "sqrt"),
+        ("rsqrtf", "rsqrt"),
+        ("tanhf", "tanh"),
+        ("erff", "erf"),
+        ("floorf", "floor"),
+        ("ceilf", "ceil"),
+        ("fabsf", "abs"),
+    ):
         known[name] = (1, 1, in_float(function))
-    for name, function, count in (("fmaxf", "max", 2), ("fminf", "min", 2), ("powf", "pow", 2), ("fmaf", "fma", 3)):
+    for name, function, count in (
+        ("fmaxf", "max", 2),
+        ("fminf", "min", 2),
+        ("powf", "pow", 2),
+        ("fmaf", "fma", 3),
+    ):
         known[name] = (count, count, in_float(function))
     for word, kind in (("", "uint32"), ("ll", "uint64")):
         known[f"__popc{word}"] = (1, 1, _counted("popcount", kind))

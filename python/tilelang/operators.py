@@ -62,9 +62,12 @@ def reduce(
     values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
     associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
 
-    Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then takes two
-    tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf, 0))` is
-    argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits together, at most.
+    Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then
+    takes two
+    tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf,
+    0))` is
+    argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits
+    together, at most.
     """
     if combine is not None:
         if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
@@ -138,8 +141,8 @@ def _reduce_by(
         raise fail(f"{what}: combine is called with two values: {e}") from None
     if isinstance(joined, (tuple, list)):
         raise fail(
-            f"{what}: combine must give one value, as one tile is folded; for several (argmax) give tuples of "
-            "tiles, outs and identities"
+            f"{what}: combine must give one value, as one tile is folded; for several (argmax) give tuples "
+            "of tiles, outs and identities"
         )
     function = builder.function_of((a, b), (as_value(joined), as_value(identity)), dtype)
     attrs = _reduce_attrs("reduce", dim, clear, batch)
@@ -409,8 +412,10 @@ def reshape(src: Buffer, shape: Any) -> Buffer:
 def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
     """Another shape and dtype of a buffer's storage, not a copy.
 
-    As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be neighbours in
-    one thread's registers, and a tensor is not written by parts of its elements.  Without shape the last extent
+    As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be
+    neighbours in
+    one thread's registers, and a tensor is not written by parts of its elements.  Without shape the last
+    extent
     follows the dtype.
     """
     return _alias("T.view", src, shape, dtype)

@@ -215,8 +215,8 @@ class Profiler:
         """A simulated kernel has no time of its own: one run, and what it took here."""
         import warnings
 
-        warnings.warn(f"{self.kernel._func.name} is simulated ({self.kernel.target}): one run, whose time says "
-                      "nothing of a GPU's", TilelangWarning, stacklevel=3)
+        warnings.warn(f"{self.kernel._func.name} is simulated ({self.kernel.target}): one run, whose time "
+                      "says nothing of a GPU's", TilelangWarning, stacklevel=3)
         return _answer(_clock(lambda: self.kernel(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────

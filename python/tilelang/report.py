@@ -210,7 +210,10 @@ class Report:
         s = self.simulation
         if s is None:
             return self.text
-        head = f"simulated: {s.blocks} blocks, {s.schedules} schedules, counted in the last one"
+        from .simulation import plural
+
+        ran = f"{plural(s.schedules, 'schedule')} of {plural(s.blocks, 'block')}"
+        head = f"simulated: {ran}; counted in the last one"
         return f"{self.text.rstrip()}\n\n{head}\n{s.table()}\n"
 
     def __contains__(self, words: str) -> bool:

@@ -319,8 +319,9 @@ def _accesses(report: Report) -> str:
 
 def _counted(simulation: Any) -> str:
     heads, rows = counter_rows(simulation.counters)
-    return (f'<div class="soft">{simulation.blocks} blocks, {simulation.schedules} schedules; counted in the last '
-            f"one</div>{_table(heads, [[escape(cell) for cell in row] for row in rows])}")
+    return (f'<div class="soft">{_plural(simulation.schedules, "schedule")} of '
+            f'{_plural(simulation.blocks, "block")}; counted in the last one</div>'
+            f"{_table(heads, [[escape(cell) for cell in row] for row in rows])}")
 
 
 def _sections(report: Report) -> list[tuple[str, str, str]]:
@@ -373,7 +374,8 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
     if report.accesses:
         out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
     if report.simulation is not None:
-        out.append(("simulation", "Counted by the simulator", f'<div class="card">{_counted(report.simulation)}</div>'))
+        counted = f'<div class="card">{_counted(report.simulation)}</div>'
+        out.append(("simulation", "Counted by the simulator", counted))
     if report.notes:
         rows = [
             [

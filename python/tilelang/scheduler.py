@@ -1,4 +1,5 @@
-"""`T.PersistentTileScheduler`: which tiles of a grid a block that stays on the chip works on, one after another."""
+"""`T.PersistentTileScheduler`: which tiles of a grid a block that stays on the chip works on, one after
+another."""
 
 from __future__ import annotations
 
@@ -22,8 +23,15 @@ def _known(value: Any) -> Any:
 def _op(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, DEVICE) or isinstance(b, DEVICE):
         return binary(op, a, b)
-    return {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
-            "floormod": operator.mod, "min": min, "max": max}[op](a, b)
+    return {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "floordiv": operator.floordiv,
+        "floormod": operator.mod,
+        "min": min,
+        "max": max,
+    }[op](a, b)
 
 
 class PersistentTileScheduler:
@@ -37,16 +45,27 @@ class PersistentTileScheduler:
 
     Block b works on tiles b, b + num_workers, …: each tile once, whatever the numbers.  m_blocks, n_blocks:
     extents, constant or of the call.  num_workers: how many blocks share the tiles, all of the kernel if left
-    out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so that
+    out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
+    that
     blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has variables;
     without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
     """
 
-    def __init__(self, m_blocks: Any, n_blocks: Any, *more: Any, num_workers: Any = None,
-                 swizzle_size: int = 1, name: str = "sched", stateful: bool = True) -> None:
+    def __init__(
+        self,
+        m_blocks: Any,
+        n_blocks: Any,
+        *more: Any,
+        num_workers: Any = None,
+        swizzle_size: int = 1,
+        name: str = "sched",
+        stateful: bool = True,
+    ) -> None:
         trace = in_kernel(_WHAT)
         hint = trace.take_hint(name)
-        arrays = isinstance(m_blocks, str)  # an older form: the name first, and variables read as sched.m_idx[0]
+        arrays = isinstance(
+            m_blocks, str
+        )  # an older form: the name first, and variables read as sched.m_idx[0]
         if arrays:
             name, m_blocks, n_blocks, more = m_blocks, n_blocks, *more[:1], more[1:]
         elif name == "sched":
@@ -56,7 +75,9 @@ class PersistentTileScheduler:
         if more:
             swizzle_size, *more = more
         if more or not isinstance(name, str):
-            raise fail(f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful=")
+            raise fail(
+                f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful="
+            )
         if not hasattr(swizzle_size, "__index__") or operator.index(swizzle_size) < 1:
             raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {swizzle_size}")
         self._trace, self._group, self._name = trace, operator.index(swizzle_size), name
@@ -68,8 +89,9 @@ class PersistentTileScheduler:
         self._workers = self._settled(num_workers)
         self._variables: dict[str, Buffer] = {}
         for part in ("tile", "m_idx", "n_idx", "current_iter") if stateful else ():
-            made = trace.builder.alloc(f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (),
-                                       as_dtype("int32"), {})
+            made = trace.builder.alloc(
+                f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (), as_dtype("int32"), {}
+            )
             trace.owned.add(made.id)
             self._variables[part] = made
 
@@ -127,8 +149,10 @@ class PersistentTileScheduler:
 
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
-            raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
-                       f"{self._name}.coord(number)")
+            raise fail(
+                f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
+                f"{self._name}.coord(number)"
+            )
         return self._variables[part]
 
     def _read(self, part: str, wanted: str) -> Any:

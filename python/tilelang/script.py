@@ -1,6 +1,6 @@
 """`python -m tilelang sim SCRIPT`: the script runs as it is, but each of its kernels is simulated.
 
-    python -m tilelang sim [--target sim:sm_80] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py [args …]
+    python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py …
 
 Kernels for a GPU are simulated for its chip, all others for sim:sm_90; the reference stays what it is.  The
 first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated.
@@ -22,12 +22,9 @@ from typing import Any
 
 from . import _core, config, host_torch, simulation
 from .errors import CompileError
+from .simulation import plural
 
 DEFAULT_CHIP = "sim:sm_90"
-
-
-class Found(BaseException):
-    """Something was found: no handler of the script's is to take it for an error of its own."""
 
 
 @dataclass
@@ -66,8 +63,8 @@ class Script:
         """Where a kernel runs that the simulator's chip refuses: one for the CPU there, others nowhere."""
         if not target.startswith("cpu"):
             return None
-        self.asides[f"{name}: not simulated, runs on the CPU as its target says; for {self.redirect(target)}: "
-                    f"{error.text}"] = None
+        why = f"for {self.redirect(target)}: {error.text}"
+        self.asides[f"{name}: not simulated, runs on the CPU as its target says; {why}"] = None
         return target
 
     def note(self, kernel: Any, report: Any) -> None:
@@ -80,7 +77,7 @@ class Script:
             if report.findings and self.report is None:
                 self.report = report
         if report.findings:
-            raise Found
+            raise SystemExit(1)  # no handler of the script's is to take it for an error of its own
 
     def adopt(self, made: list[Any], args: Sequence[Any]) -> None:
         """The outputs of a call lie where its arguments do."""
@@ -116,22 +113,16 @@ class Script:
         if self.report is not None:
             return "\n".join([*lines, str(simulation.error_of(self.report))])
         for (name, target), k in self.kernels.items():
-            lines.append(f"tilelang sim: {name} for {target}: {_count(k.calls, 'call')}, {_count(k.blocks, 'block')}, "
-                         f"{_count(k.schedules, 'schedule')}: nothing found")
+            ran = f"{plural(k.calls, 'call')}, {plural(k.blocks, 'block')}, {plural(k.schedules, 'schedule')}"
+            lines.append(f"tilelang sim: {name} for {target}: {ran}: nothing found")
         if not self.kernels:
             lines.append("tilelang sim: the script ran no kernel that could be simulated")
         return "\n".join(lines)
 
 
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}{'s' * (n != 1)}"
-
-
 def _status_of(work: Callable[[], Any]) -> int:
     try:
         work()
-    except Found:
-        return 1
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -141,8 +132,8 @@ def _status_of(work: Callable[[], Any]) -> int:
         print(error, file=sys.stderr)
         return 1
     except Exception as error:
-        frames = error.__traceback__
-        while frames and os.path.basename(frames.tb_frame.f_code.co_filename) in ("script.py", "<frozen runpy>", "runpy.py"):
+        frames, ours = error.__traceback__, (__file__, "<frozen runpy>", runpy.__file__)
+        while frames and frames.tb_frame.f_code.co_filename in ours:
             frames = frames.tb_next
         traceback.print_exception(type(error), error, frames)
         return 1
@@ -153,16 +144,20 @@ def _blocks(text: str) -> Any:
     try:
         return int(text) if "," not in text else [int(part) for part in text.split(",") if part]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number of blocks nor a list of them (0,5,7)") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is neither a number of blocks nor a list of them (0,5,7)") from None
 
 
 def main(argv: list[str]) -> int:
     """The command `sim`; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m tilelang sim", description="run a script, each kernel simulated")
+    parser = argparse.ArgumentParser(
+        "python -m tilelang sim", description="run a script, each kernel simulated")
     parser.add_argument("--target", metavar="sim:CHIP", help="simulate this chip, whatever the script says")
     parser.add_argument("--seed", type=int, default=0, help="of the order in which warps run (default 0)")
-    parser.add_argument("--schedules", type=int, default=1, help="orders to try, with seeds from there on (default 1)")
-    parser.add_argument("--blocks", type=_blocks, help="how many blocks of a grid to sample, or their numbers: 0,5,7")
+    parser.add_argument("--schedules", type=int, default=1,
+                        help="orders to try, with seeds from there on (default 1)")
+    parser.add_argument("--blocks", type=_blocks,
+                        help="how many blocks of a grid to sample, or their numbers: 0,5,7")
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own")
     options = parser.parse_args(argv)

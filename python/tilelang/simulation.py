@@ -116,7 +116,8 @@ class SimulationReport:
     @property
     def bytes(self) -> dict[str, int]:
         """How many bytes were moved from and to each level of memory: {"shared": …, "global": …}."""
-        return {level: sum(c.bytes for c in self.counters if c.level == level) for level in ("shared", "global")}
+        levels = ("shared", "global")
+        return {level: sum(c.bytes for c in self.counters if c.level == level) for level in levels}
 
     @property
     def flops(self) -> int:
@@ -141,13 +142,19 @@ class SimulationReport:
         cells = [heads, *rows]
         width = [max(len(row[i]) for row in cells) for i in range(len(heads))]
         left = 3  # columns of words
-        return "\n".join("  " + "  ".join(
-            cell.ljust(n) if i < left else cell.rjust(n) for i, (cell, n) in enumerate(zip(row, width, strict=True))
-        ).rstrip() for row in cells)
+        line = lambda row: "  ".join(c.ljust(n) for c, n in zip(row[:left], width, strict=False)) + "".join(
+            "  " + c.rjust(n) for c, n in zip(row[left:], width[left:], strict=True))
+        return "\n".join("  " + line(row).rstrip() for row in cells)
 
     def __str__(self) -> str:
-        head = self.text or f"nothing found in {self.schedules} schedules of {self.blocks} blocks"
+        ran = f"{plural(self.schedules, 'schedule')} of {plural(self.blocks, 'block')}"
+        head = self.text or f"nothing found in {ran}"
         return f"{head}\n{self.table()}" if self.counters else head
+
+
+def plural(n: int, word: str) -> str:
+    """ "1 block", "2 blocks"."""
+    return f"{n} {word}{'s' * (n != 1)}"
 
 
 def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]]]:
@@ -249,7 +256,8 @@ class _HostCopies:
         if here is None:
             here = there.cpu()
             self.storages[storage.data_ptr()] = (there, here)
-        return value.new_empty(0, device="cpu").set_(here, value.storage_offset(), value.shape, value.stride())
+        empty = value.new_empty(0, device="cpu")
+        return empty.set_(here, value.storage_offset(), value.shape, value.stride())
 
     def give_back(self, made: list[Any]) -> list[Any]:
         """After the run; the outputs, where the arguments are."""
@@ -267,7 +275,7 @@ def _on_gpu(value: Any) -> bool:
 
 def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int = 1, blocks: Any = None,
              watch: bool = True, count: bool = True) -> tuple[list[Any], SimulationReport]:
-    """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report; it raises nothing for findings."""
+    """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
     full = kernel.merge(copies.arguments, made)
@@ -279,7 +287,9 @@ def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: i
     return made, report
 
 
-def _simulate_all(kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]) -> SimulationReport:
+def _simulate_all(
+    kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]
+) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
     if options["schedules"] < 1:
@@ -346,6 +356,6 @@ def _twin(kernel: JITKernel) -> JITKernel:
     twin = kernel.__dict__.get("_simulated")
     if twin is None:
         chip = kernel.target.split("-arch=")[1].split()[0]
-        twin = kernel._simulated = compile(
-            kernel._func, out_idx=kernel.out_idx if kernel._func.results is None else None, target=f"sim:{chip}")
+        returned = (kernel.out_idx or None) if kernel._func.results is None else None
+        twin = kernel._simulated = compile(kernel._func, out_idx=returned, target=f"sim:{chip}")
     return twin

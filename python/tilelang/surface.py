@@ -38,7 +38,8 @@ MISSING: dict[str, str] = {
 # The published language, whatever of it is here.
 PUBLISHED = frozenset(MISSING) | frozenset(
     """
-        Buffer CUDASourceCodeKernel Cast Fragment FragmentBuffer GemmWarpPolicy Kernel Layout LocalBuffer
+        Serial Unroll Vectorized Buffer CUDASourceCodeKernel Cast Fragment FragmentBuffer GemmWarpPolicy
+        Kernel Layout LocalBuffer
     Parallel     Persistent PersistentTileScheduler Pipelined Ref Select SharedBuffer StridedTensor Tensor
     __cos __exp __exp10     __log __log10 __log2 __sin __tan abs abs2 access_ptr acos acosh activemask add2
     address_of align_up all_of     all_sync alloc_fragment alloc_global alloc_local alloc_reducer
@@ -67,6 +68,60 @@ PUBLISHED = frozenset(MISSING) | frozenset(
     warp_reduce_min warp_reduce_sum
     """.split()  # noqa: SIM905
 )
+
+
+_TOOLS = "a tool that is not in this version yet"
+_BY_HAND = "not in this version yet: T.gemm writes matrix instructions"
+_SPARSE = "structured sparsity is not in this version yet"
+
+# The published names outside of the language, by where they are found, and those that this version does
+# not have.
+ELSEWHERE: dict[str, str] = {
+    "tilelang": """AutoTuner JITKernel Layout Fragment PassConfigKey Profiler TensorSupplyType autotune cdiv
+        clear_cache compile disable_cache dtypes enable_cache get_autotune_inputs is_cache_enabled jit lower
+        next_power_of_2 par_compile register_matrix set_autotune_inputs set_log_level SimulationError""",
+    "tilelang.cpu.language": "", "tilelang.cuda.language": "", "tilelang.rocm.language": "",
+    "tilelang.metal.language": "", "tilelang.webgpu.language": "",
+    "tilelang.layout": """SwizzleMode make_cutlass_metadata_layout make_full_bank_swizzled_layout
+        make_fully_replicated_layout_fragment make_gemm_fragment_8x8 make_gemm_fragment_8x8_transposed
+        make_half_bank_swizzled_layout make_linear_layout make_quarter_bank_swizzled_layout
+        make_swizzled_layout
+        make_volta_swizzled_layout make_wgmma_swizzled_layout""",
+    "tilelang.layout.cute": """ComposedLayout IntTuple Layout Swizzle coalesce complement composition
+    left_inverse
+        logical_divide logical_product right_inverse""",
+    "tilelang.intrinsics": "TensorCoreIntrinEmitter get_swizzle_layout",
+    "tilelang.cuda.intrinsics": "TensorCoreIntrinEmitter get_swizzle_layout",
+    "tilelang.transform": "simplify_prim_func",
+    "tilelang.engine": """lower register_c_postproc register_c_postproc_callback register_cuda_postproc
+        register_cuda_postproc_callback register_hip_postproc register_hip_postproc_callback""",
+    "tilelang.profiler": "Profiler do_bench",
+    "tilelang.testing": """main process_func regression requires_cuda requires_cuda_compute_version
+        requires_cuda_compute_version_eq requires_cuda_compute_version_ge requires_cuda_compute_version_gt
+        requires_cuda_compute_version_le requires_cuda_compute_version_lt requires_gfx requires_llvm
+        requires_metal
+        requires_package requires_rocm set_random_seed""",
+    "tilelang.tools": "Analyzer lower_trace pass_diff pass_timing pass_visualizer plot_layout",
+    "tilelang.utils.tensor": "get_tensor_supply map_torch_type torch_assert_close",
+    "tilelang.utils.target": "determine_target",
+    "tilelang.utils.sparse": "compress",
+    "tilelang.quantize": "_tir_packed_to_signed_convert _tir_packed_to_unsigned_convert",
+    "tilelang.contrib.nvcc": "get_target_compute_version",
+    "tilelang.carver.arch.driver": "get_num_sms",
+    "tilelang.carver.template": """ConvTemplate ElementwiseTemplate FlashAttentionTemplate GEMVTemplate
+        GeneralReductionTemplate MatmulTemplate""",
+    "tilelang.carver.roller": "rasterization",
+}
+MISSING_ELSEWHERE: dict[str, str] = {
+    "tilelang.layout.make_cutlass_metadata_layout": _SPARSE,
+    "tilelang.layout.make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
+    "tilelang.intrinsics.TensorCoreIntrinEmitter": _BY_HAND,
+    "tilelang.cuda.intrinsics.TensorCoreIntrinEmitter": _BY_HAND,
+    "tilelang.testing.regression": _TOOLS,
+    **{f"tilelang.tools.{name}": _TOOLS
+       for name in "Analyzer lower_trace pass_diff pass_timing pass_visualizer".split()},  # noqa: SIM905
+    "tilelang.utils.sparse.compress": _SPARSE,
+}
 
 
 def why_missing(name: str) -> str:

@@ -174,7 +174,8 @@ def _unused(what: str, **options: Any) -> None:
     """Hints that this version has no use for: the report says so, and the result is the same."""
     for name, value in options.items():
         if value is not None:
-            in_kernel(what).builder.note(what, name, f"{name}={value!r} is a hint that this version does not use")
+            text = f"{name}={value!r} is a hint that this version does not use"
+            in_kernel(what).builder.note(what, name, text)
 
 
 def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
@@ -220,8 +221,8 @@ def gemm(
     the warps share C.  k_pack: accepted, it tunes other chips.
     """
     if mbar is not None:
-        raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits for its "
-                   "own result")
+        raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
+                   "for its own result")
     if not isinstance(policy, GemmWarpPolicy):
         raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}")
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
@@ -249,7 +250,7 @@ def clear(buffer: Any, annotations: Any = None) -> None:
 
 
 def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one, or one element) to one value, converted to its dtype."""
+    """Set every element of a tile, of a slice of one, or one element, to a value, converted to its dtype."""
     if buffer.__class__ is Buffer and buffer.scope == "var":
         trace = in_kernel("T.fill")
         trace.builder.store(buffer, (), as_value(value))
@@ -357,13 +358,16 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
               sync: Any = None, group: Any = None, annotations: Any = None) -> Loop:
     """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
 
-    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group: a
-    schedule by hand, one number (in group a list) for each statement of the body; this version runs the body in
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync,
+    group: a
+    schedule by hand, one number (in group a list) for each statement of the body; this version runs the
+    body in
     the order of its text, which gives the same result, and explain() says so.
     """
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
-            raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not {given!r}")
+            raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
+                       f"{given!r}")
     _unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")

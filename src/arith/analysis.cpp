@@ -216,9 +216,4 @@ Info Analysis::of(const Expr& e) {
 Interval interval_of(const Expr& e, const Facts& facts) { return Analysis(facts).range(e); }
 Modular modular_of(const Expr& e, const Facts& facts) { return Analysis(facts).of(e).modular; }
 
-bool is_division(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-         op == BinaryOp::truncmod;
-}
-
 }  // namespace tl

@@ -15,8 +15,6 @@ struct Info {
   bool partial = false;  // it has no meaning everywhere: a load, or a division by what may be 0
 };
 
-bool is_division(BinaryOp op);  // or a remainder: not defined for a divisor of 0
-
 // Remembers by address, and keeps what it remembers alive.  Facts that change must be followed by forget().
 struct Analysis {
   explicit Analysis(const Facts& facts);

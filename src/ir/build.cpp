@@ -16,92 +16,6 @@ N* fresh(DType type, Span span) {
   return n;
 }
 
-struct OpName {
-  BinaryOp op;
-  std::string_view name, symbol;
-};
-constexpr OpName op_names[] = {
-    {BinaryOp::add, "add", "+"},           {BinaryOp::sub, "sub", "-"},
-    {BinaryOp::mul, "mul", "*"},           {BinaryOp::div, "div", "/"},
-    {BinaryOp::floordiv, "floordiv", "//"}, {BinaryOp::floormod, "floormod", "%"},
-    {BinaryOp::truncdiv, "truncdiv", "truncdiv"}, {BinaryOp::truncmod, "truncmod", "truncmod"},
-    {BinaryOp::min, "min", "min"},         {BinaryOp::max, "max", "max"},
-    {BinaryOp::bit_and, "and", "&"},       {BinaryOp::bit_or, "or", "|"},
-    {BinaryOp::bit_xor, "xor", "^"},       {BinaryOp::shl, "shl", "<<"},
-    {BinaryOp::shr, "shr", ">>"},          {BinaryOp::eq, "eq", "=="},
-    {BinaryOp::ne, "ne", "!="},            {BinaryOp::lt, "lt", "<"},
-    {BinaryOp::le, "le", "<="},            {BinaryOp::gt, "gt", ">"},
-    {BinaryOp::ge, "ge", ">="},            {BinaryOp::logical_and, "logical_and", "and"},
-    {BinaryOp::logical_or, "logical_or", "or"}};
-
-int64_t fold_unsigned(BinaryOp op, uint64_t a, uint64_t b) {
-  switch (op) {
-    case BinaryOp::floordiv:
-    case BinaryOp::truncdiv: return int64_t(a / b);
-    case BinaryOp::floormod:
-    case BinaryOp::truncmod: return int64_t(a % b);
-    case BinaryOp::min: return int64_t(a < b ? a : b);
-    case BinaryOp::max: return int64_t(a > b ? a : b);
-    case BinaryOp::shr: return int64_t(a >> b);
-    case BinaryOp::lt: return a < b;
-    case BinaryOp::le: return a <= b;
-    case BinaryOp::gt: return a > b;
-    case BinaryOp::ge: return a >= b;
-    default: internal_error("not an unsigned operation");
-  }
-}
-
-bool sign_matters(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::floordiv:
-    case BinaryOp::floormod:
-    case BinaryOp::truncdiv:
-    case BinaryOp::truncmod:
-    case BinaryOp::min:
-    case BinaryOp::max:
-    case BinaryOp::shr:
-    case BinaryOp::lt:
-    case BinaryOp::le:
-    case BinaryOp::gt:
-    case BinaryOp::ge: return true;
-    default: return false;
-  }
-}
-
-int64_t fold_signed(BinaryOp op, int64_t a, int64_t b) {
-  uint64_t ua = uint64_t(a), ub = uint64_t(b);
-  switch (op) {
-    case BinaryOp::add: return int64_t(ua + ub);
-    case BinaryOp::sub: return int64_t(ua - ub);
-    case BinaryOp::mul: return int64_t(ua * ub);
-    case BinaryOp::floordiv: return floor_div(a, b);
-    case BinaryOp::floormod: return floor_mod(a, b);
-    case BinaryOp::truncdiv: return b == -1 ? int64_t(0 - ua) : a / b;
-    case BinaryOp::truncmod: return b == -1 ? 0 : a % b;
-    case BinaryOp::min: return a < b ? a : b;
-    case BinaryOp::max: return a > b ? a : b;
-    case BinaryOp::bit_and: return a & b;
-    case BinaryOp::bit_or: return a | b;
-    case BinaryOp::bit_xor: return a ^ b;
-    case BinaryOp::shl: return int64_t(ua << (ub & 63));
-    case BinaryOp::shr: return a >> (ub & 63);
-    case BinaryOp::eq: return a == b;
-    case BinaryOp::ne: return a != b;
-    case BinaryOp::lt: return a < b;
-    case BinaryOp::le: return a <= b;
-    case BinaryOp::gt: return a > b;
-    case BinaryOp::ge: return a >= b;
-    case BinaryOp::logical_and: return a && b;
-    case BinaryOp::logical_or: return a || b;
-    case BinaryOp::div: break;
-  }
-  internal_error("not an integer operation");
-}
-
-bool divides(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv || op == BinaryOp::truncmod;
-}
-
 bool compare_float(BinaryOp op, double a, double b) {
   switch (op) {
     case BinaryOp::eq: return a == b;
@@ -118,7 +32,7 @@ void check_operand_types(BinaryOp op, DType t, Span span) {
   if (t.is_storage())
     fail(span, "`{}` takes no {}: cast to {} first", symbol(op), to_string(t), to_string(arithmetic_type(t)));
   bool bits = op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
-  bool ints_only = divides(op) || op == BinaryOp::shl || op == BinaryOp::shr;
+  bool ints_only = is_division(op) || op == BinaryOp::shl || op == BinaryOp::shr;
   if (is_logical(op) && !t.is_bool()) fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
   if (bits && !t.is_int() && !t.is_bool())
     fail(span, "`{}` takes integer or bool operands, not {}", symbol(op), to_string(t));
@@ -132,7 +46,7 @@ void check_operand_types(BinaryOp op, DType t, Span span) {
 std::optional<Expr> fold(BinaryOp op, const Expr& a, const Expr& b, DType result, Span span) {
   DType t = a->dtype;
   if (auto *x = a.as<IntImm>(), *y = b.as<IntImm>(); x && y) {
-    if (divides(op) && y->value == 0) fail(span, "division by zero: {} {} 0", x->value, symbol(op));
+    if (is_division(op) && y->value == 0) fail(span, "division by zero: {} {} 0", x->value, symbol(op));
     return imm(fold_int(op, x->value, y->value, t), result, span);
   }
   if (auto *x = a.as<FloatImm>(), *y = b.as<FloatImm>(); x && y) {
@@ -362,41 +276,6 @@ bool is_int(const Expr& e, int64_t value) {
 bool is_const(const Expr& e) {
   if (auto* b = e.as<Broadcast>()) return is_const(b->value);
   return e.as<IntImm>() || e.as<FloatImm>();
-}
-
-// ── arithmetic ────────────────────────────────────────────────────────────────────────────────────────
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == -1) return int64_t(0 - uint64_t(a));
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-int64_t floor_mod(int64_t a, int64_t b) {
-  if (b == -1) return 0;
-  int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type) {
-  int64_t raw = type.is_unsigned() && sign_matters(op) ? fold_unsigned(op, uint64_t(a), uint64_t(b)) : fold_signed(op, a, b);
-  return is_comparison(op) || is_logical(op) ? raw : wrap_int(raw, type);
-}
-double fold_float(BinaryOp op, double a, double b, DType type) {
-  switch (op) {
-    case BinaryOp::add: return round_float(a + b, type);
-    case BinaryOp::sub: return round_float(a - b, type);
-    case BinaryOp::mul: return round_float(a * b, type);
-    case BinaryOp::div: return round_float(a / b, type);
-    case BinaryOp::min: return std::fmin(a, b);
-    case BinaryOp::max: return std::fmax(a, b);
-    default: internal_error("not a float operation");
-  }
-}
-bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
-bool is_logical(BinaryOp op) { return op == BinaryOp::logical_and || op == BinaryOp::logical_or; }
-std::string_view symbol(BinaryOp op) { return op_names[size_t(op)].symbol; }
-std::string_view name(BinaryOp op) { return op_names[size_t(op)].name; }
-std::optional<BinaryOp> find_binary_op(std::string_view name) {
-  for (auto& row : op_names)
-    if (row.name == name) return row.op;
-  return std::nullopt;
 }
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────

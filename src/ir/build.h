@@ -66,6 +66,7 @@ int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type);       // operan
 double fold_float(BinaryOp op, double a, double b, DType type);        // arithmetic only, rounded to `type`
 bool is_comparison(BinaryOp op);
 bool is_logical(BinaryOp op);
+bool is_division(BinaryOp op);                                         // or a remainder
 std::string_view symbol(BinaryOp op);                        // as text IR writes it: "+", "//", "min"
 std::string_view name(BinaryOp op);                          // "add", "floordiv"
 std::optional<BinaryOp> find_binary_op(std::string_view name);

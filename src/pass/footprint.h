@@ -4,7 +4,8 @@
 //   S[tx + 1] = …  by 64 threads, then S[0] = … by thread 0:   they meet nowhere
 //   … = S[63 - tx]:                                             every element on another thread
 //
-// Found by enumeration: the index is computed for all threads, at every point of the loops around it.
+// Found by enumeration: the index is computed for all threads, at every point of the loops around it.  An element of a
+// tensor is found for one block and one choice of the sizes, as any other would do, and remembered modulo a prime.
 #pragma once
 #include "ir/kernel.h"
 #include "pass/thread_values.h"
@@ -12,18 +13,20 @@
 namespace tl {
 
 struct Footprint {
-  static constexpr int16_t nobody = -1, several = -2;
+  static constexpr int16_t nobody = -1, several = -2, warp_zero = -3;  // -3 - w: several of warp w
   std::vector<int16_t> owner = {};  // by element; empty: any thread may touch any element
+  static constexpr int64_t tensor_slots = 16381;
 
   bool is_unknown() const { return owner.empty(); }
-  void add(const Footprint& other);
+  void add(const Footprint& other, int warp);
 };
-// Does a thread touch in `b` what another one touches in `a`?
-bool meet(const Footprint& a, const Footprint& b);
+// Does a thread touch in `b` what another one touches in `a`, if only one of its own warp?
+enum class Meeting { none, in_warp, in_block };
+Meeting meet(const Footprint& a, const Footprint& b, int warp);
 
 class Footprints {
  public:
-  Footprints(const Function& f, const Kernel& kernel);
+  Footprints(const Function& f, const Kernel& kernel, int warp);
   void enter(const For& loop);  // its variable takes these values
   void bind(const Let& let);
   // An access, where these conditions hold (each with whether it must or must not).
@@ -36,13 +39,16 @@ class Footprints {
   };
   const Function& f;
   size_t threads;
-  LaneEnv fixed = {};
+  int warp;
+  LaneEnv fixed = {}, sampled = {};  // the thread; with block indices and sizes
   std::map<const ExprNode*, Range> loops = {};
   std::map<const ExprNode*, Expr> lets = {};
 
   Expr resolved(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
-  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env, bool& known) const;
+  // `env`: the variables that are known, `chosen`: with those whose value is as good as any.
+  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env, const LaneEnv& chosen,
+             bool& known) const;
 };
 
 }  // namespace tl

@@ -36,12 +36,12 @@ bool OwnElements::differ(const std::vector<Expr>& index) const {
   return std::any_of(index.begin(), index.end(), [&](const Expr& e) { return varying.differs(e); });
 }
 
-std::vector<std::vector<int64_t>> OwnElements::named(const Fragment& fragment, const std::vector<Expr>& index) const {
+std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
+                                                       const std::vector<Expr>& index) const {
   std::vector<Expr> resolved;
   for (auto& e : index) resolved.push_back(substitute(e, values));
   for (auto& e : resolved)
     if (!kernel.thread || !depends_only_on(e, kernel.thread)) return {};
-  std::vector<int64_t> shape = fragment.shape();
   std::vector<std::vector<int64_t>> all;
   for (int64_t t = 0; t < threads; t++) {
     auto& here = all.emplace_back();
@@ -54,9 +54,16 @@ std::vector<std::vector<int64_t>> OwnElements::named(const Fragment& fragment, c
   return all;
 }
 
+bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const {
+  auto elements = named(shape, index);
+  int64_t all = 1;
+  for (int64_t e : shape) all *= e;
+  return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == all;
+}
+
 bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const {
   if (!differ(index)) return false;
-  auto elements = named(fragment, index);
+  auto elements = named(fragment.shape(), index);
   if (elements.empty()) return false;
   for (int64_t t = 0; t < threads; t++) {
     bool mine = false;

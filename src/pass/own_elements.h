@@ -13,6 +13,8 @@ struct OwnElements {
   // Does every thread hold the element that it names by this index?  For a store also: do all that hold an element name
   // it, so that no copy keeps its old value?
   bool are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const;
+  // Does every element have a thread that names it?
+  bool cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
   // May threads name different elements?
   bool differ(const std::vector<Expr>& index) const;
 
@@ -23,7 +25,7 @@ struct OwnElements {
   VarMap values;  // of the variables that depend on nothing but the thread
 
   // The element that each thread names; nothing where it depends on more than the thread.
-  std::vector<std::vector<int64_t>> named(const Fragment& fragment, const std::vector<Expr>& index) const;
+  std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
 };
 
 }  // namespace tl

@@ -151,8 +151,8 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElem
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
   stager.note(fragment, shared);
   auto* target = s.as<Store>();
-  bool replaces = target && target->buffer == fragment && element_count(stager.f, fragment) == 1 &&
-                  !loads_from(target->value, fragment);
+  bool replaces = target && target->buffer == fragment && !loads_from(target->value, fragment) &&
+                  (element_count(stager.f, fragment) == 1 || own.cover(tile_shape(stager.f[fragment]), target->index));
   if (!replaces) stager.copy(stager.before, fragment, shared);
   auto moved = [&](const Expr& e) {
     return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {

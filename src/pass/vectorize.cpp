@@ -42,7 +42,7 @@ struct Widening {
     return names_vector(e) ? std::nullopt : linear_in(e, lane, facts);
   }
   bool uniform(const Expr& e) const { return !uses_var(e, lane) && !names_vector(e); }
-  Expr wide(const Expr& e) const { return uniform(e) ? broadcast(e, n) : vector(e); }
+  Expr wide(const Expr& e) const { return uniform(e) ? broadcast(guarded(e), n) : vector(e); }
 
   // The index of an access, as a vector: a Ramp of stride 1 promises a contiguous, aligned access.
   Expr index(BufferId buffer, const Expr& e) const {
@@ -93,15 +93,33 @@ struct Widening {
     return at.min >= 0 && at.max < elements;
   }
 
-  // A load under a guard happens under it.  (Where threads are many, the printer evaluates what a store needs
-  // under the store's own mask.)
-  Expr mask_of(const Load& l) const {
-    bool alone = guard && (naming || !target.has_threads()) && !is_inside(l);
-    return all_of(mask(l.mask), alone ? guard : Expr());
+  // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
+  // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
+  bool needs_guard(const Load& l) const {
+    bool in_store = target.has_threads() && !naming && !l.mask && guard && guard->dtype.lanes == 1;
+    return guard && !in_store && !is_inside(l);
+  }
+  Expr mask_of(const Load& l) const { return all_of(mask(l.mask), needs_guard(l) ? guard : Expr()); }
+
+  // The same for what all lanes share, as far as they share the guard.
+  Expr guarded(const Expr& e) const {
+    if (!guard || guard->dtype.lanes > 1 || !reads_alone(e)) return e;
+    return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
+      Expr inner = self.children(l);
+      auto* r = inner.as<Load>();
+      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(r->mask, guard)) : inner;
+    });
+  }
+
+  // What is the same in all lanes has no mask of its own: does it read where the guard has to hold?
+  bool reads_alone(const Expr& e) const {
+    bool found = false;
+    visit(e, [&](const Load& l) { found |= uniform(l.index[0]) && !is_inside(l); });
+    return found;
   }
 
   Expr vector(const Expr& e) const {
-    if (uniform(e)) return broadcast(e, n);
+    if (uniform(e)) return broadcast(guarded(e), n);
     Expr out = dispatch(
         e, overloads{
                [&](const Var& v) {
@@ -119,7 +137,7 @@ struct Widening {
                [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
                [&](const Load& l) -> Expr {
                  if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
-                   Expr one = broadcast(load(l.dtype, l.buffer, l.index, l.span), n);
+                   Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
                  }
                  return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l));
@@ -173,10 +191,25 @@ struct Widening {
     return found;
   }
 
+  // An If whose condition all lanes share may stay one.
+  Stmt branch(const If& s, const Expr& cond) {
+    Stmt yes = statement(s.then_body), no = s.else_body ? statement(s.else_body) : Stmt();
+    return yes && (no || !s.else_body) ? if_then(cond, std::move(yes), std::move(no), s.span) : Stmt();
+  }
+  bool may_read_outside(const If& s) const {
+    bool found = false;
+    for (const Stmt& arm : {s.then_body, s.else_body})
+      if (arm) visit(arm, [&](const Load& l) { found |= !is_inside(l); });
+    return found;
+  }
+
   // The arms of an If, each under its condition.  A condition on what the arms change is asked before, once.
   Stmt arms(const If& s) {
     std::vector<Stmt> out;
     Expr cond = s.cond;
+    if (guard && reads_alone(cond)) return {};
+    if (Expr all = mask(cond); all->dtype.lanes == 1 && may_read_outside(s))
+      if (!target.has_threads() || touches_memory(all)) return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
       if (target.has_threads()) return {};
       Expr value = wide(cond), asked = var("cond", value->dtype);
@@ -233,8 +266,10 @@ struct Widening {
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
     if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
-    Expr all = all_of(guard, mask(st->mask));
-    return store(st->buffer, {index(st->buffer, st->index[0])}, wide(st->value), st->span, all);
+    Expr all = all_of(guard, mask(st->mask)), value = wide(st->value);
+    bool apart = guard && guard->dtype.lanes > 1;
+    if (apart && reads_alone(st->value)) value = select(guard, value, zero(value->dtype));
+    return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all);
   }
 };
 

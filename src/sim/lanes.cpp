@@ -172,11 +172,6 @@ void folded(Warp& w, const Operation& o) {
   binary_lanes(w, o, [&](Scalar a, Scalar b) { return scalar(fold_int(o.op, a.i, b.i, o.type)); });
 }
 
-bool is_division(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-         op == BinaryOp::truncmod;
-}
-
 }  // namespace
 
 // ── any value ─────────────────────────────────────────────────────────────────────────────────────────

@@ -234,6 +234,12 @@ void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t 
   }
 }
 
+void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes) {
+  int64_t unit = code.shared_unit, begin = p.address + offset;
+  auto& cells = w.block->watch->shared;
+  for (int64_t i = begin / unit; i * unit < begin + bytes && i < int64_t(cells.size()); i++) cells[size_t(i)].written = false;
+}
+
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
   if (origin.place < 0) {
     Finding f{.kind = Finding::Kind::unwritten,

@@ -101,6 +101,7 @@ class Monitor {
   Mask unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site, Origin& origin);
   // A lane has written there what is not defined.
   void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin);
+  void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes);
   void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }

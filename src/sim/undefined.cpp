@@ -73,14 +73,17 @@ void follow_store(Warp& w, const Operation& o) {
     Found value = undefined_at(w, o.c + e);
     value.lanes &= lanes;
     if (!value.lanes) continue;
-    if (!registers) {
+    if (p.scope == Scope::global) {
       use(w, value, lanes, o.site, "is stored here");
       continue;
     }
     int64_t element = p.type.bytes();
     for_lanes(value.lanes, [&](int lane) {
-      int64_t index = w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count;
-      w.block->monitor->forget_registers(w, p, index * element, element, lane, value.origin);
+      int64_t offset = (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * element;
+      if (registers)
+        w.block->monitor->forget_registers(w, p, offset, element, lane, value.origin);
+      else
+        w.block->monitor->forget_shared(w, p, offset, element);
     });
   }
 }

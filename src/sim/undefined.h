@@ -1,5 +1,6 @@
 // Values made from registers that their thread has not written.  To compute with them is no fault: a vector may reach
-// past the end of a row, if what comes of it is thrown away.  To store one, to branch by it or to use it as an index
+// past the end of a row, if what comes of it is thrown away; nor to keep them in shared memory, where they are as if
+// nobody had written them.  To store one in a tensor, to branch by it or to use it as an index
 // is.  As almost no value is one, they stand in a short list; while it is empty nothing is done at all.
 #pragma once
 #include <array>

@@ -1,4 +1,4 @@
-"""What the tests of the Python front share: kernels from text, and comparison of programs."""
+"""What the tests of the Python front share: kernels from text, comparison of programs, runs."""
 
 import importlib.util
 import itertools
@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 import tilelang
+import tilelang.language as T
 
 _count = itertools.count()
 
@@ -61,3 +62,27 @@ def failure(folder, body, **kwargs):
     with pytest.raises(tilelang.CompileError) as caught:
         kernel(folder, body, **kwargs)
     return caught.value
+
+
+# ── programs of tile operators ──
+def run(program, target, *arrays):
+    tilelang.compile(program, target=target)(*arrays)
+
+
+def compiles_for_gpus(program):
+    for arch in ("sm_80", "sm_90"):
+        try:
+            source = tilelang.compile(program, target=f"cuda -arch={arch}").get_kernel_source()
+        except RuntimeError as missing:
+            if "libnvrtc" in str(missing):
+                pytest.skip("NVRTC is not installed")
+            raise
+        assert f"for {arch}" in source
+
+
+def alloc(scope, shape, dtype):
+    return T.alloc_shared(shape, dtype) if scope == "shared" else T.alloc_fragment(shape, dtype)
+
+
+def without(shape, dim):
+    return tuple(e for d, e in enumerate(shape) if d != dim) or (1,)

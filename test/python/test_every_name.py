@@ -104,6 +104,31 @@ def test_vectorized(target):
 
 
 @pytest.mark.parametrize("target", ALL)
+def test_older_names_of_loops_and_annotations(target):
+    """T.Unroll and T.Vectorized are T.unroll and T.vectorized; T.FragmentTensor is T.FragmentBuffer."""
+    assert T.Unroll is T.unroll and T.Vectorized is T.vectorized
+
+    @T.macro
+    def double(x: T.FragmentTensor((64, 4), "float32")):
+        for i in T.Parallel(64):
+            for j in T.Vectorized(4):
+                x[i, j] = x[i, j] * 2
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 4), "float32"), B: T.Tensor((64, 4), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((64, 4), "float32")
+            T.copy(A, x)
+            for _ in T.Unroll(2):
+                double(x)
+            T.copy(x, B)
+
+    a, b = np.random.default_rng(0).random((64, 4), np.float32), np.full((64, 4), np.nan, np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    assert np.array_equal(b, a * 4)
+
+
+@pytest.mark.parametrize("target", ALL)
 def test_symbolic(target):
     """T.symbolic is T.dynamic."""
     n = T.symbolic("n")

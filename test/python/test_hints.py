@@ -33,19 +33,25 @@ def test_hints_change_nothing_and_are_listed(target):
     assert np.linalg.norm(c - want) < 1e-5 * np.linalg.norm(want)
     if target != "reference":
         text = str(kernel.report)
-        for word in ("eviction_policy='evict_first' is a hint", "stage=[-1, 0, 1] is a hint", "prefer_async=True"):
+        for word in (
+            "eviction_policy='evict_first' is a hint",
+            "stage=[-1, 0, 1] is a hint",
+            "prefer_async=True",
+        ):
             assert word in text
 
 
 def test_hints_are_checked():
     def build(body):
         with pytest.raises(tilelang.CompileError) as error:
+
             @T.prim_func
             def main(A: T.Tensor((64, 64), "float16")):
                 with T.Kernel(1, threads=64):
                     tile = T.alloc_shared((64, 64), "float16")
                     acc = T.alloc_fragment((64, 64), "float32")
                     body(A, tile, acc)
+
         return str(error.value)
 
     assert "eviction_policy must be" in build(lambda A, t, c: T.copy(A, t, eviction_policy="never"))

@@ -1,4 +1,5 @@
-"""Forms that kernels written elsewhere use: unused tensors, elements by thread number, narrow shifts, CUDA's names."""
+"""Forms that kernels written elsewhere use: unused tensors, elements by thread number, narrow shifts,
+CUDA's names."""
 
 import numpy as np
 import pytest
@@ -19,8 +20,11 @@ def scaled(with_scale):
     n, m, k = T.dynamic("n, m, k")
 
     @T.prim_func
-    def main(scale: T.StridedTensor((n, m), (k, 1), "float32"), x: T.Tensor((n, 8), "float32"),
-             out: T.Tensor((n, 8), "float32")):
+    def main(
+        scale: T.StridedTensor((n, m), (k, 1), "float32"),
+        x: T.Tensor((n, 8), "float32"),
+        out: T.Tensor((n, 8), "float32"),
+    ):
         with T.Kernel(n, threads=32) as row:
             for i in T.Parallel(8):
                 out[row, i] = x[row, i] * (scale[row, 0] if with_scale else 2.0)
@@ -66,7 +70,9 @@ def test_an_extent_that_only_none_would_tell():
     out = np.zeros(4, np.int32)
     kernel(np.zeros(7, np.float32), out)
     assert out.tolist() == [7] * 4
-    with pytest.raises(Exception, match="'unused' is None, but the kernel needs n, which is extent 0 of that tensor"):
+    with pytest.raises(
+        Exception, match="'unused' is None, but the kernel needs n, which is extent 0 of that tensor"
+    ):
         kernel(None, out)
 
 
@@ -75,8 +81,11 @@ def test_alignment_is_not_taken_from_none():
     n, s = T.dynamic("n, s")
 
     @T.prim_func
-    def main(unused: T.StridedTensor((n, 64), (s, 1), "float32"), x: T.StridedTensor((n, 64), (s, 1), "float32"),
-             out: T.Tensor((n, 64), "float32")):
+    def main(
+        unused: T.StridedTensor((n, 64), (s, 1), "float32"),
+        x: T.StridedTensor((n, 64), (s, 1), "float32"),
+        out: T.Tensor((n, 64), "float32"),
+    ):
         with T.Kernel(n, threads=32) as row:
             tile = T.alloc_fragment((64,), "float32")
             T.copy(x[row, 0], tile)
@@ -96,7 +105,9 @@ def test_alignment_is_not_taken_from_none():
 @pytest.mark.parametrize("annotate", [True, False])
 def test_each_thread_stores_its_own_element(annotate):
     @T.prim_func
-    def main(x: T.Tensor((64, 2), "float32"), out: T.Tensor((4, 16), "float32"), back: T.Tensor((64,), "float32")):
+    def main(
+        x: T.Tensor((64, 2), "float32"), out: T.Tensor((4, 16), "float32"), back: T.Tensor((64,), "float32")
+    ):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             row, column = t // 16, t % 16
@@ -180,7 +191,9 @@ def test_narrow_shifts_widen_as_in_c(target):
 
 def test_cuda_functions_that_the_language_has():
     @T.prim_func
-    def main(x: T.Tensor((32,), "float32"), half: T.Tensor((32,), "float16"), out: T.Tensor((32, 4), "int32")):
+    def main(
+        x: T.Tensor((32,), "float32"), half: T.Tensor((32,), "float16"), out: T.Tensor((32, 4), "int32")
+    ):
         with T.Kernel(1, threads=32):
             t = T.get_thread_binding()
             half[t] = T.call_extern("float16", "__float2half_rz", x[t])
@@ -206,6 +219,7 @@ def test_cuda_functions_that_the_language_has():
         tilelang.compile(main, target=f"cuda -arch={arch}")
 
     with pytest.raises(tilelang.CompileError, match="CUDA's __popc takes 1 argument, not 2"):
+
         @T.prim_func
         def wrong(out: T.Tensor((32,), "int32")):
             with T.Kernel(1, threads=32):
@@ -218,7 +232,9 @@ def test_cuda_functions_that_the_language_has():
 def test_spellings():
     torch = pytest.importorskip("torch")
     assert T.dtype(torch.float8_e4m3fn) == T.float8_e4m3fn and T.dtype("half") == T.float16
-    assert T.dtype(T.int8) == T.int8 and T.dtype("float16x2") == T.dtype("f16x2") and isinstance(T.int8, T.dtype)
+    assert (
+        T.dtype(T.int8) == T.int8 and T.dtype("float16x2") == T.dtype("f16x2") and isinstance(T.int8, T.dtype)
+    )
     with pytest.raises(tilelang.CompileError, match="unknown dtype 'flaot16'; did you mean float16"):
         T.dtype("flaot16")
     assert tilelang.PassConfigKey.TL_DISABLE_OUT_OF_BOUND_WARNING == "tl.disable_out_of_bound_warning"

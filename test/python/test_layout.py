@@ -270,7 +270,7 @@ def test_wgmma_panels():
     half = make_wgmma_swizzled_layout(((64, 192), "float16"), continuity=32)
     assert half(0, 32) == 64 * 32
     assert "do" in error(lambda: make_wgmma_swizzled_layout(((64, 192), "float16"), continuity=100))
-    with pytest.raises(AttributeError, match="make_volta_swizzled_layout: not in this version"):
+    with pytest.raises(AttributeError, match="make_volta_swizzled_layout: Volta's matrix instructions"):
         _ = tilelang.layout.make_volta_swizzled_layout
 
 

@@ -34,10 +34,16 @@ def test_cuda_text_is_edited():
 
     kernel = tilelang.compile(plus_one(), target="cuda -arch=sm_80")
     assert kernel.get_kernel_source().startswith("// edited\n") and seen == ["cuda -arch=sm_80"]
-    again = tilelang.compile(plus_one(), target="cuda -arch=sm_80")  # by the edited text, from the cache or not
+    again = tilelang.compile(
+        plus_one(), target="cuda -arch=sm_80"
+    )  # by the edited text, from the cache or not
     assert again.get_kernel_source().startswith("// edited\n") and len(seen) == 2
     engine.register_cuda_postproc(None)
-    assert not tilelang.compile(plus_one(), target="cuda -arch=sm_80").get_kernel_source().startswith("// edited")
+    assert (
+        not tilelang.compile(plus_one(), target="cuda -arch=sm_80")
+        .get_kernel_source()
+        .startswith("// edited")
+    )
 
 
 def test_what_it_writes_is_what_is_compiled():

@@ -233,7 +233,7 @@ def test_branches_that_are_none(tmp_path, body, why):
 @everywhere
 def test_older_annotations(target):
     @T.macro
-    def double(a: T.SharedTensor, b: T.LocalTensor):
+    def double(a: T.SharedTensor, b: T.LocalTensor, c: T.FragmentTensor):
         b: T.FragmentBuffer([64], "float32")
         T.copy(a, b)
         for i in T.Parallel(64):
@@ -249,7 +249,7 @@ def test_older_annotations(target):
             once[0] = 1
             T.copy(A, a)
             for _ in T.Pipelined(once[0], num_stages=2, order=[-1, 0], stage=[-1, 0], group=[[0], [1]]):
-                double(a, b)
+                double(a, b, b)
             T.copy(b, B, eviction_policy="evict_first")
 
     a = random(64)
@@ -267,6 +267,34 @@ def test_names_of_the_library():
     assert Rasterization2DColumn(4).panel_width == 4 and NoRasterization is not Rasterization2DColumn
     with pytest.raises(tilelang.CompileError, match="not in this version yet"):
         MatmulTemplate(M=1, N=1, K=1).with_arch(CUDA("cuda"))
+
+
+@everywhere
+def test_layouts_for_matrix_instructions(target):
+    from tilelang.intrinsics import make_mma_swizzle_layout
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((32, 64), "float16")
+            plain = T.alloc_shared((64, 32), "float16")
+            T.annotate_layout({tile: make_mma_swizzle_layout(tile),
+                               plain: make_mma_swizzle_layout(plain, is_smooth=True)})
+            T.copy(A, tile)
+            for i, j in T.Parallel(64, 32):
+                plain[i, j] = tile[j, i]
+            T.copy(plain, B)
+
+    a = random(32, 64, dtype="float16")
+    close(tilelang.compile(main, out_idx=1, target=target)(a), a.T)
+
+
+def test_decoders_of_a_later_version():
+    from tilelang.quantize import get_lop3_intrin_group, get_mxfp_intrin_group
+
+    for group in (get_lop3_intrin_group, get_mxfp_intrin_group):
+        with pytest.raises(tilelang.CompileError, match=f"{group.__name__}: decoders written in CUDA text"):
+            group(out_dtype="bfloat16", source_bit=4)
 
 
 def _copy():

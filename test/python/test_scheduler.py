@@ -13,8 +13,11 @@ def visits(m, n, workers, swizzle, **more):
     most = -(-m * n // workers)
 
     @T.prim_func
-    def kernel(rows: T.Tensor((workers, most), "int32"), columns: T.Tensor((workers, most), "int32"),
-               count: T.Tensor((workers,), "int32")):
+    def kernel(
+        rows: T.Tensor((workers, most), "int32"),
+        columns: T.Tensor((workers, most), "int32"),
+        count: T.Tensor((workers,), "int32"),
+    ):
         with T.Kernel(workers, threads=1) as block:
             sched = T.PersistentTileScheduler(m, n, swizzle_size=swizzle, **more)
             sched.init(block)
@@ -34,8 +37,9 @@ def expected(tile, m, n, swizzle):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("m,n,workers,swizzle", [(4, 6, 5, 2), (3, 7, 4, 3), (1, 1, 3, 8), (5, 2, 10, 1),
-                                                 (7, 3, 2, 8)])
+@pytest.mark.parametrize(
+    "m,n,workers,swizzle", [(4, 6, 5, 2), (3, 7, 4, 3), (1, 1, 3, 8), (5, 2, 10, 1), (7, 3, 2, 8)]
+)
 def test_each_tile_once_in_order(target, m, n, workers, swizzle):
     func, most = visits(m, n, workers, swizzle)
     kernel = tilelang.compile(func, target=target)
@@ -110,12 +114,15 @@ def test_without_state_and_with_the_name_first(target):
 def test_what_it_refuses():
 
     with pytest.raises(tilelang.CompileError, match="stateful=False has no place of its own"):
+
         @T.prim_func
         def first(A: T.Tensor((8,), "int32")):
             with T.Kernel(2, threads=1) as block:
                 sched = T.PersistentTileScheduler(4, 2, stateful=False)
                 A[block] = sched.m_idx
+
     with pytest.raises(tilelang.CompileError, match="swizzle_size must be a positive integer, not 0"):
+
         @T.prim_func
         def second(A: T.Tensor((8,), "int32")):
             with T.Kernel(2, threads=1) as block:

@@ -20,8 +20,12 @@ def run(func, target, *args):
 @pytest.mark.parametrize("m,n", [(16, 64), (5, 12)])
 def test_fragments_as_narrower_and_equal_types(target, m, n):
     @T.prim_func
-    def main(x: T.Tensor((m, n), "float32"), same: T.Tensor((m, n), "int32"), halves: T.Tensor((m, 2 * n), "uint16"),
-             back: T.Tensor((m, n), "float32")):
+    def main(
+        x: T.Tensor((m, n), "float32"),
+        same: T.Tensor((m, n), "int32"),
+        halves: T.Tensor((m, 2 * n), "uint16"),
+        back: T.Tensor((m, n), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             tile = T.alloc_fragment((m, n), "float32")
             T.copy(x, tile)
@@ -102,7 +106,9 @@ def test_tensors(target):
     m = T.dynamic("m")
 
     @T.prim_func
-    def main(x: T.Tensor((m, 8), "float32"), halves: T.Tensor((m, 16), "uint16"), words: T.Tensor((m, 8), "int32")):
+    def main(
+        x: T.Tensor((m, 8), "float32"), halves: T.Tensor((m, 16), "uint16"), words: T.Tensor((m, 8), "int32")
+    ):
         with T.Kernel(m, threads=32) as row:
             source, target = T.view(x, dtype="uint16"), T.view(words, dtype="float32")
             for i in T.Parallel(16):

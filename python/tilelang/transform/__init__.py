@@ -8,5 +8,7 @@ __all__ = ["simplify_prim_func"]
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(f"tilelang.transform.{name}: there is no such pass here; tilelang.compile runs all that "
-                         "a program needs, and `tilelang.transform.simplify_prim_func` is accepted")
+    raise AttributeError(
+        f"tilelang.transform.{name}: there is no such pass here; tilelang.compile runs all that "
+        "a program needs, and `tilelang.transform.simplify_prim_func` is accepted"
+    )

@@ -9,32 +9,60 @@ CompileError naming the two elements or extents in conflict.  The makers take a 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
-from . import _core, dtypes
-from ._core import Buffer, Region
-from .maps import Fragment, Layout, ask, core_of, integer, ints
-from .trace import fail, in_kernel
-from .values import Element
+from .. import _core, dtypes
+from .._core import Buffer, Region
+from ..maps import Fragment, Layout, ask, core_of, integer, ints
+from ..trace import fail, in_kernel
+from ..values import Element
+from . import cute
 
 __all__ = [
-    "Fragment", "Layout", "make_full_bank_swizzled_layout", "make_fully_replicated_layout_fragment",
+    "Fragment", "Layout", "SwizzleMode", "cute", "make_full_bank_swizzled_layout",
+    "make_fully_replicated_layout_fragment",
     "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
     "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout", "matrix_fragment_names",
     "sectors", "wavefronts",
 ]  # fmt: skip
 
-_LATER = ("make_volta_swizzled_layout", "make_cutlass_metadata_layout", "make_metadata_layout", "SwizzleMode",
-          "make_tcgen05mma_swizzled_layout", "make_sm100_swizzled_layout")  # fmt: skip
+_LATER = {
+    "make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
+    "make_cutlass_metadata_layout": "structured sparsity is not in this version yet",
+    "make_metadata_layout": "structured sparsity is not in this version yet",
+    "make_tcgen05mma_swizzled_layout": "needs sm_100 (Blackwell), which is not among the targets",
+    "make_sm100_swizzled_layout": "needs sm_100 (Blackwell), which is not among the targets",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        raise AttributeError(f"tilelang.layout.{name}: not in this version")
+        from ..errors import UnknownName, caller_place, compile_error
+
+        raise compile_error(f"tilelang.layout.{name}: {_LATER[name]}", caller_place(), UnknownName)
     raise AttributeError(f"module 'tilelang.layout' has no attribute '{name}'")
 
+
+
+class SwizzleMode(enum.IntEnum):
+    """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
+    banks)."""
+
+    NONE = 0
+    QUARTER = 1
+    HALF = 2
+    FULL = 3
+
+    def is_none(self) -> bool:
+        """Whether nothing is swizzled."""
+        return self is SwizzleMode.NONE
+
+    def swizzle_byte_size(self) -> int:
+        """The bytes of a pattern; 16, one chunk, without one."""
+        return 16 << int(self)
 
 
 # ── the usual ones ────────────────────────────────────────────────────────────────────────────────────

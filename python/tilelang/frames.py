@@ -1,0 +1,43 @@
+"""What a running kernel text has open: loops, branches and `with` items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .activation import Activation
+
+
+class Frame:
+    """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
+    do).
+    """
+
+    __slots__ = ("device", "loop", "taken", "bound", "undo")
+
+    def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
+                 bound: bool = False) -> None:
+        self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
+        self.undo: list | None = [] if device or scope else None
+
+
+class With:
+    """A `with` item of a kernel: opens the user's context manager in a frame of its own."""
+
+    __slots__ = ("activation", "site", "manager", "depth")
+
+    def __init__(self, activation: Activation, site: tuple, manager: Any) -> None:
+        self.activation, self.site, self.manager = activation, site, manager
+        self.depth = len(activation.frames)
+
+    def __enter__(self) -> Any:
+        self.activation.at(self.site)
+        bound = self.manager.__enter__()
+        self.activation.frames.append(Frame(False, scope=True))
+        return bound
+
+    def __exit__(self, *error: Any) -> Any:
+        if error[0] is None:
+            while len(self.activation.frames) > self.depth:
+                self.activation.close()
+        return self.manager.__exit__(*error)

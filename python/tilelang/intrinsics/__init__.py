@@ -1,0 +1,46 @@
+"""Helpers for matrix instructions written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtypes import as_dtype
+from ..trace import fail
+
+__all__ = ["get_swizzle_layout", "make_mma_swizzle_layout"]
+
+_LATER = "not in this version yet: T.gemm writes matrix instructions, and T.ptx those that are named"
+
+
+def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any) -> tuple[Any, Any]:
+    """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx,
+    col_idx), so
+    that eight rows of a 16-byte chunk lie in different banks.
+
+    row_idx, col_idx: integers or values; a row is a power of two of 16-byte chunks, at most 128 bytes.
+    """
+    chunk = 128 // as_dtype(dtype).bits
+    chunks = row_size // chunk
+    if row_size % chunk or chunks not in (1, 2, 4, 8):
+        raise fail(
+            f"get_swizzle_layout: a row of {row_size} {as_dtype(dtype)} must be 16, 32, 64 or 128 bytes"
+        )
+    turn = row_idx // (8 // chunks) % chunks
+    return row_idx, (col_idx // chunk ^ turn) * chunk + col_idx % chunk
+
+
+def make_mma_swizzle_layout(shared_buf: Any, is_smooth: bool = False) -> Any:
+    """A layout of a shared tile that reads and writes of its rows and columns find free of bank conflicts, as
+    make_swizzled_layout gives it; with is_smooth the tile row by row.
+    """
+    from ..layout import make_linear_layout, make_swizzled_layout
+
+    return (make_linear_layout if is_smooth else make_swizzled_layout)(shared_buf)
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from ..errors import UnknownName, caller_place, compile_error
+
+    raise compile_error(f"tilelang.intrinsics.{name}: {_LATER}", caller_place(), UnknownName)

@@ -1,0 +1,87 @@
+"""Tensors of any strides, and written ones that overlap themselves."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from tilelang import _core
+
+TARGETS = ["cpu", "reference", "sim:sm_80"]
+
+
+def strided_add(dtype="float32"):
+    M, N, s, t, u = T.dynamic("M, N, s, t, u")
+
+    @T.prim_func
+    def main(
+        X: T.StridedTensor((M, N), (s, 1), dtype),
+        Y: T.StridedTensor((M, N), (t, u), dtype),
+        Z: T.Tensor((M, N), dtype),
+    ):
+        with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 8), threads=32) as (bx, by):
+            for i, j in T.Parallel(8, 32):
+                Z[by * 8 + i, bx * 32 + j] = X[by * 8 + i, bx * 32 + j] + Y[by * 8 + i, bx * 32 + j]
+
+    return main
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_views_of_any_strides(target):
+    kernel = tilelang.compile(strided_add(), target=target)
+    rng = np.random.default_rng(0)
+    for m, n in [(1, 1), (0, 5), (7, 0), (16, 64), (13, 41), (24, 96)]:
+        wide = rng.standard_normal((m, n + 16), np.float32)
+        tall = rng.standard_normal((2 * n, 3 * m), np.float32)
+        for x in (wide[:, :n], wide[::-1, 3 : n + 3], np.broadcast_to(wide[:1, :n], (m, n))):
+            for y in (wide[:, 8 : n + 8], tall[::2, ::3].T, np.broadcast_to(np.float32(7), (m, n))):
+                z = np.full((m, n), np.nan, np.float32)
+                kernel(x, y, z)
+                assert (z == x + y).all(), (m, n, x.strides, y.strides)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_constant_strides(target):
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(X: T.StridedTensor((n, 6), (8, 1), "float32"), Y: T.StridedTensor((n, 6), (1, 100), "float32")):
+        with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
+            for i, j in T.Parallel(16, 6):
+                Y[bx * 16 + i, j] = X[bx * 16 + i, j] + 1
+
+    kernel = tilelang.compile(main, target=target)
+    for rows in (0, 1, 16, 37):
+        x = np.arange(rows * 8, dtype=np.float32).reshape(rows, 8)[:, :6]
+        store = np.full((6, 100), np.nan, np.float32)
+        y = store.T[:rows]
+        kernel(x, y)
+        assert (y == x + 1).all() and np.isnan(store[:, rows:]).all()
+
+
+def strided_fill():
+    M, N, s, t = T.dynamic("M, N, s, t")
+
+    @T.prim_func
+    def main(Y: T.StridedTensor((M, N), (s, t), "float32")):
+        with T.Kernel(M, threads=32) as bx:
+            for j in T.Parallel(N):
+                Y[bx, j] = 1.0
+
+    return main
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_written_tensor_may_not_overlap_itself(target):
+    kernel = tilelang.compile(strided_fill(), target=target)
+    store = np.zeros(64, np.float32)
+    view = np.lib.stride_tricks.as_strided
+    for shape, strides in [((4, 8), (0, 1)), ((4, 8), (4, 1)), ((3, 3), (2, 2)), ((3, 4), (3, 2))]:
+        y = view(store, shape, [4 * s for s in strides])
+        message = rf"argument 0 'Y' is written, but .* strides \({strides[0]}, {strides[1]}\)"
+        with pytest.raises(_core.ArgumentError, match=message):
+            kernel(y)
+    assert not store.any()
+    for shape, strides in [((4, 8), (8, 1)), ((3, 2), (2, 3)), ((1, 8), (0, 1)), ((2, 2), (3, 1))]:
+        store[:] = 0
+        kernel(view(store, shape, [4 * s for s in strides]))
+        assert store.sum() == shape[0] * shape[1]
