@@ -1,0 +1,237 @@
+"""Faults that tile compilers are known for: those of the classes in test/faults.md that no other test looks at."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gemm_cases as cases
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+ROOT = Path(__file__).resolve().parents[2]
+SIM = "sim:sm_80"
+
+
+# ── 1: the last part of the loop over k ───────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("K", [24, 40, 56, 70])
+@pytest.mark.parametrize("block_K", [24, 40, 56])
+def test_block_K_of_any_multiple_of_8(block_K, K):
+    """Either the sum is whole, or the tile is refused."""
+    shape = (32, 32, K)
+    a, b, c, expected = cases.random_operands(shape, "f16", False, False)
+    for target in (SIM, "cpu"):
+        c[:] = np.nan
+        try:
+            kernel = cases.compile_gemm(shape, "f16", tile=(32, 32, block_K), threads=64, target=target)
+        except tilelang.CompileError as error:
+            assert target == SIM and f"{block_K}" in str(error)
+            continue
+        kernel(a, b, c)
+        assert cases.relative_error(c, expected) <= cases.bound(shape, "f16")
+
+
+# ── 3: persistent loops ───────────────────────────────────────────────────────────────────────────────
+def visits(tiles, wave):
+    @T.prim_func
+    def main(Count: T.Tensor((tiles, 3), "int32")):
+        with T.Kernel(wave, threads=32) as block:
+            for bx, by in T.Persistent([tiles, 3], wave, block):
+                if T.get_thread_binding() == 0:
+                    T.atomic_add(Count[bx, by], 1)
+
+    return main
+
+
+@pytest.mark.parametrize("tiles", [1, 5, 8, 13, 27, 40])
+def test_a_persistent_loop_visits_every_tile_once(tiles):
+    for wave in (1, 7, 8, 16, 132):
+        count = np.zeros((tiles, 3), np.int32)
+        tilelang.compile(visits(tiles, wave), target=SIM)(count)
+        assert (count == 1).all()
+
+
+# ── 8: ragged edges ───────────────────────────────────────────────────────────────────────────────────
+def ragged_maximum(M, N):
+    @T.prim_func
+    def main(A: T.Tensor((M, N), "float32"), B: T.Tensor((M,), "float32"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(M, 32), threads=64) as bx:
+            X = T.alloc_fragment((32, 64), "float32")
+            m = T.alloc_fragment((32,), "float32")
+            T.fill(X, -T.infinity("float32"))
+            for i, j in T.Parallel(32, 64):
+                if j < N:
+                    X[i, j] = A[bx * 32 + i, j]
+            T.reduce_max(X, m, dim=1)
+            T.copy(m, B[bx * 32])
+            T.copy(X, C[bx * 32, 0])
+
+    return main
+
+
+@pytest.mark.parametrize("target", [SIM, "cpu", "reference"])
+@pytest.mark.parametrize("shape", [(45, 50), (1, 1), (33, 63)])
+def test_ragged_tiles_leave_their_neighbours_alone(shape, target):
+    M, N = shape
+    a = -1 - np.random.default_rng(0).random((M, N)).astype(np.float32)
+    around_b, around_c = np.full(M + 200, 7, np.float32), np.full(M * N + 200, 7, np.float32)
+    b, c = around_b[100:-100], around_c[100:-100].reshape(M, N)
+    tilelang.compile(ragged_maximum(M, N), target=target)(a, b, c)
+    assert np.array_equal(b, a.max(1)) and np.array_equal(c, a)
+    for around in (around_b, around_c):
+        assert (around[:100] == 7).all() and (around[-100:] == 7).all()
+
+
+# ── 9: tensors that overlap ───────────────────────────────────────────────────────────────────────────
+def add_to(N):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32")):
+        with T.Kernel(T.ceildiv(N, 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                B[bx * 64 + i] = A[bx * 64 + i] + 1.0
+            for i in T.Parallel(64):
+                B[bx * 64 + i] = A[bx * 64 + i] + B[bx * 64 + i]
+
+    return main
+
+
+@pytest.mark.parametrize("target", [SIM, "cpu", "reference"])
+def test_one_tensor_as_input_and_output(target):
+    a = np.arange(128, dtype=np.float32)
+    tilelang.compile(add_to(128), target=target)(a, a)
+    assert np.array_equal(a, 2 * (np.arange(128) + 1))
+
+
+# ── 10: shared memory that is used again ──────────────────────────────────────────────────────────────
+def one_after_another(rounds):
+    """Three tiles, each read while the next one is written, in memory that cannot hold all three."""
+
+    @T.prim_func
+    def main(A: T.Tensor((rounds, 128), "float32"), B: T.Tensor((rounds, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            X = T.alloc_shared((128,), "float32")
+            Y = T.alloc_shared((128,), "float32")
+            Z = T.alloc_shared((128,), "float32")
+            for k in T.serial(rounds):
+                T.copy(A[k, 0:128], X)
+                for i in T.Parallel(128):
+                    Y[i] = X[127 - i] + 1.0
+                for i in T.Parallel(128):
+                    Z[i] = Y[(i + 32) % 128] * 2.0
+                for i in T.Parallel(128):
+                    B[k, i] = Z[(i + 64) % 128]
+
+    return main
+
+
+def test_shared_memory_is_not_used_again_too_early():
+    kernel = tilelang.compile(one_after_another(4), target=SIM)
+    a, b = np.random.default_rng(0).random((4, 128)).astype(np.float32), np.zeros((4, 128), np.float32)
+    report = kernel.simulate(a, b, schedules=8)
+    assert not report.findings
+    assert np.array_equal(b, np.roll(np.roll(a[:, ::-1] + 1, -32, 1) * 2, -64, 1))
+    shared = int(re.search(r"shared\((\d+) bytes\)", kernel._kernel.host_source)[1])
+    assert shared < 3 * 512  # two of them lie in the same memory
+
+
+# ── 19, 21: layouts for any extent, and for two operators that want different ones ────────────────────
+def doubled(width, threads, scope):
+    alloc = T.alloc_shared if scope == "shared" else T.alloc_fragment
+
+    @T.prim_func
+    def main(A: T.Tensor((3, width), "float16"), B: T.Tensor((3, width), "float16")):
+        with T.Kernel(1, threads=threads):
+            X = alloc((3, width), "float16")
+            T.copy(A, X)
+            for i, j in T.Parallel(3, width):
+                X[i, j] = X[i, j] + X[i, j]
+            T.copy(X, B)
+
+    return main
+
+
+@pytest.mark.parametrize("threads", [32, 96, 128])
+@pytest.mark.parametrize("scope", ["shared", "fragment"])
+def test_tiles_of_any_width_have_a_layout(scope, threads):
+    for width in (1, 3, 24, 40, 48, 96, 192, 229, 300):
+        a = np.arange(3 * width).reshape(3, width).astype(np.float16)
+        b = np.zeros_like(a)
+        tilelang.compile(doubled(width, threads, scope), target=SIM)(a, b)
+        assert np.array_equal(b, 2 * a)
+
+
+def product_and_transpose():
+    """One tile as an operand, as a transposed operand, and read row by row."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            P = T.alloc_fragment((64, 64), "float32")
+            T.clear(P)
+            T.copy(A, S)
+            T.gemm(S, S, P, transpose_B=True)
+            T.gemm(S, S, P)
+            T.copy(P, B)
+            for i, j in T.Parallel(64, 64):
+                C[i, j] = S[j, i]
+
+    return main
+
+
+def test_operators_that_want_different_layouts_of_one_tile():
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    b, c = np.full((64, 64), np.nan, np.float32), np.zeros((64, 64), np.float16)
+    tilelang.compile(product_and_transpose(), target=SIM)(a, b, c)
+    wide = a.astype(np.float64)
+    expected = wide @ wide.T + wide @ wide
+    assert np.linalg.norm(b - expected) <= 1e-5 * np.linalg.norm(expected)
+    assert np.array_equal(c, a.T)
+
+
+# ── 20, 26, 27: the same text every time, soon, in any number of processes ────────────────────────────
+COMPILE = """
+import hashlib, sys
+sys.path.insert(0, {test!r})
+import gemm_cases, tilelang
+k = gemm_cases.compile_gemm((256, 256, 256), "f16", target="sim:sm_80")
+print(hashlib.sha256((k.get_kernel_source() + k.explain()).encode()).hexdigest())
+"""
+
+
+def processes(seeds, folder):
+    code = COMPILE.format(test=str(ROOT / "test"))
+    started = []
+    for seed in seeds:
+        env = {**os.environ, "PYTHONHASHSEED": str(seed), "TILELANG_CACHE_DIR": str(folder)}
+        started.append(subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True))
+    return [p.communicate(timeout=120)[0].strip() for p in started]
+
+
+def test_processes_at_once_compile_the_same_text(tmp_path):
+    texts = processes([1, 2, 3], tmp_path)
+    assert len(set(texts)) == 1 and len(texts[0]) == 64
+
+
+def test_a_kernel_compiles_soon():
+    spent = []
+    for n in range(3):
+        begin = time.process_time()
+        cases.compile_gemm((512, 512, 512 + n), "f16", target="cuda -arch=sm_80")
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 1.0
+
+
+# ── the table ─────────────────────────────────────────────────────────────────────────────────────────
+def test_every_test_that_the_table_names_exists():
+    table = (ROOT / "test/faults.md").read_text()
+    named = re.findall(r"`(test[\w/.]+)(?:::(\w+))?`", table)
+    assert len(named) > 30
+    for path, name in named:
+        file = ROOT / path
+        assert file.exists(), path
+        assert not name or f"def {name}(" in file.read_text(), (path, name)
