@@ -2,7 +2,8 @@
 
 test/seeded/*.cases hold them, each as a difference: lines that begin with - are in the faulty kernel alone,
 those with + in its repaired twin alone. `# race` marks the lines that the first finding must name if it is a
-race, and so on; where a line of another kind is marked, too, that kind of finding will do. With TL_FULL=1 every kernel is tried from 20 seeds, else from 5 that differ in their kind of schedule.
+race, and so on; where a line of another kind is marked, too, that kind of finding will do. With TL_FULL=1
+every kernel is tried from 20 seeds, else from 5 that differ in their kind of schedule.
 """
 
 import os
