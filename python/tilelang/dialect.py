@@ -14,7 +14,6 @@ from typing import Any
 
 from . import liveness
 from ._core import DType
-from .dtypes import dtype
 from .errors import CompileError
 from .function import Tensor, evaluate_annotation, scope_of
 from .parse import names_outside
@@ -81,4 +80,4 @@ def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
     if isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor)):
         return "tensor"
     kind_of = kind if isinstance(kind, type) else type(kind)  # a dtype, a pointer
-    return "number" if kind_of.__module__.startswith("tilelang.") and kind not in (DType, dtype) else ""
+    return "number" if kind_of.__module__.startswith("tilelang.") and kind is not DType else ""

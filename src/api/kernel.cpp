@@ -51,7 +51,7 @@ void refuse_thread_code(const Function& f) {
       if (n.callee == &sync_threads) return;
       if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee))
         fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
-                     "simulator of one (target='sim:sm_80')",
+                     "simulator of one (target='sim:…')",
              n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
     });
 }

@@ -54,7 +54,7 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       [&](const Call& n, Rewriter& self) -> Expr {
         if (is_thread_level(*n.callee) && !target.has_threads())
           fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
-                       "simulator of one (target='sim:sm_80'), or write it with tile operators and T.Parallel",
+                       "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
                n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
                target.name);
         if (n.callee == &thread_number) return k.thread;

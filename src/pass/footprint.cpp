@@ -9,32 +9,40 @@ namespace {
 
 constexpr int64_t most_points = 1 << 18;  // of loops and threads; beyond, nothing is known
 
-void claim(int16_t& owner, int64_t thread) {
-  owner = owner == Footprint::nobody || owner == thread ? int16_t(thread) : Footprint::several;
+int warp_of(int16_t owner, int warp) {
+  return owner >= 0 ? owner / warp : owner <= Footprint::warp_zero ? Footprint::warp_zero - owner : -1;
+}
+
+// The owner of what both own.
+int16_t joined(int16_t x, int16_t y, int warp) {
+  if (x == Footprint::nobody || x == y) return y;
+  if (y == Footprint::nobody) return x;
+  int of = warp_of(x, warp);
+  return of >= 0 && of == warp_of(y, warp) ? int16_t(Footprint::warp_zero - of) : Footprint::several;
 }
 
 }  // namespace
 
-void Footprint::add(const Footprint& other) {
+void Footprint::add(const Footprint& other, int warp) {
   if (is_unknown()) return;
   if (other.is_unknown()) return owner.clear();
-  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++) {
-    if (other.owner[i] == several) owner[i] = several;
-    if (other.owner[i] >= 0) claim(owner[i], other.owner[i]);
-  }
+  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++) owner[i] = joined(owner[i], other.owner[i], warp);
 }
 
-bool meet(const Footprint& a, const Footprint& b) {
-  if (a.is_unknown() || b.is_unknown()) return true;
+Meeting meet(const Footprint& a, const Footprint& b, int warp) {
+  if (a.is_unknown() || b.is_unknown()) return Meeting::in_block;
+  Meeting worst = Meeting::none;
   for (size_t i = 0; i < a.owner.size() && i < b.owner.size(); i++) {
     int16_t x = a.owner[i], y = b.owner[i];
-    if (x == Footprint::nobody || y == Footprint::nobody) continue;
-    if (x != y || x == Footprint::several) return true;
+    if (x == Footprint::nobody || y == Footprint::nobody || (x == y && x >= 0)) continue;
+    if (warp_of(x, warp) < 0 || warp_of(x, warp) != warp_of(y, warp)) return Meeting::in_block;
+    worst = Meeting::in_warp;
   }
-  return false;
+  return worst;
 }
 
-Footprints::Footprints(const Function& f, const Kernel& kernel) : f(f), threads(size_t(thread_count(kernel))) {
+Footprints::Footprints(const Function& f, const Kernel& kernel, int warp)
+    : f(f), threads(size_t(thread_count(kernel))), warp(warp) {
   Lanes numbers(threads);
   for (size_t i = 0; i < threads; i++) numbers[i] = int64_t(i);
   if (kernel.thread) fixed[kernel.thread.get()] = std::move(numbers);
@@ -87,7 +95,10 @@ void Footprints::touch(Footprint& to, const Expr& index, const Conditions& condi
     auto size = int64_t(to.owner.size());
     for (size_t i = 0; i < threads; i++) {
       int64_t element = size == Footprint::tensor_slots && (*at)[i] >= 0 ? (*at)[i] % size : (*at)[i];
-      if (part[i] && element >= 0 && element < size) claim(to.owner[size_t(element)], int64_t(i));
+      if (part[i] && element >= 0 && element < size) {
+        int16_t& owner = to.owner[size_t(element)];
+        owner = joined(owner, int16_t(i), warp);
+      }
     }
   }
 }

@@ -13,19 +13,20 @@
 namespace tl {
 
 struct Footprint {
-  static constexpr int16_t nobody = -1, several = -2;
+  static constexpr int16_t nobody = -1, several = -2, warp_zero = -3;  // -3 - w: several of warp w
   std::vector<int16_t> owner = {};  // by element; empty: any thread may touch any element
   static constexpr int64_t tensor_slots = 16381;
 
   bool is_unknown() const { return owner.empty(); }
-  void add(const Footprint& other);
+  void add(const Footprint& other, int warp);
 };
-// Does a thread touch in `b` what another one touches in `a`?
-bool meet(const Footprint& a, const Footprint& b);
+// Does a thread touch in `b` what another one touches in `a`, if only one of its own warp?
+enum class Meeting { none, in_warp, in_block };
+Meeting meet(const Footprint& a, const Footprint& b, int warp);
 
 class Footprints {
  public:
-  Footprints(const Function& f, const Kernel& kernel);
+  Footprints(const Function& f, const Kernel& kernel, int warp);
   void enter(const For& loop);  // its variable takes these values
   void bind(const Let& let);
   // An access, where these conditions hold (each with whether it must or must not).
@@ -38,6 +39,7 @@ class Footprints {
   };
   const Function& f;
   size_t threads;
+  int warp;
   LaneEnv fixed = {}, sampled = {};  // the thread; with block indices and sizes
   std::map<const ExprNode*, Range> loops = {};
   std::map<const ExprNode*, Expr> lets = {};

@@ -28,13 +28,13 @@ namespace {
 struct Accesses {
   std::map<BufferId, Footprint> reads, writes;
   bool empty() const { return reads.empty() && writes.empty(); }
-  static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint) {
+  static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint, int warp) {
     auto [it, is_new] = to.emplace(b, footprint);
-    if (!is_new) it->second.add(footprint);
+    if (!is_new) it->second.add(footprint, warp);
   }
-  void add(const Accesses& o) {
-    for (auto& [b, footprint] : o.reads) add(reads, b, footprint);
-    for (auto& [b, footprint] : o.writes) add(writes, b, footprint);
+  void add(const Accesses& o, int warp) {
+    for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
+    for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
   }
 };
 
@@ -45,19 +45,28 @@ bool overlap(const Function& f, BufferId a, BufferId b) {
   return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
 }
 
-bool conflict(const Function& f, const std::map<BufferId, Footprint>& before, const std::map<BufferId, Footprint>& after) {
+// In shared memory, threads of a warp that meet count as those of a block.
+Meeting meeting(const Function& f, const std::map<BufferId, Footprint>& before,
+                const std::map<BufferId, Footprint>& after, int warp) {
+  Meeting worst = Meeting::none;
   for (auto& [a, first] : before)
-    for (auto& [b, second] : after)
-      if (a == b ? meet(first, second) : f[a].scope == Scope::shared && f[b].scope == Scope::shared && overlap(f, a, b))
-        return true;
-  return false;
+    for (auto& [b, second] : after) {
+      bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
+      if (a != b && !(shared && overlap(f, a, b))) continue;
+      Meeting m = a == b ? meet(first, second, warp) : Meeting::in_block;
+      if (m == Meeting::in_warp && shared) m = Meeting::in_block;
+      worst = std::max(worst, m);
+    }
+  return worst;
 }
 
-// Must the later accesses wait for the earlier ones?
-bool conflict(const Function& f, const Accesses& before, const Accesses& after) {
-  return conflict(f, before.writes, after.reads) || conflict(f, before.reads, after.writes) ||
-         conflict(f, before.writes, after.writes);
+// Must the later accesses wait for the earlier ones, and for whose?
+Meeting meeting(const Function& f, const Accesses& before, const Accesses& after, int warp) {
+  return std::max({meeting(f, before.writes, after.reads, warp), meeting(f, before.reads, after.writes, warp),
+                   meeting(f, before.writes, after.writes, warp)});
 }
+
+constexpr int64_t all_lanes = 0xFFFFFFFF;
 
 struct Inserter {
   const Function& f;
@@ -65,7 +74,9 @@ struct Inserter {
   std::set<const StmtNode*> barrier = {};         // before which statements
   std::set<const StmtNode*> barrier_after = {};
   Varying varying = {.f = f};
-  Footprints footprints = {f, kernel};
+  int warp;                                       // threads of one
+  std::set<const StmtNode*> warp_barrier = {};
+  Footprints footprints = {f, kernel, warp};
   Accesses pending = {};                          // since the last barrier
   // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
   struct Jumps {
@@ -85,7 +96,7 @@ struct Inserter {
     void touch(bool writes, BufferId b, const std::vector<Expr>& index, const Expr& mask) {
       if (!in.shared(b) && !(tiles && in.exchanged.contains(b))) return;
       if (mask) conditions.emplace_back(mask, true);
-      Accesses::add(writes ? out.writes : out.reads, b, in.footprints.of(b, index, conditions));
+      Accesses::add(writes ? out.writes : out.reads, b, in.footprints.of(b, index, conditions), in.warp);
       if (mask) conditions.pop_back();
     }
     // Through a handle an instruction reaches as far as it likes, on behalf of any thread of its warp.
@@ -94,8 +105,8 @@ struct Inserter {
       for (size_t i = 0; i < c.args.size(); i++) {
         auto* at = place_of(c.args[i]);
         if (!at || !in.shared(at->buffer)) continue;
-        if (access_of(c, i) != 'w') Accesses::add(out.reads, at->buffer, {});
-        if (access_of(c, i) != 'r') Accesses::add(out.writes, at->buffer, {});
+        if (access_of(c, i) != 'w') Accesses::add(out.reads, at->buffer, {}, in.warp);
+        if (access_of(c, i) != 'r') Accesses::add(out.writes, at->buffer, {}, in.warp);
       }
     }
     void expression(const Expr& e) {
@@ -165,8 +176,11 @@ struct Inserter {
 
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    if (conflict(f, pending, a)) need_barrier(barrier, s);
-    pending.add(a);
+    Meeting m = meeting(f, pending, a, warp);
+    bool whole = thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
+    if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
+    if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
+    pending.add(a, warp);
   }
 
   void need_barrier(std::set<const StmtNode*>& where, const Stmt& s) {
@@ -191,12 +205,12 @@ struct Inserter {
     Accesses before = pending;
     for (int round = 0; round < 2; round++) {
       walk(body);
-      if (conflict(f, pending, head)) need_barrier(barrier_after, body);
-      pending.add(std::exchange(jumping.continues, {}));
-      pending.add(head);
+      if (meeting(f, pending, head, warp) != Meeting::none) need_barrier(barrier_after, body);
+      pending.add(std::exchange(jumping.continues, {}), warp);
+      pending.add(head, warp);
     }
-    pending.add(jumping.breaks);
-    if (!runs) pending.add(before);
+    pending.add(jumping.breaks, warp);
+    if (!runs) pending.add(before, warp);
     jumping = std::move(outer);
   }
 
@@ -233,13 +247,13 @@ struct Inserter {
     Accesses after = pending;
     pending = before;
     walk(n.else_body);
-    pending.add(after);
+    pending.add(after, warp);
   }
 
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && conflict(f, pending, jumping.head)) need_barrier(barrier, s);
-    if (&callee == &break_loop) jumping.breaks.add(pending);
-    if (&callee == &continue_loop) jumping.continues.add(pending);
+    if (&callee == &continue_loop && (meeting(f, pending, jumping.head, warp) != Meeting::none)) need_barrier(barrier, s);
+    if (&callee == &break_loop) jumping.breaks.add(pending, warp);
+    if (&callee == &continue_loop) jumping.continues.add(pending, warp);
     pending = {};                                 // nothing comes here
   }
 
@@ -296,6 +310,7 @@ struct Inserter {
       }
       void add(const Stmt& s, std::vector<Stmt>& out) {
         if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
+        else if (plan.warp_barrier.contains(s.get())) out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), s->span));
         out.push_back(s.as<Block>() ? inside(s) : children(s));
         if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
       }
@@ -314,7 +329,7 @@ struct Inserter {
 Function insert_sync(Function f, const Target& target) {
   if (!target.has_threads()) return f;
   for (Kernel& k : f.kernels)
-    if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k}.run();
+    if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
   return f;
 }
 

@@ -269,6 +269,26 @@ def test_names_of_the_library():
         MatmulTemplate(M=1, N=1, K=1).with_arch(CUDA("cuda"))
 
 
+@everywhere
+def test_layouts_for_matrix_instructions(target):
+    from tilelang.intrinsics import make_mma_swizzle_layout
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((32, 64), "float16")
+            plain = T.alloc_shared((64, 32), "float16")
+            T.annotate_layout({tile: make_mma_swizzle_layout(tile),
+                               plain: make_mma_swizzle_layout(plain, is_smooth=True)})
+            T.copy(A, tile)
+            for i, j in T.Parallel(64, 32):
+                plain[i, j] = tile[j, i]
+            T.copy(plain, B)
+
+    a = random(32, 64, dtype="float16")
+    close(tilelang.compile(main, out_idx=1, target=target)(a), a.T)
+
+
 def test_decoders_of_a_later_version():
     from tilelang.quantize import get_lop3_intrin_group, get_mxfp_intrin_group
 

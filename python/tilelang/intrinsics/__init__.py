@@ -7,7 +7,7 @@ from typing import Any
 from ..dtypes import as_dtype
 from ..trace import fail
 
-__all__ = ["get_swizzle_layout"]
+__all__ = ["get_swizzle_layout", "make_mma_swizzle_layout"]
 
 _LATER = "not in this version yet: T.gemm writes matrix instructions, and T.ptx those that are named"
 
@@ -27,6 +27,15 @@ def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any) ->
         )
     turn = row_idx // (8 // chunks) % chunks
     return row_idx, (col_idx // chunk ^ turn) * chunk + col_idx % chunk
+
+
+def make_mma_swizzle_layout(shared_buf: Any, is_smooth: bool = False) -> Any:
+    """A layout of a shared tile that reads and writes of its rows and columns find free of bank conflicts, as
+    make_swizzled_layout gives it; with is_smooth the tile row by row.
+    """
+    from ..layout import make_linear_layout, make_swizzled_layout
+
+    return (make_linear_layout if is_smooth else make_swizzled_layout)(shared_buf)
 
 
 def __getattr__(name: str) -> object:
