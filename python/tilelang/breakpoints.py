@@ -1,4 +1,4 @@
-"""`breakpoint()` in a kernel: the simulator stops there and shows what a thread holds; all other targets go on.
+"""`breakpoint()` in a kernel: the simulator stops there and shows what a thread holds; other targets go on.
 
 On a terminal it asks for commands; else it prints a summary and goes on.  `tilelang.breakpoints.chosen` says
 for which block and thread (the others pass): `chosen.block = 3` before the call.
@@ -131,7 +131,7 @@ class State:
             return f"{self._head(name)}:\n" + (_pairs(value) if isinstance(value, dict) else str(value))
 
     def value(self, name: str) -> Any:
-        """A shared tile, or a thread's own buffer, as an array; of a fragment {index: value} for the thread."""
+        """A shared tile, or a thread's own buffer, as an array; of a fragment {index: value}."""
         import numpy
 
         array = self.arrays[name]
@@ -140,13 +140,14 @@ class State:
         info = self.stops.layouts.get(name)
         layout = info and info.layout
         if layout is None:
-            shape = [int(n) for n in info.shape if n.isdigit()] if info else []
-            return flat.reshape(shape) if info and len(shape) == len(info.shape) and numpy.prod(shape) == flat.size \
-                else flat
+            shape = [int(n) if n.isdigit() else 0 for n in info.shape] if info else []
+            return flat.reshape(shape) if shape and numpy.prod(shape) == flat.size else flat
         found = {}
         for index in numpy.ndindex(*layout.shape):
             if array["scope"] == "fragment":
-                found.update({index: flat[r] for t, r in layout.holders(*index) if t == self._thread()})
+                for thread, register in layout.holders(*index):
+                    if thread == self._thread():
+                        found[index] = flat[register]
             else:
                 found[index] = flat[_one(layout(*index))]
         if array["scope"] == "fragment":
@@ -170,9 +171,11 @@ class State:
 
         value = self.value(name)
         if isinstance(value, dict):
+            if not value:
+                return "nothing of it is in this thread"
             first = dict(list(value.items())[:_MOST])
             rest = len(value) - len(first)
-            return _pairs(first) + (f" … {rest} more" if rest else "") if value else "nothing of it is in this thread"
+            return _pairs(first) + (f" … {rest} more" if rest else "")
         if value.size == 1:
             return str(value.reshape(-1)[0])
         with numpy.printoptions(threshold=_MOST, edgeitems=2, linewidth=100):
