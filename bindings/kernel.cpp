@@ -122,7 +122,8 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
 
 // A run of the simulator: its report as a dict.  fresh: the places of arguments that nobody has written.
 nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<size_t>& fresh, uint64_t seed,
-                         int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch, bool count, nb::object progress) {
+                         int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch, bool count, nb::object progress,
+                         nb::object stop) {
   std::vector<nb::object> objects = items_of(args);
   Arguments arguments(k.program, objects.size(), false);
   std::vector<nb::handle> handles(objects.begin(), objects.end());
@@ -136,6 +137,7 @@ nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<s
       nb::gil_scoped_acquire held;
       progress(done, all);
     };
+  if (!stop.is_none()) options.stop = stop_handler(stop);
   SimulationReport report;
   {
     nb::gil_scoped_release released;
@@ -289,7 +291,8 @@ void bind_kernel(nb::module_& m) {
       .def("ptx", &ptx)
       .def("launch", &launch, nb::arg("args"), nb::arg("stream"))
       .def("simulate", &simulate_kernel, nb::arg("args"), nb::arg("fresh"), nb::arg("seed"), nb::arg("schedules"),
-           nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"), nb::arg("progress").none());
+           nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"), nb::arg("progress").none(),
+           nb::arg("stop").none() = nb::none());
   m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
   m.def(
       "resolve_target",

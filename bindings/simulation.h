@@ -3,4 +3,7 @@
 #include "convert.h"
 #include "api/kernel.h"
 
+// Asks it whether it wants(block, thread), then to show(place, where, thread, active lanes, arrays, barriers); it must outlive
+// the handler, which may be copied without Python's lock.
+tl::StopHandler stop_handler(nb::handle python);
 nb::dict dict_of(const tl::SimulationReport& report);

@@ -24,7 +24,8 @@ _WHERE = {
 }  # fmt: skip
 _MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
             "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm", "simulation", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal", "webgpu")
+            "tvm", "simulation", "breakpoints", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal",
+            "webgpu")
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 

@@ -72,8 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         from .script import main as simulate
 
         return simulate(given[1:])
-    parser = argparse.ArgumentParser("python -m tilelang", formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description=__doc__)
+    parser = argparse.ArgumentParser("python -m tilelang", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("ir", "source", "explain"))
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")

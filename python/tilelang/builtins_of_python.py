@@ -1,4 +1,6 @@
-"""Python's own range, min, max, int, float, bool and [] where a value of the kernel is given to them."""
+"""Python's own range, min, max, int, float, bool and [] where a value of the kernel is given to them; and
+breakpoint() in a kernel.
+"""
 
 from __future__ import annotations
 
@@ -45,5 +47,11 @@ def converted(fn: Any, args: tuple, kwargs: dict) -> Any:
     return fn(*args, **kwargs)
 
 
-BUILTINS = {id(range): range_of, id(min): extreme_of, id(max): extreme_of,
+def stopped(fn: Any, args: tuple, kwargs: dict) -> Any:
+    from .breakpoints import statement
+
+    return statement(fn, args, kwargs)
+
+
+BUILTINS = {id(breakpoint): stopped, id(range): range_of, id(min): extreme_of, id(max): extreme_of,
             id(int): converted, id(float): converted, id(bool): converted}

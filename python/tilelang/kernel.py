@@ -253,6 +253,10 @@ def compile(
             raise error.with_traceback(None) from None
         compiled = _core.compile(func.function, instead, options)
     kernel = _kernel(func, compiled, out_idx)
+    if func.breakpoints:
+        from . import breakpoints
+
+        breakpoints.warn(func.breakpoints, kernel.target)
     if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from . import _core, config
+from .breakpoints import Stops
 from .kernel import JITKernel
 
 SimulationError = _core.SimulationError
@@ -296,7 +297,8 @@ def _simulate_all(
         raise ValueError(f"simulate: schedules={options['schedules']}; it must be at least 1")
     with _progress(kernel._func.name) as show:
         row = kernel._kernel.simulate(full, fresh, options["seed"], options["schedules"], numbers, sample,
-                                      options["watch"], options["count"], show)
+                                      options["watch"], options["count"], show,
+                                      Stops(kernel) if kernel._func.breakpoints else None)
     report = report_of(row)
     if options["count"]:
         kernel.simulation = report

@@ -386,6 +386,7 @@ Text Printer::print_call(const Call& n) {
   }
   if (n.callee == &even_lanes || n.callee == &odd_lanes) return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
   if (n.callee == &sync_threads) return {"__syncthreads()"};
+  if (n.callee == &breakpoint_row) return {"(void)0"};
   if (n.callee == &block_uniform) return print(n.args[0]);
   if (n.callee->effect == Callee::Effect::control) return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
   if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)

@@ -65,7 +65,8 @@ std::span<const Callee> exact_functions();
 // ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
-// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition).
+// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition);
+// and breakpoint(), where the simulator stops and all others go on.
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
@@ -76,7 +77,7 @@ std::span<const Callee> lane_functions();
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
-extern const Callee &print_row, &device_assert, &assume_function, &elected, &random_sequence;
+extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 

@@ -45,6 +45,7 @@ struct InstrRow {
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
+void stop_here(const Execution& x);  // breakpoint.cpp
 Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
 
 }  // namespace tl::sim

@@ -9,6 +9,7 @@
 #include "ir/callee.h"
 #include "ir/kernel.h"
 #include "sim/evaluate.h"
+#include "sim/stop.h"
 #include "target/target.h"
 
 namespace tl::sim {
@@ -146,6 +147,7 @@ struct Block {
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
   int64_t executed = 0;         // operations of its warps so far
+  const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.

@@ -192,6 +192,7 @@ struct Launch {
     block.arguments = arguments;
     block.monitor = &monitor;
     block.tally = options.count ? &tally : nullptr;
+    block.stop = options.stop ? &options.stop : nullptr;
     block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
     void* begin = block.memory.data();
     size_t space = block.memory.size();

@@ -7,6 +7,7 @@
 
 #include "sim/host.h"
 #include "sim/report.h"
+#include "sim/stop.h"
 #include "target/target.h"
 
 namespace tl {
@@ -24,6 +25,7 @@ struct SimulationOptions {
   bool count = false;                   // wavefronts, sectors, instructions
   // Called every so often with the blocks that have ended and all; it may throw.
   std::function<void(int64_t, int64_t)> progress = {};
+  StopHandler stop = {};                // called by each warp at each breakpoint; it may throw
 };
 
 // One argument per parameter.  Thread-safe.  What is wrong with the program itself is in the findings; of several

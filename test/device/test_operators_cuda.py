@@ -11,6 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
+import test_folds as folds  # noqa: E402
 import test_operators as operators  # noqa: E402
 import test_reshape as reshape  # noqa: E402
 import tilelang  # noqa: E402
@@ -28,28 +29,28 @@ def run(program, *arrays):
 
 @pytest.fixture(autouse=True)
 def on_the_gpu(monkeypatch):
-    for module in (operators, reshape):
+    for module in (folds, operators, reshape):
         monkeypatch.setattr(module, "run", lambda program, target, *arrays: run(program, *arrays))
 
 
-@pytest.mark.parametrize("fold", operators.FOLDS)
+@pytest.mark.parametrize("fold", folds.FOLDS)
 def test_folds(fold, monkeypatch):
     signed = {"uint32": "int32"}  # torch has no arithmetic on the others
     table = {name: (ufunc, [(signed.get(a, a), signed.get(b, b)) for a, b in types])
-             for name, (ufunc, types) in operators.FOLDS.items()}
-    monkeypatch.setattr(operators, "FOLDS", table)
-    operators.test_folds(fold, "cuda")
+             for name, (ufunc, types) in folds.FOLDS.items()}
+    monkeypatch.setattr(folds, "FOLDS", table)
+    folds.test_folds(fold, "cuda")
 
 
 @pytest.mark.parametrize("fold", ["max", "min", "absmax"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_nan_propagates(fold, dtype):
-    operators.test_a_nan_propagates(fold, dtype, "cuda")
+    folds.test_a_nan_propagates(fold, dtype, "cuda")
 
 
-@pytest.mark.parametrize("shape, dim, threads", operators.OWN, ids=str)
+@pytest.mark.parametrize("shape, dim, threads", folds.OWN, ids=str)
 def test_the_users_own_fold(shape, dim, threads):
-    operators.test_the_users_own_fold(shape, dim, threads, "cuda")
+    folds.test_the_users_own_fold(shape, dim, threads, "cuda")
 
 
 @pytest.mark.parametrize("shape", operators.SCANNED, ids=str)

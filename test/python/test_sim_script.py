@@ -214,3 +214,12 @@ def test_pytorch_scripts_for_a_gpu(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "(8, 0) True\n"
     assert "main for sim:sm_80: 4 calls, 16 blocks, 4 schedules: nothing found" in done.stderr
+
+
+def test_an_example_as_it_is():
+    """Its own options are its own, and its own idea of the target is the simulator's."""
+    example = Path(__file__).resolve().parents[2] / "examples" / "softmax.py"
+    command = [sys.executable, "-m", "tilelang", "sim", str(example), "--rows", "7", "--columns", "203"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "sim:sm_90: " in done.stdout and "main for sim:sm_90: " in done.stderr
