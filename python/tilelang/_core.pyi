@@ -268,7 +268,7 @@ class Kernel:
     machine_text: str                  # the program at level machine, as text IR
     def simulate(self, args: Sequence[Any], fresh: Sequence[int], seed: int, schedules: int, blocks: Sequence[int],
                  sample: int, watch: bool, count: bool,
-                 progress: Callable[[int, int], None] | None, stop: Any) -> dict[str, Any]:
+                 progress: Callable[[int, int], None] | None, stop: Any = None) -> dict[str, Any]:
         """Of a kernel for the simulator: run it, and what was found.  fresh: the arguments that nobody has written;
         blocks: their numbers (none: all), or `sample` of them.  stop: see breakpoints.py."""
 
