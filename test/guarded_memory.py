@@ -5,11 +5,15 @@
 
 import ctypes
 import mmap
+import sys
+from pathlib import Path
 
-import harness
 import numpy as np
 import tilelang
 import tilelang.language as T
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+import harness  # noqa: E402
 
 PAGE = mmap.PAGESIZE
 NOTHING, READ_AND_WRITE = 0, 3

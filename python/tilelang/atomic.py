@@ -128,8 +128,8 @@ def atomic_add(
 def _no_annotations(op: str, annotations: Any) -> None:
     if annotations:
         what = f"T.{op}"
-        in_kernel(what).builder.note(what, "annotations", f"annotations={annotations!r} is a hint that this version "
-                                     "does not use")
+        in_kernel(what).builder.note(what, "annotations", f"annotations={annotations!r} is a hint that this "
+                                     "version does not use")
 
 
 def atomic_max(

@@ -13,6 +13,7 @@ import tilelang  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 import test_dynamic as cases  # noqa: E402
+import test_strides as strides  # noqa: E402
 
 
 def sizes(count, dims, most, seed):
@@ -51,7 +52,7 @@ def test_elementwise_reduction_and_copy():
 
 
 def test_views():
-    kernel = tilelang.compile(cases.strided_add(), target="cuda")
+    kernel = tilelang.compile(strides.strided_add(), target="cuda")
     for m, n in [(1, 1), (0, 5), (16, 64), (13, 41), (100, 96)]:
         wide, tall = torch.randn(m, n + 16, device="cuda"), torch.randn(2 * n, 3 * m, device="cuda")
         for x in (wide[:, :n], wide[:, 3 : n + 3], wide[:1, :n].expand(m, n)):

@@ -1,6 +1,6 @@
-"""The kernels that are mutated: small, of dynamic sizes, so that one program meets every trip count and every ragged
-edge; each with 1, 2 and 4 warps.  A family is (name, function of the number of threads, cases): the function gives a
-prim_func, a case (sizes) the arguments and what must come out.
+"""The kernels that are mutated: small, of dynamic sizes, so that one program meets every trip count and every
+ragged edge; each with 1, 2 and 4 warps.  A family is (name, function of the number of threads, cases): the
+function gives a prim_func, a case (sizes) the arguments and what must come out.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ import numpy as np
 import tilelang.language as T
 
 TILE = 32
-TRIPS = (0, 1, 2, 3, 5)  # of the inner loop: none, one, two, one more than the stages of a pipeline of two, more
+TRIPS = (
+    0,
+    1,
+    2,
+    3,
+    5,
+)  # of the inner loop: none, one, two, one more than the stages of a pipeline of two, more
 
 
 @dataclass(frozen=True)
 class Family:
-    """inputs(rng, size): the arguments, outputs filled with NaN; exact(inputs): {place of an output: numbers}, or of
-    the number of threads such a function.
+    """inputs(rng, size): the arguments, outputs filled with NaN; exact(inputs): {place of an output:
+    numbers}, or of the number of threads such a function.
     """
 
     name: str
@@ -38,8 +44,11 @@ def _gemm(dtype, trans_A=False, trans_B=False):
         M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
 
         @T.prim_func
-        def main(A: T.Tensor((K, M) if trans_A else (M, K), dtype), B: T.Tensor((N, K) if trans_B else (K, N), dtype),
-                 C: T.Tensor((M, N), "float32")):
+        def main(
+            A: T.Tensor((K, M) if trans_A else (M, K), dtype),
+            B: T.Tensor((N, K) if trans_B else (K, N), dtype),
+            C: T.Tensor((M, N), "float32"),
+        ):
             with T.Kernel(T.ceildiv(N, TILE), T.ceildiv(M, TILE), threads=threads) as (bx, by):
                 A_shared = T.alloc_shared((TILE, TILE), dtype)
                 B_shared = T.alloc_shared((TILE, TILE), dtype)
@@ -78,7 +87,9 @@ def _two_gemms():
         M, K = T.dynamic("M"), T.dynamic("K")
 
         @T.prim_func
-        def main(A: T.Tensor((M, 32), "float16"), B: T.Tensor((K, 32), "float16"), C: T.Tensor((M, 32), "float32")):
+        def main(
+            A: T.Tensor((M, 32), "float16"), B: T.Tensor((K, 32), "float16"), C: T.Tensor((M, 32), "float32")
+        ):
             with T.Kernel(T.ceildiv(M, TILE), threads=threads) as by:
                 A_shared = T.alloc_shared((TILE, 32), "float16")
                 B_shared = T.alloc_shared((TILE, 32), "float16")
@@ -98,8 +109,11 @@ def _two_gemms():
 
     def inputs(rng, size):
         m, k = size
-        return [rng.standard_normal((m, 32)).astype(np.float16), rng.standard_normal((k, 32)).astype(np.float16),
-                _nan(m, 32)]
+        return [
+            rng.standard_normal((m, 32)).astype(np.float16),
+            rng.standard_normal((k, 32)).astype(np.float16),
+            _nan(m, 32),
+        ]
 
     def exact(a, b, c):
         s = (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16).astype(np.float64)
@@ -124,7 +138,9 @@ def _reduce(dim, kind):
                     for i, j in T.Parallel(*((TILE, 48) if rows else (48, TILE))):
                         row = b * TILE + i if rows else k * 48 + i
                         col = k * 48 + j if rows else b * TILE + j
-                        x[i, j] = T.if_then_else((row < M) & (col < N), X[row, col], -1e30 if kind == "max" else 0)
+                        x[i, j] = T.if_then_else(
+                            (row < M) & (col < N), X[row, col], -1e30 if kind == "max" else 0
+                        )
                     if kind == "max":
                         T.reduce_max(x, part, dim=dim)
                     else:
@@ -301,7 +317,12 @@ def _tree():
     def inputs(rng, size):
         return [rng.standard_normal(size).astype(np.float32), _nan(1)]
 
-    return make, (0, 1, 2, 64, 128, 200, 640), inputs, lambda x, y: {1: x.astype(np.float64).sum(keepdims=True)}
+    return (
+        make,
+        (0, 1, 2, 64, 128, 200, 640),
+        inputs,
+        lambda x, y: {1: x.astype(np.float64).sum(keepdims=True)},
+    )
 
 
 def _softmax():
@@ -347,7 +368,9 @@ def _stages():
         M, K = T.dynamic("M"), T.dynamic("K")
 
         @T.prim_func
-        def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, 32), "float16"), C: T.Tensor((M, 32), "float32")):
+        def main(
+            A: T.Tensor((M, K), "float16"), B: T.Tensor((K, 32), "float16"), C: T.Tensor((M, 32), "float32")
+        ):
             with T.Kernel(T.ceildiv(M, TILE), threads=threads) as by:
                 A_shared = T.alloc_shared((2, TILE, TILE), "float16")
                 B_shared = T.alloc_shared((2, TILE, 32), "float16")
@@ -366,8 +389,11 @@ def _stages():
 
     def inputs(rng, size):
         m, k = size
-        return [rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, 32)).astype(np.float16),
-                _nan(m, 32)]
+        return [
+            rng.standard_normal((m, k)).astype(np.float16),
+            rng.standard_normal((k, 32)).astype(np.float16),
+            _nan(m, 32),
+        ]
 
     def exact(a, b, c):
         return {2: a.astype(np.float64) @ b.astype(np.float64)}
@@ -484,7 +510,11 @@ def _matvec():
 
     def inputs(rng, size):
         m, n = size
-        return [rng.standard_normal((m, n)).astype(np.float32), rng.standard_normal(n).astype(np.float32), _nan(m)]
+        return [
+            rng.standard_normal((m, n)).astype(np.float32),
+            rng.standard_normal(n).astype(np.float32),
+            _nan(m),
+        ]
 
     def exact(a, x, y):
         return {2: a.astype(np.float64) @ x.astype(np.float64)}
@@ -531,7 +561,8 @@ def _families() -> list[Family]:
         "row_sum": _reduce(1, "sum"), "column_max": _reduce(0, "max"), "rms_norm": _norm(),
         "transpose": _transpose(), "scan": _scan(), "histogram": _histogram(), "stencil": _stencil(),
         "tree": _tree(), "softmax": _softmax(), "stages": _stages(), "hillis": _hillis(), "sort": _sort(),
-        "gemm_tt": _gemm("float16", True, True), "row_max": _reduce(1, "max"), "column_sum": _reduce(0, "sum"),
+        "gemm_tt": _gemm("float16", True, True),
+        "row_max": _reduce(1, "max"), "column_sum": _reduce(0, "sum"),
         "matvec": _matvec(), "turn": _turn(),
     }  # fmt: skip
     return [Family(name, *part) for name, part in parts.items()]

@@ -2,9 +2,9 @@
 
     python test/mutants/judge.py [--families gemm,scan] [--every N] [--verbose]
 
-Each runs on all sizes of its family until one tells: by a finding, or by a wrong result.  What no size tells is a
-survivor; allowed.txt lists those that may, with the reason.  The exit status is 1 where another one survives, and
-where a line of allowed.txt is not needed any more.
+Each runs on all sizes of its family until one tells: by a finding, or by a wrong result.  What no size
+tells is a survivor; allowed.txt lists those that may, with the reason.  The exit status is 1 where another one
+survives, and where a line of allowed.txt is not needed any more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ PER_BLOCK = ("hillis", "sort")  # what comes out depends on the number of thread
 
 def allowed() -> dict[str, str]:
     """name of a survivor: the reason."""
-    rows = (line.split(":", 1) for line in ALLOWED.read_text().splitlines() if line and not line.startswith("#"))
+    rows = (
+        line.split(":", 1) for line in ALLOWED.read_text().splitlines() if line and not line.startswith("#")
+    )
     return {name.strip(): reason.strip() for name, reason in rows}
 
 
@@ -51,9 +53,6 @@ def is_wrong(family: Family, kernel, size, threads: int) -> str:
         if not np.linalg.norm(got - wanted) <= 2e-3 * scale:
             return "numbers"
     return ""
-
-
-
 
 
 def judge(family: Family, text: str, mutant: Mutant, threads: int) -> str:

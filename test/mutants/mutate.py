@@ -15,7 +15,9 @@ class Mutant:
     new: str
 
     def apply(self, lines: list[str]) -> str:
-        return "\n".join([*lines[: self.line], *([self.new] if self.new.strip() else []), *lines[self.line + 1 :]])
+        return "\n".join(
+            [*lines[: self.line], *([self.new] if self.new.strip() else []), *lines[self.line + 1 :]]
+        )
 
 
 def _close(text: str, at: int) -> int:
@@ -46,8 +48,8 @@ def drop_guard(line: str, body: str, memory: set[str]):
 
 
 def drop_mask(line: str, memory: set[str]):
-    """But not inside a select, which asks for its arms where it needs them, nor one that elects one of several threads
-    with the same value (`tx % 4 == 0`).
+    """But not inside a select, which asks for its arms where it needs them, nor one that elects one of
+    several threads with the same value (`tx % 4 == 0`).
     """
     for found in re.finditer(r" mask\(", line):
         mask = line[found.end() : _close(line, found.end() - 1)]
@@ -112,7 +114,10 @@ def mutants(text: str) -> list[Mutant]:
     lines = text.rstrip("\n").split("\n")
     tensors = set(re.findall(r"(\w+): \w+\[", lines[0]))
     threads = int(re.search(r"threads\((\d+)\)", text)[1])
-    tiles = {m[1]: (m[2], m[3]) for m in re.finditer(r"^\s*([\w.]+) = shared (\w+)\[.*elements\((\d+)\)", text, re.M)}
+    tiles = {
+        m[1]: (m[2], m[3])
+        for m in re.finditer(r"^\s*([\w.]+) = shared (\w+)\[.*elements\((\d+)\)", text, re.M)
+    }
     found = []
     for i, line in enumerate(lines):
         memory = set(tiles) | tensors

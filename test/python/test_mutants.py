@@ -1,4 +1,4 @@
-"""Faults put into our own programs are noticed: a sample; `make mutants` judges all, test/mutants says which."""
+"""Faults put into our own programs are noticed: a sample of them; `make mutants` judges all."""
 
 import sys
 from pathlib import Path
