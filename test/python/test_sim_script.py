@@ -133,8 +133,8 @@ def test_a_finding_ends_the_script(tmp_path, call):
     done = sim(tmp_path, RACE + call + ("\n" if "thread" in call else "\nprint('after')\n"))
     assert done.returncode == 1
     assert done.stdout == "before\n"
-    assert re.search(r"data race on S\[\d+\]: thread \d+ of block \(0\) of main writes it, thread \d+ read it",
-                     done.stderr)
+    race = r"data race on S\[\d+\]: thread \d+ of block \(0\) of main writes it, thread \d+ read it"
+    assert re.search(race, done.stderr)
     assert "B[tx] = S[n - 1 - tx]" in done.stderr and "Traceback" not in done.stderr
 
 
