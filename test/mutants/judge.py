@@ -3,8 +3,8 @@
     python test/mutants/judge.py [--families gemm,scan] [--every N] [--verbose]
 
 Each runs on all sizes of its family until one tells: by a finding, or by a wrong result.  What no size
-tells is a survivor; allowed.txt lists those that may, with the reason.  The exit status is 1 where another one
-survives, and where a line of allowed.txt is not needed any more.
+tells is a survivor; allowed.txt lists those that may, with the reason.  The exit status is 1 where another
+one survives, and where a line of allowed.txt is not needed any more.
 """
 
 from __future__ import annotations

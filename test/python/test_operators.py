@@ -387,7 +387,7 @@ WRONG = {
     "T.reduce(S, D, 'sum', 1, combine=lambda a, b: a + b, identity=0)": "one of them says how to fold",
     "T.reduce(S, D, 1, combine=lambda a: a, identity=0)": "combine is called with two values",
     "T.reduce(S, D, 1, combine=lambda a, b: (a, b), identity=0)": "combine must give one value",
-    "T.reduce((S, S), (D, D), 1, combine=lambda a, b: a, identity=0)": "folds of several tiles at once",
+    "T.reduce((S, S), (D, D), 1, combine=lambda a, b: a, identity=0)": "T.reduce with combine: 2 til",
     "T.reduce(S, D, 1, combine=lambda a, b: a + D[0], identity=0)": "combine reads a buffer",
     "T.reduce_sum(S, D, batch=0)": "batch is 0; it counts results",
     "T.cumsum(S, D)": "src is S: f32[64, 8] but dst is D: f32[64]; their shapes must be equal",
