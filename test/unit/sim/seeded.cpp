@@ -1,6 +1,7 @@
 // Programs of level machine with one planted bug each, as differences: lines that begin with - are in the faulty program
 // alone, those with + in its repaired twin alone.  `# race` marks the lines that the first finding must name if it is a
 // race, and so on.  The like for Python is test/seeded.
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
