@@ -46,8 +46,8 @@ def test_outputs_of_the_simulators_page():
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ROOT / "docs" / "simulator.md").read_text().count("```text\n") == 13
     readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/simulator.md"))
-    for line in ("B[tx] = S[n - 1 - tx]", "S[255] is read by thread 0 of block (0) of main, but nobody has",
-                 "data race on S[128]: thread 128 of block (0) of main writes it, thread 127 read it on"):
+    for line in ("B[tx] = S[n - 1 - tx]", "there: B[cast<i32>(tx)] = S[n - cast<i32>(tx) - 1]",
+                 "data race on S[32]: thread 32 of block (0) of main writes it, thread 223 read it on line 14,"):
         assert line in readme and line in page
 
 
