@@ -122,8 +122,10 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   }
   if (told.size() == 1) f.text += ": the others have ended";
   for (auto& [id, other] : block.barriers)
-    if (other.arrived > 0 && std::none_of(warps.begin(), warps.end(), [&](auto& w) { return waits_named(w) && w.barrier == id; }))
-      f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived, other.expected, id);
+    if (auto waits_there = [&](auto& w) { return waits_named(w) && w.barrier == id; };
+        other.arrived > 0 && std::none_of(warps.begin(), warps.end(), waits_there))
+      f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived,
+                            other.expected, id);
   throw Fault(std::move(f));
 }
 

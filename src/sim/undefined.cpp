@@ -111,7 +111,8 @@ void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<
   }
   for_lanes(lanes, [&](int lane) {
     int64_t other = source[size_t(lane)];
-    if (!(lanes >> other & 1)) made.push_back({site.to, Mask(1) << lane, {.place = -1, .index = other, .site = site.site}});
+    if (lanes >> other & 1) return;
+    made.push_back({site.to, Mask(1) << lane, {.place = -1, .index = other, .site = site.site}});
   });
   clear_undefined(w, site.to, lane_count);
   for (auto& u : made) add_undefined(w, u.slot, u.lanes, u.origin);
@@ -140,7 +141,8 @@ void follow_undefined(Warp& w, const Operation& o, Mask active) {
       const CallSite& site = w.code->calls[size_t(o.row)];
       const Callee& callee = *site.callee;
       Found all;
-      bool is_shuffle = callee.effect == Callee::Effect::warp && callee.result == Callee::Result::same;  // what it moves it has followed itself
+      // What a shuffle moves it has followed itself.
+      bool is_shuffle = callee.effect == Callee::Effect::warp && callee.result == Callee::Result::same;
       for (size_t i = is_shuffle ? 1 : 0; i < site.args.size(); i++)
         if (!site.args[i].uniform) all.add(undefined_at(w, site.args[i].slot));
       use(w, all, active, o.site, "is used here");
