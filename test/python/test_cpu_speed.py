@@ -158,6 +158,6 @@ def _source():
 def _as(array, dtype):
     if dtype != "bfloat16":
         return array.astype(dtype)
-    import torch
+    torch = pytest.importorskip("torch")
 
     return torch.from_numpy(array).bfloat16()
