@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/build.h"
 #include "ir/rewrite.h"
 
 namespace tl {

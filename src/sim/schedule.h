@@ -2,6 +2,7 @@
 // it can, parts neighbours, begins at both ends, or lets the warps race one another to the barrier.  The same seed gives
 // the same order.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
