@@ -29,7 +29,7 @@ Place = tuple  # (file, line, column)
 class Finding:
     """One thing that is wrong, at one place of the program.
 
-    kind: "race", "unwritten", "outside", "misaligned", "overflow", "barrier", "divergence", "deadlock",
+    kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "deadlock",
     "livelock", "assertion" or "fault". place: (file, line, column) of the user's statement, None where
     nobody wrote it; statement: the same as the machine runs it. other_place, other_statement, other_thread:
     of the access that it meets. block: "block (1, 0) of main"; thread: its number in the block. index: the
@@ -231,10 +231,16 @@ def _sampled(blocks: Any) -> tuple[list[int], int]:
     if blocks is None:
         return [], 0
     if isinstance(blocks, int):
-        if blocks < 1:
-            raise ValueError(f"simulate: blocks={blocks}; it must be at least 1")
-        return [], blocks
-    return [int(b) for b in blocks], 0
+        return [], _at_least(1, "blocks", blocks)
+    return [_at_least(0, "blocks", b) for b in blocks], 0
+
+
+def _at_least(least: int, name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"simulate: {name}={value!r}; a whole number was expected")
+    if value < least:
+        raise ValueError(f"simulate: {name}={value}; it must be at least {least}")
+    return value.__index__()
 
 
 class _HostCopies:
@@ -293,10 +299,9 @@ def _simulate_all(
 ) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
-    if options["schedules"] < 1:
-        raise ValueError(f"simulate: schedules={options['schedules']}; it must be at least 1")
+    seed, schedules = _at_least(0, "seed", options["seed"]), _at_least(1, "schedules", options["schedules"])
     with _progress(kernel._func.name) as show:
-        row = kernel._kernel.simulate(full, fresh, options["seed"], options["schedules"], numbers, sample,
+        row = kernel._kernel.simulate(full, fresh, seed, schedules, numbers, sample,
                                       options["watch"], options["count"], show,
                                       Stops(kernel) if kernel._func.breakpoints else None)
     report = report_of(row)
@@ -345,6 +350,10 @@ def simulate_call(
         kernel.simulation = runs.simulation
     if report.findings:
         raise error_of(report)
+    wanted = options["blocks"]
+    if report.blocks == 0 and wanted is not None and not isinstance(wanted, int):
+        named = ", ".join(map(str, wanted))
+        raise ValueError(f"simulate: none of the blocks {named} is one of {kernel._func.name}'s")
     return report
 
 

@@ -5,7 +5,7 @@
 //   … = S[63 - tx]:                                             every element on another thread
 //
 // Found by enumeration: the index is computed for all threads, at every point of the loops around it.  An element of a
-// tensor is found for one block and one choice of the sizes, as any other would do, and remembered modulo a prime.
+// tensor is found for one block and one choice of the sizes, which stand for all, and remembered modulo a prime.
 #pragma once
 #include "ir/kernel.h"
 #include "pass/thread_values.h"

@@ -8,7 +8,11 @@ std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, 
   if (auto v = as_int(e)) return Lanes(lanes, *v);
   if (auto it = env.find(e.get()); it != env.end()) return it->second;
   auto of = [&](const Expr& part) { return values_of(part, env, lanes, element); };
-  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int()) return of(c->a);
+  if (auto* c = e.as<Cast>(); c && c->a->dtype.is_int() && c->dtype.is_int()) {
+    auto a = of(c->a);
+    for (size_t i = 0; a && i < lanes; i++) (*a)[i] = wrap_int((*a)[i], c->dtype.with_lanes(1));
+    return a;
+  }
   if (auto* b = e.as<Broadcast>()) return of(b->value);
   if (auto* r = e.as<Ramp>()) {
     auto base = of(r->base), stride = of(r->stride);

@@ -23,13 +23,6 @@ void StampPool::release(uint32_t& list) {
   free.push_back(list);
   list = 0;
 }
-void StampPool::clear() {
-  for (size_t i = free.size(), n = lists.size(); i + 1 < n; i++) free.push_back(0);
-  for (uint32_t i = 1; i < lists.size(); i++) {
-    lists[i].clear();
-    free[i - 1] = i;
-  }
-}
 
 void Findings::add(Finding f, std::array<int64_t, 4> where) {
   auto [it, is_new] = known.emplace(where, list.size());

@@ -28,7 +28,6 @@ class StampPool {
   std::vector<Stamp>& at(uint32_t& list);  // makes one
   void release(uint32_t& list);
   const std::vector<Stamp>& read(uint32_t list) const { return lists[list]; }
-  void clear();
 
  private:
   std::vector<std::vector<Stamp>> lists = std::vector<std::vector<Stamp>>(1);

@@ -3,7 +3,7 @@
 namespace tl {
 
 std::string_view name_of(Finding::Kind kind) {
-  constexpr std::string_view names[] = {"race",     "unwritten", "outside",  "misaligned", "overflow", "barrier",
+  constexpr std::string_view names[] = {"race",     "unwritten", "outside",  "misaligned", "barrier",
                                         "divergence", "deadlock", "livelock", "assertion",  "fault"};
   return names[size_t(kind)];
 }

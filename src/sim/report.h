@@ -16,7 +16,6 @@ struct Finding {
     unwritten,   // a read of memory that nobody has written
     outside,     // an access outside of its buffer
     misaligned,  // an address that the access's width does not divide
-    overflow,    // an index that does not fit its type
     barrier,     // a barrier that not all of its threads reach, or with different counts
     divergence,  // an instruction of a whole warp under a partial mask
     deadlock,    // nobody can go on

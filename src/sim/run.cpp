@@ -137,7 +137,6 @@ struct Resident {
 };
 
 struct Launch {
-  const Simulation& simulation;
   const Code& code;
   Host& host;
   const SimulationOptions& options;
@@ -323,7 +322,7 @@ struct Launch {
     int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
     if (blocks.empty())
       for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
-    std::erase_if(blocks, [&](int64_t b) { return b >= grid.size(); });
+    std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
     schedule.arrange(blocks);
     std::reverse(blocks.begin(), blocks.end());
     int64_t wanted = together() ? int64_t(blocks.size()) : schedule.residents();
@@ -445,10 +444,8 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, co
   sim::Findings findings;
   sim::GlobalCells cells;
   for (auto& code : s.kernels) {
-    std::vector<sim::Extent> fresh;
-    for (auto& [begin, end] : host.fresh) fresh.push_back({begin, end});
-    cells.begin(s.global_unit, std::move(fresh));
-    sim::Launch launch{.simulation = s, .code = code, .host = host, .options = options, .findings = findings, .cells = cells};
+    sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
+    cells.begin(s.global_unit, launch.fresh());
     bool whole = launch.run_guarded();
     report.blocks += launch.ended;
     for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));

@@ -19,7 +19,7 @@ std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, co
 struct SimulationOptions {
   uint64_t seed = 0;
   int64_t schedules = 1;                // seeds from there on, one after another, on the same arguments
-  std::vector<int64_t> blocks = {};     // of each kernel, by number (x fastest); empty: all
+  std::vector<int64_t> blocks = {};     // of each kernel, by number (x fastest), those that there are; empty: all
   int64_t sample = 0;                   // or so many, evenly from the first to the last; 0: all
   bool watch = true;                    // races, reads of what nobody wrote
   bool count = false;                   // wavefronts, sectors, instructions

@@ -401,6 +401,19 @@ def _stages():
     return make, tuple((40, TILE * t) for t in TRIPS) + ((32, 64), (35, 41)), inputs, exact
 
 
+def _by_block(fold):
+    """What comes out where each block folds as many elements as it has threads."""
+
+    def exact_of(threads):
+        def exact(x, y):
+            parts = [fold(x[i : i + threads]) for i in range(0, len(x), threads)]
+            return {1: np.concatenate([x[:0], *parts])}
+
+        return exact
+
+    return exact_of
+
+
 def _hillis():
     """A running sum, in steps of doubling distance."""
 
@@ -430,14 +443,7 @@ def _hillis():
     def inputs(rng, size):
         return [rng.integers(-9, 9, size).astype(np.int32), _nan(size, dtype=np.int32)]
 
-    def exact_of(threads):
-        def exact(x, y):
-            parts = [x[i : i + threads].cumsum() for i in range(0, len(x), threads)]
-            return {1: np.concatenate(parts) if parts else x}
-
-        return exact
-
-    return make, (0, 1, 32, 100, 200, 300), inputs, exact_of
+    return make, (0, 1, 32, 100, 200, 300), inputs, _by_block(np.cumsum)
 
 
 def _sort():
@@ -476,14 +482,7 @@ def _sort():
     def inputs(rng, size):
         return [rng.integers(0, 1000, size).astype(np.int32), _nan(size, dtype=np.int32)]
 
-    def exact_of(threads):
-        def exact(x, y):
-            parts = [np.sort(x[i : i + threads]) for i in range(0, len(x), threads)]
-            return {1: np.concatenate(parts) if parts else x}
-
-        return exact
-
-    return make, (0, 1, 32, 100, 200, 300), inputs, exact_of
+    return make, (0, 1, 32, 100, 200, 300), inputs, _by_block(np.sort)
 
 
 def _matvec():

@@ -196,6 +196,26 @@ def test_an_unknown_chip_lists_the_known(target):
         tilelang.compile(past_the_end(), target=target)
 
 
+def wraps_an_index():
+    @T.prim_func
+    def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            S = T.alloc_shared((256,), "float32")
+            if tx >= 64:
+                S[T.cast(T.cast(tx * 4, "uint8"), "int32")] = X[tx]
+            if tx < 64:
+                Y[tx] = S[tx * 4]
+
+    return main
+
+
+def test_a_barrier_stands_where_an_index_wraps():
+    x, y = np.arange(128, dtype=np.float32), np.full(128, np.nan, np.float32)
+    tilelang.compile(wraps_an_index(), target="sim:sm_80")(x, y)
+    assert np.array_equal(y[:64], x[64:])
+
+
 def test_a_missing_barrier_shows():
     function = gemm_relu_then_scale(64, 64, 64).function
     a, b = (np.ones((64, 64), np.float16) for _ in range(2))

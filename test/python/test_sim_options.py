@@ -42,6 +42,21 @@ def test_nothing_to_run_is_an_error(options):
         numbers(2).simulate(np.zeros((2, 32), "int32"), **options)
 
 
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"seed": -1}, ValueError, "seed=-1; it must be at least 0"),
+        ({"blocks": [-1]}, ValueError, "blocks=-1; it must be at least 0"),
+        ({"blocks": [2, 7]}, ValueError, "none of the blocks 2, 7 is one of main's"),
+        ({"schedules": 1.5}, TypeError, "schedules=1.5; a whole number was expected"),
+        ({"blocks": True}, TypeError, "blocks=True; a whole number was expected"),
+    ],
+)
+def test_wrong_options(options, error, message):
+    with pytest.raises(error, match=message):
+        numbers(2).simulate(np.zeros((2, 32), "int32"), **options)
+
+
 def test_defaults(monkeypatch):
     kernel, out = numbers(10), np.full((10, 32), -1, "int32")
     monkeypatch.setattr(simulation, "defaults", simulation.Defaults(blocks=[4]))
