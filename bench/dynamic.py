@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import tilelang
 import tilelang.language as T
+from cpu_timing import interleaved, quantile, spread
 
 TILES = {"cpu": (256, 512, 256, 1), "cuda": (128, 128, 32, 128)}
 
@@ -39,21 +39,8 @@ def matmul(M, N, K, tile, dtype):
 
 
 def on_cpu(runs, repeats):
-    """Seconds per run of each, and spread; each after a pause and an untimed run."""
-    times = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            time.sleep(0.02)
-            run()
-            begin = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - begin)
-    found = {}
-    for name, t in times.items():
-        t.sort()
-        median = t[len(t) // 2]
-        found[name] = (median, (t[min(len(t) - 1, int(0.9 * len(t)))] - t[int(0.1 * len(t))]) / median)
-    return found
+    """Seconds per run of each, and spread."""
+    return {name: (quantile(t, 0.5), spread(t)) for name, t in interleaved(runs, repeats).items()}
 
 
 def on_cuda(runs, repeats):
@@ -118,8 +105,8 @@ def main() -> int:
         ratio = found["static"][0] / found["dynamic"][0]
         rows.append({"size": n, "ratio": ratio, **{f"{k}_ms": 1e3 * s for k, (s, _) in found.items()}})
         print(f"{dtype} {n:6d}^3", end="")
-        for name, (seconds, spread) in found.items():
-            print(f"  {name} {2e-9 * n**3 / seconds:9.1f} GFLOP/s (spread {100 * spread:.0f}%)", end="")
+        for name, (seconds, width) in found.items():
+            print(f"  {name} {2e-9 * n**3 / seconds:9.1f} GFLOP/s (spread {100 * width:.0f}%)", end="")
         print(f"  ratio {ratio:.3f}", flush=True)
     if options.json:
         with open(options.json, "w") as out:

@@ -14,10 +14,10 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+from cpu_timing import interleaved, quantile
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,25 +98,14 @@ def scan():
     return lambda: kernel(*arrays, out), theirs, lambda: (out, exact), work
 
 
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
 def measure(name, ours, theirs, results, work, repeats, threads):
     runs = {"ours": ours, **theirs}
     ours()
     out, exact = results()
     error = float((out.double() - exact).norm() / exact.norm())
-    times = {key: [] for key in runs}
-    for _ in range(repeats):
-        for key, run in runs.items():
-            time.sleep(0.02)
-            run()
-            begin = time.perf_counter()
-            run()
-            times[key].append(time.perf_counter() - begin)
-    best = min(theirs, key=lambda key: median(times[key]))
-    mine, other = median(times["ours"]), median(times[best])
+    times = interleaved(runs, repeats)
+    best = min(theirs, key=lambda key: quantile(times[key], 0.5))
+    mine, other = quantile(times["ours"], 0.5), quantile(times[best], 0.5)
     least = min(times[best]) / min(times["ours"])
     print(
         f"{threads} thread(s) {name:26s} ours {1e3 * mine:7.2f} ms {work / mine:6.1f} GFLOP/s, "

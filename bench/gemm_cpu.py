@@ -17,8 +17,9 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from cpu_timing import interleaved, quantile, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 TILES = "256x512x256,512x512x256,250x448x350"
@@ -28,11 +29,6 @@ NARROW_TILES = "512x512x512,256x512x1024,512x1024x512"
 def numbers(text: str) -> tuple[int, ...]:
     parts = tuple(int(x) for x in text.split("x"))
     return parts * 3 if len(parts) == 1 else parts
-
-
-def quantile(values: list[float], q: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
 def gemm_of(m, n, k, block_M, block_N, block_K, dtype, sums):
@@ -108,25 +104,17 @@ def measure_one(size, tiles, target, repeats):
 
 def report(size, runs, errors, repeats, peer, unit):
     m, n, k = size
-    times = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            time.sleep(0.05)  # the other side's idle threads spin for tens of milliseconds before they sleep
-            run()
-            begin = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - begin)
+    times = interleaved(runs, repeats, pause=0.05)  # idle threads of others spin for tens of milliseconds
     work = 2e-9 * m * n * k
     base = quantile(times[peer], 0.5)
     threads = os.environ["TILELANG_NUM_THREADS"]
     best = min((t for t in times if t != peer), key=lambda t: quantile(times[t], 0.5))
     for name, t in times.items():
         median = quantile(t, 0.5)
-        spread = (quantile(t, 0.9) - quantile(t, 0.1)) / median
         label = name if name == peer else "x".join(map(str, name)) + (" *" if name == best else "")
         error = f"error {errors[name]:.1e}" if name in errors else ""
         print(f"{threads} thread(s) {m}x{n}x{k:<6d} {label:18s} {work / median:8.1f} {unit}  "
-              f"{base / median:5.3f} of {peer}  spread {100 * spread:.0f}%  {error}", flush=True)
+              f"{base / median:5.3f} of {peer}  spread {100 * spread(t):.0f}%  {error}", flush=True)
 
 
 def main() -> int:

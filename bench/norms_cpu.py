@@ -16,8 +16,9 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from cpu_timing import interleaved, quantile, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,11 +47,6 @@ def operands(which, M, N):
     return (x, w, b), lambda: functional.layer_norm(x, (N,), w, b, 1e-5), exact
 
 
-def quantile(values, q):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
-
-
 def measure(which, M, N, heights, repeats, threads):
     import tilelang
     import torch
@@ -63,21 +59,13 @@ def measure(which, M, N, heights, repeats, threads):
         kernel(*inputs, y)
         errors[rows] = float((y.double() - exact).norm() / exact.norm())
         runs[rows] = lambda kernel=kernel, y=y: kernel(*inputs, y)
-    times = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            time.sleep(0.02)
-            run()
-            begin = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - begin)
+    times = interleaved(runs, repeats)
     best = min(heights, key=lambda rows: quantile(times[rows], 0.5))
     for name in ("PyTorch", best):
         t, ours = times[name], name == best
         median = quantile(t, 0.5)
-        spread = 100 * (quantile(t, 0.9) - quantile(t, 0.1)) / median
         line = f"{threads} thread(s) {which:9s} {M}x{N:<5d} {f'{best} rows a block' if ours else name:16s}"
-        line += f" {1e3 * median:7.2f} ms {8e-9 * M * N / median:6.1f} GB/s  spread {spread:3.0f}%"
+        line += f" {1e3 * median:7.2f} ms {8e-9 * M * N / median:6.1f} GB/s  spread {100 * spread(t):3.0f}%"
         if ours:
             theirs = times["PyTorch"]
             line += f"  {quantile(theirs, 0.5) / median:5.2f} by medians"
