@@ -287,7 +287,8 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
       dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
     };
   }
-  if (!simulated && settings.options.stop_after.empty()) warm_up(std::string(chip.language));
+  std::future<void> opening;  // waited for on every way out
+  if (!simulated && settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
   Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
                                           : compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
