@@ -2,8 +2,12 @@
 #include "sim/run.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <functional>
 #include <set>
+#include <string>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "ir/callee.h"
@@ -297,20 +301,35 @@ struct Launch {
     for (auto& r : residents) resume(*r);
   }
 
-  // Nobody runs but those that wait in loops for others.
-  void wake(int64_t& rounds, int64_t& version) {
-    if (version != monitor.memory_version) rounds = 0;
-    version = monitor.memory_version;
+  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same memory, they
+  // wait for ever; a loop that counts its trips never stands the same, and is given most_idle_rounds.
+  struct Idle {
+    int64_t version = -1;  // of memory, in all the rounds
+    std::unordered_set<size_t> states = {};
+  };
+  void wake(Idle& idle) {
+    if (idle.version != monitor.memory_version) idle = {.version = monitor.memory_version};
     const Warp* stuck = nullptr;
+    std::string state;
     for (auto& r : residents)
       for (auto& w : r->warps)
-        if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0;
-    if (++rounds <= most_idle_rounds) return;
+        if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0, append_state(state, w);
+    bool is_new = idle.states.insert(std::hash<std::string>{}(state)).second;
+    if (is_new && int64_t(idle.states.size()) <= most_idle_rounds) return;
     Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
     complete(f, *stuck);
     f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
                          describe_thread(*stuck, int(f.thread - stuck->first)));
     throw Fault(std::move(f));
+  }
+
+  static void append_state(std::string& state, const Warp& w) {
+    auto append = [&](const auto& values) {
+      state.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+    };
+    append(std::to_array({int64_t(w.next), int64_t(w.active), int64_t(w.out)}));
+    append(w.registers);
+    append(w.lanes);
   }
 
   bool together() const {
@@ -326,7 +345,8 @@ struct Launch {
     schedule.arrange(blocks);
     std::reverse(blocks.begin(), blocks.end());
     int64_t wanted = together() ? int64_t(blocks.size()) : schedule.residents();
-    int64_t rounds = 0, version = -1, begun = int64_t(blocks.size());
+    int64_t begun = int64_t(blocks.size());
+    Idle idle;
     std::vector<int64_t> runnable;
     std::vector<Warp*> warps;
     while (true) {
@@ -352,7 +372,7 @@ struct Launch {
         if (settle()) continue;
         if (!spinning) resolve_grid();
         else if (!blocks.empty() && wanted < most_residents) wanted++;
-        else wake(rounds, version);
+        else wake(idle);
         continue;
       }
       step(*warps[schedule.pick(runnable)]);
