@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import os
 import sys
 import tempfile
@@ -45,7 +46,11 @@ def programs(only: list[str]) -> Iterator[tuple[str, str, Trial]]:
         made = list(GROUPS[row["group"]](row)) if wanted(row["name"]) else None
         if made == []:
             raise SystemExit(f"no program calls {row['name']}")
-        name = f"{row['function']} {row['dtype'].name} {row['name']}" if row["group"] == "atomic" else row["name"]
+        name = (
+            f"{row['function']} {row['dtype'].name} {row['name']}"
+            if row["group"] == "atomic"
+            else row["name"]
+        )
         yield from ((row["group"], name, trial) for trial in made or ())
     for group, trials in (("operator", functions.operators), ("cast", functions.casts)):
         yield from ((group, name, trial) for name, trial in trials() if not only or group in only)
@@ -95,8 +100,11 @@ class Built:
         """The arrays afterwards, and the lines that were printed."""
         arrays = {name: a.copy() for name, a in self.trial.arrays.items()}
         report: dict = {}
-        text = written(lambda: report.update(
-            self.simulator.simulate(list(arrays.values()), [], 0, 1, [], 0, True, False, None)))
+        text = written(
+            lambda: report.update(
+                self.simulator.simulate(list(arrays.values()), [], 0, 1, [], 0, True, False, None)
+            )
+        )
         if report["findings"]:
             raise RuntimeError(f"{report['error']}\n{self.simulator.machine_text}")
         return arrays, text
@@ -129,16 +137,29 @@ def compared(row: str, built: Built, dry: bool) -> list[Distance]:
         wanted, heard = built.launch()
     if sorted(heard.splitlines()) != sorted(said.splitlines()):
         raise RuntimeError(f"{row} prints\n{heard}\ninstead of\n{said}")
-    return [distance(wanted[name].view(kind), mine[name].view(kind), bound) for name, kind in trial.outputs.items()]
+    return [
+        distance(wanted[name].view(kind), mine[name].view(kind), bound)
+        for name, kind in trial.outputs.items()
+    ]
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────
-def line(name: str, note: str, found: list[Distance], count: int, bound: str) -> str:
-    elements, equal = (sum(getattr(d, what) for d in found) for what in ("elements", "equal"))
-    ulps, share = (max((getattr(d, what) for d in found), default=0) for what in ("ulps", "share"))
-    worst = "" if equal == elements else f"{ulps:g} ulp" if ulps else f"{share:.2f} of the bound"
-    part = f"{100 * equal / elements:.2f} %" if elements and equal != elements else "all" if elements else "not compared"
-    return f"| {name} | {note} | {count} | {elements} | {part} | {worst} | {bound} |"
+def lines_of(row: str, counted: list[tuple[str, list[Distance], int, str]]) -> Iterator[str]:
+    """Of (note, what was found, how many programs, bound); those that are alike stand on one line."""
+
+    def results(item: tuple) -> tuple:
+        _, found, _, bound = item
+        elements, equal = (sum(getattr(d, what) for d in found) for what in ("elements", "equal"))
+        ulps, share = (max((getattr(d, what) for d in found), default=0) for what in ("ulps", "share"))
+        part = f"{100 * equal / elements:.2f} %" if equal != elements else "all" if found else "not compared"
+        worst = "" if equal == elements else f"{ulps:g} ulp" if ulps else f"{share:.2f} of the bound"
+        return part, worst, bound
+
+    for (part, worst, bound), alike in itertools.groupby(counted, results):
+        same = list(alike)
+        elements = sum(d.elements for _, found, *_ in same for d in found)
+        notes, programs = ", ".join(note for note, *_ in same), sum(count for _, _, count, _ in same)
+        yield f"| {row} | {notes} | {programs} | {elements} | {part} | {worst} | {bound} |"
 
 
 def tried(only: list[str], dry: bool) -> tuple[dict[tuple[str, str, str], list], list[str]]:
@@ -156,7 +177,9 @@ def tried(only: list[str], dry: bool) -> tuple[dict[tuple[str, str, str], list],
                 wrong.append(f"{row} {trial.note}: {type(error).__name__}: {error}")
                 continue
             counted[0] += found
-            wrong += [f"{row} {trial.note}: {d.wrong} of {d.elements} wrong, {d.first}" for d in found if d.wrong]
+            wrong += [
+                f"{row} {trial.note}: {d.wrong} of {d.elements} wrong, {d.first}" for d in found if d.wrong
+            ]
     return lines, wrong
 
 
@@ -167,14 +190,19 @@ def main() -> int:
     options = parser.parse_args()
     lines, wrong = tried(options.only, options.dry)
     shown = None
-    for (group, row, note), (found, count, bound) in lines.items():
+    for (group, row), of_row in itertools.groupby(lines.items(), lambda item: item[0][:2]):
         if group != shown:
-            print(f"\n## {HEADS[group]}\n\n| row | of | programs | elements | equal | greatest error | bound |")
+            print(
+                f"\n## {HEADS[group]}\n\n| row | of | programs | elements | equal | greatest error | bound |"
+            )
             print("|---|---|---|---|---|---|---|")
         shown = group
-        print(line(row, note, found, count, bound))
+        for text in lines_of(row, [(note, *counted) for (*_, note), counted in of_row]):
+            print(text)
     rows = {(group, row) for group, row, _ in lines}
-    print(f"\nRows: {len(rows)}, programs: {sum(counted[1] for counted in lines.values())}, wrong: {len(wrong)}")
+    print(
+        f"\nRows: {len(rows)}, programs: {sum(counted[1] for counted in lines.values())}, wrong: {len(wrong)}"
+    )
     print("\n".join(wrong))
     return bool(wrong)
 

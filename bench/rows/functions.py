@@ -55,7 +55,9 @@ def _closed(name: str, kind: str):
 
     def exact(Y, **given):
         with np.errstate(all="ignore"):
-            return {"Y": np.asarray(function(*[a.astype(np.float64) for a in given.values()])).astype(Y.dtype)}
+            return {
+                "Y": np.asarray(function(*[a.astype(np.float64) for a in given.values()])).astype(Y.dtype)
+            }
 
     return exact
 
@@ -65,27 +67,47 @@ def scalar(row: dict) -> Iterator[Trial]:
     boolean, arguments = name.startswith("is"), ", ".join(f"{{{x}}}" for x in "ABC"[:arity])
     for kind in ("f32", "f64") if name in FAST else FLOATS:
         rng = generator(name, kind)
-        given = [values(rng, kind, N)] if arity == 1 else [*pairs_of_edges(rng, kind, N), values(rng, kind, N)][:arity]
+        given = (
+            [values(rng, kind, N)]
+            if arity == 1
+            else [*pairs_of_edges(rng, kind, N), values(rng, kind, N)][:arity]
+        )
         single, double = ULPS.get(name) or ULPS[name.removeprefix("fast_").replace("rcp", "exp")]
         # The double against which a double is held may be off by one itself; of 16 bits the f32 result is rounded.
-        ulps = {"f32": single, "f64": double + 1 if double else 0}.get(kind, 1 if single or name == "fma" else 0)
+        ulps = {"f32": single, "f64": double + 1 if double else 0}.get(
+            kind, 1 if single or name == "fma" else 0
+        )
         absolute = 2.0**-126 if name == "sigmoid" else 0  # 1 / (1 + inf)
         if name in FAST and kind == "f32":
             low, high, allowed, absolute = FAST[name]
             if low == -high or name.startswith("fast_log"):
                 given = [within(given[0], low, high)]
             else:
-                given = [within(np.abs(given[0]), low, high) * np.where(np.signbit(given[0]), -1, 1).astype(np.float32)]
+                given = [
+                    within(np.abs(given[0]), low, high)
+                    * np.where(np.signbit(given[0]), -1, 1).astype(np.float32)
+                ]
             ulps = np.broadcast_to(allowed(given[0].astype(np.float64)), N)
         bound = EXACT
         if np.any(ulps) or absolute:
             most = f"{np.max(ulps):.0f} ulp" if np.any(ulps) else ""
-            bound = Bound(ulps, absolute, " or ".join(filter(None, [most, f"{absolute:.1e}" if absolute else ""])))
-        yield elementwise(f"{name}({arguments})", [(kind, a) for a in given], "bool" if boolean else kind, bound=bound,
-                          exact=_closed(name, kind), calls=f"{name}(", note=kind)
+            bound = Bound(
+                ulps, absolute, " or ".join(filter(None, [most, f"{absolute:.1e}" if absolute else ""]))
+            )
+        yield elementwise(
+            f"{name}({arguments})",
+            [(kind, a) for a in given],
+            "bool" if boolean else kind,
+            bound=bound,
+            exact=_closed(name, kind),
+            calls=f"{name}(",
+            note=kind,
+        )
     for kind in INTEGERS if name == "abs" else ("i32", "i64", "u32", "u64") if name == "fma" else ():
         given = [values(generator(name, kind, x), kind, N) for x in range(arity)]
-        yield elementwise(f"{name}({arguments})", [(kind, a) for a in given], kind, calls=f"{name}(", note=kind)
+        yield elementwise(
+            f"{name}({arguments})", [(kind, a) for a in given], kind, calls=f"{name}(", note=kind
+        )
 
 
 # ── exact functions ───────────────────────────────────────────────────────────────────────────────────
@@ -107,25 +129,39 @@ def exact(row: dict) -> Iterator[Trial]:
     if name == "reinterpret":
         for kind, to in SAME_WIDTH:
             a = _without_nan(values(rng, kind, N))
-            yield elementwise(f"reinterpret<{to}>({{A}})", [(kind, a)], to, calls="reinterpret<", note=f"{kind} as {to}",
-                              exact=lambda A, Y, **_: {"Y": A.view(Y.dtype)})
+            yield elementwise(
+                f"reinterpret<{to}>({{A}})",
+                [(kind, a)],
+                to,
+                calls="reinterpret<",
+                note=f"{kind} as {to}",
+                exact=lambda A, Y, **_: {"Y": A.view(Y.dtype)},
+            )
     elif name in ("popcount", "clz"):
         for kind in INTEGERS:
             to = "i32" if name == "clz" else kind
-            yield elementwise(f"{name}({{A}})", [(kind, values(rng, kind, N))], to, calls=f"{name}(", note=kind)
+            yield elementwise(
+                f"{name}({{A}})", [(kind, values(rng, kind, N))], to, calls=f"{name}(", note=kind
+            )
     elif row["takes"] in ("floats", "singles"):
         for kind in ("f32", "f64") if row["takes"] == "floats" else ("f32",):
             given = pairs_of_edges(rng, kind, N) + [values(rng, kind, N)]
-            yield elementwise(f"{name}({arguments})", [(kind, a) for a in given[:arity]], kind, calls=f"{name}(", note=kind)
+            yield elementwise(
+                f"{name}({arguments})", [(kind, a) for a in given[:arity]], kind, calls=f"{name}(", note=kind
+            )
     elif row["takes"] == "integers":  # two 16-bit floats in a word
         half = name.rpartition("_")[2]
         x, y = pairs_of_edges(rng, half, 2 * N)
         given = [a.view(np.uint32) for a in (x, y, values(rng, half, 2 * N))][:arity]
-        yield elementwise(f"{name}({arguments})", [("u32", a) for a in given], "u32", numpy_type(half), calls=f"{name}(")
+        yield elementwise(
+            f"{name}({arguments})", [("u32", a) for a in given], "u32", numpy_type(half), calls=f"{name}("
+        )
     else:  # counters; two of these are resolved by the compiler
         given = [("u64", random_bits(rng, np.uint64, N)) for _ in range(arity)]
         value = "select(elected(77), {A}, 1:u64)" if name == "elected" else f"{name}({arguments})"
-        yield elementwise(value, given, "u32" if name == "philox" else "u64", calls="philox(" if arity > 1 else "")
+        yield elementwise(
+            value, given, "u32" if name == "philox" else "u64", calls="philox(" if arity > 1 else ""
+        )
 
 
 # ── conversions ───────────────────────────────────────────────────────────────────────────────────────
@@ -156,9 +192,17 @@ def narrow(row: dict) -> Iterator[Trial]:
         for rounding in range(len(ROUNDINGS)):
             for saturate in (0, 1):
                 a = values(rng, "f32", N)
-                a[::3] = (rng.standard_normal(len(a[::3])) * np.exp2(rng.integers(-18, 18, len(a[::3])))).astype(np.float32)
-                yield elementwise(f"{name}<{to}>({{A}}, {rounding}:i32, {saturate}:i32)", [("f32", a)], to, _view(kind),
-                                  calls=name, note=ROUNDINGS[rounding])
+                a[::3] = (
+                    rng.standard_normal(len(a[::3])) * np.exp2(rng.integers(-18, 18, len(a[::3])))
+                ).astype(np.float32)
+                yield elementwise(
+                    f"{name}<{to}>({{A}}, {rounding}:i32, {saturate}:i32)",
+                    [("f32", a)],
+                    to,
+                    _view(kind),
+                    calls=name,
+                    note=ROUNDINGS[rounding],
+                )
 
 
 def lane(row: dict) -> Iterator[Trial]:
@@ -167,11 +211,21 @@ def lane(row: dict) -> Iterator[Trial]:
         for count in (2, 8):
             rng, wide = generator(row["name"], kind, count), "f32" if kind == "e2m1" else "i8"
             codes, a = random_bits(rng, np.uint8, N // 2).view(numpy_type(kind)), values(rng, wide, N)
-            at, names = f"(b*128 + tx)*{count} + v", (kind, wide) if row["name"] == "interleave" else (wide, kind)
+            at, names = (
+                f"(b*128 + tx)*{count} + v",
+                (kind, wide) if row["name"] == "interleave" else (wide, kind),
+            )
             given = (codes, np.zeros_like(a)) if names[0] == kind else (a, np.zeros_like(codes))
-            yield by_threads(f"for v in vectorized({count}):\n  Y[{at}] = cast<{names[1]}>(A[{at}])",
-                             f"A: {names[0]}[{N}], Y: {names[1]}[{N}]", {"A": given[0], "Y": given[1]}, ["Y"], 128,
-                             N // 128 // count, calls=row["name"], note=f"{names[0]} to {names[1]}")
+            yield by_threads(
+                f"for v in vectorized({count}):\n  Y[{at}] = cast<{names[1]}>(A[{at}])",
+                f"A: {names[0]}[{N}], Y: {names[1]}[{N}]",
+                {"A": given[0], "Y": given[1]},
+                ["Y"],
+                128,
+                N // 128 // count,
+                calls=row["name"],
+                note=f"{names[0]} to {names[1]}",
+            )
 
 
 # ── what has no row ───────────────────────────────────────────────────────────────────────────────────
@@ -208,5 +262,9 @@ def casts() -> Iterator[tuple[str, Trial]]:
             a = values(generator(kind, to), kind, 1024 if numpy_type(kind).itemsize == 1 else N // 4)
             if is_float(kind) and to in INTEGERS:  # what lies outside has no meaning
                 info = np.iinfo(numpy_type(to))
-                a = within(a, float(info.min), float(np.nextafter(np.float64(info.max), 0)) if info.bits == 64 else info.max)
+                a = within(
+                    a,
+                    float(info.min),
+                    float(np.nextafter(np.float64(info.max), 0)) if info.bits == 64 else info.max,
+                )
             yield f"{kind} to", elementwise(f"cast<{to}>({{A}})", [(kind, a)], to, note=to)

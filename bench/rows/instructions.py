@@ -68,8 +68,11 @@ def _inputs(rng: np.random.Generator, operands: list[Operand], case: str) -> lis
 
 def _trial(row: dict, operands: list[Operand], case: str, number: int) -> Trial:
     a, b, c = operands
-    body = "\n".join(f"{x}r = local {o.kind}[{o.registers}]\nfor r in serial({o.registers}):\n"
-                     f"  {x}r[r] = {x}[tx*{o.registers} + r]" for x, o in zip("ABC", operands, strict=True))
+    body = "\n".join(
+        f"{x}r = local {o.kind}[{o.registers}]\nfor r in serial({o.registers}):\n"
+        f"  {x}r[r] = {x}[tx*{o.registers} + r]"
+        for x, o in zip("ABC", operands, strict=True)
+    )
     body += f"\n{row['name']}(address_of(Cr[0]), address_of(Ar[0]), address_of(Br[0]))"
     body += f"\nfor r in serial({c.registers}):\n  D[tx*{c.registers} + r] = Cr[r]"
     params = ", ".join(f"{x}: {o.kind}[{o.size}]" for x, o in zip("ABCD", [*operands, c], strict=True))
@@ -85,9 +88,17 @@ def _trial(row: dict, operands: list[Operand], case: str, number: int) -> Trial:
     if not is_float(c.kind):
         wanted = wanted.astype(np.uint64).astype(np.uint32).view(np.int32)  # wraps
     arrays = dict(zip("ABCD", [*given, np.zeros_like(given[2])], strict=True))
-    return by_threads(body, params, arrays, ["D"], WARP, bound=bound, calls=row["name"],
-                      exact=lambda **_: {"D": c.memory(wanted).astype(numpy_type(c.kind))},
-                      note=case if is_float(c.kind) else "")
+    return by_threads(
+        body,
+        params,
+        arrays,
+        ["D"],
+        WARP,
+        bound=bound,
+        calls=row["name"],
+        exact=lambda **_: {"D": c.memory(wanted).astype(numpy_type(c.kind))},
+        note=case if is_float(c.kind) else "",
+    )
 
 
 def matrix(row: dict) -> Iterator[Trial]:
@@ -116,5 +127,12 @@ for i in serial({2 * count}):
 
     arrays = {"A": random_bits(rng, np.uint16, rows * 8), "R": rng.integers(0, rows, WARP).astype(np.int32),
               "D": np.zeros(64 * count, np.uint16)}  # fmt: skip
-    yield by_threads(body, f"A: u16[{rows * 8}], R: i32[32], D: u16[{64 * count}]", arrays, ["D"], WARP, exact=closed,
-                     calls=row["name"])
+    yield by_threads(
+        body,
+        f"A: u16[{rows * 8}], R: i32[32], D: u16[{64 * count}]",
+        arrays,
+        ["D"],
+        WARP,
+        exact=closed,
+        calls=row["name"],
+    )

@@ -24,7 +24,9 @@ def _int_threads(body: str, *, key: str, n: int = 64, inputs: dict | None = None
     """Y[tx] of A[tx], in i32."""
     given = inputs or {"A": _ints(n, key)}
     arrays = given | {"Y": np.full(n, -1, np.int32)}
-    params = ", ".join(f"{name}: {'u32' if a.dtype == np.uint32 else 'i32'}[{a.size}]" for name, a in arrays.items())
+    params = ", ".join(
+        f"{name}: {'u32' if a.dtype == np.uint32 else 'i32'}[{a.size}]" for name, a in arrays.items()
+    )
     return by_threads(body, params, arrays, ["Y"], rest.pop("threads", n), **rest)
 
 
@@ -55,18 +57,35 @@ def shuffle(row: dict) -> Iterator[Trial]:
     for kind in SHUFFLED:
         for width in (32, 16, 8, 4, 2, 1) if masked else (32,):
             rng = generator(name, kind, width)
-            a = np.where(np.arange(512) >= 0, np.resize(values(rng, kind, 512), 512), 0).astype(numpy_type(kind))
+            a = np.where(np.arange(512) >= 0, np.resize(values(rng, kind, 512), 512), 0).astype(
+                numpy_type(kind)
+            )
             arrays = {"A": a, "L": rng.integers(low, high, 512).astype(np.int32), "Y": np.zeros_like(a)}
             rest = f", {width}:i32, {MASK}" if masked else ""
-            yield by_threads(f"Y[b*64 + tx] = {name}(A[b*64 + tx], L[b*64 + tx]{rest})",
-                             f"A: {kind}[512], L: i32[512], Y: {kind}[512]", arrays, ["Y"], 64, 8, calls=f"{name}(", note=kind)
+            yield by_threads(
+                f"Y[b*64 + tx] = {name}(A[b*64 + tx], L[b*64 + tx]{rest})",
+                f"A: {kind}[512], L: i32[512], Y: {kind}[512]",
+                arrays,
+                ["Y"],
+                64,
+                8,
+                calls=f"{name}(",
+                note=kind,
+            )
     if masked:  # the halves of a warp, each among its own lanes
         a = _ints(64, name)
         numbers = np.tile(np.arange(16, dtype=np.int32), 4) % (16 if name == "shfl_sync" else 8)
         body = f"if tx % 32 < 16:\n  Y[tx] = {name}(A[tx], L[tx], 16:i32, {LOW})\n"
         body += f"else:\n  Y[tx] = {name}(A[tx], L[tx], 16:i32, {HIGH}) + 1"
-        yield by_threads(body, "A: i32[64], L: i32[64], Y: i32[64]", {"A": a, "L": numbers, "Y": np.zeros_like(a)}, ["Y"],
-                         64, calls=f"{name}(", note="half a warp")
+        yield by_threads(
+            body,
+            "A: i32[64], L: i32[64], Y: i32[64]",
+            {"A": a, "L": numbers, "Y": np.zeros_like(a)},
+            ["Y"],
+            64,
+            calls=f"{name}(",
+            note="half a warp",
+        )
 
 
 def vote(row: dict) -> Iterator[Trial]:
@@ -92,13 +111,23 @@ def match(row: dict) -> Iterator[Trial]:
         few = np.resize(values(rng, kind, 512), 512)[:5]
         a = few[rng.integers(0, 5, 512)]
         a[:64], a[64:96] = few[0], few[1]
-        yield by_threads(f"Y[b*64 + tx] = {name}(A[b*64 + tx], {MASK})", f"A: {kind}[512], Y: u32[512]",
-                         {"A": a, "Y": np.zeros(512, np.uint32)}, ["Y"], 64, 8, calls=f"{name}(", note=kind)
+        yield by_threads(
+            f"Y[b*64 + tx] = {name}(A[b*64 + tx], {MASK})",
+            f"A: {kind}[512], Y: u32[512]",
+            {"A": a, "Y": np.zeros(512, np.uint32)},
+            ["Y"],
+            64,
+            8,
+            calls=f"{name}(",
+            note=kind,
+        )
 
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
 def sync_threads(row: dict) -> Iterator[Trial]:
-    body = "S = shared i32[256]\nfor k in serial(8):\n  S[tx] = A[b*256 + tx] + cast<i32>(k)\n  sync_threads()\n"
+    body = (
+        "S = shared i32[256]\nfor k in serial(8):\n  S[tx] = A[b*256 + tx] + cast<i32>(k)\n  sync_threads()\n"
+    )
     body += "  Y[b*256 + tx] = Y[b*256 + tx]*3 + S[255 - tx]\n  sync_threads()"
     yield _int_threads(body, key="sync", n=1024, threads=256, blocks=4, calls="sync_threads()",
                        exact=lambda A, Y: {"Y": _horner(A.reshape(4, 256)[:, ::-1], Y)})  # fmt: skip
@@ -114,35 +143,56 @@ def _horner(a: np.ndarray, y: np.ndarray) -> np.ndarray:
 def sync_warp(row: dict) -> Iterator[Trial]:
     body = f"S = shared i32[64]\nS[tx] = A[tx]\nsync_warp({MASK})\nY[tx] = S[tx//32*32 + 31 - tx%32]"
     yield _int_threads(body, key="warp", calls="sync_warp(")
-    body = (f"S = shared i32[64]\nif tx % 32 < 16:\n  S[tx] = A[tx]\n  sync_warp({LOW})\n  Y[tx] = S[tx//32*32 + 15 - tx%32]\n"
-            f"else:\n  Y[tx] = A[tx]")
+    body = (
+        f"S = shared i32[64]\nif tx % 32 < 16:\n  S[tx] = A[tx]\n  sync_warp({LOW})\n  Y[tx] = S[tx//32*32 + 15 - tx%32]\n"
+        f"else:\n  Y[tx] = A[tx]"
+    )
     yield _int_threads(body, key="warp", calls="sync_warp(", note="half a warp")
 
 
 def named_barrier(row: dict) -> Iterator[Trial]:
     """Two halves of a block, each by itself; then one half hands over to the other, which alone waits."""
-    body = ("S = shared i32[128]\nS[tx] = A[tx]\nif tx < 64:\n  bar_sync(1:i64, 64:i64)\nelse:\n  bar_sync(2:i64, 64:i64)\n"
-            "Y[tx] = S[tx//64*64 + 63 - tx%64]")
+    body = (
+        "S = shared i32[128]\nS[tx] = A[tx]\nif tx < 64:\n  bar_sync(1:i64, 64:i64)\nelse:\n  bar_sync(2:i64, 64:i64)\n"
+        "Y[tx] = S[tx//64*64 + 63 - tx%64]"
+    )
     if row["name"] == "bar_sync":
         yield _int_threads(body, key="named", n=128, calls="bar_sync(")
-    body = ("S = shared i32[64]\nif tx < 64:\n  S[tx] = A[tx]\n  bar_arrive(3:i64, 128:i64)\n  Y[tx] = A[tx]\n"
-            "else:\n  bar_sync(3:i64, 128:i64)\n  Y[tx] = S[127 - tx]")
+    body = (
+        "S = shared i32[64]\nif tx < 64:\n  S[tx] = A[tx]\n  bar_arrive(3:i64, 128:i64)\n  Y[tx] = A[tx]\n"
+        "else:\n  bar_sync(3:i64, 128:i64)\n  Y[tx] = S[127 - tx]"
+    )
     yield _int_threads(body, key="arrive", n=128, calls=f"{row['name']}(")
 
 
 def block_vote(row: dict) -> Iterator[Trial]:
     name = row["name"]
     limits = np.array([-1, 0, 2, 50, 97, 98, 99, 100], np.int32)
-    yield _int_threads(f"Y[b*96 + tx] = {name}(A[b*96 + tx] > L[b])", key=name, n=768, threads=96, blocks=8,
-                       inputs={"A": _ints(768, name, 0, 100), "L": limits}, calls=f"{name}(")
+    yield _int_threads(
+        f"Y[b*96 + tx] = {name}(A[b*96 + tx] > L[b])",
+        key=name,
+        n=768,
+        threads=96,
+        blocks=8,
+        inputs={"A": _ints(768, name, 0, 100), "L": limits},
+        calls=f"{name}(",
+    )
 
 
 def sync_grid(row: dict) -> Iterator[Trial]:
     body = "W[b*64 + tx] = A[b*64 + tx]\nsync_grid()\nY[b*64 + tx] = W[511 - b*64 - tx]\nsync_grid()\n"
     body += "W[b*64 + tx] = 2*Y[b*64 + tx]\nsync_grid()\nY[b*64 + tx] = W[511 - b*64 - tx]"
     a = _ints(512, "grid", 0, 1000)
-    yield _int_threads(body, key="grid", n=512, threads=64, blocks=8, inputs={"A": a, "W": np.zeros_like(a)},
-                       calls="sync_grid", exact=lambda A, **_: {"Y": 2 * A})
+    yield _int_threads(
+        body,
+        key="grid",
+        n=512,
+        threads=64,
+        blocks=8,
+        inputs={"A": a, "W": np.zeros_like(a)},
+        calls="sync_grid",
+        exact=lambda A, **_: {"Y": 2 * A},
+    )
 
 
 # ── control flow ──────────────────────────────────────────────────────────────────────────────────────
@@ -158,21 +208,31 @@ def address_of(row: dict) -> Iterator[Trial]:
     yield from wide({"name": "load_wide"})
 
 
+def _moved(load: object, store: object, words: int) -> object:
+    @T.prim_func
+    def main(A: T.Tensor((512,), "float32"), Y: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=512 // words):
+            tx = T.get_thread_binding()
+            store(Y[tx * words], load(A[(511 // words - tx) * words]))
+
+    return main.function
+
+
 def wide(row: dict) -> Iterator[Trial]:
     """A vector of words as one access, through registers."""
-    for move in ((T.ldg32, T.stg32, 1), (T.ldg64, T.stg64, 2), (T.ldg128, T.stg128, 4), (T.ldg256, T.stg256, 8)):
-        load, store, words = move
-
-        @T.prim_func
-        def main(A: T.Tensor((512,), "float32"), Y: T.Tensor((512,), "float32")):
-            with T.Kernel(1, threads=512 // words):
-                tx = T.get_thread_binding()
-                store(Y[tx * words], load(A[(511 // words - tx) * words]))
-
+    moves = (T.ldg32, T.stg32, 1), (T.ldg64, T.stg64, 2), (T.ldg128, T.stg128, 4), (T.ldg256, T.stg256, 8)
+    for load, store, words in moves:
         a = values(generator("wide"), "f32", 512)
-        yield Trial("", {"A": a, "Y": np.zeros_like(a)}, {"Y": np.dtype(np.uint32)}, calls=row["name"],
-                    function=main.function, note=f"{4 * words} bytes",
-                    exact=lambda A, words=words, **_: {"Y": A.reshape(-1, words)[::-1].reshape(-1)})
+        reversed_ = a.reshape(-1, words)[::-1].reshape(-1)
+        yield Trial(
+            "",
+            {"A": a, "Y": np.zeros_like(a)},
+            {"Y": np.dtype(np.uint32)},
+            calls=row["name"],
+            function=_moved(load, store, words),
+            note=f"{4 * words} bytes",
+            exact=lambda wanted=reversed_, **_: {"Y": wanted},
+        )
 
 
 SOURCE = """
@@ -200,7 +260,9 @@ def foreign(row: dict) -> Iterator[Trial]:
             elif name == "call_pure_extern":
                 Y[tx] = T.call_pure_extern("int32", "scaled", A[tx], 3, eval=lambda x, n: x * n + 1)
             else:
-                Y[tx] = T.ptx("mad.lo.s32 {out}, {0}, {1}, 7;", A[tx], 3, out="int32", eval=lambda x, n: x * n + 7)
+                Y[tx] = T.ptx(
+                    "mad.lo.s32 {out}, {0}, {1}, 7;", A[tx], 3, out="int32", eval=lambda x, n: x * n + 7
+                )
 
     a = _ints(64, name)
     yield Trial("", {"A": a, "Y": np.zeros_like(a)}, {"Y": a.dtype}, calls=name, function=main.function)
@@ -211,15 +273,25 @@ def message(row: dict) -> Iterator[Trial]:
     """What holds changes nothing; a failure ends the program, which test/device/test_math_cuda.py shows."""
     statement = {"assume_true": "assume_true(A[tx] >= 0)", "breakpoint": "breakpoint()",
                  "device_assert": 'device_assert(A[tx] >= 0, "negative", "here:1")'}[row["name"]]  # fmt: skip
-    yield _int_threads(f"{statement}\nY[tx] = A[tx]*2", key=row["name"], inputs={"A": abs(_ints(64, "message") // 4)},
-                       calls=f"{row['name']}(")
+    yield _int_threads(
+        f"{statement}\nY[tx] = A[tx]*2",
+        key=row["name"],
+        inputs={"A": abs(_ints(64, "message") // 4)},
+        calls=f"{row['name']}(",
+    )
 
 
 def printed(row: dict) -> Iterator[Trial]:
     for kind in ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"):
         a = values(generator("print", kind), kind, 512)[:: 512 // 64][:64].copy()
-        yield by_threads('print("{thread} a {} of {}%", A[tx], tx)\nY[tx] = 1', f"A: {kind}[64], Y: i32[64]",
-                         {"A": a, "Y": np.zeros(64, np.int32)}, ["Y"], calls="print(", note=kind)
+        yield by_threads(
+            'print("{thread} a {} of {}%", A[tx], tx)\nY[tx] = 1',
+            f"A: {kind}[64], Y: i32[64]",
+            {"A": a, "Y": np.zeros(64, np.int32)},
+            ["Y"],
+            calls="print(",
+            note=kind,
+        )
 
 
 GENERATORS = {

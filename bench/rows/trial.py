@@ -37,22 +37,27 @@ def _output(name: str, n: int) -> np.ndarray:
     return np.zeros(n, numpy_type(name))
 
 
-def elementwise(value: str, inputs: list[tuple[str, np.ndarray]], out: str, view: object = None, **rest) -> Trial:
+def elementwise(
+    value: str, inputs: list[tuple[str, np.ndarray]], out: str, view: object = None, **rest
+) -> Trial:
     """Y[i] = value, in which A, B, … stand for the elements of the inputs (IR type, array)."""
     n = inputs[0][1].size * (2 if inputs[0][0] in PACKED else 1)
     names = "ABCDEF"[: len(inputs)]
     params = "".join(f"{x}: {kind}[{n}], " for x, (kind, _) in zip(names, inputs, strict=True))
     for x in names:
         value = value.replace(f"{{{x}}}", f"{x}[b*128 + i]")
-    text = (f"func main({params}Y: {out}[{n}]):\n  kernel main grid(b: {n // 128}) threads(128):\n"
-            f"    for i in parallel(128):\n      Y[b*128 + i] = {value}\n")
+    text = (
+        f"func main({params}Y: {out}[{n}]):\n  kernel main grid(b: {n // 128}) threads(128):\n"
+        f"    for i in parallel(128):\n      Y[b*128 + i] = {value}\n"
+    )
     made = _output(out, n // 2 if out in PACKED else n)
     arrays = {x: a for x, (_, a) in zip(names, inputs, strict=True)} | {"Y": made}
     return Trial(text, arrays, {"Y": np.dtype(view or made.dtype)}, **rest)
 
 
-def by_threads(body: str, params: str, arrays: dict, outputs: list[str], threads: object = 64, blocks: int = 1,
-               **rest) -> Trial:
+def by_threads(
+    body: str, params: str, arrays: dict, outputs: list[str], threads: object = 64, blocks: int = 1, **rest
+) -> Trial:
     """What one thread does, of whose number `tx` is the name; `b` is the block."""
     text = f"func main({params}):\n  kernel main grid(b: {blocks}) threads({threads}):\n    tx = thread_number()\n"
     text += "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))

@@ -25,7 +25,7 @@ def _bits(dtype: np.dtype) -> np.dtype:
 def random_bits(rng: np.random.Generator, dtype: np.dtype, n: int) -> np.ndarray:
     """Any pattern of bits."""
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return rng.integers(0, 2, n).astype(bool)
     return np.frombuffer(rng.bytes(n * dtype.itemsize), dtype).copy()
 
@@ -38,7 +38,7 @@ def _edges(dtype: np.dtype) -> np.ndarray:
         info = np.iinfo(dtype)
         few = [info.min, info.max, info.min + 1, info.max - 1, 0, 1, 2, 3, 7, 31, 32, 100]
         return np.array(few + ([-1, -2, -7] if info.min else []), dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.array([False, True])
     info = ml_dtypes.finfo(dtype)
     tiny, least, top, step = (float(x) for x in (info.tiny, info.smallest_subnormal, info.max, info.eps))
@@ -54,7 +54,11 @@ def values(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     dtype = numpy_type(name)
     if dtype.itemsize == 1 or (dtype.itemsize == 2 and n >= 65536):
         every = np.arange(256**dtype.itemsize).astype(_bits(dtype))
-        return (every % 2).astype(bool).repeat(n // 256) if dtype == bool else np.resize(every.view(dtype), n)
+        return (
+            (every % 2).astype(bool).repeat(n // 256)
+            if dtype.kind == "b"
+            else np.resize(every.view(dtype), n)
+        )
     a = random_bits(rng, dtype, n)
     if dtype.kind not in "iu":
         a[::2] = (rng.standard_normal(n) * np.exp2(rng.integers(-6, 6, n))).astype(dtype)[::2]
