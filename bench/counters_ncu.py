@@ -1,9 +1,9 @@
-"""What the simulator counts beside what an H200 counts: wavefronts of shared memory, sectors of global memory,
-instructions; of kernels of which half have planted bank conflicts or accesses that do not coalesce.
+"""What the simulator counts beside what an H200 counts: wavefronts of shared memory, sectors of global
+memory, instructions; of kernels of which half have planted bank conflicts or accesses that do not coalesce.
 
     python bench/counters_ncu.py --model       the simulator alone; no GPU needed
-    python bench/counters_ncu.py               beside Nsight Compute, a Markdown table; exits with 1 where a ratio is
-                                               more than 2 % off
+    python bench/counters_ncu.py               beside Nsight Compute, a Markdown table; exits with 1 where a
+                                               ratio is more than 2 % off
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import nsight
+import numpy as np
 import tilelang
 import tilelang.language as T
 from tilelang.layout import Layout
@@ -33,7 +33,8 @@ COUNTERS = {
     "shared wavefronts, written": (("store",), "shared", "requests",
                                    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st"),
     "global sectors, read": (("load",), "global", "requests", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld"),
-    "global sectors, written": (("store",), "global", "requests", "l1tex__t_sectors_pipe_lsu_mem_global_op_st"),
+    "global sectors, written": (("store",), "global", "requests",
+                                "l1tex__t_sectors_pipe_lsu_mem_global_op_st"),
     "global loads": (("load",), "global", "executed", "smsp__inst_executed_op_global_ld"),
     "global stores": (("store",), "global", "executed", "smsp__inst_executed_op_global_st"),
     "shared stores": (("store",), "shared", "executed", "smsp__inst_executed_op_shared_st"),
@@ -157,12 +158,13 @@ class Case:
     name: str
     planted: bool  # something that a good kernel has not
     make: Callable
+    masked: bool = False  # the chip counts instructions that no lane executes, too: these are not compared
 
 
 CASES = [
     Case("copy f32", False, copy),
     Case("GEMM f16", False, lambda: gemm(256, 256, 256)),
-    Case("GEMM f16 ragged", False, lambda: gemm(200, 136, 72)),
+    Case("GEMM f16 ragged", False, lambda: gemm(200, 136, 72), masked=True),
     Case("GEMM f32", False, lambda: gemm(128, 128, 64, "float32", bM=64, bN=64, bK=16)),
     Case("softmax", False, lambda: softmax.softmax.get_tir(64, 512, 4)),
     Case("layernorm", False, lambda: layernorm.layernorm.get_tir(64, 512, 4)),
@@ -222,14 +224,13 @@ def main() -> int:
     print("| kernel | planted | counter | simulator | ncu | ratio |\n|---|---|---|---|---|---|")
     for case, found in zip(CASES, seen, strict=True):
         for name, mine in simulated(case).items():
-            theirs = found.get(name)
+            instructions = COUNTERS[name][2] == "executed"
+            theirs = None if case.masked and instructions else found.get(name)
             if not mine and not theirs:
                 continue
             ratio = mine / theirs if theirs else float("inf")
-            shown = ("", "") if theirs is None else (theirs, f"{ratio:.3f}")
-            print(
-                f"| {case.name} | {'yes' if case.planted else ''} | {name} | {mine} | {shown[0]} | {shown[1]} |"
-            )
+            shown = " | " if theirs is None else f"{theirs} | {ratio:.3f}"
+            print(f"| {case.name} | {'yes' if case.planted else ''} | {name} | {mine} | {shown} |")
             if theirs is not None and abs(ratio - 1) > ALLOWED:
                 off.append(f"{case.name}: {name} {mine}, Nsight Compute {theirs}")
     print(f"\nKernels: {len(CASES)}, planted: {sum(c.planted for c in CASES)}, more than 2 % off: {len(off)}")

@@ -25,11 +25,12 @@ def known_metrics() -> set[str]:
 def counts(
     program: Sequence[str], metrics: Sequence[str], options: Sequence[str] = ()
 ) -> list[dict[str, int]]:
-    """metric -> number, of each launch of a kernel called main in a Python program (a file and its arguments), in
-    order; the clock is left as it is.
+    """metric -> number, of each launch of a kernel called main in a Python program (a file and its
+    arguments), in order; the clock is left as it is.
     """
     command = [path(), "--clock-control", "none", "--metrics", ",".join(metrics), "--kernel-name", "main_kernel",
-               "--csv", "--print-units", "base", *options, sys.executable, *program]  # fmt: skip
+               "--csv", "--print-units", "base", *options]  # fmt: skip
+    command += [sys.executable, *program]
     done = subprocess.run(command, capture_output=True, text=True)
     launches: dict[str, dict[str, int]] = {}
     for row in csv.DictReader(line for line in done.stdout.splitlines() if line.startswith('"')):

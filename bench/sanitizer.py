@@ -1,10 +1,12 @@
 """Planted bugs under compute-sanitizer and in the simulator: who finds what.
 
-Each bug is a small kernel, some without a pass that would have mended it (`skip`); each runs under each tool in a
-process of its own.  What a tool of compute-sanitizer finds the simulator must find, too; a sound kernel is the control.
+Each bug is a small kernel, some without a pass that would have mended it (`skip`); each runs under each tool
+in a process of its own.  What a tool of compute-sanitizer finds the simulator must find, too; a sound kernel
+is the control.
 
     python bench/sanitizer.py --dry           the simulator alone; no GPU needed
-    python bench/sanitizer.py                 on a GPU, a Markdown table; exits with 1 where the simulator misses one
+    python bench/sanitizer.py                 on a GPU, a Markdown table; exits with 1 where the simulator
+                                              misses one
 """
 
 from __future__ import annotations

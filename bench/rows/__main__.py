@@ -1,7 +1,7 @@
-"""What every instruction row of a chip's table does, on the GPU beside the simulator: a program for each, made by the
-files beside this one, run on edge values and random ones; a Markdown table.
+"""What every instruction row of a chip's table does, on the GPU beside the simulator: a program for each,
+made by the files beside this one, run on edge values and random ones; a Markdown table.
 
-    python bench/rows --dry              no GPU: the simulator beside NumPy, and all programs through the device compiler
+    python bench/rows --dry              no GPU: the simulator beside NumPy; programs are compiled for the GPU
     python bench/rows                    on a GPU of the chip
     python bench/rows --only shfl,mma    rows whose names begin so
 
@@ -31,12 +31,13 @@ from trial import Trial
 from values import Bound, Distance, distance
 
 CHIP = "sm_90"
-GROUPS = {"matrix": matrix, "copy": copy, "atomic": atomic, "scalar": functions.scalar, "exact": functions.exact,
-          "narrow": functions.narrow, "lane": functions.lane, "thread": thread, "message": thread}  # fmt: skip
+GROUPS = {"matrix": matrix, "copy": copy, "atomic": atomic, "scalar": functions.scalar,
+          "exact": functions.exact, "narrow": functions.narrow, "lane": functions.lane, "thread": thread,
+          "message": thread}  # fmt: skip
 HEADS = {"matrix": "Matrix instructions", "copy": "Copies of 8x8 blocks", "atomic": "Atomic instructions",
          "scalar": "Scalar functions", "exact": "Bits, IEEE operations, pairs", "narrow": "Conversions",
-         "lane": "Lanes", "thread": "Threads", "message": "Messages", "operator": "Operators (no rows of their own)",
-         "cast": "Casts (no rows of their own)"}  # fmt: skip
+         "lane": "Lanes", "thread": "Threads", "message": "Messages",
+         "operator": "Operators (no rows of their own)", "cast": "Casts (no rows of their own)"}  # fmt: skip
 
 
 def programs(only: list[str]) -> Iterator[tuple[str, str, Trial]]:

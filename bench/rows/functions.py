@@ -1,5 +1,5 @@
-"""Programs for functions of values: scalar functions, IEEE operations, bits, pairs, conversions; and for what has no
-row of its own: operators and casts.
+"""Programs for functions of values: scalar functions, IEEE operations, bits, pairs, conversions; and for what
+has no row of its own: operators and casts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 # The greatest errors by the CUDA manual, in units of the last place of f32 and of f64; 0: correctly rounded.
 ULPS = {
-    "exp": (2, 1), "exp2": (2, 1), "log": (1, 1), "log2": (1, 1), "log10": (2, 1), "sqrt": (0, 0), "rsqrt": (2, 1),
-    "sin": (2, 2), "cos": (2, 2), "tanh": (2, 2), "sigmoid": (4, 4), "erf": (2, 2), "abs": (0, 0), "floor": (0, 0),
-    "ceil": (0, 0), "round": (0, 0), "trunc": (0, 0), "round_away": (0, 0), "exp10": (2, 1), "expm1": (1, 1),
-    "log1p": (1, 1), "tan": (4, 2), "asin": (2, 2), "acos": (2, 2), "atan": (2, 2), "sinh": (3, 2), "cosh": (2, 1),
-    "asinh": (3, 3), "acosh": (4, 3), "atanh": (3, 2), "atan2": (3, 2), "hypot": (3, 2), "copysign": (0, 0),
-    "fmod": (0, 0), "pow": (4, 2), "fma": (0, 0), "isnan": (0, 0), "isinf": (0, 0), "isfinite": (0, 0),
+    "exp": (2, 1), "exp2": (2, 1), "log": (1, 1), "log2": (1, 1), "log10": (2, 1), "sqrt": (0, 0),
+    "rsqrt": (2, 1), "sin": (2, 2), "cos": (2, 2), "tanh": (2, 2), "sigmoid": (4, 4), "erf": (2, 2),
+    "abs": (0, 0), "floor": (0, 0), "ceil": (0, 0), "round": (0, 0), "trunc": (0, 0), "round_away": (0, 0),
+    "exp10": (2, 1), "expm1": (1, 1), "log1p": (1, 1), "tan": (4, 2), "asin": (2, 2), "acos": (2, 2),
+    "atan": (2, 2), "sinh": (3, 2), "cosh": (2, 1), "asinh": (3, 3), "acosh": (4, 3), "atanh": (3, 2),
+    "atan2": (3, 2), "hypot": (3, 2), "copysign": (0, 0), "fmod": (0, 0), "pow": (4, 2), "fma": (0, 0),
+    "isnan": (0, 0), "isinf": (0, 0), "isfinite": (0, 0),
 }  # fmt: skip
 
 # Of the quick ones in f32: between which numbers, ulps (of x), absolutely where that is more.
@@ -38,12 +39,14 @@ FAST = {
     "fast_rcp": (2.0**-100, 2.0**100, lambda x: 1, 0),
 }
 
-NUMPY = {name: getattr(np, name) for name in (
-    "exp exp2 log log2 log10 sqrt sin cos tanh floor ceil trunc expm1 log1p tan sinh cosh hypot copysign fmod isnan "
-    "isinf isfinite").split()} | {
-    "abs": np.abs, "round": np.rint, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "exp10": lambda x: np.power(10.0, x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "fast_rcp": np.reciprocal,
+SAME_IN_NUMPY = ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "tanh", "floor", "ceil",
+                 "trunc", "expm1", "log1p", "tan", "sinh", "cosh", "hypot", "copysign", "fmod", "isnan", "isinf",
+                 "isfinite")  # fmt: skip
+NUMPY = {name: getattr(np, name) for name in SAME_IN_NUMPY} | {
+    "abs": np.abs, "round": np.rint, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "exp10": lambda x: np.power(10.0, x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "fast_rcp": np.reciprocal,
 }  # fmt: skip
 
 
@@ -73,7 +76,8 @@ def scalar(row: dict) -> Iterator[Trial]:
             else [*pairs_of_edges(rng, kind, N), values(rng, kind, N)][:arity]
         )
         single, double = ULPS.get(name) or ULPS[name.removeprefix("fast_").replace("rcp", "exp")]
-        # The double against which a double is held may be off by one itself; of 16 bits the f32 result is rounded.
+        # The double against which a double is held may be off by one itself; of 16 bits the result in f32 is
+        # rounded.
         ulps = {"f32": single, "f64": double + 1 if double else 0}.get(
             kind, 1 if single or name == "fma" else 0
         )
@@ -165,8 +169,8 @@ def exact(row: dict) -> Iterator[Trial]:
 
 
 # ── conversions ───────────────────────────────────────────────────────────────────────────────────────
-HOLDS = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
-         "e8m0": "float8_e8m0fnu"}  # fmt: skip
+HOLDS = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "e4m3": "float8_e4m3fn",
+         "e5m2": "float8_e5m2", "e8m0": "float8_e8m0fnu"}  # fmt: skip
 ROUNDINGS = ("nearest even", "toward zero", "down", "up", "nearest away")
 
 
@@ -230,15 +234,18 @@ def lane(row: dict) -> Iterator[Trial]:
 
 # ── what has no row ───────────────────────────────────────────────────────────────────────────────────
 OPERATORS = {
-    "{A} + {B}": "fi", "{A} - {B}": "fi", "{A} * {B}": "fi", "{A} / {B}": "f", "min({A}, {B})": "fi", "max({A}, {B})": "fi",
-    "{A} // {B}": "d", "{A} % {B}": "d", "truncdiv({A}, {B})": "d", "truncmod({A}, {B})": "d",
-    "{A} & {B}": "i", "{A} | {B}": "i", "{A} ^ {B}": "i", "{A} << {B}": "s", "{A} >> {B}": "s",
-    "{A} == {B}": "c", "{A} != {B}": "c", "{A} < {B}": "c", "{A} <= {B}": "c", "{A} > {B}": "c", "{A} >= {B}": "c",
+    "{A} + {B}": "fi", "{A} - {B}": "fi", "{A} * {B}": "fi", "{A} / {B}": "f", "min({A}, {B})": "fi",
+    "max({A}, {B})": "fi", "{A} // {B}": "d", "{A} % {B}": "d", "truncdiv({A}, {B})": "d",
+    "truncmod({A}, {B})": "d", "{A} & {B}": "i", "{A} | {B}": "i", "{A} ^ {B}": "i", "{A} << {B}": "s",
+    "{A} >> {B}": "s", "{A} == {B}": "c", "{A} != {B}": "c", "{A} < {B}": "c", "{A} <= {B}": "c",
+    "{A} > {B}": "c", "{A} >= {B}": "c",
 }  # fmt: skip
 
 
 def operators() -> Iterator[tuple[str, Trial]]:
-    """Each binary operator on each type that has it: f floats, i integers, d a divisor, s a shift, c to a bool."""
+    """Each binary operator on each type that has it: f floats, i integers, d a divisor, s a shift, c to a
+    bool.
+    """
     for text, takes in OPERATORS.items():
         kinds = (FLOATS if set(takes) & set("fc") else ()) + (INTEGERS if set(takes) & set("idsc") else ())
         for kind in kinds:

@@ -1,5 +1,5 @@
-"""Programs for what threads do together: indices, shuffles, votes, barriers; for control flow, wide accesses, foreign
-code and messages.
+"""Programs for what threads do together: indices, shuffles, votes, barriers; for control flow, wide accesses,
+foreign code and messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _ints(n: int, key: str, low: int = -(2**31), high: int = 2**31) -> np.ndarra
     return generator(key).integers(low, high, n).astype(np.int32)
 
 
-def _int_threads(body: str, *, key: str, n: int = 64, inputs: dict | None = None, **rest) -> Trial:
+def _int_threads(body: str, *, key: str = "", n: int = 64, inputs: dict | None = None, **rest) -> Trial:
     """Y[tx] of A[tx], in i32."""
     given = inputs or {"A": _ints(n, key)}
     arrays = given | {"Y": np.full(n, -1, np.int32)}
@@ -33,17 +33,20 @@ def _int_threads(body: str, *, key: str, n: int = 64, inputs: dict | None = None
 # ── who asks ──────────────────────────────────────────────────────────────────────────────────────────
 def thread_index(row: dict) -> Iterator[Trial]:
     yield _int_threads("Y[b*60 + tx] = cast<i32>(thread_index(0) + 10*thread_index(1) + 100*thread_index(2))",
-                       key="index", n=180, threads="5, 4, 3", blocks=3, inputs={"A": _ints(1, "a")})  # fmt: skip
+                       n=180, threads="5, 4, 3", blocks=3, inputs={"A": _ints(1, "a")})  # fmt: skip
 
 
 def thread_number(row: dict) -> Iterator[Trial]:
-    yield _int_threads("Y[b*60 + tx] = cast<i32>(tx) + 1000*cast<i32>(b)", key="number", n=180, threads="5, 4, 3",
-                       blocks=3, inputs={"A": _ints(1, "a")})  # fmt: skip
+    yield _int_threads("Y[b*60 + tx] = cast<i32>(tx) + 1000*cast<i32>(b)", n=180, threads="5, 4, 3", blocks=3,
+                       inputs={"A": _ints(1, "a")})  # fmt: skip
 
 
 def block_uniform(row: dict) -> Iterator[Trial]:
     yield _int_threads("Y[tx] = A[block_uniform(A[0]%64)] + A[tx]", key="uniform",
                        inputs={"A": abs(_ints(64, "uniform") // 2)})  # fmt: skip
+
+
+LIMITS = np.array([-1, 0, 2, 50, 97, 98, 99, 100], np.int32)  # of numbers from 0 to 99: none, few, …, all
 
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +97,7 @@ def vote(row: dict) -> Iterator[Trial]:
     to = "i32" if name in ("any_sync", "all_sync") else "u32"
     whole = "activemask()" if name == "activemask" else f"{name}(A[b*64 + tx] > L[b], {MASK})"
     rng = generator(name)
-    arrays = {"A": rng.integers(0, 100, 512).astype(np.int32), "L": np.array([-1, 0, 2, 50, 97, 98, 99, 100], np.int32),
+    arrays = {"A": rng.integers(0, 100, 512).astype(np.int32), "L": LIMITS,
               "Y": np.zeros(512, numpy_type(to))}  # fmt: skip
     params = f"A: i32[512], L: i32[8], Y: {to}[512]"
     yield by_threads(f"Y[b*64 + tx] = {whole}", params, arrays, ["Y"], 64, 8, calls=f"{name}(")
@@ -144,7 +147,8 @@ def sync_warp(row: dict) -> Iterator[Trial]:
     body = f"S = shared i32[64]\nS[tx] = A[tx]\nsync_warp({MASK})\nY[tx] = S[tx//32*32 + 31 - tx%32]"
     yield _int_threads(body, key="warp", calls="sync_warp(")
     body = (
-        f"S = shared i32[64]\nif tx % 32 < 16:\n  S[tx] = A[tx]\n  sync_warp({LOW})\n  Y[tx] = S[tx//32*32 + 15 - tx%32]\n"
+        f"S = shared i32[64]\nif tx % 32 < 16:\n  S[tx] = A[tx]\n  sync_warp({LOW})\n"
+        f"  Y[tx] = S[tx//32*32 + 15 - tx%32]\n"
         f"else:\n  Y[tx] = A[tx]"
     )
     yield _int_threads(body, key="warp", calls="sync_warp(", note="half a warp")
@@ -153,7 +157,8 @@ def sync_warp(row: dict) -> Iterator[Trial]:
 def named_barrier(row: dict) -> Iterator[Trial]:
     """Two halves of a block, each by itself; then one half hands over to the other, which alone waits."""
     body = (
-        "S = shared i32[128]\nS[tx] = A[tx]\nif tx < 64:\n  bar_sync(1:i64, 64:i64)\nelse:\n  bar_sync(2:i64, 64:i64)\n"
+        "S = shared i32[128]\nS[tx] = A[tx]\nif tx < 64:\n  bar_sync(1:i64, 64:i64)\n"
+        "else:\n  bar_sync(2:i64, 64:i64)\n"
         "Y[tx] = S[tx//64*64 + 63 - tx%64]"
     )
     if row["name"] == "bar_sync":
@@ -167,14 +172,13 @@ def named_barrier(row: dict) -> Iterator[Trial]:
 
 def block_vote(row: dict) -> Iterator[Trial]:
     name = row["name"]
-    limits = np.array([-1, 0, 2, 50, 97, 98, 99, 100], np.int32)
     yield _int_threads(
         f"Y[b*96 + tx] = {name}(A[b*96 + tx] > L[b])",
         key=name,
         n=768,
         threads=96,
         blocks=8,
-        inputs={"A": _ints(768, name, 0, 100), "L": limits},
+        inputs={"A": _ints(768, name, 0, 100), "L": LIMITS},
         calls=f"{name}(",
     )
 
@@ -198,8 +202,8 @@ def sync_grid(row: dict) -> Iterator[Trial]:
 # ── control flow ──────────────────────────────────────────────────────────────────────────────────────
 def control(row: dict) -> Iterator[Trial]:
     name = row["name"]
-    body = f"for k in serial(12):\n  if (A[tx] + cast<i32>(k))%5 == 0:\n    {name}()\n  Y[tx] = Y[tx]*3 + A[tx]%7"
-    body += "\nY[tx] = Y[tx] + 1000"
+    body = f"for k in serial(12):\n  if (A[tx] + cast<i32>(k))%5 == 0:\n    {name}()\n"
+    body += "  Y[tx] = Y[tx]*3 + A[tx]%7\nY[tx] = Y[tx] + 1000"
     yield _int_threads(body, key=name, inputs={"A": abs(_ints(64, name) // 4)}, calls=f"{name}()")
 
 

@@ -14,8 +14,9 @@ PACKED = ("i4", "u4", "e2m1")  # two to a byte
 
 @dataclass
 class Trial:
-    """One program: the arrays of its parameters, outputs as they are before; which are outputs, and as what (a NumPy
-    dtype) they are compared; what stands in the machine's text, or in the chip's, if the row is really called.
+    """One program: the arrays of its parameters, outputs as they are before; which are outputs, and as what
+    (a NumPy dtype) they are compared; what stands in the machine's text, or in the chip's, if the row is
+    really called.
     """
 
     text: str
@@ -59,6 +60,7 @@ def by_threads(
     body: str, params: str, arrays: dict, outputs: list[str], threads: object = 64, blocks: int = 1, **rest
 ) -> Trial:
     """What one thread does, of whose number `tx` is the name; `b` is the block."""
-    text = f"func main({params}):\n  kernel main grid(b: {blocks}) threads({threads}):\n    tx = thread_number()\n"
+    text = f"func main({params}):\n  kernel main grid(b: {blocks}) threads({threads}):\n"
+    text += "    tx = thread_number()\n"
     text += "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     return Trial(text, arrays, {name: arrays[name].dtype for name in outputs}, **rest)

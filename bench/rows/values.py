@@ -31,7 +31,7 @@ def random_bits(rng: np.random.Generator, dtype: np.dtype, n: int) -> np.ndarray
 
 
 def _edges(dtype: np.dtype) -> np.ndarray:
-    """Zeros, infinities, NaN, the ends of the normal and of the subnormal numbers, halves, neighbours of 1."""
+    """Zeros, infinities, NaN, the ends of normal and of subnormal numbers, halves, neighbours of 1."""
     import ml_dtypes
 
     if dtype.kind in "iu":
@@ -42,8 +42,8 @@ def _edges(dtype: np.dtype) -> np.ndarray:
         return np.array([False, True])
     info = ml_dtypes.finfo(dtype)
     tiny, least, top, step = (float(x) for x in (info.tiny, info.smallest_subnormal, info.max, info.eps))
-    few = [0, least, tiny - least, tiny, tiny + least, step, 0.5, 1 - step / 2, 1, 1 + step, 1.5, 2.5, 3.5, np.pi,
-           7, 100, 1 / step, 1 / step + 1, top / 2, top, np.inf]  # fmt: skip
+    few = [0, least, tiny - least, tiny, tiny + least, step, 0.5, 1 - step / 2, 1, 1 + step, 1.5, 2.5, 3.5,
+           np.pi, 7, 100, 1 / step, 1 / step + 1, top / 2, top, np.inf]  # fmt: skip
     both = np.array([*few, *[-x for x in few], np.nan])
     with np.errstate(over="ignore", invalid="ignore"):
         return both.astype(dtype)
