@@ -28,9 +28,8 @@ def counts(
     """metric -> number, of each launch of a kernel called main in a Python program (a file and its
     arguments), in order; the clock is left as it is.
     """
-    command = [path(), "--clock-control", "none", "--metrics", ",".join(metrics), "--kernel-name", "main_kernel",
-               "--csv", "--print-units", "base", *options]  # fmt: skip
-    command += [sys.executable, *program]
+    command = [path(), "--clock-control", "none", "--metrics", ",".join(metrics), "--csv"]
+    command += ["--kernel-name", "main_kernel", "--print-units", "base", *options, sys.executable, *program]
     done = subprocess.run(command, capture_output=True, text=True)
     launches: dict[str, dict[str, int]] = {}
     for row in csv.DictReader(line for line in done.stdout.splitlines() if line.startswith('"')):

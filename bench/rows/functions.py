@@ -40,8 +40,8 @@ FAST = {
 }
 
 SAME_IN_NUMPY = ("exp", "exp2", "log", "log2", "log10", "sqrt", "sin", "cos", "tanh", "floor", "ceil",
-                 "trunc", "expm1", "log1p", "tan", "sinh", "cosh", "hypot", "copysign", "fmod", "isnan", "isinf",
-                 "isfinite")  # fmt: skip
+                 "trunc", "expm1", "log1p", "tan", "sinh", "cosh", "hypot", "copysign", "fmod", "isnan",
+                 "isinf", "isfinite")  # fmt: skip
 NUMPY = {name: getattr(np, name) for name in SAME_IN_NUMPY} | {
     "abs": np.abs, "round": np.rint, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power,
