@@ -52,10 +52,14 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span) : self.children(n);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
-        if (is_thread_level(*n.callee) && !target.has_threads())
+        bool lacking = target.lacks(*n.callee);
+        if ((is_thread_level(*n.callee) || lacking) && !target.has_threads())
           fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
                        "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
                n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
+               target.name);
+        if (lacking)
+          fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target", n.callee->name,
                target.name);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
