@@ -261,7 +261,7 @@ class TensorCoreIntrinEmitter:
         buffer, start = _start(shared, what)
         if buffer.scope != "shared" or buffer.dtype != dtype or len(start) < 2:
             raise fail(f"{what}: it loads from a shared tile of {dtype} with two dimensions or more, not "
-                       f"from {buffer.name}, a {buffer.scope} buffer of {buffer.dtype} and shape {buffer.shape}")
+                       f"from {buffer.name}, a {buffer.scope} buffer of {buffer.dtype}{list(buffer.shape)}")
         k_first = self.a_transposed if not is_b else not self.b_transposed
         lane, along_n, along_m = self._place()
         first = along_n * self.warp_col_tiles if is_b else along_m * self.warp_row_tiles
