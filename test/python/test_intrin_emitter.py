@@ -132,11 +132,11 @@ def test_the_published_example(in_dtype, out_dtype, accum):
     K = 2 * chunk
     a, b = operands(M, N, K, in_dtype)
     c = np.zeros((M, N), out_dtype)
-    kernel = tilelang.compile(tl_matmul(M, N, K, in_dtype, out_dtype, accum, chunk=chunk), target="sim:sm_80")
-    report = kernel.simulate(a, b, c)
+    matmul = tl_matmul(M, N, K, in_dtype, out_dtype, accum, chunk=chunk)
+    report = tilelang.compile(matmul, target="sim:sm_80").simulate(a, b, c)
     assert not report.findings
     assert (c == product(a, b)).all()
-    source = tilelang.compile(kernel.prim_func, target="cuda -arch=sm_80").get_kernel_source()
+    source = tilelang.compile(matmul, target="cuda -arch=sm_80").get_kernel_source()
     assert source.count("__syncthreads()") == 4  # one for all of stmatrix, before its loops
     loads = [c for c in report.counters if c.what == "ldmatrix_x4"]  # of tiles that are swizzled as annotated
     assert len(loads) == 2 and all(c.requests == c.least for c in loads)
