@@ -1,9 +1,8 @@
 // Indices that leave a tile whatever happens: the access is reached in any case, and its index takes every value that
 // its loops give it.  What stands under a condition is not looked at, for it may be there to keep the index inside;
-// accesses to tensors are guarded.
+// accesses to tensors are guarded.  Indices by threads are the simulator's to look at.
 #include "api/bounds.h"
 
-#include <map>
 #include <optional>
 #include <set>
 
@@ -19,25 +18,14 @@ namespace {
 
 struct Bounds {
   const Function& f;
-  const Kernel& kernel;
   Facts facts = {};                        // ranges of the variables that take all of their values
   VarMap lets = {};
-  std::map<int64_t, Expr> threads = {};    // what thread_index(dim) is called here
 
-  Expr plain(const Expr& e) {
-    return rewrite(
-        e,
-        [&](const Var& v, Rewriter& self) -> Expr {
-          auto it = lets.find(&v);
-          return it == lets.end() ? Expr(&v) : self(it->second);
-        },
-        [&](const Call& n, Rewriter& self) -> Expr {
-          auto dim = n.callee == &thread_index ? as_int(n.args[0]) : std::nullopt;
-          if (!dim || size_t(*dim) >= kernel.threads.size()) return self.children(n);
-          auto [it, is_new] = threads.emplace(*dim, Expr());
-          if (is_new) facts.bind(it->second = var("thread"), Interval{0, kernel.threads[size_t(*dim)] - 1});
-          return it->second;
-        });
+  Expr plain(const Expr& e) const {
+    return rewrite(e, [&](const Var& v, Rewriter& self) -> Expr {
+      auto it = lets.find(&v);
+      return it == lets.end() ? Expr(&v) : self(it->second);
+    });
   }
 
   // A variable, or one divided by a number, or its remainder: does it take all values of its range?
@@ -148,7 +136,7 @@ void check_bounds_of_tiles(const Function& f) {
     bool returns = false;
     visit(k.body, [&](const Call& c) { returns |= c.callee == &thread_return; });
     if (returns) continue;
-    Bounds bounds{.f = f, .kernel = k};
+    Bounds bounds{.f = f};
     bool runs = true;
     for (size_t d = 0; d < k.grid.size(); d++)
       if (auto n = as_int(k.grid[d]))
