@@ -4,7 +4,7 @@
 
 namespace tl {
 
-extern const MatrixInstr mma_16bit[4], mma_tf32[2], mma_int8[8], mma_fp8[4];  // k = 32 of 8 bits before k = 16
+extern const MatrixInstr mma_16bit[6], mma_tf32[2], mma_int8[8], mma_fp8[4];  // k = 32 of 8 bits before k = 16
 std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const MatrixInstr>> groups);
 extern const CopyInstr ldmatrix_x1, ldmatrix_x2, ldmatrix_x4, ldmatrix_x1_trans, ldmatrix_x2_trans,
     ldmatrix_x4_trans;
