@@ -104,6 +104,9 @@ struct Code {
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
+  int lines = 1;         // of logical threads that its instructions need: see clock.h
+  int64_t barriers = 0;  // mbarriers that it may make
+
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);
@@ -114,6 +117,7 @@ struct Tensor {
   int64_t low = 0, high = 0;
 };
 
+class Engine;
 class Monitor;
 struct BlockWatch;
 class Tally;
@@ -146,6 +150,7 @@ struct Block {
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
+  Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
   const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
@@ -186,6 +191,8 @@ struct Warp {
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
   int64_t came = 0;            // to the barrier where it waits: what the block had executed then
+  int64_t awaited = -1;        // the mbarrier whose phase it has found under way, and the parity of that
+  int64_t parity = 0;
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "ir/callee.h"
+#include "sim/engine.h"
 #include "sim/machine.h"
 #include "sim/monitor.h"
 #include "sim/schedule.h"
@@ -137,6 +138,7 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
 struct Resident {
   Block block;
   std::unique_ptr<BlockWatch> watch = {};
+  std::unique_ptr<Engine> engine = {};
   std::vector<Warp> warps = {};
 };
 
@@ -240,13 +242,15 @@ struct Launch {
     poison_shared(block);
     r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
     block.watch = r.watch.get();
+    if (code.lines > 1) r.engine = std::make_unique<Engine>(block, schedule);
+    block.engine = r.engine.get();
     auto index = grid.index(number);
     for (auto& w : r.warps) {
       w.state = Warp::State::running;
       w.next = 0;
       w.active = w.alive;
       w.out = w.returned = 0;
-      w.barrier = w.seen_version = -1;
+      w.barrier = w.awaited = w.seen_version = -1;
       w.idle_trips = 0;
       w.spins = false;
       w.masks.clear();
@@ -316,11 +320,21 @@ struct Launch {
         if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0, append_state(state, w);
     bool is_new = idle.states.insert(std::hash<std::string>{}(state)).second;
     if (is_new && int64_t(idle.states.size()) <= most_idle_rounds) return;
+    if (stuck->awaited >= 0) {
+      Finding f = phase_finding(*stuck);
+      complete(f, *stuck);
+      throw Fault(std::move(f));
+    }
     Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
     complete(f, *stuck);
     f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
                          describe_thread(*stuck, int(f.thread - stuck->first)));
     throw Fault(std::move(f));
+  }
+
+  // Something lands that they may wait for.
+  bool land_next() {
+    return std::any_of(residents.begin(), residents.end(), [](auto& r) { return r->engine && r->engine->land_next(); });
   }
 
   static void append_state(std::string& state, const Warp& w) {
@@ -371,6 +385,7 @@ struct Launch {
       if (warps.empty()) {
         if (settle()) continue;
         if (!spinning) resolve_grid();
+        else if (land_next()) wake(idle);
         else if (!blocks.empty() && wanted < most_residents) wanted++;
         else wake(idle);
         continue;
@@ -398,6 +413,7 @@ struct Launch {
       complete(f, w);
       throw Fault(std::move(f));
     }
+    if (w.block->engine) w.block->engine->advance();
     if (!w.block->barriers.empty())
       for (auto& r : residents)
         if (&r->block == w.block) release_named(r->block, r->warps);
@@ -420,6 +436,7 @@ struct Launch {
       }
       any = true;
       ended++;
+      if (r.engine) r.engine->finish();
       idle.push_back(std::move(residents[i]));
       residents.erase(residents.begin() + int64_t(i));
     }

@@ -237,7 +237,7 @@ void place_labels(std::vector<Operation>& operations, int32_t labels) {
 
 Code translate(const Function& f, const Kernel& k, const Target& target) {
   internal_check(target.warp == lane_count, "warps of 32 threads");
-  Translator t{.f = f};
+  Translator t{.f = f, .target = target};
   Code& code = t.code;
   code.function = &f;
   code.kernel = &k;

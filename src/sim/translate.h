@@ -26,6 +26,7 @@ struct CodeScope {
 
 struct Translator {
   const Function& f;
+  const Target& target;
   Code code = {};
   std::vector<CodeScope> scopes = {};
   std::map<const ExprNode*, Value> vars = {};
@@ -46,6 +47,8 @@ struct Translator {
   Value select_value(const Select& n);
   Value call_value(const Call& n);
   Value effect(const Call& n);
+  void prepare_async(const AsyncInstr& row);
+  void async_operand(const AsyncInstr& row, size_t arg, int place);
   Value load_value(const Load& n, DType as);
   void store_statement(const Store& n);
   void store_elements(const Store& n);

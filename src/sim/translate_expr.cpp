@@ -232,6 +232,27 @@ Value Translator::call_value(const Call& n) {
   return result;
 }
 
+// What goes on beside the threads needs logical ones.
+void Translator::prepare_async(const AsyncInstr& row) {
+  auto offered = [&](auto& other) { return other.callee.name == row.callee.name; };
+  if (std::none_of(target.async.begin(), target.async.end(), offered))
+    fail(span, "{} has no {}; sm_90 has it", target.name, row.callee.name);
+  using Does = AsyncInstr::Does;
+  bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
+  code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);
+}
+
+void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
+  Place& p = code.places[size_t(place)];
+  constexpr int widest = 16;
+  touch(p, row.bytes ? row.bytes : widest, row.callee.access[arg] != 'r');
+  bool shared = row.operands[arg] == 's';
+  if (p.scope != (shared ? Scope::shared : Scope::global))
+    fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1, shared ? "shared" : "global",
+         p.name);
+  if (row.does == AsyncInstr::Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
+}
+
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
   InstrRow row = semantics_of(*n.callee);
@@ -239,6 +260,7 @@ Value Translator::effect(const Call& n) {
   if (!row.run)
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
          n.callee->name);
+  if (row.async) prepare_async(*row.async);
   CallSite site{.run = row.run,
                 .row = row.row,
                 .positions = std::move(row.positions),
@@ -267,6 +289,10 @@ Value Translator::effect(const Call& n) {
         {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
     if (v.place < 0) continue;
     char access = site.args.back().access = access_of(n, i);
+    if (row.async) {
+      async_operand(*row.async, i, v.place);
+      continue;
+    }
     bool rows = site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
     touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }

@@ -27,6 +27,8 @@ const Callee* find_instr(std::string_view name) {
     if (row->callee.name == name) return &row->callee;
   for (auto* row : nvidia_copy_rows())
     if (row->callee.name == name) return &row->callee;
+  for (auto& row : nvidia_async(true))
+    if (row.callee.name == name) return &row.callee;
   for (auto* row : x86_dots())
     if (row->callee.name == name) return &row->callee;
   const MatrixInstr* users = find_user_row(name);

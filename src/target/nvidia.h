@@ -10,6 +10,7 @@ extern const CopyInstr ldmatrix_x1, ldmatrix_x2, ldmatrix_x4, ldmatrix_x1_trans,
     ldmatrix_x4_trans;
 // sm_80 and later; what sm_90 adds stands behind it, so that the table of sm_80 is its beginning.
 std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90);
+std::span<const AsyncInstr> nvidia_async(bool with_sm_90);  // the same
 std::span<const MatrixInstr* const> nvidia_matrix_rows();
 std::span<const MatrixShape> nvidia_matrix_shapes();
 std::span<const CopyInstr* const> nvidia_copy_rows();

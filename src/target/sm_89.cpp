@@ -14,6 +14,7 @@ const Target sm_89 = {
     .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
                &ldmatrix_x4_trans},
     .atomics = nvidia_atomics(false),
+    .async = nvidia_async(false),
 };
 
 }  // namespace tl
