@@ -77,6 +77,74 @@ void wait_all_copies(const Execution& x) {
   wait(x, Line::copies, 0);
 }
 
+// ── bulk copies: (to, from, bytes), a load with its barrier ──────────────────────────────────────────
+constexpr int64_t bulk_unit = 16;
+
+int64_t bulk_bytes(const Execution& x, int lane) {
+  int64_t bytes = x.value(2, lane).i;
+  if (bytes <= 0 || bytes % bulk_unit)
+    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}", x.site.callee->name,
+         bytes, describe_thread(x.warp, lane), bulk_unit);
+  return bytes;
+}
+
+void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
+  Tally* tally = x.warp.block->tally;
+  if (!tally) return;
+  std::vector<int64_t> addresses;
+  for (int64_t i = 0; i < bytes; i += bulk_unit) addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
+  tally->access(x.place(arg), addresses, bulk_unit, x.site.site, Counter::Kind::copy, x.site.callee->name);
+}
+
+// Its copies are a logical thread of the barrier, which those join that wait for the phase.
+Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
+  if (m.initialiser >= 0)
+    x.report(lane, Finding::Kind::fence,
+             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not see "
+                         "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
+                         x.site.callee->name, m.initialiser));
+  m.copies++;
+  if (!watch_of(x)) return {};
+  return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
+}
+
+void begin_bulk_load(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    constexpr size_t barrier = 3;
+    int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
+    MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
+    Logical by = logical_of_barrier(x, m, lane);
+    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &by);
+    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &by);
+    count_bulk(x, from, 1, bytes);
+    engine_of(x).begin_telling({.thread = thread,
+                                .epoch = m.copies,
+                                .barrier = x.place(barrier).address + x.value(barrier, lane).i,
+                                .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
+                                .pieces = pieces_of(x, to, from, bytes, bytes)});
+  });
+}
+
+void begin_bulk_store(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
+    Groups& groups = engine_of(x).groups(Line::bulk_writes, thread);
+    Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch), writes = logical(x, Line::bulk_writes, thread, groups.epoch);
+    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &reads);
+    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &writes);
+    count_bulk(x, to, 0, bytes);
+    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, bytes)});
+  });
+}
+
+void commit_bulk(const Execution& x) { commit(x, Line::bulk_writes); }
+void wait_bulk(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i); }
+void wait_bulk_read(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i, true); }
+
+void fence_proxy(const Execution& x) {
+  if (watch_of(x)) for_lanes(x.lanes, [&](int lane) { watch_of(x)->clocks.fence(x.warp.first + lane); });
+}
+
 struct AsyncRow {
   Does does;
   Semantics run;
@@ -86,6 +154,12 @@ constexpr AsyncRow rows[] = {
     {Does::commit, commit_copies},
     {Does::wait_groups, wait_copies},
     {Does::wait_all, wait_all_copies},
+    {Does::bulk_load, begin_bulk_load},
+    {Does::bulk_store, begin_bulk_store},
+    {Does::bulk_commit, commit_bulk},
+    {Does::bulk_wait, wait_bulk},
+    {Does::bulk_wait_read, wait_bulk_read},
+    {Does::fence, fence_proxy},
 };
 
 }  // namespace

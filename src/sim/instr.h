@@ -8,6 +8,8 @@
 
 namespace tl::sim {
 
+struct MBarrier;
+
 // A warp executes a call.  `lanes` take part; arguments are numbered as in the IR.
 struct Execution {
   Warp& warp;
@@ -50,6 +52,7 @@ void stop_here(const Execution& x);  // breakpoint.cpp
 Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
 Semantics async_semantics(AsyncInstr::Does does);  // async.cpp
 Semantics barrier_semantics(AsyncInstr::Does does);  // mbarrier.cpp
+MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch);  // a finding that ends the run if it is none
 // A warp waits for ever for a phase of an mbarrier: what is missing there.
 Finding phase_finding(const Warp& w);
 

@@ -191,8 +191,9 @@ struct Warp {
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
   int64_t came = 0;            // to the barrier where it waits: what the block had executed then
-  int64_t awaited = -1;        // the mbarrier whose phase it has found under way, and the parity of that
-  int64_t parity = 0;
+  int64_t awaited = -1;        // the mbarrier whose phase it has found under way, where, and by which lane
+  int32_t awaits_at = 0;
+  int awaiting = 0;
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;

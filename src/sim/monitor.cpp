@@ -319,9 +319,9 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
   auto later = groups.committed.end() - std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
-  std::string wait = later == 0 ? fmt::format("it is in no group yet: {0}_commit_group(), then {0}_wait_group(0)", prefix)
-                                : fmt::format("wait for its group: {}_wait_group({}), or fewer", prefix, later - 1);
-  return owner == w.first + lane ? wait : fmt::format("let thread {} wait ({}), and put a barrier behind that", owner, wait);
+  std::string wait = later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group(0))", prefix)
+                                : fmt::format("wait for its group ({}_wait_group({}))", prefix, later - 1);
+  return owner == w.first + lane ? wait + " first" : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
 }
 
 void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
