@@ -25,7 +25,7 @@ const Target* find_target(std::string_view chip) {
 const Callee* find_instr(std::string_view name) {
   for (auto* row : nvidia_matrix_rows())
     if (row->callee.name == name) return &row->callee;
-  for (auto* row : nvidia_copy_rows())
+  for (auto* row : nvidia_copies(true))
     if (row->callee.name == name) return &row->callee;
   for (auto& row : nvidia_async(true))
     if (row.callee.name == name) return &row.callee;

@@ -60,7 +60,7 @@ std::span<const AsyncInstr> nvidia_async(bool with_sm_90) {
       async_row("cp_async_bulk_wait_group_read", Does::bulk_wait_read, 0, "n", "n", "cp.async.bulk.wait_group.read {0};"),
   };
   // clang-format on
-  constexpr size_t new_in_sm_90 = 11;
+  constexpr size_t new_in_sm_90 = 10;
   return {rows, std::size(rows) - (with_sm_90 ? 0 : new_in_sm_90)};
 }
 
