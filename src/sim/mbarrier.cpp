@@ -123,6 +123,7 @@ void test_phase(const Execution& x) {
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
       return;
     }
+    if (w.awaited >= 0) return;
     w.awaited = address_of_barrier(x, 0, lane);
     w.awaits_at = x.site.site;
     w.awaiting = lane;
@@ -178,13 +179,12 @@ Finding phase_finding(const Warp& w) {
   std::string came = m.came.empty() ? "nobody has come" : arrivals(code, m) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
-  f.text = fmt::format("{} waits for phase {} of {} (parity {}), but {}; {}{}", describe_thread(w, w.awaiting), m.phase, name,
-                       m.phase % 2,
-                       m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
-                                   : fmt::format("{} missing, and nobody else can go on", fmt::join(missing, " and ")),
-                       came,
-                       m.came.empty() && m.phase > 0 ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2)
-                                                     : "");
+  std::string what = m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
+                                 : fmt::format("missing: {}", fmt::join(missing, ", "));
+  std::string meant = m.came.empty() && m.phase > 0
+                          ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2) : "";
+  f.text = fmt::format("{} waits for phase {} of {} (parity {}), and nobody else can go on; {}; {}{}",
+                       describe_thread(w, w.awaiting), m.phase, name, m.phase % 2, what, came, meant);
   if (!m.came.empty()) {
     f.other_thread = m.came[0].first;
     f.other = code.sites[size_t(m.came[0].second)].span;

@@ -317,7 +317,12 @@ struct Launch {
     std::string state;
     for (auto& r : residents)
       for (auto& w : r->warps)
-        if (w.state == Warp::State::running) stuck = &w, w.spins = false, w.idle_trips = 0, append_state(state, w);
+        if (w.state == Warp::State::running) {
+          if (!stuck || (stuck->awaited < 0 && w.awaited >= 0)) stuck = &w;  // an mbarrier can say what is missing
+          w.spins = false;
+          w.idle_trips = 0;
+          append_state(state, w);
+        }
     bool is_new = idle.states.insert(std::hash<std::string>{}(state)).second;
     if (is_new && int64_t(idle.states.size()) <= most_idle_rounds) return;
     if (stuck->awaited >= 0) {
