@@ -4,7 +4,7 @@ namespace tl {
 
 std::string_view name_of(Finding::Kind kind) {
   constexpr std::string_view names[] = {"race",     "unwritten", "outside",  "misaligned", "barrier",
-                                        "divergence", "fence",    "deadlock", "livelock", "assertion",  "fault"};
+                                        "divergence", "overflow", "fence",    "deadlock", "livelock", "assertion",  "fault"};
   return names[size_t(kind)];
 }
 

@@ -122,10 +122,13 @@ Value Translator::spread(const Value& v) {
 
 // ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
 Value Translator::value(const Expr& e) {
+  if (computed)
+    if (auto it = computed->find(e.get()); it != computed->end()) return it->second.second;
   Span outer = span;
   if (e->span) span = e->span;
   Value v = e->dtype.lanes > 1 ? vector(e) : single(e);
   span = outer;
+  if (computed && !v.pure) computed->try_emplace(e.get(), e, v);
   return v;
 }
 
@@ -202,8 +205,9 @@ Value Translator::call_value(const Call& n) {
   if (n.callee == &address_of) {
     auto* at = n.args[0].as<Load>();
     Expr base = contiguous_base(at->index);
-    Value index = at->index.empty() ? constant_of(scalar(int64_t(0))) : value(base ? base : at->index[0]);
     int place = place_of(at->buffer);
+    Value index = constant_of(scalar(int64_t(0)));
+    if (!at->index.empty()) index = index_value(base ? base : at->index[0], -1, place);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
     return result;
@@ -352,7 +356,7 @@ Value Translator::load_value(const Load& n, DType as) {
   if (mask) o.b = spread(value(mask)).slot;
   bool apart = mask && !is_safe(index);
   size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
-  Value at = value(index);
+  Value at = index_value(index, o.b, o.row);
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
   o.run = load_run(as, at.uniform);
@@ -385,7 +389,7 @@ void Translator::store_statement(const Store& n) {
   } else {
     o.c = spread(value(n.value)).slot;
   }
-  Value at = value(index);
+  Value at = index_value(index, o.b, o.row);
   o.a = at.slot;
   o.run = store_run(as, at.uniform);
   o.effect = Operation::Effect::store;
@@ -410,7 +414,7 @@ void Translator::store_elements(const Store& n) {
   }
   for (int k = 0; k < lanes; k++)
     under_mask(k, [&] {
-      Value at = value(element(n.index.at(0), k));
+      Value at = index_value(element(n.index.at(0), k), -1, place_of(n.buffer));
       touch(code.places[size_t(place_of(n.buffer))], f[n.buffer].dtype.bytes(), true);
       emit({.run = store_run(f[n.buffer].dtype, at.uniform),
             .a = at.slot,

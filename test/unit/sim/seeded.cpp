@@ -263,6 +263,24 @@ constexpr Planted planted[] = {
       else:
         F[0] = 1  # race
 )"},
+    {"the product of an index wraps, to where it does no harm", R"(
+-     Y[tx] = X[(F[0] + 65536:i32)*(cast<i32>(tx) + 65536:i32)]  # overflow
++     Y[tx] = X[F[0]*(cast<i32>(tx) + 65536:i32)]
+)"},
+    {"a name holds what has wrapped, and becomes an index in 64 bits", R"(
+-     k = (F[0] + 65536:i32)*65536:i32
+-     Y[tx] = X[cast<i64>(k) + tx]  # overflow
++     k = (cast<i64>(F[0]) + 65536)*65536
++     Y[tx] = X[k - 4294967296 + tx]
+)"},
+    {"an index of 16 bits wraps; a hash may", R"(
+-     Z[cast<i16>(tx)*2048:i16 - cast<i16>(tx)*2047:i16] = X[cast<i16>(tx)*2048:i16//2048:i16]  # overflow
++     Z[cast<i16>(tx)*2048:i16 - cast<i16>(tx)*2047:i16] = X[(cast<i32>(tx)*1103515245:i32)%64:i32]
+)"},
+    {"an index wraps in a thread that stores", R"(
+-     Z[cast<i32>(tx)*67108864:i32] mask(tx == 0 or tx == 32) = X[tx]  # overflow
++     Z[cast<i32>(tx)*67108864:i32] mask(tx == 0) = X[tx]
+)"},
 };
 
 }  // namespace
