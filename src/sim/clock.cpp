@@ -106,6 +106,18 @@ void Clocks::fence(int64_t thread) {
   join(thread, Line::fenced_copies, joined[size_t(slot(Line::copies, thread))]);
 }
 
+void Clocks::append_state(std::string& state) const {
+  auto append = [&](const Epochs& e) { state.append(reinterpret_cast<const char*>(e.data()), e.size() * sizeof(e[0])); };
+  append(epochs);
+  append(joined);
+  const Known* last = nullptr;
+  for (auto& k : known) {
+    if (!k || k.get() == last) continue;  // most share one
+    last = k.get();
+    for (auto& [other, held] : k->blocks) append(*held);
+  }
+}
+
 KnownRef Clocks::with(const KnownRef& k, int32_t slot, uint32_t epoch) const {
   auto result = std::make_shared<Known>(*with_own(k, {}));
   auto own = std::make_shared<Epochs>(*result->blocks[block]);

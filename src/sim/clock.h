@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tl::sim {
@@ -78,6 +79,7 @@ class Clocks {
   }
   bool has_joined(int32_t slot, uint32_t epoch) const { return joined[size_t(slot)] >= epoch; }
   void fence(int64_t thread);
+  void append_state(std::string& state) const;  // who knows what
   KnownRef with(const KnownRef& k, int32_t slot, uint32_t epoch) const;  // k, and that
 
  private:

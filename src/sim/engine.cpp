@@ -110,6 +110,16 @@ bool Engine::land_next() {
   return true;
 }
 
+void Engine::land_telling(size_t which) {
+  land(telling[which], at_last);
+  std::erase_if(telling, [](auto& b) { return b.left == 0; });
+}
+
+void Engine::append_state(std::string& state) const {
+  for (auto& [at, m] : barriers) state += fmt::format("{} {} {} {};", at, m.pending, m.bytes, m.phase);
+  for (auto& b : telling) state += fmt::format("{} {} {};", b.thread, b.epoch, b.left);
+}
+
 void Engine::finish() {
   land(telling, at_last);
   for (auto& [key, g] : grouped) land(g.begun, at_last);

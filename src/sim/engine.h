@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "sim/clock.h"
@@ -68,6 +69,9 @@ class Engine {
   void advance();    // to now: what is due lands
   bool land_next();  // nobody can go on before something lands: one thing does
   void finish();     // the block has ended
+  size_t tellings() const { return telling.size(); }  // what barriers still wait for
+  void land_telling(size_t which);
+  void append_state(std::string& state) const;
 
   std::map<int64_t, MBarrier> barriers = {};  // by their offsets in shared memory
 

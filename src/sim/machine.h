@@ -35,6 +35,7 @@ struct Operation {
   // What it does to undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, call } effect = Effect::none;
   bool uniform_index = false;  // of a load or a store: all lanes have the same
+  bool meets = false;          // what it does depends on what other warps have done: see explore.h
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -70,6 +71,7 @@ struct CallSite {
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
+  bool is_async = false;                             // it is one of an AsyncInstr
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args;
@@ -152,6 +154,7 @@ struct Block {
   Tally* tally = nullptr;       // null where nothing is counted
   Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
+  int64_t patience = 64;        // how often a loop may find memory unchanged before it counts as one that waits
   const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
 

@@ -5,13 +5,14 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <set>
 #include <string>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "ir/callee.h"
+#include "sim/barrier.h"
 #include "sim/engine.h"
+#include "sim/explore.h"
 #include "sim/machine.h"
 #include "sim/monitor.h"
 #include "sim/schedule.h"
@@ -46,10 +47,13 @@ Tensor tensor_of(const Memory& m) {
   return t;
 }
 
+// Some operations; to_meeting: up to the next one where warps meet, but at least one.
+template <bool to_meeting = false>
 void execute(Warp& w, int64_t most) {
   const Operation* operations = w.code->operations.data();
   int64_t left = most;
   for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
+    if (to_meeting && left < most && operations[w.next].meets) break;
     const Operation& o = operations[w.next++];
     Mask active = w.active;
     if (!w.undefined.empty()) check_index(w, o);
@@ -57,81 +61,6 @@ void execute(Warp& w, int64_t most) {
     if (!w.undefined.empty()) follow_undefined(w, o, active);
   }
   w.came = w.block->executed += most - left;
-}
-
-const Operation& stands_at(const Warp& w) { return w.code->operations[w.next - 1]; }
-const CallSite& waits_at(const Warp& w) { return w.code->calls[size_t(stands_at(w).row)]; }
-
-bool is_waiting(const Warp& w) { return w.state == Warp::State::waiting; }
-
-// It goes on.
-void leave_barrier(Warp& w) {
-  if (Tally* t = w.block->tally; t && is_waiting(w))
-    t->waited(waits_at(w).site, waits_at(w).callee->name, w.block->executed - w.came);
-  w.state = Warp::State::running;
-}
-
-// Everyone has ended, or waits at the same barrier.
-void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
-  for (auto& w : warps) {
-    if (is_waiting(w) && w.next == waiting.next) continue;
-    const CallSite& here = waits_at(waiting);
-    std::string other = "has ended";
-    Finding f{.kind = Finding::Kind::barrier, .span = here.span};
-    if (is_waiting(w)) {
-      f.other = waits_at(w).span;
-      f.other_thread = w.first;
-      other = fmt::format("waits at another one{}", f.other ? fmt::format(", on line {}", f.other.line) : "");
-    }
-    f.thread = waiting.first;
-    f.text = fmt::format("{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
-                         "barrier: move it out of the condition",
-                         here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
-    throw Fault(std::move(f));
-  }
-}
-
-// Warps whose named barrier all have come to go on.
-bool release_named(Block& block, std::vector<Warp>& warps) {
-  bool released = false;
-  for (auto& w : warps) {
-    if (!is_waiting(w) || w.barrier < 0 || block.barriers[w.barrier].phase <= w.phase) continue;
-    leave_named(w, block.barriers[w.barrier]);
-    leave_barrier(w);
-    w.barrier = -1;
-    released = true;
-  }
-  return released;
-}
-
-// Nobody can go on, and someone waits at a named barrier: who waits where, and which barriers have been come to.
-void check_named(const Block& block, const std::vector<Warp>& warps) {
-  auto waits_named = [](auto& w) { return is_waiting(w) && w.barrier >= 0; };
-  auto first = std::find_if(warps.begin(), warps.end(), waits_named);
-  if (first == warps.end()) return;
-  const NamedBarrier& b = block.barriers.at(first->barrier);
-  Finding f{.kind = Finding::Kind::deadlock, .span = waits_at(*first).span};
-  f.thread = first->first;
-  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it", describe_thread(*first, 0),
-                       first->barrier, b.expected, b.arrived);
-  std::set<size_t> told = {first->next};
-  for (auto& w : warps) {
-    if (!is_waiting(w) || !told.insert(w.next).second) continue;
-    const Span& span = waits_at(w).span;
-    f.text += fmt::format("; thread {} waits at {}{}", w.first,
-                          w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).callee->name),
-                          span ? fmt::format(" on line {}", span.line) : "");
-    if (f.other_thread >= 0) continue;
-    f.other = span;
-    f.other_thread = w.first;
-  }
-  if (told.size() == 1) f.text += ": the others have ended";
-  for (auto& [id, other] : block.barriers)
-    if (auto waits_there = [&](auto& w) { return waits_named(w) && w.barrier == id; };
-        other.arrived > 0 && std::none_of(warps.begin(), warps.end(), waits_there))
-      f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived,
-                            other.expected, id);
-  throw Fault(std::move(f));
 }
 
 // A block that is running: its memory, its warps.
@@ -157,6 +86,7 @@ struct Launch {
   std::vector<int64_t> blocks = {};                  // still to begin, the next one last
   std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
   int64_t ended = 0, told = 0;
+  Explorer* explorer = nullptr;                      // where all orders are tried
 
   Grid grid_of_kernel() {
     Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
@@ -200,6 +130,7 @@ struct Launch {
     block.monitor = &monitor;
     block.tally = options.count ? &tally : nullptr;
     block.stop = options.stop ? &options.stop : nullptr;
+    block.patience = explorer ? 0 : block.patience;
     block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
     void* begin = block.memory.data();
     size_t space = block.memory.size();
@@ -307,12 +238,12 @@ struct Launch {
 
   // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same memory, they
   // wait for ever; a loop that counts its trips never stands the same, and is given most_idle_rounds.
-  struct Idle {
-    int64_t version = -1;  // of memory, in all the rounds
+  struct Rounds {
+    int64_t version = -1;  // of memory, in all of them
     std::unordered_set<size_t> states = {};
-  };
-  void wake(Idle& idle) {
-    if (idle.version != monitor.memory_version) idle = {.version = monitor.memory_version};
+  } rounds = {};
+  void wake() {
+    if (rounds.version != monitor.memory_version) rounds = {.version = monitor.memory_version};
     const Warp* stuck = nullptr;
     std::string state;
     for (auto& r : residents)
@@ -323,8 +254,8 @@ struct Launch {
           w.idle_trips = 0;
           append_state(state, w);
         }
-    bool is_new = idle.states.insert(std::hash<std::string>{}(state)).second;
-    if (is_new && int64_t(idle.states.size()) <= most_idle_rounds) return;
+    bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
+    if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
     if (stuck->awaited >= 0) {
       Finding f = phase_finding(*stuck);
       complete(f, *stuck);
@@ -342,6 +273,44 @@ struct Launch {
     return std::any_of(residents.begin(), residents.end(), [](auto& r) { return r->engine && r->engine->land_next(); });
   }
 
+  // One of the ways to go on, where warps have come to places where they meet; false: there is none.
+  bool explore(const std::vector<Warp*>& warps) {
+    for (Warp* w : warps)
+      if (!code.operations[w->next].meets) return step(*w), true;
+    size_t landings = 0;
+    for (auto& r : residents) landings += r->engine ? r->engine->tellings() : 0;
+    if (warps.size() + landings == 0) return false;
+    bool looks_again = rounds.version == monitor.memory_version;  // a loop that nobody has answered: see wake
+    size_t way = looks_again ? 0 : explorer->choose(warps.size() + landings, [&] { return state(); });
+    if (explorer->abandoned()) return true;
+    if (way < warps.size()) return step(*warps[way]), true;
+    way -= warps.size();
+    for (auto& r : residents) {
+      size_t here = r->engine ? r->engine->tellings() : 0;
+      if (way < here) return r->engine->land_telling(way), true;
+      way -= here;
+    }
+    return false;
+  }
+
+  // All that decides what comes.
+  std::string state() {
+    std::string s = fmt::format("{};", code.number);
+    for (auto& r : residents) {
+      s += fmt::format("{};", r->block.number);
+      s.append(reinterpret_cast<const char*>(r->block.shared), size_t(code.shared_bytes));
+      for (auto& [id, b] : r->block.barriers) s += fmt::format("{} {} {};", id, b.arrived, b.phase);
+      if (r->engine) r->engine->append_state(s);
+      if (r->watch) r->watch->clocks.append_state(s);
+      for (auto& w : r->warps) {
+        s += fmt::format("{} {} {} {};", int(w.state), w.barrier, w.phase, w.seen_version == monitor.memory_version ? w.idle_trips : -1);
+        append_state(s, w);
+      }
+    }
+    for (auto& e : written()) s.append(reinterpret_cast<const char*>(e.begin), size_t(e.end - e.begin));
+    return s;
+  }
+
   static void append_state(std::string& state, const Warp& w) {
     auto append = [&](const auto& values) {
       state.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
@@ -349,6 +318,16 @@ struct Launch {
     append(std::to_array({int64_t(w.next), int64_t(w.active), int64_t(w.out)}));
     append(w.registers);
     append(w.lanes);
+    append(w.masks);
+  }
+
+  void check_small() const {
+    int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
+    if (!options.blocks.empty()) count = int64_t(options.blocks.size());
+    int64_t each = (code.thread_count() + lane_count - 1) / lane_count;
+    if (count * each > Explorer::most_warps)
+      fail(code.kernel->span, "all schedules: {} would run {} blocks of {} warps, but all orders are tried of at most {} warps; "
+           "take fewer blocks (blocks=), or try a number of schedules", grid.kernel, count, each, Explorer::most_warps);
   }
 
   bool together() const {
@@ -363,12 +342,11 @@ struct Launch {
     std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
     schedule.arrange(blocks);
     std::reverse(blocks.begin(), blocks.end());
-    int64_t wanted = together() ? int64_t(blocks.size()) : schedule.residents();
+    int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
     int64_t begun = int64_t(blocks.size());
-    Idle idle;
     std::vector<int64_t> runnable;
     std::vector<Warp*> warps;
-    while (true) {
+    while (!explorer || !explorer->abandoned()) {
       while (int64_t(residents.size()) < wanted && !blocks.empty()) {
         begin(blocks.back());
         blocks.pop_back();
@@ -381,6 +359,7 @@ struct Launch {
         for (size_t i = 0; i < r->warps.size(); i++) {
           Warp& w = r->warps[i];
           if (w.state != Warp::State::running) continue;
+          if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
           spinning |= w.spins;
           if (w.spins) continue;
           runnable.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
@@ -390,12 +369,14 @@ struct Launch {
       if (warps.empty()) {
         if (settle()) continue;
         if (!spinning) resolve_grid();
-        else if (land_next()) wake(idle);
+        else if (explorer && explore(warps)) continue;
+        else if (!explorer && land_next()) wake();
         else if (!blocks.empty() && wanted < most_residents) wanted++;
-        else wake(idle);
+        else wake();
         continue;
       }
-      step(*warps[schedule.pick(runnable)]);
+      if (explorer) explore(warps);
+      else step(*warps[schedule.pick(runnable)]);
       if (options.progress && ended > told) options.progress(told = ended, begun);
     }
   }
@@ -409,7 +390,7 @@ struct Launch {
 
   void step(Warp& w) {
     try {
-      execute(w, schedule.quantum());
+      explorer ? execute<true>(w, INT64_MAX) : execute(w, schedule.quantum());
     } catch (Fault& e) {
       complete(e.finding, w);
       throw;
@@ -478,7 +459,8 @@ std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, co
 
 namespace {
 
-SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options,
+                          sim::Explorer* explorer = nullptr) {
   Host host(s.f);
   host.bind(args);
   for (BufferId id : s.f.workspaces) host.begin(id);
@@ -487,11 +469,13 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, co
   sim::GlobalCells cells;
   for (auto& code : s.kernels) {
     sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
+    launch.explorer = explorer;
+    if (explorer) launch.check_small();
     cells.begin(s.global_unit, launch.fresh());
     bool whole = launch.run_guarded();
     report.blocks += launch.ended;
     for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));
-    if (!whole) break;
+    if (!whole || (explorer && explorer->abandoned())) break;
   }
   report.findings = std::move(findings.list);
   return report;
@@ -509,9 +493,30 @@ struct Snapshot {
   }
 };
 
+// Every order; then the run of the seed, whose outputs and counters stay.
+SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+  Snapshot before(args);
+  sim::Explorer explorer;
+  int64_t orders = 0;
+  do {
+    if (orders == sim::Explorer::most_orders)
+      fail(s.kernels[0].kernel->span, "all schedules: the warps of {} meet in more than {} orders; try a number of schedules, or "
+           "a smaller case", s.kernels[0].kernel->name, orders);
+    if (orders++ > 0) before.restore();
+    SimulationReport report = run_once(s, args, options, &explorer);
+    report.schedules = orders;
+    if (!report.findings.empty()) return report;
+  } while (explorer.next());
+  before.restore();
+  SimulationReport report = run_once(s, args, options);
+  report.schedules = orders;
+  return report;
+}
+
 }  // namespace
 
 SimulationReport simulate(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+  if (options.schedules == all_schedules) return simulate_all(s, args, options);
   std::optional<Snapshot> before;
   if (options.schedules > 1) before.emplace(args);
   SimulationReport report;

@@ -226,9 +226,16 @@ void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>
   }
 }
 
-void find_effects(std::vector<Operation>& operations) {
+// Atomic accesses, barriers of some warps, what goes on beside the threads, and code that nobody knows.
+bool is_meeting(const CallSite& site) {
+  const Callee& c = *site.callee;
+  return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) || site.is_async;
+}
+
+void find_effects(std::vector<Operation>& operations, const std::vector<CallSite>& calls) {
   using Effect = Operation::Effect;
   for (auto& o : operations) {
+    o.meets = o.run == call && is_meeting(calls[size_t(o.row)]);
     if (o.effect != Effect::none) continue;
     bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
     bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
@@ -281,7 +288,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   t.emit({.run = end});
   code.operations = t.close();
   place_labels(code.operations, t.labels);
-  find_effects(code.operations);
+  find_effects(code.operations, code.calls);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets

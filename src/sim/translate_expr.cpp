@@ -267,6 +267,7 @@ Value Translator::effect(const Call& n) {
   if (row.async) prepare_async(*row.async);
   CallSite site{.run = row.run,
                 .row = row.row,
+                .is_async = row.async != nullptr,
                 .positions = std::move(row.positions),
                 .callee = n.callee,
                 .args = {},
