@@ -133,6 +133,8 @@ void begin_bulk_store(const Execution& x) {
     std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &reads);
     std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &writes);
     count_bulk(x, to, 0, bytes);
+    groups.last = groups.epoch;
+    groups.site = x.site.site;
     engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, bytes)});
   });
 }

@@ -88,6 +88,7 @@ uint32_t Engine::wait(Line line, int64_t thread, size_t n, bool only_reads) {
   Groups& g = groups(line, thread);
   if (g.committed.size() <= n) return 0;
   uint32_t last = g.committed[g.committed.size() - 1 - n];
+  g.waited = std::max(g.waited, last);
   for (auto& b : g.begun)
     if (b.epoch <= last && only_reads)
       for (auto& p : b.pieces) p.was_read ? void() : read_piece(p);
@@ -108,6 +109,13 @@ bool Engine::land_next() {
   land(list[schedule.choose(list.size())], at_last);
   std::erase_if(list, [](auto& b) { return b.left == 0; });
   return true;
+}
+
+std::vector<std::pair<int64_t, int32_t>> Engine::unread() const {
+  std::vector<std::pair<int64_t, int32_t>> all;
+  for (auto& [key, g] : grouped)
+    if (key.first == Line::bulk_writes && g.waited < g.last) all.emplace_back(key.second, g.site);
+  return all;
 }
 
 void Engine::land_telling(size_t which) {

@@ -40,6 +40,8 @@ struct Groups {
   uint32_t epoch = 1;                    // of what it begins now
   std::vector<uint32_t> committed = {};  // the epoch of each group
   std::vector<Begun> begun = {};
+  uint32_t last = 0, waited = 0;         // epochs: of what was begun last, and what has been read for sure
+  int32_t site = 0;                      // of that
 };
 
 struct MBarrier {
@@ -69,6 +71,7 @@ class Engine {
   void advance();    // to now: what is due lands
   bool land_next();  // nobody can go on before something lands: one thing does
   void finish();     // the block has ended
+  std::vector<std::pair<int64_t, int32_t>> unread() const;  // bulk stores nobody has waited for: thread and site
   size_t tellings() const { return telling.size(); }  // what barriers still wait for
   void land_telling(size_t which);
   void append_state(std::string& state) const;

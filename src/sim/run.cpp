@@ -422,11 +422,25 @@ struct Launch {
       }
       any = true;
       ended++;
-      if (r.engine) r.engine->finish();
+      if (r.engine) finish(r);
       idle.push_back(std::move(residents[i]));
       residents.erase(residents.begin() + int64_t(i));
     }
     return any;
+  }
+
+  // A block's memory ends with it: whatever still reads there must have been waited for.
+  void finish(Resident& r) {
+    for (auto [thread, site] : r.engine->unread()) {
+      if (!options.watch) break;
+      Warp& w = r.warps[size_t(thread / lane_count)];
+      Finding f{.kind = Finding::Kind::race,
+                .text = fmt::format("{} has begun a bulk store that may still read shared memory when the block, and its memory, "
+                                    "has ended; wait for it before (cp_async_bulk_wait_group_read(0))",
+                                    describe_thread(w, int(thread % lane_count)))};
+      monitor.report(w, int(thread % lane_count), std::move(f), site);
+    }
+    r.engine->finish();
   }
 
   // What stops the run is the last finding of all.

@@ -410,6 +410,16 @@ constexpr Planted bulk[] = {
       sync_threads()
       Z[tx] = Y[tx]  # race
 )", 1, "sm_90"},
+    {"the block ends before its bulk store has read", R"(
+      S = shared f32[64] address(0) elements(64)
+      S[tx] = X[tx]
+      fence_proxy_async()
+      sync_threads()
+      if tx == 0:
+        cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # race
+        cp_async_bulk_commit_group()
++       cp_async_bulk_wait_group_read(0)
+)", 1, "sm_90"},
     {"a bulk copy of a number of bytes that 16 does not divide", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
