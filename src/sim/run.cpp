@@ -2,21 +2,15 @@
 #include "sim/run.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "ir/callee.h"
 #include "sim/barrier.h"
-#include "sim/engine.h"
-#include "sim/explore.h"
-#include "sim/machine.h"
-#include "sim/monitor.h"
-#include "sim/schedule.h"
-#include "sim/tally.h"
+#include "sim/instr.h"
+#include "sim/launch.h"
 #include "sim/undefined.h"
 #include "sim/warp.h"
 
@@ -31,21 +25,9 @@ struct Simulation {
 namespace sim {
 namespace {
 
-// The first byte of a block's memory lies as it does on the chip.
-constexpr size_t shared_alignment = 1024;
 // So often may every thread that still runs look at memory that nobody changes, before it counts as stuck.
 constexpr int64_t most_idle_rounds = 2000;
 constexpr int64_t most_residents = 64;  // blocks at once, where some wait for others
-
-Tensor tensor_of(const Memory& m) {
-  Tensor t{.data = m.data, .low = 0, .high = 1};
-  for (size_t d = 0; d < m.shape.size(); d++) {
-    if (m.shape[d] <= 0) return {.data = m.data, .low = 0, .high = 0};
-    int64_t last = (m.shape[d] - 1) * m.strides[d];
-    (last < 0 ? t.low : t.high) += last;
-  }
-  return t;
-}
 
 // Some operations; to_meeting: up to the next one where warps meet, but at least one.
 template <bool to_meeting = false>
@@ -63,403 +45,193 @@ void execute(Warp& w, int64_t most) {
   w.came = w.block->executed += most - left;
 }
 
-// A block that is running: its memory, its warps.
-struct Resident {
-  Block block;
-  std::unique_ptr<BlockWatch> watch = {};
-  std::unique_ptr<Engine> engine = {};
-  std::vector<Warp> warps = {};
-};
-
-struct Launch {
-  const Code& code;
-  Host& host;
-  const SimulationOptions& options;
-  Findings& findings;
-  GlobalCells& cells;
-  Grid grid = grid_of_kernel();
-  std::vector<Tensor> tensors = tensors_of_call();
-  std::vector<Extent> arguments = arguments_of_call();
-  Monitor monitor = {code, grid, findings, cells, tensors, written()};
-  Tally tally{code};
-  Schedule schedule{options.seed};
-  std::vector<int64_t> blocks = {};                  // still to begin, the next one last
-  std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
-  int64_t ended = 0, told = 0;
-  Explorer* explorer = nullptr;                      // where all orders are tried
-
-  Grid grid_of_kernel() {
-    Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
-    for (size_t d = 0; d < g.dims; d++) g.extents[d] = std::max<int64_t>(0, host.integer(code.kernel->grid[d]));
-    return g;
-  }
-  std::vector<Tensor> tensors_of_call() {
-    std::vector<Tensor> all;
-    for (auto& m : host.frame.buffers) all.push_back(m.data ? tensor_of(m) : Tensor());
-    return all;
-  }
-  std::vector<Extent> arguments_of_call() {
-    std::vector<Extent> all;
-    for (auto& [begin, end] : host.arguments) all.push_back({begin, end});
-    return all;
-  }
-  std::vector<Extent> written() {
-    std::vector<Extent> all = fresh();
-    for (auto& p : code.places) {
-      if (p.scope != Scope::global || !p.written) continue;
-      if (p.made_at >= 0) {
-        all.insert(all.end(), arguments.begin(), arguments.end());
-        continue;
-      }
-      const Tensor& t = tensors[p.id];
-      all.push_back({t.data + t.low * p.type.bytes(), t.data + t.high * p.type.bytes()});
-    }
-    return all;
-  }
-  std::vector<Extent> fresh() {
-    std::vector<Extent> all;
-    for (auto& [begin, end] : host.fresh) all.push_back({begin, end});
-    return all;
-  }
-
-  std::unique_ptr<Resident> make() {
-    auto r = std::make_unique<Resident>(Resident{.block = {.code = code}});
-    Block& block = r->block;
-    block.tensors = tensors;
-    block.arguments = arguments;
-    block.monitor = &monitor;
-    block.tally = options.count ? &tally : nullptr;
-    block.stop = options.stop ? &options.stop : nullptr;
-    block.patience = explorer ? 0 : block.patience;
-    block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
-    void* begin = block.memory.data();
-    size_t space = block.memory.size();
-    block.shared =
-        static_cast<std::byte*>(std::align(shared_alignment, size_t(code.shared_bytes), begin, space));
-    int64_t threads = code.thread_count();
-    for (int64_t first = 0; first < threads; first += lane_count) {
-      Warp& w = r->warps.emplace_back();
-      int64_t count = std::min<int64_t>(lane_count, threads - first);
-      w.block = &block;
-      w.code = &code;
-      w.first = first;
-      w.alive = count == lane_count ? ~Mask(0) : (Mask(1) << count) - 1;
-      w.registers.resize(size_t(code.slots));
-      w.lanes.resize(size_t(code.lane_bytes * lane_count));
-      for (int lane = 0; lane < lane_count; lane++) w.slot(code.thread)[lane] = scalar(first + lane);
-      for (auto& [v, slot] : code.inputs)
-        if (auto it = host.compile.slots.find(v.get()); it != host.compile.slots.end())
-          *w.slot(slot) = host.frame.vars[it->second];
-    }
-    return r;
-  }
-
-  void poison_shared(Block& block) {
-    std::memset(block.memory.data(), 0xCD, block.memory.size());
-    for (auto& p : code.places)
-      if (p.scope == Scope::shared) poison(block.shared + p.address, p.elements * p.type.bytes(), p.type);
-  }
-
-  void begin(int64_t number) {
-    if (idle.empty()) idle.push_back(make());
-    residents.push_back(std::move(idle.back()));
-    idle.pop_back();
-    Resident& r = *residents.back();
-    Block& block = r.block;
-    block.number = number;
-    block.where = grid.name(number);
-    block.barriers.clear();
-    block.executed = 0;
-    poison_shared(block);
-    r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
-    block.watch = r.watch.get();
-    if (code.lines > 1) r.engine = std::make_unique<Engine>(block, schedule);
-    block.engine = r.engine.get();
-    auto index = grid.index(number);
-    for (auto& w : r.warps) {
-      w.state = Warp::State::running;
-      w.next = 0;
-      w.active = w.alive;
-      w.out = w.returned = 0;
-      w.barrier = w.awaited = w.seen_version = -1;
-      w.idle_trips = 0;
-      w.spins = false;
-      w.masks.clear();
-      w.jumping.clear();
-      w.undefined.clear();
-      w.forgotten.clear();
-      w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
-      for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
-    }
-  }
-
-  // No warp of it runs: it has ended (false), or all go on, or wait for the whole grid.
-  bool resolve(Resident& r) {
-    auto waiting = std::find_if(r.warps.begin(), r.warps.end(), is_waiting);
-    if (waiting == r.warps.end()) return false;
-    try {
-      check_named(r.block, r.warps);
-      check_barrier(r.warps, *waiting);
-    } catch (Fault& e) {
-      complete(e.finding, r.warps[size_t(e.finding.thread) / lane_count]);
-      throw;
-    }
-    if (waits_at(*waiting).callee == &sync_grid) return true;
-    finish_barrier(r.warps);
-    if (r.watch) {
-      std::vector<int32_t> threads;
-      for (auto& w : r.warps) for_lanes(w.alive & ~w.returned, [&](int lane) { threads.push_back(int32_t(w.first + lane)); });
-      r.watch->clocks.meet(threads);
-    }
-    resume(r);
-    return true;
-  }
-  static void resume(Resident& r) {
-    for (auto& w : r.warps) leave_barrier(w);
-  }
-
-  // Every block that runs waits for the grid.
-  void resolve_grid() {
-    const Warp& waiting = residents[0]->warps[0];
-    if (ended > 0)
-      stop(Finding::Kind::barrier, waits_at(waiting).span, "sync_grid: {} waits here, but another block has ended; every "
-           "block must reach it", residents[0]->block.where);
-    KnownRef all;
-    auto each = [&](auto f) {
-      for (auto& r : residents)
-        for (auto& w : r->warps) for_lanes(w.alive & ~w.returned, [&](int lane) { f(*r, w.first + lane); });
-    };
-    if (options.watch) {
-      each([&](Resident& r, int64_t thread) { all = merge(all, r.watch->clocks.release(thread)); });
-      each([&](Resident& r, int64_t thread) { r.watch->clocks.acquire(thread, all); });
-    }
-    for (auto& r : residents) resume(*r);
-  }
-
-  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same memory, they
-  // wait for ever; a loop that counts its trips never stands the same, and is given most_idle_rounds.
-  struct Rounds {
-    int64_t version = -1;  // of memory, in all of them
-    std::unordered_set<size_t> states = {};
-  } rounds = {};
-  void wake() {
-    if (rounds.version != monitor.memory_version) rounds = {.version = monitor.memory_version};
-    const Warp* stuck = nullptr;
-    std::string state;
-    for (auto& r : residents)
-      for (auto& w : r->warps)
-        if (w.state == Warp::State::running) {
-          if (!stuck || (stuck->awaited < 0 && w.awaited >= 0)) stuck = &w;  // an mbarrier can say what is missing
-          w.spins = false;
-          w.idle_trips = 0;
-          append_state(state, w);
-        }
-    bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
-    if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
-    if (stuck->awaited >= 0) {
-      Finding f = phase_finding(*stuck);
-      complete(f, *stuck);
-      throw Fault(std::move(f));
-    }
-    Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
-    complete(f, *stuck);
-    f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
-                         describe_thread(*stuck, int(f.thread - stuck->first)));
-    throw Fault(std::move(f));
-  }
-
-  // Something lands that they may wait for.
-  bool land_next() {
-    return std::any_of(residents.begin(), residents.end(), [](auto& r) { return r->engine && r->engine->land_next(); });
-  }
-
-  // One of the ways to go on, where warps have come to places where they meet; false: there is none.
-  bool explore(const std::vector<Warp*>& warps) {
-    for (Warp* w : warps)
-      if (!code.operations[w->next].meets) return step(*w), true;
-    size_t landings = 0;
-    for (auto& r : residents) landings += r->engine ? r->engine->tellings() : 0;
-    if (warps.size() + landings == 0) return false;
-    bool looks_again = rounds.version == monitor.memory_version;  // a loop that nobody has answered: see wake
-    size_t way = looks_again ? 0 : explorer->choose(warps.size() + landings, [&] { return state(); });
-    if (explorer->abandoned()) return true;
-    if (way < warps.size()) return step(*warps[way]), true;
-    way -= warps.size();
-    for (auto& r : residents) {
-      size_t here = r->engine ? r->engine->tellings() : 0;
-      if (way < here) return r->engine->land_telling(way), true;
-      way -= here;
-    }
-    return false;
-  }
-
-  // All that decides what comes.
-  std::string state() {
-    std::string s = fmt::format("{};", code.number);
-    for (auto& r : residents) {
-      s += fmt::format("{};", r->block.number);
-      s.append(reinterpret_cast<const char*>(r->block.shared), size_t(code.shared_bytes));
-      for (auto& [id, b] : r->block.barriers) s += fmt::format("{} {} {};", id, b.arrived, b.phase);
-      if (r->engine) r->engine->append_state(s);
-      if (r->watch) r->watch->clocks.append_state(s);
-      for (auto& w : r->warps) {
-        s += fmt::format("{} {} {} {};", int(w.state), w.barrier, w.phase, w.seen_version == monitor.memory_version ? w.idle_trips : -1);
-        append_state(s, w);
-      }
-    }
-    for (auto& e : written()) s.append(reinterpret_cast<const char*>(e.begin), size_t(e.end - e.begin));
-    return s;
-  }
-
-  static void append_state(std::string& state, const Warp& w) {
-    auto append = [&](const auto& values) {
-      state.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
-    };
-    append(std::to_array({int64_t(w.next), int64_t(w.active), int64_t(w.out)}));
-    append(w.registers);
-    append(w.lanes);
-    append(w.masks);
-  }
-
-  void check_small() const {
-    int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
-    if (!options.blocks.empty()) count = int64_t(options.blocks.size());
-    int64_t each = (code.thread_count() + lane_count - 1) / lane_count;
-    if (count * each > Explorer::most_warps)
-      fail(code.kernel->span, "all schedules: {} would run {} blocks of {} warps, but all orders are tried of at most {} warps; "
-           "take fewer blocks (blocks=), or try a number of schedules", grid.kernel, count, each, Explorer::most_warps);
-  }
-
-  bool together() const {
-    return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
-  }
-
-  void run() {
-    blocks = options.blocks;
-    int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
-    if (blocks.empty())
-      for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
-    std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
-    schedule.arrange(blocks);
-    std::reverse(blocks.begin(), blocks.end());
-    int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
-    int64_t begun = int64_t(blocks.size());
-    std::vector<int64_t> runnable;
-    std::vector<Warp*> warps;
-    while (!explorer || !explorer->abandoned()) {
-      while (int64_t(residents.size()) < wanted && !blocks.empty()) {
-        begin(blocks.back());
-        blocks.pop_back();
-      }
-      if (residents.empty()) return;
-      bool spinning = false;
-      runnable.clear();
-      warps.clear();
-      for (auto& r : residents) {
-        for (size_t i = 0; i < r->warps.size(); i++) {
-          Warp& w = r->warps[i];
-          if (w.state != Warp::State::running) continue;
-          if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
-          spinning |= w.spins;
-          if (w.spins) continue;
-          runnable.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
-          warps.push_back(&w);
-        }
-      }
-      if (warps.empty()) {
-        if (settle()) continue;
-        if (!spinning) resolve_grid();
-        else if (explorer && explore(warps)) continue;
-        else if (!explorer && land_next()) wake();
-        else if (!blocks.empty() && wanted < most_residents) wanted++;
-        else wake();
-        continue;
-      }
-      if (explorer) explore(warps);
-      else step(*warps[schedule.pick(runnable)]);
-      if (options.progress && ended > told) options.progress(told = ended, begun);
-    }
-  }
-
-  // Where a warp was stopped.
-  void complete(Finding& f, const Warp& w) const {
-    f.block = w.block->where;
-    if (f.thread < 0) f.thread = w.first + (w.active ? __builtin_ctz(w.active) : 0);
-    f.statement = monitor.statement(stands_at(w).site);
-  }
-
-  void step(Warp& w) {
-    try {
-      explorer ? execute<true>(w, INT64_MAX) : execute(w, schedule.quantum());
-    } catch (Fault& e) {
-      complete(e.finding, w);
-      throw;
-    } catch (const CompileError& e) {
-      Finding f{.kind = Finding::Kind::fault, .text = e.text, .span = e.span};
-      complete(f, w);
-      throw Fault(std::move(f));
-    }
-    if (w.block->engine) w.block->engine->advance();
-    if (!w.block->barriers.empty())
-      for (auto& r : residents)
-        if (&r->block == w.block) release_named(r->block, r->warps);
-  }
-
-  // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
-  bool settle() {
-    bool any = false;
-    for (size_t i = 0; i < residents.size();) {
-      Resident& r = *residents[i];
-      bool runs = std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
-      if (runs) {
-        i++;
-        continue;
-      }
-      if (resolve(r)) {
-        any |= r.warps[0].state == Warp::State::running;
-        i++;
-        continue;
-      }
-      any = true;
-      ended++;
-      if (r.engine) finish(r);
-      idle.push_back(std::move(residents[i]));
-      residents.erase(residents.begin() + int64_t(i));
-    }
-    return any;
-  }
-
-  // A block's memory ends with it: whatever still reads there must have been waited for.
-  void finish(Resident& r) {
-    for (auto [thread, site] : r.engine->unread()) {
-      if (!options.watch) break;
-      Warp& w = r.warps[size_t(thread / lane_count)];
-      Finding f{.kind = Finding::Kind::race,
-                .text = fmt::format("{} has begun a bulk store that may still read shared memory when the block, and its memory, "
-                                    "has ended; wait for it before (cp_async_bulk_wait_group_read(0))",
-                                    describe_thread(w, int(thread % lane_count)))};
-      monitor.report(w, int(thread % lane_count), std::move(f), site);
-    }
-    r.engine->finish();
-  }
-
-  // What stops the run is the last finding of all.
-  bool run_guarded() {
-    try {
-      run();
-    } catch (const Fault& e) {
-      if (!options.watch) throw;
-      findings.add(e.finding, {int64_t(e.finding.kind), -1, int64_t(findings.list.size()), code.number});
-      return false;
-    }
-    return true;
-  }
-};
-
 }  // namespace
 
-std::string describe_thread(const Warp& w, int lane) {
-  return fmt::format("thread {} of {}", w.first + lane, w.block->where);
+void Launch::step(Warp& w) {
+  try {
+    explorer ? execute<true>(w, INT64_MAX) : execute(w, schedule.quantum());
+  } catch (Fault& e) {
+    complete(e.finding, w);
+    throw;
+  } catch (const CompileError& e) {
+    Finding f{.kind = Finding::Kind::fault, .text = e.text, .span = e.span};
+    complete(f, w);
+    throw Fault(std::move(f));
+  }
+  if (w.block->engine) w.block->engine->advance();
+  if (!w.block->barriers.empty())
+    for (auto& r : residents)
+      if (&r->block == w.block) release_named(r->block, r->warps);
+}
+
+bool Launch::together() const {
+  return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
+}
+
+void Launch::run() {
+  blocks = options.blocks;
+  int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
+  if (blocks.empty())
+    for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
+  std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
+  schedule.arrange(blocks);
+  std::reverse(blocks.begin(), blocks.end());
+  int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
+  int64_t begun = int64_t(blocks.size());
+  std::vector<int64_t> runnable;
+  std::vector<Warp*> warps;
+  while (!explorer || !explorer->abandoned()) {
+    while (int64_t(residents.size()) < wanted && !blocks.empty()) {
+      begin(blocks.back());
+      blocks.pop_back();
+    }
+    if (residents.empty()) return;
+    bool spinning = false;
+    runnable.clear();
+    warps.clear();
+    for (auto& r : residents) {
+      for (size_t i = 0; i < r->warps.size(); i++) {
+        Warp& w = r->warps[i];
+        if (w.state != Warp::State::running) continue;
+        if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
+        spinning |= w.spins;
+        if (w.spins) continue;
+        runnable.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
+        warps.push_back(&w);
+      }
+    }
+    if (warps.empty()) {
+      if (settle()) continue;
+      if (!spinning) resolve_grid();
+      else if (explorer && explore(warps)) continue;
+      else if (!explorer && land_next()) wake();
+      else if (!blocks.empty() && wanted < most_residents) wanted++;
+      else wake();
+      continue;
+    }
+    if (explorer) explore(warps);
+    else step(*warps[schedule.pick(runnable)]);
+    if (options.progress && ended > told) options.progress(told = ended, begun);
+  }
+}
+
+bool Launch::settle() {
+  bool any = false;
+  for (size_t i = 0; i < residents.size();) {
+    Resident& r = *residents[i];
+    bool runs = std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
+    if (runs) {
+      i++;
+      continue;
+    }
+    if (resolve(r)) {
+      any |= r.warps[0].state == Warp::State::running;
+      i++;
+      continue;
+    }
+    any = true;
+    ended++;
+    if (r.engine) finish(r);
+    idle.push_back(std::move(residents[i]));
+    residents.erase(residents.begin() + int64_t(i));
+  }
+  return any;
+}
+
+bool Launch::resolve(Resident& r) {
+  auto waiting = std::find_if(r.warps.begin(), r.warps.end(), is_waiting);
+  if (waiting == r.warps.end()) return false;
+  try {
+    check_named(r.block, r.warps);
+    check_barrier(r.warps, *waiting);
+  } catch (Fault& e) {
+    complete(e.finding, r.warps[size_t(e.finding.thread) / lane_count]);
+    throw;
+  }
+  if (waits_at(*waiting).callee == &sync_grid) return true;
+  finish_barrier(r.warps);
+  if (r.watch) {
+    std::vector<int32_t> threads;
+    for (auto& w : r.warps) for_lanes(w.alive & ~w.returned, [&](int lane) { threads.push_back(int32_t(w.first + lane)); });
+    r.watch->clocks.meet(threads);
+  }
+  resume(r);
+  return true;
+}
+
+void Launch::resume(Resident& r) {
+  for (auto& w : r.warps) leave_barrier(w);
+}
+
+void Launch::resolve_grid() {
+  const Warp& waiting = residents[0]->warps[0];
+  if (ended > 0)
+    stop(Finding::Kind::barrier, waits_at(waiting).span, "sync_grid: {} waits here, but another block has ended; every "
+         "block must reach it", residents[0]->block.where);
+  KnownRef all;
+  auto each = [&](auto f) {
+    for (auto& r : residents)
+      for (auto& w : r->warps) for_lanes(w.alive & ~w.returned, [&](int lane) { f(*r, w.first + lane); });
+  };
+  if (options.watch) {
+    each([&](Resident& r, int64_t thread) { all = merge(all, r.watch->clocks.release(thread)); });
+    each([&](Resident& r, int64_t thread) { r.watch->clocks.acquire(thread, all); });
+  }
+  for (auto& r : residents) resume(*r);
+}
+
+void Launch::wake() {
+  if (rounds.version != monitor.memory_version) rounds = {.version = monitor.memory_version};
+  const Warp* stuck = nullptr;
+  std::string state;
+  for (auto& r : residents)
+    for (auto& w : r->warps)
+      if (w.state == Warp::State::running) {
+        if (!stuck || (stuck->awaited < 0 && w.awaited >= 0)) stuck = &w;  // an mbarrier can say what is missing
+        w.spins = false;
+        w.idle_trips = 0;
+        append_state(state, w);
+      }
+  bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
+  if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
+  if (stuck->awaited >= 0) {
+    Finding f = phase_finding(*stuck);
+    complete(f, *stuck);
+    throw Fault(std::move(f));
+  }
+  Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
+  complete(f, *stuck);
+  f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
+                       describe_thread(*stuck, int(f.thread - stuck->first)));
+  throw Fault(std::move(f));
+}
+
+bool Launch::land_next() {
+  return std::any_of(residents.begin(), residents.end(), [](auto& r) { return r->engine && r->engine->land_next(); });
+}
+
+void Launch::finish(Resident& r) {
+  for (auto [thread, site] : r.engine->unread()) {
+    if (!options.watch) break;
+    Warp& w = r.warps[size_t(thread / lane_count)];
+    Finding f{.kind = Finding::Kind::race,
+              .text = fmt::format("{} has begun a bulk store that may still read shared memory when the block, and its memory, "
+                                  "has ended; wait for it before (cp_async_bulk_wait_group_read(0))",
+                                  describe_thread(w, int(thread % lane_count)))};
+    monitor.report(w, int(thread % lane_count), std::move(f), site);
+  }
+  r.engine->finish();
+}
+
+bool Launch::run_guarded() {
+  try {
+    run();
+  } catch (const Fault& e) {
+    if (!options.watch) throw;
+    findings.add(e.finding, {int64_t(e.finding.kind), -1, int64_t(findings.list.size()), code.number});
+    return false;
+  }
+  return true;
 }
 
 }  // namespace sim
