@@ -120,14 +120,15 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             report.save(html)
         return report
 
-    def simulate(self, *args: Any, seed: int = 0, schedules: int = 1, blocks: Any = None, watch: bool = True,
+    def simulate(self, *args: Any, seed: int = 0, schedules: int | str = 1, blocks: Any = None, watch: bool = True,
                  count: bool = True, **kwargs: Any) -> Any:
         """Run the GPU's program in the simulator, on the same arguments; a
         tilelang.simulation.SimulationReport with what it cost. What is wrong with the program is a
         SimulationError.
 
         seed: of the order in which warps run; the same seed gives the same run. schedules: how many orders
-        are tried, with seeds from there on, each on the arguments as they were. blocks: the numbers of the
+        are tried, with seeds from there on, each on the arguments as they were; "all": every order in which
+        the warps of a small kernel can meet (CompileError if there are too many). blocks: the numbers of the
         blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of what
         nobody has written. count: count wavefronts, sectors and instructions.
         """

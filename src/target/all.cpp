@@ -25,8 +25,10 @@ const Target* find_target(std::string_view chip) {
 const Callee* find_instr(std::string_view name) {
   for (auto* row : nvidia_matrix_rows())
     if (row->callee.name == name) return &row->callee;
-  for (auto* row : nvidia_copy_rows())
+  for (auto* row : nvidia_copies(true))
     if (row->callee.name == name) return &row->callee;
+  for (auto& row : nvidia_async(true))
+    if (row.callee.name == name) return &row.callee;
   for (auto* row : x86_dots())
     if (row->callee.name == name) return &row->callee;
   const MatrixInstr* users = find_user_row(name);

@@ -22,6 +22,7 @@ struct Target {
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
   std::span<const AtomicInstr> atomics = {};    // what is not here is done by comparing and swapping
+  std::span<const AsyncInstr> async = {};
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;          // CPU: how many, for the micro-kernel
   int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches
