@@ -2,6 +2,7 @@
 // tiles of any shape, that fit a block by the count of their bytes.  All values stay small integers, so that every order of arithmetic gives
 // the same result.
 #pragma once
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ struct Tile {
 };
 
 struct Program {
-  std::string text;
+  std::string text = {};
+  std::map<std::string, double> given = {};   // extents and scalars that a call brings
+  double tolerance = 0;
   int64_t threads = 0, shared_bytes = 0, registers = 0;   // registers: 32-bit ones of fragments, per thread
   struct Tensor {
     std::string name, type;
