@@ -218,6 +218,9 @@ struct Inserter {
     const Accesses& all = accesses(s);
     bool whole = all.writes.empty() || loop.attrs.get_int("independent");
     if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
+    Accesses bounds = accesses(loop.min);           // read once, before the loop
+    bounds.add(accesses(loop.extent), warp);
+    unit(s, bounds);
     auto extent = as_int(loop.extent);
     walk_loop(loop.body, {}, extent && *extent > 0);
   }
