@@ -53,8 +53,9 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
       elements += (t.shape[d] - 1) * t.strides[d];
     }
     t.bytes.resize(size_t(std::max<int64_t>(elements, 1) * t.type.bytes()));
-    for (char c : p.name) seed = seed * 31 + uint64_t(c);
-    std::mt19937_64 random(seed);
+    uint64_t own_seed = seed;
+    for (char c : p.name) own_seed = own_seed * 31 + uint64_t(c);
+    std::mt19937_64 random(own_seed);
     bool whole = inputs == Inputs::whole;
     for (int64_t i = 0; i < t.size(); i++) {
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;

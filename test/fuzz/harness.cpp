@@ -88,7 +88,7 @@ struct Run {
             .inputs = Inputs::whole,
             .tolerance = p.tolerance,
             .first_schedule = uint64_t(seed % 20),
-            .schedules = apart ? 4 : 1,
+            .schedules = apart ? 3 : 1,
             .oracle = campaign.oracle ? campaign.oracle : std::function<bool(const Function&, Trial&)>()};
   }
   void one(int64_t seed) {
