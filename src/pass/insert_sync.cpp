@@ -220,6 +220,9 @@ struct Inserter {
     bool whole = all.writes.empty() || loop.attrs.get_int("independent") ||
                  (!has_barrier(loop.body) && meeting(f, all, all, warp) == Meeting::none);
     if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
+    Accesses bounds = accesses(loop.min);           // read once, before the loop
+    bounds.add(accesses(loop.extent), warp);
+    unit(s, bounds);
     auto extent = as_int(loop.extent);
     walk_loop(loop.body, {}, extent && *extent > 0);
   }
