@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core, config, env
+from . import _core, config, env, registers
 from .artifact import KernelArtifacts
 from .errors import CompileError, caller_place, compile_error
 from .function import PrimFunc
@@ -247,7 +247,9 @@ def compile(
         debug_root_path, target,
     )
     try:
-        compiled = _core.compile(func.function, config.target_text(target), options)
+        wanted = config.target_text(target)
+        registers.warn(func.large, wanted)
+        compiled = _core.compile(func.function, wanted, options)
     except CompileError as error:
         instead = config.script and config.script.instead(func.name, config.own_target(target), error)
         if not instead:

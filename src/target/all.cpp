@@ -53,6 +53,12 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
   return nullptr;
 }
 
+bool Target::lacks(const Callee& row) const {
+  auto is = [&](auto* mine) { return mine->callee.name == row.name; };
+  return find_instr(row.name) && std::none_of(matrix.begin(), matrix.end(), is) &&
+         std::none_of(copies.begin(), copies.end(), is) && std::none_of(dots.begin(), dots.end(), is);
+}
+
 const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {
   for (auto& row : atomics)
     if (row.op == op && row.type == value && (global || !row.only_global)) return &row;

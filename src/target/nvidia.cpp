@@ -96,6 +96,11 @@ MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
   return row;
 }
 
+MatrixInstr sums_in_f16(MatrixInstr row) {
+  row.c_type = f16;
+  return row;
+}
+
 MatrixInstr m16n8k32(std::string_view name, DType a, DType b, DType c, std::string_view ptx) {
   MatrixInstr row = m16n8k16(name, a, ptx);
   row.b_type = b;
@@ -160,11 +165,13 @@ std::span<const CopyInstr> copy_rows() {
 }  // namespace
 
 // clang-format off
-const MatrixInstr mma_16bit[4] = {
+const MatrixInstr mma_16bit[6] = {
     m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
     m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
     m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
-    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32")};
+    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"),
+    sums_in_f16(m16n8k16("mma_m16n8k16_f16_f16", f16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16")),
+    sums_in_f16(m16n8k8("mma_m16n8k8_f16_f16", f16, "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"))};
 const MatrixInstr mma_tf32[2] = {
     m16n8k8_tf32("mma_m16n8k8_tf32_f32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
     m16n8k4_tf32("mma_m16n8k4_tf32_f32", "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32")};

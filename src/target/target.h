@@ -34,6 +34,7 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
+  bool lacks(const Callee& row) const;       // is it an instruction, and not one of this target's?
   const AtomicInstr* atomic_for(Callee::Atomic op, DType value, bool global) const;
   // How many neighbouring elements the chip can update by one call of this kind, each for itself.
   int64_t atomic_lanes(const Call& atomic, const Function& f) const;
