@@ -59,15 +59,21 @@ Cell& GlobalCells::at(uintptr_t number) {
     auto& page = pages[which];
     if (!page) {
       page = std::make_unique<Page>();
-      for (uintptr_t i = 0; i < page_size; i++) {
-        auto* place = reinterpret_cast<const std::byte*>((which * page_size + i) * uintptr_t(unit));
-        auto holds = [&](auto& m) { return place >= m.begin && place < m.end; };
-        (*page)[i].written = std::none_of(fresh.begin(), fresh.end(), holds);
-      }
+      for (uintptr_t i = 0; i < page_size; i++) (*page)[i].written = !is_fresh(which * page_size + i);
     }
     last = {which, page.get()};
   }
   return (*last.second)[number % page_size];
+}
+
+bool GlobalCells::is_fresh(uintptr_t number) const {
+  auto* place = reinterpret_cast<const std::byte*>(number * uintptr_t(unit));
+  return std::any_of(fresh.begin(), fresh.end(), [&](auto& m) { return place >= m.begin && place < m.end; });
+}
+
+bool GlobalCells::written(uintptr_t number) const {
+  auto it = pages.find(number / page_size);
+  return it == pages.end() ? !is_fresh(number) : (*it->second)[number % page_size].written;
 }
 
 std::string Grid::name(int64_t number) const {
@@ -292,6 +298,18 @@ void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_s
   findings.add(std::move(f), {int64_t(f.kind) + 100 * code.number, site, other_site, place});
 }
 
+namespace {
+
+const char* cure_of(bool same_block, bool same_warp, bool is_shared, bool same_statement) {
+  if (!same_block) return "blocks run in any order: use an atomic access, or a kernel of its own";
+  if (same_statement) return "use an atomic access, or read, wait at a barrier, and then write";
+  if (!is_shared) return "put a barrier between the two, or use an atomic access";
+  return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
+                   : "put a barrier between the two (T.sync_threads())";
+}
+
+}  // namespace
+
 void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
                    const std::byte* at) {
   // What it read there was not written yet for want of that order.
@@ -299,16 +317,16 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& other, const 
   bool is_shared = p.scope == Scope::shared, same_block = other.block == w.block->watch->clocks.number();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
-  std::string cure = !same_block ? "blocks run in any order: use an atomic access, or a kernel of its own"
-                     : is_shared ? "put a barrier between the two (T.sync_threads())"
-                                 : "put a barrier between the two, or use an atomic access";
+  bool same_statement = code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
+  bool same_warp = same_block && other.thread / lane_count == w.first / lane_count;
   Finding f{.kind = Finding::Kind::race,
             .text = fmt::format("data race on {}[{}]: {} {} it, {} {} it{}, and nothing orders the two; {}", p.name, index,
                                 describe_thread(w, lane), verb(touch),
                                 same_block ? fmt::format("thread {}", other.thread)
                                            : fmt::format("thread {} of {}", other.thread, grid.name(other.block)),
                                 did,
-                                there ? fmt::format(" on line {}", there.line) : "", cure)};
+                                there ? fmt::format(" on line {}", there.line) : "",
+                                cure_of(same_block, same_warp, is_shared, same_statement))};
   f.other_thread = other.thread;
   f.buffer = p.name;
   f.index = index;

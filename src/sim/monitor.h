@@ -60,6 +60,7 @@ class GlobalCells {
   // A kernel begins: all that was done before is done.
   void begin(int64_t unit, std::vector<Extent> fresh);
   Cell& at(uintptr_t number);
+  bool written(uintptr_t number) const;
   int64_t unit = 16;
 
  private:
@@ -68,6 +69,7 @@ class GlobalCells {
   std::vector<Extent> fresh = {};  // nobody has written it before the call
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages = {};
   std::pair<uintptr_t, Page*> last = {~uintptr_t(0), nullptr};
+  bool is_fresh(uintptr_t number) const;
 };
 
 // The blocks of a launch, by number.

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "ir/callee.h"
+#include "sim/gap.h"
 #include "sim/machine.h"
 #include "sim/monitor.h"
 #include "sim/schedule.h"
@@ -335,6 +336,10 @@ struct Launch {
   bool together() const {
     return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
   }
+  // Foreign code writes behind its pointers as far as it likes.
+  bool writes_unseen() const {
+    return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return is_foreign(*site.callee); });
+  }
 
   void run() {
     blocks = options.blocks;
@@ -463,15 +468,18 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, co
   SimulationReport report{.seed = options.seed};
   sim::Findings findings;
   sim::GlobalCells cells;
+  bool everything = options.watch;
   for (auto& code : s.kernels) {
     sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
     cells.begin(s.global_unit, launch.fresh());
     bool whole = launch.run_guarded();
     report.blocks += launch.ended;
+    everything &= launch.ended == launch.grid.size() && !launch.writes_unseen();
     for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));
     if (!whole) break;
   }
   report.findings = std::move(findings.list);
+  if (everything && report.findings.empty()) report.gaps = sim::gaps_of(host, args, cells);
   return report;
 }
 
