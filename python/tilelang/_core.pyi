@@ -310,6 +310,10 @@ def resolve_target(target: str) -> str:
 def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
 
+def instruction_rows(chip: str) -> list[dict[str, Any]]:
+    """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
+    "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
+
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read
     or written is (dtype, shape, bytes of 64-bit numbers), a value a float, a result (is it of floats?, shape, bytes)."""

@@ -36,14 +36,15 @@ struct Callee {
   enum class Atomic : uint8_t { none, load, store, add, max, min, bit_or } atomic = Atomic::none;
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
-  // pure: the same for what a double does not hold (bits, directed rounding), instead of `eval`; `types` are those
-  // of the arguments, one lane each
+  // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of `eval` or,
+  // where both are given, before it; `types` are those of the arguments, one lane each
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
   // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, integers, all of one type; or
   // 64-bit counters
   enum class Takes : uint8_t { any, floats, singles, integers, counters } takes = Takes::any;
 
   constexpr bool computes() const { return eval || exact; }
+  constexpr bool is_exact() const { return exact && !eval; }
 };
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …

@@ -249,7 +249,7 @@ void shuffle(const Execution& x) {
   if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for (int lane = 0; lane < lane_count; lane++) x.give(lane, taken[size_t(lane)]);
 }
-int given_lane(int, int number) { return number % lane_count; }
+int given_lane(int, int number) { return number & (lane_count - 1); }
 int xor_lane(int lane, int number) { return lane ^ number; }
 int lane_below(int lane, int number) { return lane - number; }
 int lane_above(int lane, int number) { return lane + number; }
