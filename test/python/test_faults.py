@@ -55,6 +55,33 @@ def test_a_persistent_loop_visits_every_tile_once(tiles):
         assert (count == 1).all()
 
 
+# ── 7: vectors at addresses that they cannot have ─────────────────────────────────────────────────────
+def four_of_a_row(columns, first, by_hand):
+    @T.prim_func
+    def main(A: T.Tensor((32, columns), "float32"), B: T.Tensor((32, 4), "float32")):
+        with T.Kernel(1, threads=32):
+            if by_hand:
+                for v in T.vectorized(4):
+                    B[T.get_thread_binding(), v] = A[T.get_thread_binding(), first + v]
+            else:
+                for i, j in T.Parallel(32, 4):
+                    B[i, j] = A[i, first + j]
+
+    return main
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("columns, first", [(64, 0), (64, 1), (64, 2), (67, 0), (66, 4)])
+def test_rows_that_begin_anywhere(columns, first, by_hand):
+    """The simulator finds a vector whose address is not divisible by its width."""
+    a, b = np.random.default_rng(0).random((32, columns)).astype(np.float32), np.zeros((32, 4), np.float32)
+    kernel = tilelang.compile(four_of_a_row(columns, first, by_hand), target=SIM)
+    kernel(a, b)
+    assert np.array_equal(b, a[:, first : first + 4])
+    loads = [c for c in kernel.simulate(a, b).counters if c.what == "global load"]
+    assert (sum(c.executed for c in loads) == 1) == ((columns, first) == (64, 0))
+
+
 # ── 8: ragged edges ───────────────────────────────────────────────────────────────────────────────────
 def ragged_maximum(M, N):
     @T.prim_func
@@ -141,6 +168,25 @@ def test_shared_memory_is_not_used_again_too_early():
     assert shared == 2 * 512  # two of the three lie in the same memory
 
 
+def through_one_tile(trips):
+    @T.prim_func
+    def main(A: T.Tensor((trips, 128), "float32"), B: T.Tensor((trips, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            X = T.alloc_shared((128,), "float32")
+            for k in T.serial(trips):
+                T.copy(A[k, 0], X)
+                for i in T.Parallel(128):
+                    B[k, i] = X[(i + 32) % 128]
+
+    return main
+
+
+def test_the_next_trip_waits_for_this_one():
+    a, b = np.random.default_rng(0).random((3, 128)).astype(np.float32), np.zeros((3, 128), np.float32)
+    assert not tilelang.compile(through_one_tile(3), target=SIM).simulate(a, b, schedules=4).findings
+    assert np.array_equal(b, np.roll(a, -32, 1))
+
+
 # ── 19, 21: layouts for any extent, and for two operators that want different ones ────────────────────
 def doubled(width, threads, scope):
     alloc = T.alloc_shared if scope == "shared" else T.alloc_fragment
@@ -167,15 +213,13 @@ def test_tiles_of_any_width_have_a_layout(scope, threads):
         assert np.array_equal(b, 2 * a)
 
 
-def product_and_transpose():
-    """One tile as an operand, as a transposed operand, and read row by row."""
+def product_and_transpose(dtype):
+    """One tile as an operand, as a transposed operand, and read column by column."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float16")
-    ):
+    def main(A: T.Tensor((64, 64), dtype), B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), dtype)):
         with T.Kernel(1, threads=128):
-            S = T.alloc_shared((64, 64), "float16")
+            S = T.alloc_shared((64, 64), dtype)
             P = T.alloc_fragment((64, 64), "float32")
             T.clear(P)
             T.copy(A, S)
@@ -188,10 +232,11 @@ def product_and_transpose():
     return main
 
 
-def test_operators_that_want_different_layouts_of_one_tile():
-    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
-    b, c = np.full((64, 64), np.nan, np.float32), np.zeros((64, 64), np.float16)
-    tilelang.compile(product_and_transpose(), target=SIM)(a, b, c)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_operators_that_want_different_layouts_of_one_tile(dtype):
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(dtype)
+    b, c = np.full((64, 64), np.nan, np.float32), np.zeros((64, 64), dtype)
+    tilelang.compile(product_and_transpose(dtype), target=SIM)(a, b, c)
     wide = a.astype(np.float64)
     expected = wide @ wide.T + wide @ wide
     assert np.linalg.norm(b - expected) <= 1e-5 * np.linalg.norm(expected)
