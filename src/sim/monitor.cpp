@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/build.h"
 #include "ir/text.h"
 #include "sim/engine.h"
 
@@ -285,10 +286,20 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
 }
 
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
+// Its first line; of a loop that asks within whether it goes on, all that it does until it is left, on one line.
 std::string Monitor::statement(int32_t site) const {
   const Stmt& stmt = code.sites[size_t(site)].stmt;
-  std::string text = stmt ? print(stmt, code.function) : "";
-  return text.substr(0, text.find('\n'));
+  std::string text = stmt ? print(stmt, code.function) : "", line;
+  auto* loop = stmt.as<While>();
+  bool asks_within = loop && is_int(loop->cond, 1) && text.find("break()") != text.npos;
+  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    std::string part = text.substr(at, end - at);
+    if (at > 0) line += line.ends_with(':') ? " " : "; ";
+    line += part.substr(std::min(part.find_first_not_of(' '), part.size()));
+    if (!asks_within || part.ends_with("break()")) break;
+  }
+  return line;
 }
 
 void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
