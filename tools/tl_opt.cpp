@@ -4,29 +4,33 @@
 //   tl_opt FILE --target "cuda -arch=sm_80" --stop-after infer_layouts
 //   tl_opt FILE --target cpu --emit source                 the generated program
 //   tl_opt run FILE --target cpu --check                   random inputs; compared with the reference
+//   tl_opt reduce FILE --target sim:sm_80                  a smaller program that fails in the same way
 //
 // Wrong input answers file:line:column: error: … and exit status 1; a fault of our own has status 2.
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <random>
 
 #include "api/kernel.h"
 #include "base/error.h"
-#include "ir/rewrite.h"
 #include "ir/text.h"
-#include "sim/evaluate.h"
+#include "shrink.h"
+#include "trial.h"
 
 namespace tl {
 namespace {
 
 struct Arguments {
   std::string file = "-", target, stop_after, emit = "ir", level = "tile";
+  std::string inputs = "eighths";
   std::vector<std::string> skip, set;
-  bool print_after_all = false, list_passes = false, run = false, check = false;
+  bool print_after_all = false, list_passes = false, run = false, check = false, reduce = false;
   uint64_t seed = 1;
+  int64_t schedules = 1;
+  int timeout = 60;
+  double tolerance = 0;
 };
 
 std::string read_text(const std::string& file) {
@@ -36,10 +40,11 @@ std::string read_text(const std::string& file) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-Function read_function(const Arguments& a) {
+Function read_function(const Arguments& a, bool complete = true) {
   std::string name = a.file == "-" ? "<stdin>" : a.file;
   Function f = parse(read_text(a.file), name, text_vocabulary());
   Level level = a.level == "tile" ? Level::tile : a.level == "thread" ? Level::thread : Level::machine;
+  if (!complete) return f;
   if (level == Level::tile) f = complete_tiles(std::move(f));
   if (auto finding = check(f, level)) fail(finding->span, "{}", finding->text);
   return f;
@@ -72,115 +77,17 @@ void compile_and_print(const Arguments& a, Function f) {
 
 // ── running ───────────────────────────────────────────────────────────────────────────────────────────
 // Extents and scalars that the text leaves open, from --set NAME=VALUE.
-struct Given {
-  std::map<std::string, double> values;
-  explicit Given(const std::vector<std::string>& settings) {
-    for (auto& s : settings) {
-      size_t equals = s.find('='), read = 0;
-      if (equals != s.npos) try {
-          values[s.substr(0, equals)] = std::stod(s.substr(equals + 1), &read);
-        } catch (std::exception&) {
-        }
-      if (equals == s.npos || read != s.size() - equals - 1) fail({}, "--set {}: expected NAME=NUMBER", s);
-    }
+Given read_settings(const std::vector<std::string>& settings) {
+  Given given;
+  for (auto& s : settings) {
+    size_t equals = s.find('='), read = 0;
+    if (equals != s.npos) try {
+        given.values[s.substr(0, equals)] = std::stod(s.substr(equals + 1), &read);
+      } catch (std::exception&) {
+      }
+    if (equals == s.npos || read != s.size() - equals - 1) fail({}, "--set {}: expected NAME=NUMBER", s);
   }
-  double of(const std::string& name) const {
-    auto it = values.find(name);
-    if (it == values.end()) fail({}, "the value of {} is open: give it with --set {}=NUMBER", name, name);
-    return it->second;
-  }
-};
-
-struct Tensor {
-  DType type;
-  std::vector<int64_t> shape, strides;
-  std::vector<std::byte> bytes;
-
-  int64_t size() const {
-    int64_t n = 1;
-    for (auto e : shape) n *= e;
-    return n;
-  }
-  std::byte* at(int64_t i) {  // of the i-th element in row-major order
-    int64_t offset = 0;
-    for (size_t d = shape.size(); d-- > 0;) {
-      offset += i % shape[d] * strides[d];
-      i /= shape[d];
-    }
-    return bytes.data() + offset * type.bytes();
-  }
-  double number(int64_t i) {
-    Scalar v = element_access(type).get(at(i));
-    return type.is_float() ? v.d : double(v.i);
-  }
-};
-
-struct Trial {
-  std::vector<Tensor> tensors;  // by parameter; empty for a scalar
-  std::vector<double> scalars;
-};
-
-Trial random_trial(const Program& program, const Given& given, uint64_t seed) {
-  std::vector<int64_t> integers;
-  for (auto& source : program.integers) integers.push_back(int64_t(given.of(source.name)));
-  std::mt19937_64 random(seed);
-  Trial trial;
-  for (auto& p : program.params) {
-    Tensor& t = trial.tensors.emplace_back();
-    trial.scalars.push_back(p.is_tensor ? 0 : given.of(p.name));
-    t.type = *parse_dtype(p.dtype);
-    if (!p.is_tensor) continue;
-    int64_t elements = 1;
-    for (size_t d = 0; d < p.shape.size(); d++) {
-      t.shape.push_back(evaluate(p.shape[d], integers));
-      t.strides.push_back(evaluate(p.strides[d], integers));
-      elements += (t.shape[d] - 1) * t.strides[d];
-    }
-    t.bytes.resize(size_t(std::max<int64_t>(elements, 1) * t.type.bytes()));
-    for (int64_t i = 0; i < t.size(); i++) {
-      int64_t n = int64_t(random() % 17) - 8;  // eighths: exact in every float type
-      Scalar v = t.type.is_float() ? scalar(double(n) / 8) : scalar(wrap_int(n, t.type));
-      element_access(t.type).put(t.at(i), v);
-    }
-  }
-  return trial;
-}
-
-// Calls the kernel on the tensors of the trial; for a GPU through copies of them.
-void launch(CompiledKernel& kernel, Trial& trial) {
-  std::string reason;
-  Device* gpu = kernel.device_type() == device_cuda ? cuda_device(cuda_current_ordinal(), &reason) : nullptr;
-  if (kernel.device_type() == device_cuda && !gpu) fail({}, "no CUDA device answers ({})", reason);
-  std::vector<Argument> arguments;
-  for (size_t i = 0; i < trial.tensors.size(); i++) {
-    Tensor& t = trial.tensors[i];
-    auto& spec = kernel.program.params[i];
-    if (!spec.is_tensor) {
-      arguments.push_back(t.type.is_float() ? Argument(trial.scalars[i])
-                                            : Argument(int64_t(trial.scalars[i])));
-      continue;
-    }
-    DlType dl = dl_type(spec.dtype);
-    TensorView view{.data = t.bytes.data(),
-                    .code = dl.code,
-                    .bits = dl.bits,
-                    .ndim = int(t.shape.size()),
-                    .shape = t.shape.data(),
-                    .strides = t.strides.data(),
-                    .device_type = kernel.device_type()};
-    if (gpu) {
-      view.device_id = gpu->ordinal;
-      view.data = gpu->allocate(t.bytes.size(), 0);
-      gpu->copy_in(view.data, t.bytes.data(), t.bytes.size(), 0);
-    }
-    arguments.push_back(view);
-  }
-  kernel.launch(arguments);
-  for (size_t i = 0; gpu && i < arguments.size(); i++)
-    if (auto* view = std::get_if<TensorView>(&arguments[i])) {
-      gpu->copy_out(trial.tensors[i].bytes.data(), view->data, trial.tensors[i].bytes.size(), 0);
-      gpu->release(view->data, 0);
-    }
+  return given;
 }
 
 void print_results(const Program& program, Trial& trial) {
@@ -198,22 +105,11 @@ void print_results(const Program& program, Trial& trial) {
   }
 }
 
-double tolerance(DType type) {
-  if (!type.is_float()) return 0;
-  return type.bits == 64 ? 1e-12 : type.bits == 32 ? 1e-5 : type == bf16 ? 8e-3 : 1e-3;
-}
-
 bool agrees(const Program& program, Trial& trial, Trial& wanted) {
   bool good = true;
   for (size_t i = 0; i < program.params.size(); i++) {
     if (!program.params[i].is_written) continue;
-    double error = 0, norm = 0;
-    for (int64_t n = 0; n < trial.tensors[i].size(); n++) {
-      double a = trial.tensors[i].number(n), b = wanted.tensors[i].number(n);
-      error += (a - b) * (a - b);
-      norm += b * b;
-    }
-    error = std::sqrt(norm > 0 ? error / norm : error);
+    double error = error_of(trial.tensors[i], wanted.tensors[i]);
     bool ok = error <= tolerance(trial.tensors[i].type);
     fmt::print("{}: relative error against the reference {:.2g}{}\n", program.params[i].name, error,
                ok ? "" : ": WRONG");
@@ -222,11 +118,13 @@ bool agrees(const Program& program, Trial& trial, Trial& wanted) {
   return good;
 }
 
+Inputs inputs_of(const Arguments& a) { return a.inputs == "whole" ? Inputs::whole : Inputs::eighths; }
+
 int run(const Arguments& a, const Function& f) {
   Settings settings{
       .options = {.skip = a.skip, .stop_after = "", .flags = {}}, .cache = std::nullopt, .dump_dir = ""};
   auto kernel = compile_kernel(f, a.target.empty() ? "reference" : a.target, settings);
-  Trial trial = random_trial(kernel->program, Given(a.set), a.seed);
+  Trial trial = random_trial(kernel->program, read_settings(a.set), a.seed, inputs_of(a));
   Trial wanted = trial;
   launch(*kernel, trial);
   print_results(kernel->program, trial);
@@ -234,6 +132,34 @@ int run(const Arguments& a, const Function& f) {
   auto reference = compile_kernel(f, "reference", settings);
   launch(*reference, wanted);
   return agrees(reference->program, trial, wanted) ? 0 : 1;
+}
+
+// ── reducing ──────────────────────────────────────────────────────────────────────────────────────────
+int reduce(const Arguments& a) {
+  if (a.level == "thread") fail({}, "a program of level thread cannot be run: reduce it at level tile or machine");
+  Test test{.target = a.target.empty() ? "sim:sm_80" : a.target,
+            .options = {.skip = a.skip, .stop_after = "", .flags = {}},
+            .given = read_settings(a.set),
+            .seed = a.seed,
+            .inputs = inputs_of(a),
+            .tolerance = a.tolerance,
+            .schedules = a.schedules,
+            .at_machine = a.level == "machine"};
+  std::string text = print(read_function(a, false));
+  Verdict verdict = judge_apart(text, test, a.timeout);
+  fmt::print(stderr, "{}\n", to_string(verdict));
+  if (!verdict.is_failure()) fail({}, "{}: there is nothing to reduce: it does not fail on {}", a.file, test.target);
+  int64_t tried = 0;
+  auto lines = [](const std::string& t) { return std::count(t.begin(), t.end(), '\n'); };
+  auto fails = [&](const std::string& candidate) {
+    tried++;
+    return fails_alike(candidate, test, verdict, a.timeout);
+  };
+  text = shrink(text, fails, [&](const std::string& smaller) {
+    fmt::print(stderr, "{} programs tried: {} lines\n", tried, lines(smaller));
+  });
+  fmt::print("# {}\n{}", to_string(judge_apart(text, test, a.timeout)), text);
+  return 0;
 }
 
 // ── the command line ──────────────────────────────────────────────────────────────────────────────────
@@ -253,12 +179,27 @@ void declare_options(CLI::App& app, Arguments& a) {
       ->check(CLI::IsMember({"tile", "thread", "machine"}));
   app.add_flag("--list-passes", a.list_passes, "print the names of the passes, in order");
   auto* run = app.add_subcommand("run", "execute on random inputs")->fallthrough();
-  run->add_option("--seed", a.seed, "of the random inputs");
-  run->add_option("--set", a.set, "NAME=NUMBER: an extent or a scalar; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  auto* reduce = app.add_subcommand("reduce",
+                                    "shrink a program that fails on --target (sim:sm_80), for as long as it "
+                                    "fails alike: with a finding of the same kind, with a result that is not "
+                                    "the reference's, or by a crash; the smaller program is printed")
+                     ->fallthrough();
+  for (auto* sub : {run, reduce}) {
+    sub->add_option("--seed", a.seed, "of the random inputs");
+    sub->add_option("--set", a.set, "NAME=NUMBER: an extent or a scalar; may be repeated")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    sub->add_option("--inputs", a.inputs, "eighths from -1 to 1, or whole numbers from -3 to 3")
+        ->check(CLI::IsMember({"eighths", "whole"}));
+  }
   run->add_flag("--check", a.check, "compare with the reference");
   run->callback([&a] { a.run = true; });
+  reduce->add_option("--schedules", a.schedules, "of the simulator: how many orders of warps are tried");
+  reduce->add_option("--tolerance", a.tolerance,
+                     "a result is wrong if it differs by more than so much of its largest number; else by more "
+                     "than its type explains");
+  reduce->add_option("--timeout", a.timeout, "seconds; a program that takes longer is one that does not end");
+  reduce->callback([&a] { a.reduce = true; });
 }
 
 int work(const Arguments& a) {
@@ -266,6 +207,7 @@ int work(const Arguments& a) {
     for (auto name : pass_names()) fmt::print("{}\n", name);
     return 0;
   }
+  if (a.reduce) return reduce(a);
   Function f = read_function(a);
   if (a.run) return run(a, f);
   bool passes =

@@ -92,6 +92,21 @@ bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
   return writes && (only_local || (touches && names_thread));
 }
 
+// Does an iteration read, of a buffer that other threads see, what it writes there?
+bool is_in_place(const ParallelNest& nest, const Function& f) {
+  std::set<BufferId> loaded, stored;
+  for (auto& a : accesses_of(nest)) {
+    if (f[a.buffer].scope != Scope::global && f[a.buffer].scope != Scope::shared) continue;
+    (a.is_store ? stored : loaded).insert(a.buffer);
+  }
+  return std::any_of(stored.begin(), stored.end(), [&](BufferId b) { return loaded.contains(b); });
+}
+
+bool stores_fragment(const ParallelNest& nest, const Function& f) {
+  std::vector<NestAccess> all = accesses_of(nest);
+  return std::any_of(all.begin(), all.end(), [&](auto& a) { return a.is_store && f[a.buffer].scope == Scope::fragment; });
+}
+
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
                  Strictness level, LayoutMap& out) {
   out.loop = ctx.known.loop;
@@ -100,10 +115,13 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
     if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.threads);
     return;
   }
+  // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a fragment's.
+  bool alone = is_in_place(nest, ctx.function) && stores_fragment(nest, ctx.function);
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
+  if (alone && out.loop && out.loop->replicas > 1) out.loop.reset();
   if (level != Strictness::free) return;
   out.lanes = vector_width(nest, ctx);
-  if (ctx.target.has_threads()) out.loop = follow_copies(nest, ctx, fragments, out.lanes);
+  if (ctx.target.has_threads() && !alone) out.loop = follow_copies(nest, ctx, fragments, out.lanes);
   if (!out.loop) out.loop = plan_free(nest, ctx, out.lanes);
 }
 
@@ -149,15 +167,14 @@ namespace {
 bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memory; }
 
 // Where several threads run one iteration, an effect whose value is used must stand on one of them alone, with all that
-// uses it.  Is that so for a statement of this body?
-bool gives_values(const ParallelNest& nest, const Function& f) {
-  bool found = false, fragments = false;
-  visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; },
-        [&](const Store& n) { fragments |= f[n.buffer].scope == Scope::fragment; });
-  if (found && fragments)
+// uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this body?
+bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
+  bool found = false;
+  visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; });
+  if (found && stores_fragment(nest, f))
     fail(nest.span, "this loop's iterations run on several threads each, as its fragment is held in copies, so what an "
                     "atomic or external call gives cannot be stored to a fragment: store it to a shared tile");
-  return found;
+  return found || (is_in_place(nest, f) && !own);
 }
 
 // The body at one point of the nest, its accesses to tiles made physical.
@@ -237,7 +254,8 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);
-  Expr guard = loops.first_replica && gives_values(nest, ctx.function) ? both(loops.guard, loops.first_replica) : loops.guard;
+  bool own = is_own(nest, ctx.function, ctx.kernel);
+  Expr guard = loops.first_replica && runs_once(nest, ctx.function, own) ? both(loops.guard, loops.first_replica) : loops.guard;
   Stmt s = if_then(guard, body_at(nest, loops, ctx, facts), {}, nest.span);
   for (size_t i = loops.axes.size(); i-- > 0;) {
     auto& axis = loops.axes[i];

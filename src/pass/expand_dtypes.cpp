@@ -163,7 +163,9 @@ struct Expander final : ScopedRewriter {
       auto& at = *n.args[0].as<Load>();
       std::vector<Expr> index = all(at.index);
       if (is_pairs(f[at.buffer])) index = {simplify(floordiv(index.at(0), 2), facts)};
-      return call(*n.callee, {load(plain(at.dtype.scalar()), at.buffer, index, at.span)}, n.dtype, n.span);
+      std::vector<Expr> args = n.args;
+      args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask);
+      return call(*n.callee, std::move(args), n.dtype, n.span);
     }
     std::vector<Expr> args = all(n.args);
     DType type = plain(n.dtype);

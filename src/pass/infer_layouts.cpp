@@ -16,6 +16,7 @@
 #include "ops/mapping.h"
 #include "pass/own_elements.h"
 #include "pass/passes.h"
+#include "pass/spread_banks.h"
 #include "pass/stage_tiles.h"
 
 namespace tl {
@@ -389,6 +390,19 @@ struct Inference {
     for (Item& item : items)                     // what was learnt after an item was last asked
       if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
   }
+
+  // Nobody asks for these, but a warp's accesses would meet in few banks.
+  void spread() {
+    std::vector<MappedNest> nests;
+    for (auto& item : items)
+      if (item.nest && item.loop) nests.push_back({item.stmt, &*item.nest, &*item.loop, item.lanes});
+    for (auto& [b, layout] : spread_over_banks(f, kernel, target, nests, known)) {
+      notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
+                       .text = fmt::format("{} (by the banks, free)", to_string(layout)), .span = f[b].span, .buffer = b,
+                       .by = "the banks", .strictness = "free"});
+      known.shared.emplace(b, layout);
+    }
+  }
 };
 
 template <class M>
@@ -496,6 +510,7 @@ Function infer_layouts(Function f, const Target& target) {
         k.body = staged(f, k, inference);
         continue;
       }
+      if (target.has_threads()) inference.spread();
       LayoutMap known = std::move(inference.known);
       std::vector<Item> items = std::move(inference.items);
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());

@@ -99,15 +99,16 @@ struct Widening {
     bool in_store = target.has_threads() && !naming && !l.mask && guard && guard->dtype.lanes == 1;
     return guard && !in_store && !is_inside(l);
   }
-  Expr mask_of(const Load& l) const { return all_of(mask(l.mask), needs_guard(l) ? guard : Expr()); }
+  Expr mask_of(const Load& l) const { return all_of(needs_guard(l) ? guard : Expr(), mask(l.mask)); }
 
-  // The same for what all lanes share, as far as they share the guard.
+  // The same for what all lanes share, as far as they share the guard.  The guard comes first: the load's own mask may
+  // read what is there only where the guard holds.
   Expr guarded(const Expr& e) const {
     if (!guard || guard->dtype.lanes > 1 || !reads_alone(e)) return e;
     return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
       Expr inner = self.children(l);
       auto* r = inner.as<Load>();
-      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(r->mask, guard)) : inner;
+      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(guard, r->mask)) : inner;
     });
   }
 

@@ -1,30 +1,18 @@
-// Random tile programs as text: chains of copy, elementwise loops, reductions, scans, transposes, reshapes and gemm over
-// tiles of any shape, that fit a block by the count of their bytes.  All values stay small integers, so that every order of arithmetic gives
-// the same result.
+// Random tile programs as text: every tile operator, loops, conditions and dtype, over tiles of any shape that fit a
+// block by the count of their bytes, of tensors that need not be their multiples.  Values stay small integers, so that
+// every order of arithmetic gives the same result; those that went through inexact functions are marked, decide
+// nothing, and are compared within the bound of their types.
 #pragma once
-#include <random>
+#include <cstdint>
+#include <map>
 #include <string>
-#include <vector>
 
 namespace tl::fuzz {
 
-struct Tile {
-  std::string name, scope;
-  std::string type;
-  std::vector<int64_t> shape;
-  std::string storage = name;   // of the tile whose memory it is
-  int64_t size() const;
-};
-
 struct Program {
-  std::string text;
-  int64_t threads = 0, shared_bytes = 0, registers = 0;   // registers: 32-bit ones of fragments, per thread
-  struct Tensor {
-    std::string name, type;
-    std::vector<int64_t> shape;
-    bool output = false;
-  };
-  std::vector<Tensor> tensors;
+  std::string text = {};
+  std::map<std::string, double> given = {};  // extents and scalars that a call brings
+  double tolerance = 0;                      // 0: what each type explains
 };
 
 // What a seed gives; the same on every machine.

@@ -191,6 +191,8 @@ def test_disk_cache(monkeypatch, tmp_path):
     first = tilelang.compile(two_outputs(6), target="cpu")
     second = tilelang.compile(two_outputs(6), target="cpu")
     assert (first.from_cache, second.from_cache) == (False, True)
+    fast = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
+    assert not tilelang.compile(two_outputs(6), target="cpu", pass_configs=fast).from_cache
     assert tilelang.clear_cache() >= 1
     assert (tmp_path / "cache" / "mine.txt").exists()
     assert not tilelang.compile(two_outputs(6), target="cpu").from_cache

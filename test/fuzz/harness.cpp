@@ -1,0 +1,193 @@
+// The loop around the generators, and the kept failures.
+//
+//   TL_FUZZ_SECONDS=600   so long in all, each program in a process of its own
+//   TL_FUZZ_TARGETS=cuda  instead of the simulator and the CPU; several are separated by commas
+//   TL_FUZZ_SEED=1000     the first program; TL_FUZZ_PROGRAMS=1: how many at least
+#include "fuzz/harness.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "fuzz/evaluate.h"
+#include "fuzz/lockstep.h"
+#include "shrink.h"
+#include "unit/codegen/llvm_run.h"
+
+namespace tl::fuzz {
+
+bool ask_lockstep(const Function& f, Trial& trial) {
+  try {
+    test::run_lockstep(f, trial);
+    return true;
+  } catch (const test::NoMeaning&) {  // the generator's fault
+    throw std::logic_error("no meaning: an index overflows, a division by zero, or a wild shift");
+  }
+}
+
+namespace {
+
+constexpr int campaigns = 3, patience = 120;  // seconds that one program may take
+const char* folder = "build/fuzz";
+
+int64_t setting(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
+  return parts;
+}
+
+// The simulator for every program, and one level of the CPU in turn.
+std::vector<std::string> targets_of(const Campaign& c, int64_t seed) {
+  if (const char* given = std::getenv("TL_FUZZ_TARGETS")) return split(given, ',');
+  std::vector<std::string> out = c.targets;
+  static const std::vector<const Target*> cpus = cpu_targets();
+  for (auto& t : out)
+    if (t == "cpu") t = cpus.empty() ? "" : fmt::format("cpu -mcpu={}", cpus[size_t(seed) % cpus.size()]->name);
+  std::erase(out, "");
+  return out;
+}
+
+// Every read of the program is of something that was written, and so on: what a smaller one must keep.
+bool has_meaning(const std::string& text, const Test& test) {
+  try {
+    Function f = complete_tiles(parse(text, "program.ir", text_vocabulary()));
+    Trial trial = random_trial(compile_kernel(f, "reference")->program, test.given, test.seed, test.inputs);
+    test::run_lockstep(f, trial);
+    return true;
+  } catch (const test::NoMeaning&) {
+  } catch (const std::exception&) {
+  }
+  return false;
+}
+
+struct Run {
+  const Campaign& campaign;
+  double begin = now(), seconds = double(setting("TL_FUZZ_SECONDS", 0)) / campaigns, told = now();
+  bool apart = seconds > 0;
+  int64_t programs = 0, refused = 0, failures = 0;
+  std::map<std::string, int64_t> refusals = {};
+
+  Test test_of(const Program& p, int64_t seed, const std::string& target) {
+    return {.target = target,
+            .given = {p.given},
+            .seed = uint64_t(seed),
+            .inputs = Inputs::whole,
+            .tolerance = p.tolerance,
+            .first_schedule = uint64_t(seed % 20),
+            .schedules = apart ? 3 : 1,
+            .oracle = campaign.oracle ? campaign.oracle : std::function<bool(const Function&, Trial&)>()};
+  }
+  void one(int64_t seed) {
+    Program p = campaign.make(uint64_t(seed));
+    programs++;
+    for (auto& target : targets_of(campaign, seed)) {
+      Test test = test_of(p, seed, target);
+      Verdict v = apart ? judge_apart(p.text, test, patience) : judge(p.text, test);
+      if (v.kind == Verdict::Kind::refused) {
+        refused++;
+        if (refusals[v.text.substr(0, 40)]++ < 2) MESSAGE("seed " << seed << " on " << target << ": " << v.text);
+      } else if (v.is_failure()) {
+        failures++;
+        keep(p, seed, test, v);
+      }
+    }
+  }
+  void keep(const Program& p, int64_t seed, const Test& test, const Verdict& v) {
+    std::string language = test.target.substr(0, test.target.find_first_of(": "));
+    std::string file = fmt::format("{}/{}-{}-{}.ir", folder, campaign.name, seed, language);
+    fmt::print(stderr, "{}: program {} on {}: {}; it is being reduced\n", campaign.name, seed, test.target, to_string(v));
+    bool meant = has_meaning(p.text, test);
+    std::string small = shrink(p.text, [&](const std::string& t) {
+      return fails_alike(t, test, v, patience) && (!meant || has_meaning(t, test));
+    });
+    std::string kept = kept_text(small, test, to_string(judge_apart(small, test, patience)));
+    std::filesystem::create_directories(folder);
+    std::ofstream(file) << kept;
+    FAIL_CHECK("program " << seed << " on " << test.target << ": " << to_string(v) << "\nreduced, in " << file
+                          << ":\n" << kept);
+  }
+  void run() {
+    int64_t first = setting("TL_FUZZ_SEED", 0), least = setting("TL_FUZZ_PROGRAMS", campaign.programs);
+    for (int64_t seed = first; seed < first + least || now() - begin < seconds; seed++) {
+      one(seed);
+      if (apart && now() - told > 10) {
+        told = now();
+        fmt::print(stderr, "{}: {} programs, {} refused, {} failures, {:.0f} s\n", campaign.name, programs, refused,
+                   failures, told - begin);
+      }
+    }
+    for (auto& [text, count] : refusals) MESSAGE(count << " refusals: " << text << " …");
+    MESSAGE(campaign.name << ": " << programs << " programs, " << refused << " refused");
+    CHECK(refused * 100 <= programs);
+  }
+};
+
+}  // namespace
+
+void run_programs(const Campaign& campaign) { Run{.campaign = campaign}.run(); }
+
+// ── kept failures ─────────────────────────────────────────────────────────────────────────────────────
+std::string kept_text(const std::string& text, const Test& test, const std::string& verdict) {
+  std::string settings;
+  for (auto& [name, value] : test.given.values) settings += fmt::format(" --set {}={}", name, value);
+  if (test.tolerance > 0) settings += fmt::format(" --tolerance {}", test.tolerance);
+  return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs whole{}\n{}", verdict, test.target, test.seed, settings,
+                     text);
+}
+
+Test kept_test(const std::string& text) {
+  Test test{.inputs = Inputs::whole};
+  for (auto& line : split(text, '\n')) {
+    if (!line.starts_with("# run:")) continue;
+    std::vector<std::string> words = split(line, ' ');
+    for (size_t i = 0; i + 1 < words.size(); i++) {
+      std::string& value = words[i + 1];
+      if (words[i] == "--seed") test.seed = uint64_t(std::stoll(value));
+      if (words[i] == "--tolerance") test.tolerance = std::stod(value);
+      if (words[i] == "--set") test.given.values[value.substr(0, value.find('='))] = std::stod(value.substr(value.find('=') + 1));
+    }
+  }
+  return test;
+}
+
+}  // namespace tl::fuzz
+
+using namespace tl;
+
+TEST_CASE("reduced former failures do not fail any more") {
+  std::vector<std::string> targets = {"sim:sm_80", "sim:sm_90"};
+  for (auto* t : cpu_targets()) targets.push_back(fmt::format("cpu -mcpu={}", t->name));
+  int64_t files = 0;
+  for (auto& entry : std::filesystem::directory_iterator("test/fuzz/kept")) {
+    if (entry.path().extension() != ".ir") continue;
+    files++;
+    std::ifstream in(entry.path());
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    CAPTURE(entry.path().string());
+    Test test = fuzz::kept_test(text);
+    test.schedules = 3;
+    Function f = complete_tiles(parse(text, entry.path().string(), text_vocabulary()));
+    bool threads = test::is_thread_level(f);
+    if (threads) test.oracle = fuzz::ask_lockstep;
+    for (auto& target : targets) {
+      test.target = target;
+      if (threads && target.starts_with("cpu")) continue;
+      CHECK_EQ(to_string(judge(text, test)), "right");
+    }
+  }
+  CHECK(files > 0);
+}

@@ -1,0 +1,25 @@
+// Random programs, run on every target that there is and compared with what they mean; one that fails is reduced and
+// written to a file.
+#pragma once
+#include "fuzz/tile_program.h"
+#include "trial.h"
+
+namespace tl::fuzz {
+
+// By threads in step (lockstep.h).
+bool ask_lockstep(const Function& f, Trial& trial);
+
+struct Campaign {
+  std::string name;                           // of the files that failures are written to
+  int64_t programs = 0;                       // at least; more for as long as TL_FUZZ_SECONDS says
+  Program (*make)(uint64_t seed) = nullptr;
+  bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference
+  std::vector<std::string> targets = {};
+};
+void run_programs(const Campaign& campaign);
+
+// A failure that is kept: a line says with which arguments it is run, as `tl_opt reduce` takes them.
+std::string kept_text(const std::string& text, const Test& test, const std::string& verdict);
+Test kept_test(const std::string& text);
+
+}  // namespace tl::fuzz

@@ -1,0 +1,12 @@
+// Random thread-level programs as text: registers of many types, conditions, loops and jumps that depend on the thread,
+// shared memory, shuffles, votes, atomics, named barriers, early returns.  They are free of races and deterministic by
+// construction: between two barriers a shared array is read, or each thread writes to its own elements of it, or it is
+// updated by one kind of atomic.  Floats are small integers, so that every order gives the same result.
+#pragma once
+#include "fuzz/tile_program.h"
+
+namespace tl::fuzz {
+
+Program random_thread_program(uint64_t seed);
+
+}  // namespace tl::fuzz
