@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
+#include "ir/line.h"
 #include "ir/text.h"
 
 namespace tl {
@@ -57,7 +58,7 @@ void Host::set(const Expr& v, Scalar value) {
   frame.vars[slot] = value;
 }
 
-// Scalars, and variables that stand alone in a shape or in strides, take their value from the arguments.
+// Scalars, and variables in a shape or in strides, take their value from the arguments.
 void Host::bind_variables(std::span<const HostArg> args) {
   for (size_t i = 0; i < args.size(); i++)
     if (f.params[i].var) {
@@ -73,11 +74,18 @@ void Host::bind_variables(std::span<const HostArg> args) {
       extents(f[id].shape, args[i].shape);
       extents(f[id].strides, args[i].strides);
     }
+  auto lines = [&](const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {  // [n + 1] tells n
+    for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
+      if (auto line = line_of(exprs[d]); line && !compile.slots.contains(line->var.get()))
+        set(line->var, scalar(std::max<int64_t>(0, (values[d] - line->offset) / line->factor)));
+  };
+  for (size_t i = 0; i < args.size(); i++)
+    if (BufferId id = f.params[i].buffer) lines(f[id].shape, args[i].shape);
   for (auto& p : f.params)
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)  // of tensors that are None, which nothing names
-          if (e.as<Var>() && !compile.slots.contains(e.get())) set(e, scalar(int64_t(0)));
+          if (auto line = line_of(e); line && !compile.slots.contains(line->var.get())) set(line->var, scalar(int64_t(0)));
 }
 
 void Host::bind(std::span<const HostArg> args) {
