@@ -6,15 +6,17 @@
 #   fuzz   random expressions and programs, for longer: make fuzz SECONDS=600 [TARGETS=cuda,cpu,sim:sm_90]; what fails is
 #          reduced and written to build/fuzz
 #   mutants  faults put into our own programs, one by one: the simulator must notice them
+#   seeds  all examples, small, in the simulator: make seeds SEEDS=50 schedules of each
 #   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
 #   fmt    clang-format and ruff, in place
-.PHONY: build demo test bless fuzz mutants docs size fmt
+.PHONY: build demo test bless fuzz mutants seeds docs size fmt
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
 SECONDS := 60
+SEEDS := 50
 # Formatting differs between versions: only 19 is asked.
 CLANG_FORMAT = $(firstword $(wildcard .venv/bin/clang-format) $(shell command -v clang-format-19))
 CPP_FILES = $(shell find src bindings tools test examples -name '*.cpp' -o -name '*.h')
@@ -46,6 +48,10 @@ fuzz:
 mutants:
 	@tools/setup.sh test
 	@$(PYTHON) test/mutants/judge.py
+
+seeds:
+	@tools/setup.sh test
+	@$(PYTHON) test/seeds.py --seeds $(SEEDS)
 
 docs:
 	@tools/setup.sh demo

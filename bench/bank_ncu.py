@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import io
-import shutil
-import subprocess
-import sys
 
+import nsight
 import tilelang
 import tilelang.language as T
 
@@ -90,19 +87,8 @@ def launch_all() -> None:
 
 
 def measured() -> list[dict[str, int]]:
-    ncu = shutil.which("ncu")
-    if not ncu:
-        raise SystemExit("ncu is not on the PATH")
-    command = [ncu, "--clock-control", "none", "--metrics", ",".join(METRICS.values()), "--csv"]
-    command += ["--kernel-name", "main_kernel", "--print-units", "base", sys.executable, __file__, "--launch"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    launches: dict[str, dict[str, int]] = {}
-    for row in csv.DictReader(line for line in done.stdout.splitlines() if line.startswith('"')):
-        verb = next(v for v, metric in METRICS.items() if metric == row["Metric Name"])
-        launches.setdefault(row["ID"], {})[verb] = int(float(row["Metric Value"].replace(",", "")))
-    if not launches:
-        raise SystemExit(done.stdout + done.stderr)
-    return list(launches.values())
+    launches = nsight.counts([__file__, "--launch"], list(METRICS.values()))
+    return [{verb: launch[metric] for verb, metric in METRICS.items()} for launch in launches]
 
 
 def main() -> int:

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import heapq
 import io
 import math
 import re
-import shutil
-import subprocess
-import sys
 from collections import OrderedDict
 
+import nsight
 import tilelang
 import tilelang.language as T
 
@@ -133,19 +130,9 @@ def launch_once(shape: str, panel: int, order: str) -> None:
 
 
 def dram_bytes(shape: str, panel: int, order: str) -> int:
-    ncu = shutil.which("ncu")
-    if not ncu:
-        raise SystemExit("ncu is not on the PATH")
-    metrics = "dram__bytes_read.sum,dram__bytes_write.sum"
-    command = [ncu, "--clock-control", "none", "--metrics", metrics, "--kernel-name", "main_kernel", "--csv",
-               "--print-units", "base", "--launch-count", "1", sys.executable, __file__, "--launch", shape,
-               "--panel", str(panel), "--order", order]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    rows = list(csv.DictReader(lines))
-    if not rows:
-        raise SystemExit(done.stdout + done.stderr)
-    return sum(int(float(row["Metric Value"].replace(",", ""))) for row in rows)
+    program = [__file__, "--launch", shape, "--panel", str(panel), "--order", order]
+    metrics = ["dram__bytes_read.sum", "dram__bytes_write.sum"]
+    return sum(nsight.counts(program, metrics, ["--launch-count", "1"])[0].values())
 
 
 def report_times(shape: str, panel: int, order: str) -> None:

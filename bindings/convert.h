@@ -44,4 +44,5 @@ void bind_call_cache(nb::module_& m);
 void bind_layout(nb::module_& m);
 void bind_report(nb::module_& m);
 void bind_user(nb::module_& m);
+void bind_rows(nb::module_& m);
 void bind_foreign(nb::module_& m, nb::class_<tl::Builder>& builder);

@@ -103,6 +103,10 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
           nb::arg("what"), nb::arg("buffer"), nb::arg("index"), nb::arg("value"), nb::arg("bytes"),
           nb::arg("predicate").none())
       .def(
+          "instruct",
+          [](Builder& b, const std::string& row, nb::object places) { b.instruct(row, exprs_of(places)); },
+          nb::arg("row"), nb::arg("places"))
+      .def(
           "foreign",
           [](Builder& b, const std::string& kind, const std::string& text, const std::string& key, nb::object outputs,
              nb::object args, std::optional<DType> dtype) {

@@ -93,4 +93,5 @@ NB_MODULE(_core, m) {
   bind_layout(m);
   bind_report(m);
   bind_user(m);
+  bind_rows(m);
 }

@@ -183,6 +183,8 @@ class Builder:
                   predicate: ExprLike | None) -> Expr: ...
     def store_wide(self, what: str, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike, bytes: int,
                    predicate: ExprLike | None) -> None: ...
+    def instruct(self, row: str, places: Sequence[Expr]) -> None:
+        """An instruction of a GPU's by the name of its row, on the addresses of its operands."""
     def foreign(self, kind: str, text: str, key: str, outputs: Sequence[Expr], args: Sequence[ExprLike],
                 dtype: DType | None) -> Expr:
         """kind: call_extern call_pure_extern ptx; outputs: of ptx, addresses of variables."""
@@ -309,6 +311,10 @@ def resolve_target(target: str) -> str:
 
 def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
+
+def instruction_rows(chip: str) -> list[dict[str, Any]]:
+    """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
+    "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
 
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read

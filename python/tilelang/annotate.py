@@ -88,8 +88,8 @@ def annotate_compile_flags(flags: Any) -> None:
 
 
 class attr:
-    """`with T.attr(node, key, value):`, an attribute of the statements in it, or the call alone for those
-    that follow.
+    """`with T.attr(node, attr_key, value):`, an attribute of the statements in it, or the call alone for
+    those that follow.
 
     Keys that mean something here are read by what they are about ("reduce_scope": the reduction of
     T.tvm_thread_allreduce); others are accepted and do nothing.
@@ -97,8 +97,8 @@ class attr:
 
     __slots__ = ("node", "key", "value", "trace")
 
-    def __init__(self, node: Any, key: str, value: Any) -> None:
-        self.node, self.key, self.value = node, str(key), value
+    def __init__(self, node: Any, attr_key: str, value: Any) -> None:
+        self.node, self.key, self.value = node, str(attr_key), value
         self.trace: Trace = in_kernel("T.attr")
         self.trace.attributes.append(self)
         if self.key != "reduce_scope":

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import loose
 from ._core import Buffer, Expr, Region
+from .mathematics import Lanes, Pair
 from .trace import fail, in_kernel
 from .values import Element, Part, as_operand, as_value
 
@@ -47,44 +49,63 @@ def _is_tile(x: Any) -> bool:
     return x.__class__ in (Region, Part) or (x.__class__ is Buffer and x.scope != "var")
 
 
-def _everywhere(op: str, dst: Any, value: Any, order: str) -> None:
-    """One value at every element of a tile."""
+def _parts(region: Region, loops: list) -> tuple:
+    """The element of a region at these loops, one for each dimension that is not a point."""
+    free = list(loops)
+    return tuple([start if point else start + free.pop(0) for start, _, point in region.ranges])
+
+
+def _extents(x: Any) -> list:
+    extents = list(x.extents if x.__class__ is Region else x.shape)
+    return [] if None in extents else extents
+
+
+def _whole(x: Any) -> Any:
     from .values import subscript
 
-    trace = in_kernel(f"T.{op}")
-    region = as_operand(dst, f"T.{op}: dst")
-    if region.__class__ is Buffer:
-        region = subscript(region, (slice(None),) * len(region.shape))
-    value = as_value(value)
-    extents = list(region.extents)
-    names = ["i", "j", "k", "l", "m", "n"][: len(extents)]
-    loops = trace.builder.begin_for("parallel", names, [0] * len(names), extents, [1] * len(names), {})
-    index, free = [], list(loops)
-    for start, _, point in region.ranges:
-        index.append(start if point else start + free.pop(0))
-    trace.builder.atomic(op, region.buffer, index, value, order, False)
-    trace.builder.end_for()
+    return subscript(x, (slice(None),) * len(x.shape)) if x.__class__ is Buffer else x
+
+
+def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Buffer | None:
+    """A loop over the elements of a tile, by one value or those of a tile; what they held, a fragment."""
+    what = f"T.{op}"
+    trace = in_kernel(what)
+    tiled = _is_tile(value) or value.__class__ is Element
+    if tiled:
+        loose.decide(op, (dst, value))
+    region = _whole(as_operand(dst, f"{what}: dst"))
+    source = _whole(as_operand(value, f"{what}: value")) if tiled else as_value(value)
+    extents = _extents(region) or (_extents(source) if tiled else [])
+    if tiled and _extents(source) and _extents(source) != extents:
+        raise fail(f"{what}: dst is a tile of {extents}, but value one of "
+                   f"{_extents(source)}; they must be equal")
+    builder, names = trace.builder, ["i", "j", "k", "l", "m", "n"][: len(extents)]
+    held = None
+    if returns:
+        held = builder.alloc(trace.take_hint("held"), "fragment", extents, region.buffer.dtype, {})
+    loops = list(builder.begin_for("parallel", names, [0] * len(names), extents, [1] * len(names), {}))
+    given = builder.load(source.buffer, _parts(source, loops)) if tiled else source
+    given = builder.cast(region.buffer.dtype, given) if tiled else given
+    old = builder.atomic(op, region.buffer, _parts(region, loops), given, order, returns)
+    if held is not None:
+        builder.store(held, loops, old)
+    builder.end_for()
     trace.wrote(region.buffer)
+    return held
 
 
-def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Expr | None:
+def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Any:
     what = f"T.{op}"
     trace = in_kernel(what)
     order = _order(memory_order, what)
     if _is_tile(dst) or _is_tile(value):
-        if return_prev:
-            raise fail(
-                f"{what}: return_prev=True gives the old value of one element; dst and value are a tile "
-                "here: update A[i, j] in a T.Parallel loop"
-            )
-        if not _is_tile(value) and value.__class__ is not Element:
-            _everywhere(op, dst, value, order)
-            return None
-        if op == "atomic_or":
+        if op == "atomic_or" and (_is_tile(value) or value.__class__ is Element):
             raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
         if _is_tile(dst) and value.__class__ is Element and not _is_base_of(dst):
-            _everywhere(op, dst, value, order)
-            return None
+            value = value.load()
+        if return_prev or not (_is_tile(value) or value.__class__ is Element):
+            return _one_by_one(op, dst, value, order, bool(return_prev))
+        loose.decide(op, (dst, value))
         to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
         trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order})
         trace.wrote(to if to.__class__ is Buffer else to.buffer)
@@ -108,12 +129,13 @@ def atomic_add(
     return_prev: bool = False,
     use_tma: bool = False,
     annotations: Any = None,
-) -> Expr | None:
+) -> Expr | Buffer | None:
     """dst += value, indivisibly; element by element if they are tiles of equal shape.
 
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
     or
-    shared), converted to dst's dtype.  return_prev: give what the element held before (single elements only).
+    shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a fragment
+    of its extents.
     use_tma: needs sm_90's bulk reductions, which this version does not have.
     """
     if use_tma:
@@ -134,7 +156,7 @@ def _no_annotations(op: str, annotations: Any) -> None:
 
 def atomic_max(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
-) -> Expr | None:
+) -> Expr | Buffer | None:
     """dst = max(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_max", annotations)
     return _update("atomic_max", dst, value, memory_order, return_prev)
@@ -142,7 +164,7 @@ def atomic_max(
 
 def atomic_min(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
-) -> Expr | None:
+) -> Expr | Buffer | None:
     """dst = min(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_min", annotations)
     return _update("atomic_min", dst, value, memory_order, return_prev)
@@ -150,44 +172,59 @@ def atomic_min(
 
 def atomic_or(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
-) -> Expr | None:
+) -> Expr | Buffer | None:
     """dst |= value, indivisibly, of one integer element."""
     return _update("atomic_or", dst, value, memory_order, return_prev)
 
 
-def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> None:
+def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Lanes | None:
     what = f"T.{name}"
     trace = in_kernel(what)
-    if return_prev:
-        raise fail(f"{what}: return_prev=True gives the old value of one element; use T.atomic_add on each")
     place = _element(dst, what)
+    if return_prev:  # no chip has an instruction of several that says what was there
+        add = trace.builder.atomic
+        rest, last = place.index[:-1], place.index[-1]
+        values = [as_value(_beside(value, v)) for v in range(count)]
+        held = [add("atomic_add", place.buffer, (*rest, last + v), values[v], "relaxed", True)
+                for v in range(count)]
+        trace.wrote(place.buffer)
+        return Pair(tuple(held)) if count == 2 else Lanes(tuple(held))
     lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]
     last = place.index[-1] + lane
-    given = value
-    if value.__class__ is Element:
-        given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
-        given.writes = value.writes
-    trace.builder.atomic(
-        "atomic_add", place.buffer, (*place.index[:-1], last), as_value(given), "relaxed", False
-    )
+    given = as_value(_beside(value, lane))
+    trace.builder.atomic("atomic_add", place.buffer, (*place.index[:-1], last), given, "relaxed", False)
     trace.builder.end_for()
     trace.wrote(place.buffer)
+    return None
 
 
-def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
+def _beside(value: Any, lane: Any) -> Any:
+    """The element so many after this one; a value is for all lanes, of several lanes each its own."""
+    if isinstance(value, Lanes):
+        return value.lanes[lane] if lane.__class__ is int else value
+    if value.__class__ is not Element:
+        return value
+    given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
+    given.writes = value.writes
+    return given
+
+
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
     """Add two neighbouring elements, the first of which are dst and value, each indivisibly.
 
-    One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on.
+    One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on; two with
+    return_prev, which gives what the elements held: a pair (T.extract_lane, or `C[i : i + 2] = …`).
     """
-    _neighbours("atomic_addx2", dst, value, 2, return_prev)
+    return _neighbours("atomic_addx2", dst, value, 2, return_prev)
 
 
-def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
     """Add four neighbouring elements, the first of which are dst and value, each indivisibly.
 
-    One instruction where the chip has it: from sm_90 on, in tensors.
+    One instruction where the chip has it: from sm_90 on, in tensors; four with return_prev, which gives what
+    the elements held (T.extract_lane).
     """
-    _neighbours("atomic_addx4", dst, value, 4, return_prev)
+    return _neighbours("atomic_addx4", dst, value, 4, return_prev)
 
 
 def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:

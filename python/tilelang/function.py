@@ -126,7 +126,7 @@ class PrimFunc:
     def _trace(self, fn: FunctionType, scope: dict[str, Any], eager: Any) -> _core.Function:
         new = rewrite(fn)
         trace = Trace(fn.__name__)
-        self.breakpoints = trace.breakpoints
+        self.breakpoints, self.large = trace.breakpoints, trace.large
         with trace:
             trace.at(new.file, new.site)
             if eager is not None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core, config, env
+from . import _core, config, env, registers
 from .artifact import KernelArtifacts
 from .errors import CompileError, caller_place, compile_error
 from .function import PrimFunc
@@ -120,14 +120,15 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             report.save(html)
         return report
 
-    def simulate(self, *args: Any, seed: int = 0, schedules: int = 1, blocks: Any = None, watch: bool = True,
+    def simulate(self, *args: Any, seed: int = 0, schedules: int | str = 1, blocks: Any = None, watch: bool = True,
                  count: bool = True, **kwargs: Any) -> Any:
         """Run the GPU's program in the simulator, on the same arguments; a
         tilelang.simulation.SimulationReport with what it cost. What is wrong with the program is a
         SimulationError.
 
         seed: of the order in which warps run; the same seed gives the same run. schedules: how many orders
-        are tried, with seeds from there on, each on the arguments as they were. blocks: the numbers of the
+        are tried, with seeds from there on, each on the arguments as they were; "all": every order in which
+        the warps of a small kernel can meet (CompileError if there are too many). blocks: the numbers of the
         blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of what
         nobody has written. count: count wavefronts, sectors and instructions.
         """
@@ -246,7 +247,9 @@ def compile(
         debug_root_path, target,
     )
     try:
-        compiled = _core.compile(func.function, config.target_text(target), options)
+        wanted = config.target_text(target)
+        registers.warn(func.large, wanted)
+        compiled = _core.compile(func.function, wanted, options)
     except CompileError as error:
         instead = config.script and config.script.instead(func.name, config.own_target(target), error)
         if not instead:

@@ -109,7 +109,7 @@ def bitwise_not(x: Any) -> Any:
     return builder().unary("invert", as_value(x)) if isinstance(x, DEVICE) else ~x
 
 
-def reinterpret(value: Any, dtype: Any) -> Expr:
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
     """The bits of `value` as another dtype of the same width.
 
     Also accepts the dtype first, as reinterpret(dtype, value).
@@ -175,15 +175,12 @@ def ieee_frsqrt(x: Any) -> Expr:
 # ── pairs ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Pair:
-    """Two values that are computed on together: what add2 and its like return.
-
-    Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
-    """
+class Lanes:
+    """Several values that belong together, such as neighbouring elements; T.extract_lane takes one."""
 
     __slots__ = ("lanes",)
 
-    def __init__(self, lanes: tuple[Any, Any]) -> None:
+    def __init__(self, lanes: tuple) -> None:
         self.lanes = lanes
 
     def __getitem__(self, lane: int) -> Any:
@@ -193,7 +190,16 @@ class Pair:
         return iter(self.lanes)
 
     def __len__(self) -> int:
-        return 2
+        return len(self.lanes)
+
+
+class Pair(Lanes):
+    """Two values that are computed on together: what add2 and its like return.
+
+    Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
+    """
+
+    __slots__ = ()
 
 
 def as_pair(x: Any, what: str) -> tuple[Any, Any]:
@@ -292,8 +298,15 @@ def abs2(x: Any) -> Pair:
     return _lanewise("abs2", lambda a: builder().call("abs", (a,)), x)
 
 
-def extract_lane(vector: Any, lane: int) -> Any:
-    """Lane 0 or 1 of a pair: of what add2 and its like return, or of a slice of two elements."""
+def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
+    """A lane of several values: of what add2 and its like, or an atomic_addx4, return; of a slice of two
+    elements.
+    """
+    if isinstance(vector, Lanes):
+        if lane.__class__ is not int or not 0 <= lane < len(vector):
+            raise fail(f"T.extract_lane: {len(vector)} values have the lanes 0 to {len(vector) - 1}, not "
+                       f"{lane}")
+        return vector.lanes[lane]
     if lane not in (0, 1):
         raise fail(f"T.extract_lane: a pair has the lanes 0 and 1, not {lane}")
     return as_pair(vector, "T.extract_lane")[lane]

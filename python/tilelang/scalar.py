@@ -50,7 +50,7 @@ def _function(name: str, doc: str) -> Any:
 FUNCTIONS = {name: _function(name, doc) for name, doc in _FUNCTIONS.items()}
 
 
-def pow(x: Any, y: Any) -> Expr:
+def pow(x: Any, y: Any, span: Any = None) -> Expr:
     """x to the power of y; both of one dtype (a Python number takes the other's)."""
     return builder().call("pow", (as_value(x), as_value(y)))
 
@@ -123,19 +123,19 @@ shift_left = _bitwise("shl", "a << b of two integers; 0 <= b < bits.")
 shift_right = _bitwise("shr", "a >> b of two integers; 0 <= b < bits; copies the sign bit of signed a.")
 
 
-def if_then_else(condition: Any, a: Any, b: Any) -> Any:
+def if_then_else(cond: Any, a: Any, b: Any, span: Any = None) -> Any:
     """a where the condition holds, else b; only the side taken reads memory.
 
     The two values must have one dtype (a Python number takes the other's).  A Python condition decides at
     once.
     """
-    condition = as_condition(condition)
-    if condition.__class__ is not Expr:
-        return a if condition else b
-    return builder().select(condition, as_value(a), as_value(b))
+    cond = as_condition(cond)
+    if cond.__class__ is not Expr:
+        return a if cond else b
+    return builder().select(cond, as_value(a), as_value(b))
 
 
-def Select(condition: Any, true_value: Any, false_value: Any) -> Any:
+def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
     """The same as if_then_else."""
     return if_then_else(condition, true_value, false_value)
 
@@ -164,7 +164,8 @@ def _cast_rounded(value: Any, dtype: DType, round: str, sat: bool) -> Expr:
     return builder().call(f"to_{dtype.name}", (value, mode, saturate), dtype)
 
 
-def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Expr:
+def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None,
+         span: Any = None) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
     A Python number becomes a constant of that dtype.
@@ -193,18 +194,18 @@ def _whole(value: float, dtype: DType) -> int | bool:
     return bool(value) if dtype.name == "bool" else int(value)
 
 
-def Cast(dtype: Any, value: Any) -> Expr:
+def Cast(dtype: Any, value: Any, span: Any = None) -> Expr:
     """`value` as `dtype`."""
     return cast(value, dtype)
 
 
-def dp4a(a: Any, b: Any, c: Any) -> None:
-    """c += a[0]*b[0] + a[1]*b[1] + a[2]*b[2] + a[3]*b[3], by one instruction where the chip has it.
+def dp4a(A: Any, B: Any, C: Any) -> None:
+    """C += A[0]*B[0] + A[1]*B[1] + A[2]*B[2] + A[3]*B[3], by one instruction where the chip has it.
 
-    a, b: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension;
-    c: an element of an int32 buffer, or such a buffer, of which the first element is meant.
+    A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension;
+    C: an element of an int32 buffer, or such a buffer, of which the first element is meant.
     """
-    a, b, c = (_place(x, name) for x, name in ((a, "A"), (b, "B"), (c, "C")))
+    a, b, c = (_place(x, name) for x, name in ((A, "A"), (B, "B"), (C, "C")))
     if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
         raise fail(f"T.dp4a: A is {a.dtype} and B is {b.dtype}; both must be int8, or both uint8")
     if c.dtype.name != "i32":
@@ -232,7 +233,7 @@ def _word(first: Element) -> Expr:
     return builder().call("reinterpret", (word,), as_dtype("int32"))
 
 
-def infinity(dtype: Any) -> Expr:
+def infinity(dtype: Any, span: Any = None) -> Expr:
     """Plus infinity as a constant of a float dtype."""
     dtype = as_dtype(dtype)
     if not dtype.is_float or dtype.bits < 16:
@@ -240,13 +241,13 @@ def infinity(dtype: Any) -> Expr:
     return builder().const(float("inf"), dtype)
 
 
-def max_value(dtype: Any) -> Expr:
+def max_value(dtype: Any, span: Any = None) -> Expr:
     """The greatest finite value of a dtype, as a constant."""
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[1], dtype)
 
 
-def min_value(dtype: Any) -> Expr:
+def min_value(dtype: Any, span: Any = None) -> Expr:
     """The least finite value of a dtype, as a constant."""
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)

@@ -29,8 +29,8 @@ Place = tuple  # (file, line, column)
 class Finding:
     """One thing that is wrong, at one place of the program.
 
-    kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "deadlock",
-    "livelock", "assertion" or "fault". place: (file, line, column) of the user's statement, None where
+    kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
+    "deadlock", "livelock", "assertion" or "fault". place: (file, line, column) of the user's statement, None where
     nobody wrote it; statement: the same as the machine runs it. other_place, other_statement, other_thread:
     of the access that it meets. block: "block (1, 0) of main"; thread: its number in the block. index: the
     element of `buffer`; address: bytes within the block's shared memory, else of the host. times: how often
@@ -66,7 +66,8 @@ class Finding:
 class Counter:
     """What the instructions of one kind on one line cost.
 
-    kind: "load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic" or "barrier".
+    kind: "load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier" or
+    "copy" (what goes on beside the threads).
     what: "shared load", "global store", "ldmatrix_x4", … level: of memory, "shared" or "global", else "".
     executed: by warps; of a barrier, how many came to it. bytes: of all threads. requests: wavefronts of
     shared memory, sectors of 32 bytes of global memory; least: the fewest that so much data needs (both 0
@@ -197,7 +198,7 @@ class Defaults:
     """
 
     seed: int = 0
-    schedules: int = 1
+    schedules: int | str = 1
     blocks: int | None = None
 
 
@@ -233,6 +234,15 @@ def _sampled(blocks: Any) -> tuple[list[int], int]:
     if isinstance(blocks, int):
         return [], _at_least(1, "blocks", blocks)
     return [_at_least(0, "blocks", b) for b in blocks], 0
+
+
+def _schedules(value: Any) -> int:
+    """How many; -1 for all of them."""
+    if isinstance(value, str):
+        if value != "all":
+            raise ValueError(f"simulate: schedules={value!r}; a number was expected, or 'all'")
+        return -1
+    return _at_least(1, "schedules", value)
 
 
 def _at_least(least: int, name: str, value: Any) -> int:
@@ -280,7 +290,7 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int = 1, blocks: Any = None,
+def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
              watch: bool = True, count: bool = True) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
@@ -299,7 +309,7 @@ def _simulate_all(
 ) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
-    seed, schedules = _at_least(0, "seed", options["seed"]), _at_least(1, "schedules", options["schedules"])
+    seed, schedules = _at_least(0, "seed", options["seed"]), _schedules(options["schedules"])
     with _progress(kernel._func.name) as show:
         row = kernel._kernel.simulate(full, fresh, seed, schedules, numbers, sample,
                                       options["watch"], options["count"], show,

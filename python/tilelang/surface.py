@@ -71,7 +71,6 @@ PUBLISHED = frozenset(MISSING) | frozenset(
 
 
 _TOOLS = "a tool that is not in this version yet"
-_BY_HAND = "not in this version yet: T.gemm writes matrix instructions"
 _SPARSE = "structured sparsity is not in this version yet"
 
 # The published names outside of the language, by where they are found, and those that this version does
@@ -115,8 +114,6 @@ ELSEWHERE: dict[str, str] = {
 MISSING_ELSEWHERE: dict[str, str] = {
     "tilelang.layout.make_cutlass_metadata_layout": _SPARSE,
     "tilelang.layout.make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
-    "tilelang.intrinsics.TensorCoreIntrinEmitter": _BY_HAND,
-    "tilelang.cuda.intrinsics.TensorCoreIntrinEmitter": _BY_HAND,
     "tilelang.testing.regression": _TOOLS,
     **{f"tilelang.tools.{name}": _TOOLS
        for name in "Analyzer lower_trace pass_diff pass_timing pass_visualizer".split()},  # noqa: SIM905

@@ -6,7 +6,7 @@ import enum
 import operator
 from typing import Any
 
-from . import dtypes, loose
+from . import dtypes, loose, registers
 from ._core import Buffer, Expr, Region
 from .trace import Loop, active, current, fail, in_kernel
 from .trace import serial as _serial
@@ -104,6 +104,8 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
         loose.leave_open(trace, buffer)
+    elif scope in ("fragment", "local"):
+        registers.note(trace, buffer)
     return buffer
 
 

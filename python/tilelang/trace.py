@@ -22,7 +22,7 @@ class Trace:
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
-                 "parameters", "sources", "breakpoints")
+                 "parameters", "sources", "breakpoints", "large")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -47,6 +47,7 @@ class Trace:
         self.outputs: list[Buffer] = []    # what T.empty made
         self.returns: Any = None           # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
+        self.large: list[tuple[str, int, str]] = []   # tiles beyond registers: file, line, text
         self.eager: Any = None             # the arguments that an eager function meets, see eager.py
 
     def __enter__(self) -> Trace:

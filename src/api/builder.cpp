@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api/bounds.h"
 #include "base/error.h"
 #include "ir/names.h"
 #include "ir/text.h"
@@ -429,6 +430,7 @@ Function Builder::finish() {
     f.kernels[i].name = fmt::format("{}_{}", f.name, i);
   f.span = f.kernels[0].span;
   finished = true;
+  check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   return f;
 }

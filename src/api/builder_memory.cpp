@@ -173,6 +173,16 @@ void Builder::store_wide(std::string_view what, const Buffer& buffer, const std:
   emit(eval(tl::call(tl::store_wide, {place, v}, none_type, here()), here()));
 }
 
+void Builder::instruct(std::string_view name, const std::vector<Expr>& places) {
+  require_kernel(name);
+  const Callee* row = find_instr(name);
+  if (!row || row->effect != Callee::Effect::memory || row->access.size() != places.size())
+    fail(here(), "there is no instruction `{}` with {} operands", name, places.size());
+  for (auto& p : places)
+    if (!place_of(p)) fail(here(), "{}: an operand is the address of an element, not {}", name, to_string(p->dtype));
+  emit(eval(tl::call(*row, places, none_type, here()), here()));
+}
+
 // ── foreign code ──────────────────────────────────────────────────────────────────────────────────────
 Expr Builder::foreign(const std::string& kind, const std::string& text, const std::string& key,
                       const std::vector<Expr>& outputs, const std::vector<Value>& args, std::optional<DType> type) {

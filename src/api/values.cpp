@@ -313,7 +313,7 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
   const Callee& row = callee_named(name, span);
   check_count(row, args.size(), span);
   if (row.eval) return call_scalar(row, args, type, span);
-  if (row.exact) return call_exact(row, args, type, span);
+  if (row.is_exact()) return call_exact(row, args, type, span);
   std::vector<Expr> exprs;
   for (auto& a : args) exprs.push_back(strong(a, span));
   if (&row == &address_of && !exprs[0].as<Load>())

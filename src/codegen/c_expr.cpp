@@ -401,9 +401,11 @@ Text Printer::print_call(const Call& n) {
   if (is_thread_level(*n.callee)) return print_thread_call(n);
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
-  std::vector<std::string> args;
-  for (auto& a : n.args) args.push_back(argument(a));
-  return {fmt::format("tl_{}({})", n.callee->name, fmt::join(args, ", "))};
+  std::vector<std::string> args, constants;
+  for (size_t i = 0; i < n.args.size(); i++)
+    (takes_constant(*n.callee, i) ? constants : args).push_back(argument(n.args[i]));
+  std::string part = constants.empty() ? "" : fmt::format("<{}>", fmt::join(constants, ", "));
+  return {fmt::format("tl_{}{}({})", n.callee->name, part, fmt::join(args, ", "))};
 }
 
 // What threads do together: a helper of the prelude each.

@@ -59,7 +59,7 @@ std::string escaped(std::string_view text) {
 
 Text Printer::print_function(const Call& n) {
   std::string_view name = n.callee->name;
-  if (n.callee->exact) return print_exact(n);
+  if (n.callee->is_exact()) return print_exact(n);
   DType t = n.args[0]->dtype;
   if (t.is_int()) {
     if (name == "fma")

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "arith/simplify.h"
+
 namespace tl {
 namespace c {
 namespace {
@@ -159,7 +161,7 @@ void Printer::print_for(const For& n) {
   Facts outside = facts;
   Expr min = has_load(n.min) ? hoisted(n.min, "first") : n.min;  // bounds are evaluated once
   Expr extent = has_load(n.extent) ? hoisted(n.extent, "count") : n.extent;
-  std::string first = text(min), last = text(is_int(min, 0) ? extent : min + extent, shift);
+  std::string first = text(min), last = text(is_int(min, 0) ? extent : simplify(min + extent, facts), shift);
   Interval begin = range_of(min), trips = range_of(extent);
   __int128 top = __int128(begin.max) + trips.max;  // the variable itself ends there
   facts.bind(n.var, Interval{begin.min, top <= INT64_MAX ? int64_t(top) - 1 : INT64_MAX});

@@ -83,11 +83,42 @@ std::string copy_function(const CopyInstr& row) {
       loads ? operands(r, "=", 'r') : "", loads ? "" : ", " + operands(r, "", 'r'));
 }
 
+// One asm statement: addresses become those of their window, constants template arguments.
+std::string async_function(const AsyncInstr& row) {
+  bool gives = row.callee.result == Callee::Result::boolean;
+  std::vector<std::string> params, constants, from, holes;
+  for (size_t i = 0; i < row.operands.size(); i++) {
+    char kind = row.operands[i], name = char('a' + i);
+    bool place = kind == 's' || kind == 'g';
+    holes.push_back(fmt::format("%{}", i + gives));
+    if (kind == 'n')
+      constants.push_back(fmt::format("int {}", name));
+    else
+      params.push_back(fmt::format("{} {}", !place ? "u32" : row.callee.access[i] == 'r' ? "const void*" : "void*", name));
+    from.push_back(kind == 's'   ? fmt::format("\"r\"(u32(__cvta_generic_to_shared({})))", name)
+                   : kind == 'g' ? fmt::format("\"l\"(__cvta_generic_to_global({}))", name)
+                                 : fmt::format("\"{}\"({})", kind, name));
+  }
+  std::string statement;
+  for (size_t i = 0; i < row.ptx.size(); i++) {
+    bool hole = row.ptx[i] == '{' && i + 2 < row.ptx.size() && row.ptx[i + 2] == '}';
+    statement += hole ? holes[size_t(row.ptx[i + 1] - '0')] : std::string(1, row.ptx[i]);
+    i += hole ? 2 : 0;
+  }
+  if (gives) statement = "{ .reg .pred p; " + statement + " selp.u32 %0, 1, 0, p; }";
+  std::string head = constants.empty() ? "" : fmt::format("template <{}> ", fmt::join(constants, ", "));
+  return fmt::format("\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}\" : {} : {} : \"memory\");\n{}}}\n", head,
+                     gives ? "bool" : "void", row.callee.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "", statement,
+                     gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
+}
+
 std::string instruction(const Callee& callee, const Target& target) {
   for (auto* row : target.matrix)
     if (row->callee.name == callee.name) return matrix_function(*row);
   for (auto* row : target.copies)
     if (row->callee.name == callee.name) return copy_function(*row);
+  for (auto& row : target.async)
+    if (row.callee.name == callee.name) return async_function(row);
   internal_error(fmt::format("{} has no instruction {}", target.name, callee.name));
 }
 

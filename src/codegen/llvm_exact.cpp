@@ -147,7 +147,7 @@ Value pair(KernelWriter& k, std::string_view name, DType word, const std::vector
     Value y = op == "abs"   ? d.abs(x[0])
               : op == "max" ? w.intrinsic("llvm.maxnum", d.t, x)
               : op == "min" ? w.intrinsic("llvm.minnum", d.t, x)
-              : op == "fma" ? w.op("fadd", d.t, w.op("fmul", d.t, x[0], x[1]), x[2])
+              : op == "fma" ? sum_to_odd(d, w.op("fmul", d.t, x[0], x[1]), x[2])
                             : nearest(d, op, x);
     lanes[lane] = w.convert("zext", bits, convert(w, d.t, y, half, k.has_half), word);
   }

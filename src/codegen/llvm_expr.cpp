@@ -284,7 +284,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
          "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
          callee.name);
-  if (callee.exact) return exact_call(k, n);
+  if (callee.is_exact()) return exact_call(k, n);
   if (&callee == &interleave || &callee == &even_lanes || &callee == &odd_lanes) return lanes_expr(k, n);
   for (auto* row : k.target.dots)
     if (&row->callee == &callee) return dot_expr(k, *row, n);

@@ -32,6 +32,7 @@ constexpr Pass passes[] = {
     {"lower_tile_ops", lower_tile_ops, Level::thread},
     // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
     {"split_tails", split_tails, Level::thread},
+    {"split_loops", split_loops, Level::thread},
     {"guard_bounds", guard_bounds, Level::thread},
     {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},

@@ -9,6 +9,17 @@ namespace {
 using Result = Callee::Result;
 using Effect = Callee::Effect;
 
+Scalar absolute(const Scalar* a, const DType* types, DType type) {
+  if (type.is_float()) return {.d = std::fabs(a[0].d)};
+  return types[0].is_unsigned() || a[0].i >= 0 ? a[0] : Scalar{.i = wrap_int(int64_t(0 - uint64_t(a[0].i)), type)};
+}
+// One rounding: the product of two floats of at most 24 bits is exact in double.
+Scalar fused(const Scalar* a, const DType*, DType type) {
+  if (!type.is_float()) return {.i = wrap_int(int64_t(uint64_t(a[0].i) * uint64_t(a[1].i) + uint64_t(a[2].i)), type)};
+  if (type.bits == 64) return {.d = std::fma(a[0].d, a[1].d, a[2].d)};
+  return {.d = round_float(sum_to_odd(a[0].d * a[1].d, a[2].d), type)};
+}
+
 constexpr Callee scalar_rows[] = {
     {.name = "exp", .eval = [](const double* a) { return std::exp(a[0]); }},
     {.name = "exp2", .eval = [](const double* a) { return std::exp2(a[0]); }},
@@ -22,7 +33,7 @@ constexpr Callee scalar_rows[] = {
     {.name = "tanh", .eval = [](const double* a) { return std::tanh(a[0]); }},
     {.name = "sigmoid", .eval = [](const double* a) { return 1 / (1 + std::exp(-a[0])); }},
     {.name = "erf", .eval = [](const double* a) { return std::erf(a[0]); }},
-    {.name = "abs", .eval = [](const double* a) { return std::fabs(a[0]); }},
+    {.name = "abs", .eval = [](const double* a) { return std::fabs(a[0]); }, .exact = absolute},
     {.name = "floor", .eval = [](const double* a) { return std::floor(a[0]); }},
     {.name = "ceil", .eval = [](const double* a) { return std::ceil(a[0]); }},
     {.name = "round", .eval = [](const double* a) { return std::nearbyint(a[0]); }},
@@ -55,7 +66,7 @@ constexpr Callee scalar_rows[] = {
     {.name = "fast_tan", .eval = [](const double* a) { return std::tan(a[0]); }},
     {.name = "fast_rcp", .eval = [](const double* a) { return 1 / a[0]; }},
     {.name = "pow", .arity = 2, .eval = [](const double* a) { return std::pow(a[0], a[1]); }},
-    {.name = "fma", .arity = 3, .eval = [](const double* a) { return std::fma(a[0], a[1], a[2]); }},
+    {.name = "fma", .arity = 3, .eval = [](const double* a) { return std::fma(a[0], a[1], a[2]); }, .exact = fused},
     {.name = "isnan", .result = Result::boolean, .eval = [](const double* a) { return double(std::isnan(a[0])); }},
     {.name = "isinf", .result = Result::boolean, .eval = [](const double* a) { return double(std::isinf(a[0])); }},
     {.name = "isfinite", .result = Result::boolean, .eval = [](const double* a) { return double(std::isfinite(a[0])); }},

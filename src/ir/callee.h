@@ -29,21 +29,22 @@ struct Callee {
     partial_barrier,  // the same among some threads of the block
     control     // where the thread goes next: break, continue, thread_return; a statement of its own
   } effect = Effect::pure;
-  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value
+  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant
   std::string_view access = "";
   // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens only
   // where the place's mask holds; what it gives is 0 elsewhere.
   enum class Atomic : uint8_t { none, load, store, add, max, min, bit_or } atomic = Atomic::none;
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
-  // pure: the same for what a double does not hold (bits, directed rounding), instead of `eval`; `types` are those
-  // of the arguments, one lane each
+  // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of `eval` or,
+  // where both are given, before it; `types` are those of the arguments, one lane each
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
   // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, integers, all of one type; or
   // 64-bit counters
   enum class Takes : uint8_t { any, floats, singles, integers, counters } takes = Takes::any;
 
   constexpr bool computes() const { return eval || exact; }
+  constexpr bool is_exact() const { return exact && !eval; }
 };
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
@@ -91,6 +92,8 @@ bool is_thread_level(const Callee& callee);
 // A pure one has no effect but may differ among threads.
 extern const Callee &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
 
+// Is that argument part of the instruction?
+inline bool takes_constant(const Callee& c, size_t argument) { return argument < c.access.size() && c.access[argument] == 'n'; }
 inline bool is_foreign(const Callee& c) { return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx; }
 inline bool obeys_mask(const Callee& c) { return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide; }
 // The element that address_of(A[i]) or address_of(A[i], "r") names; null if it is no such call.

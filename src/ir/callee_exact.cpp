@@ -98,7 +98,7 @@ double lane_value(const double* x) {
     case PairOp::add: return x[0] + x[1];
     case PairOp::sub: return x[0] - x[1];
     case PairOp::mul: return x[0] * x[1];
-    case PairOp::fma: return std::fma(x[0], x[1], x[2]);
+    case PairOp::fma: return sum_to_odd(x[0] * x[1], x[2]);
     case PairOp::max: return std::fmax(x[0], x[1]);
     case PairOp::min: return std::fmin(x[0], x[1]);
     case PairOp::abs: break;

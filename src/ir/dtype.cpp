@@ -153,6 +153,15 @@ double round_float(double value, DType t) {
   return float_value(float_bits(value, t), t);
 }
 
+double sum_to_odd(double a, double b) {
+  double s = a + b, part = s - a, error = (a - (s - part)) + (b - part);
+  auto bits = std::bit_cast<int64_t>(s);
+  if (!(error < 0 || error > 0) || bits & 1) return s;
+  return std::bit_cast<double>(bits + ((error > 0) == (s > 0) ? 1 : -1));
+}
+double min_number(double a, double b) { return a != a ? b : b != b ? a : std::fmin(a, b); }
+double max_number(double a, double b) { return a != a ? b : b != b ? a : std::fmax(a, b); }
+
 uint16_t f16_bits(double v) { return uint16_t(float_bits(v, f16)); }
 uint16_t bf16_bits(double v) { return uint16_t(float_bits(v, bf16)); }
 double f16_value(uint16_t b) { return float_value(b, f16); }

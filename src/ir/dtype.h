@@ -75,6 +75,12 @@ inline uint64_t float_bits(double value, DType type) { return float_bits(value, 
 double float_value(uint64_t bits, DType type);
 // The value that the float type holds after a plain cast.
 double round_float(double value, DType type);
+// a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
+// fewer, that is a + b rounded once.
+double sum_to_odd(double a, double b);
+// The other operand where one is NaN, a signalling one too.
+double min_number(double a, double b);
+double max_number(double a, double b);
 
 // Those of the 16-bit floats.
 uint16_t f16_bits(double value);

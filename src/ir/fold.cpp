@@ -110,8 +110,8 @@ double fold_float(BinaryOp op, double a, double b, DType type) {
     case BinaryOp::sub: return round_float(a - b, type);
     case BinaryOp::mul: return round_float(a * b, type);
     case BinaryOp::div: return round_float(a / b, type);
-    case BinaryOp::min: return std::fmin(a, b);
-    case BinaryOp::max: return std::fmax(a, b);
+    case BinaryOp::min: return min_number(a, b);
+    case BinaryOp::max: return max_number(a, b);
     default: internal_error("not a float operation");
   }
 }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <type_traits>
 
+#include "ir/build.h"
 #include "ir/callee.h"
 
 namespace tl {
@@ -274,6 +275,12 @@ static R substituted(const R& root, const VarMap& values) {
 }
 Expr substitute(const Expr& e, const VarMap& values) { return substituted(e, values); }
 Stmt substitute(const Stmt& s, const VarMap& values) { return substituted(s, values); }
+Stmt renamed(const Stmt& s) {
+  VarMap fresh;
+  auto rename = [&](const Expr& v) { fresh[v.get()] = var(v.as<Var>()->hint, v->dtype, v->span); };
+  visit(s, [&](const For& n) { rename(n.var); }, [&](const Let& n) { rename(n.var); });
+  return substitute(s, fresh);
+}
 
 bool uses_var(const Expr& e, const Expr& var) {
   bool found = false;

@@ -122,6 +122,8 @@ uint64_t hash(const Expr& e);
 using VarMap = std::map<const ExprNode*, Expr>;
 Expr substitute(const Expr& e, const VarMap& values);
 Stmt substitute(const Stmt& s, const VarMap& values);
+// A copy whose loops and Lets have variables of their own.
+Stmt renamed(const Stmt& s);
 bool uses_var(const Expr& e, const Expr& var);
 
 // The control statement (break, continue, thread_return) that this is; null if it is none.

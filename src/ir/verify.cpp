@@ -206,9 +206,11 @@ struct Checker {
     require(n.callee != nullptr, "a call of nothing");
     if (n.callee->arity >= 0 && size_t(n.callee->arity) != n.args.size())
       bad("{} takes {} arguments, not {}", n.callee->name, n.callee->arity, n.args.size());
-    for (auto& a : n.args) {
-      expr(a);
-      if (a->dtype == none_type) bad("an argument of {} has no value", n.callee->name);
+    for (size_t i = 0; i < n.args.size(); i++) {
+      expr(n.args[i]);
+      if (n.args[i]->dtype == none_type) bad("an argument of {} has no value", n.callee->name);
+      if (takes_constant(*n.callee, i) && as_int(n.args[i]).value_or(-1) < 0)
+        bad("argument {} of {} is part of the instruction: it must be a constant, at least 0", i + 1, n.callee->name);
     }
     if (n.callee->effect == Callee::Effect::control) control(n);
     if (n.callee == &address_of) {

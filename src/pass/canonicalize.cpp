@@ -52,10 +52,14 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span) : self.children(n);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
-        if (is_thread_level(*n.callee) && !target.has_threads())
+        bool lacking = target.lacks(*n.callee);
+        if ((is_thread_level(*n.callee) || lacking) && !target.has_threads())
           fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
                        "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
                n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
+               target.name);
+        if (lacking)
+          fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target", n.callee->name,
                target.name);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
@@ -89,6 +93,13 @@ Stmt with_plain_indices(const Stmt& loop) {
   return substitute(named, values);
 }
 
+// A kernel with code for single threads orders its threads' accesses to tensors itself; see insert_sync.
+void mark_thread_level(Kernel& k) {
+  bool found = false;
+  visit(k.body, [&](const Call& n) { found |= is_thread_level(*n.callee) && n.callee != &sync_grid; });
+  if (found) k.attrs.entries["thread_level"] = int64_t(1);
+}
+
 // What only later chips act upon.
 void accept_hints(Function& f, Kernel& k) {
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
@@ -110,6 +121,7 @@ Function canonicalize(Function f, const Target& target) {
     if (!k.thread) k.thread = var("tx");
     if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
     accept_hints(f, k);
+    if (target.has_threads()) mark_thread_level(k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);
       return with_plain_indices(with_constant_extents(f, n, thread_count(k)));

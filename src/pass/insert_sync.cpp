@@ -2,11 +2,12 @@
 // or writes what another may still read: footprint.h says which thread touches what.  After plan_memory, because two
 // buffers conflict where they overlap.
 //
-// The same holds for tensors that a kernel reads and writes, as far as loops over tiles do: what several threads read of
-// one before one of them writes it.
+// The same holds for tensors that a kernel writes, and reads or writes once more: what several threads read of one
+// before one of them writes it, and what one has filled and another one then sets.  Code for single threads (attribute
+// thread_level of the kernel) orders that itself, but for its loops over tiles.
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
-// form, and a loop that only reads count as a whole: the barrier goes before them, never inside.  Other loops are
+// form, and a loop whose own accesses meet nowhere count as a whole: the barrier goes before them, never inside.  Other loops are
 // walked twice, so that the last iteration's accesses meet the next one's first; what is pending at a break or a
 // continue is so at the place where the jump ends.
 //
@@ -91,7 +92,7 @@ struct Inserter {
     const Inserter& in;
     Accesses out = {};
     Footprints::Conditions conditions = {};
-    bool tiles = false;                             // within a loop over a tile
+    bool tiles = !in.kernel.attrs.get_int("thread_level");  // or within a loop over a tile
 
     void touch(bool writes, BufferId b, const std::vector<Expr>& index, const Expr& mask) {
       if (!in.shared(b) && !(tiles && in.exchanged.contains(b))) return;
@@ -157,7 +158,7 @@ struct Inserter {
     }
   };
   std::map<const Node*, Accesses> known = {};
-  std::set<BufferId> exchanged = {};              // tensors that are read and written
+  std::set<BufferId> exchanged = {};              // tensors that are written, and touched elsewhere too
 
   const Accesses& accesses(const Stmt& s) {
     auto [it, is_new] = known.emplace(s.get(), Accesses());
@@ -216,7 +217,8 @@ struct Inserter {
 
   void walk_for(const Stmt& s, const For& loop) {
     const Accesses& all = accesses(s);
-    bool whole = all.writes.empty() || loop.attrs.get_int("independent");
+    bool whole = all.writes.empty() || loop.attrs.get_int("independent") ||
+                 (!has_barrier(loop.body) && meeting(f, all, all, warp) == Meeting::none);
     if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
     Accesses bounds = accesses(loop.min);           // read once, before the loop
     bounds.add(accesses(loop.extent), warp);
@@ -282,10 +284,11 @@ struct Inserter {
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
-    std::set<BufferId> read;
-    visit(kernel.body, [&](const Load& l) { read.insert(l.buffer); });
+    std::map<BufferId, Span> touched;             // where first; a loop over tiles and its tail are one place
+    visit(kernel.body, [&](const Load& l) { touched.emplace(l.buffer, Span()); });
     visit(kernel.body, [&](const Store& s) {
-      if (f[s.buffer].scope == Scope::global && read.contains(s.buffer)) exchanged.insert(s.buffer);
+      if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
+        exchanged.insert(s.buffer);
     });
     visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
     walk(kernel.body);

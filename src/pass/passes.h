@@ -20,6 +20,8 @@ Function infer_layouts(Function f, const Target& target);
 Function lower_tile_ops(Function f, const Target& target);
 // Loop nests that may leave their tensors at the edges only stand twice: wholly inside, and the rest.
 Function split_tails(Function f, const Target& target);
+// Loops whose last turns alone may leave the tensors stand twice: for the turns before, and for those.
+Function split_loops(Function f, const Target& target);
 // Masks the accesses to tensors that may fall outside them.
 Function guard_bounds(Function f, const Target& target);
 // Accesses to tensors get one index, in elements.

@@ -107,13 +107,6 @@ struct Needs final : ScopedRewriter {
   }
 };
 
-// A copy whose loops have variables of their own.
-Stmt renamed(const Stmt& s) {
-  VarMap fresh;
-  visit(s, [&](const For& n) { fresh[n.var.get()] = var(n.var.as<Var>()->hint, n.var->dtype, n.var->span); });
-  return substitute(s, fresh);
-}
-
 struct Splitter final : ScopedRewriter {
   const Function& f;
   Vars varying;

@@ -1,6 +1,7 @@
 #include "sim/clock.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tl::sim {
 namespace {
@@ -27,7 +28,13 @@ KnownRef merge(const KnownRef& a, const KnownRef& b) {
   return both;
 }
 
-Clocks::Clocks(int32_t block, int64_t threads) : block(block), epochs(size_t(2 * threads), 1), known(size_t(2 * threads)) {}
+Clocks::Clocks(int32_t block, int64_t threads, int lines, int64_t barriers)
+    : block(block),
+      threads(threads),
+      lines(lines),
+      epochs(size_t(threads), 1),
+      joined(size_t(lines * threads + barriers)),
+      known(size_t(threads)) {}
 
 bool Clocks::knows_other(const Stamp& s, int64_t thread) const {
   const Known* k = known[size_t(thread)].get();
@@ -36,26 +43,30 @@ bool Clocks::knows_other(const Stamp& s, int64_t thread) const {
   return it != k->blocks.end() && (*it->second)[s.thread] >= s.epoch;
 }
 
-// k, and what these threads have done so far.
-KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> threads) const {
+// k, and what these threads have done and joined so far.
+KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const {
   auto result = k ? std::make_shared<Known>(*k) : std::make_shared<Known>();
   auto& held = result->blocks[block];
-  auto own = held ? std::make_shared<Epochs>(*held) : std::make_shared<Epochs>(epochs.size(), 0);
-  for (int32_t t : threads) (*own)[size_t(t)] = std::max((*own)[size_t(t)], epochs[size_t(t)]);
+  auto own = held ? std::make_shared<Epochs>(*held) : std::make_shared<Epochs>(joined.size(), 0);
+  auto raise = [&](int32_t slot, uint32_t epoch) { (*own)[size_t(slot)] = std::max((*own)[size_t(slot)], epoch); };
+  for (int32_t t : who) {
+    raise(t, epochs[size_t(t)]);
+    for (int line = 1; line < lines; line++) raise(slot(Line(line), t), joined[size_t(slot(Line(line), t))]);
+  }
   result->own = own->data();
   held = std::move(own);
   return result;
 }
 
-void Clocks::meet(std::span<const int32_t> threads) {
+void Clocks::meet(std::span<const int32_t> who) {
   std::vector<KnownRef> distinct;
-  for (int32_t t : threads)
+  for (int32_t t : who)
     if (std::find(distinct.begin(), distinct.end(), known[size_t(t)]) == distinct.end())
       distinct.push_back(known[size_t(t)]);
   KnownRef all;
   for (auto& k : distinct) all = merge(all, k);
-  all = with_own(all, threads);
-  for (int32_t t : threads) {
+  all = with_own(all, who);
+  for (int32_t t : who) {
     known[size_t(t)] = all;
     epochs[size_t(t)]++;
   }
@@ -69,12 +80,51 @@ KnownRef Clocks::release(int64_t thread) {
 }
 
 void Clocks::acquire(int64_t thread, const KnownRef& released) {
-  auto& mine = known[size_t(thread)];
-  if (!released || mine == released) return;
-  auto both = std::make_shared<Known>(*merge(mine, released));
-  auto it = both->blocks.find(block);
-  both->own = it == both->blocks.end() ? nullptr : it->second->data();
-  mine = std::move(both);
+  int32_t t = int32_t(thread);
+  acquire({&t, 1}, released);
+}
+
+// Those that knew the same know the same afterwards, and share it.
+void Clocks::acquire(std::span<const int32_t> who, const KnownRef& released) {
+  KnownRef before, after;
+  for (int32_t t : who) {
+    auto& mine = known[size_t(t)];
+    if (!released || mine == released) continue;
+    if (!after || before != mine) {
+      auto both = std::make_shared<Known>(*merge(mine, released));
+      auto it = both->blocks.find(block);
+      both->own = it == both->blocks.end() ? nullptr : it->second->data();
+      before = std::exchange(mine, after = std::move(both));
+    } else {
+      mine = after;
+    }
+  }
+}
+
+void Clocks::fence(int64_t thread) {
+  join(thread, Line::fenced, epochs[size_t(thread)]++);
+  join(thread, Line::fenced_copies, joined[size_t(slot(Line::copies, thread))]);
+}
+
+void Clocks::append_state(std::string& state) const {
+  auto append = [&](const Epochs& e) { state.append(reinterpret_cast<const char*>(e.data()), e.size() * sizeof(e[0])); };
+  append(epochs);
+  append(joined);
+  const Known* last = nullptr;
+  for (auto& k : known) {
+    if (!k || k.get() == last) continue;  // most share one
+    last = k.get();
+    for (auto& [other, held] : k->blocks) append(*held);
+  }
+}
+
+KnownRef Clocks::with(const KnownRef& k, int32_t slot, uint32_t epoch) const {
+  auto result = std::make_shared<Known>(*with_own(k, {}));
+  auto own = std::make_shared<Epochs>(*result->blocks[block]);
+  (*own)[size_t(slot)] = std::max((*own)[size_t(slot)], epoch);
+  result->own = own->data();
+  result->blocks[block] = std::move(own);
+  return result;
 }
 
 }  // namespace tl::sim

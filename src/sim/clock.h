@@ -3,18 +3,30 @@
 // which epoch: what was done there happens before what it does now.
 //
 //   After a barrier of the whole block all threads know the same, and share one object that says so.
+//
+// What a thread has begun and not waited for is done by logical threads, which are forked where it is begun and joined
+// where it is waited for: see Line.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tl::sim {
 
-// Of one block, by thread: the last epoch that is known.  Behind the threads stand as many logical ones, for what they
-// have begun and not waited for.
+// Of one block, by slot: the last epoch that is known.  Slots are numbered line by line, each with one for each thread;
+// behind them stand the block's mbarriers, each a logical thread of all copies that tell it that they have landed.
 using Epochs = std::vector<uint32_t>;
+enum class Line : uint8_t {
+  itself,
+  copies,                     // cp.async: an epoch is a group
+  bulk_reads, bulk_writes,    // of bulk copies: what they have read, and what they have written
+  fenced, fenced_copies       // what of `itself` and `copies` its fences have shown to the asynchronous proxy
+};
+inline constexpr int line_count = 6;
 
 struct Known {
   std::map<int32_t, std::shared_ptr<const Epochs>> blocks = {};  // nothing is known of a block that is not there
@@ -26,7 +38,7 @@ using KnownRef = std::shared_ptr<const Known>;
 struct Stamp {
   uint32_t epoch = 0;  // 0: nobody
   int32_t block = 0;
-  uint16_t thread = 0;
+  uint16_t thread = 0; // a slot
   uint8_t how = 0;     // sim::Touch
   int32_t site = 0;    // in Code::sites
 };
@@ -37,7 +49,7 @@ KnownRef merge(const KnownRef& a, const KnownRef& b);
 // The clocks of a block's threads.
 class Clocks {
  public:
-  Clocks(int32_t block, int64_t threads);
+  Clocks(int32_t block, int64_t threads, int lines, int64_t barriers);
   Stamp now(int64_t thread, int32_t site) const {
     return {.epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
   }
@@ -46,6 +58,7 @@ class Clocks {
   bool ordered(const Stamp& s, int64_t thread) const {
     if (s.block != block) return knows_other(s, thread);
     if (s.thread == thread) return true;
+    if (s.thread >= threads && owner(s.thread) == thread) return joined[s.thread] >= s.epoch;
     const Known* k = known[size_t(thread)].get();
     return k && k->own && k->own[s.thread] >= s.epoch;
   }
@@ -53,11 +66,28 @@ class Clocks {
   void meet(std::span<const int32_t> threads);
   KnownRef release(int64_t thread);  // what it knows and did, for someone to acquire
   void acquire(int64_t thread, const KnownRef& released);
-  const KnownRef& knowledge(int64_t thread) const { return known[size_t(thread)]; }
+  void acquire(std::span<const int32_t> threads, const KnownRef& released);
+
+  int32_t slot(Line line, int64_t thread) const { return int32_t(int64_t(line) * threads + thread); }
+  int32_t slot_of_barrier(int64_t number) const { return int32_t(lines * threads + number); }
+  int64_t owner(int32_t slot) const { return slot < lines * threads ? slot % threads : -1; }  // -1: a barrier's
+  bool is_line(int32_t slot, Line line) const { return slot < lines * threads && slot / threads == int64_t(line); }
+  // The thread has waited for what it began: all up to that epoch is before what it does now.
+  void join(int64_t thread, Line line, uint32_t epoch) {
+    uint32_t& last = joined[size_t(slot(line, thread))];
+    last = std::max(last, epoch);
+  }
+  bool has_joined(int32_t slot, uint32_t epoch) const { return joined[size_t(slot)] >= epoch; }
+  void fence(int64_t thread);
+  void append_state(std::string& state) const;  // who knows what
+  KnownRef with(const KnownRef& k, int32_t slot, uint32_t epoch) const;  // k, and that
 
  private:
   int32_t block;
-  Epochs epochs;
+  int64_t threads;
+  int lines;
+  Epochs epochs;                 // of the threads now
+  Epochs joined;                 // by slot: what its owner has waited for
   std::vector<KnownRef> known;
 
   bool knows_other(const Stamp& s, int64_t thread) const;

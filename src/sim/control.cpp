@@ -81,8 +81,7 @@ void narrow_on(Warp& w, const Operation& o) {
   int64_t version = w.block->monitor->memory_version;
   w.idle_trips = version == w.seen_version ? w.idle_trips + 1 : 0;
   w.seen_version = version;
-  constexpr int64_t patience = 64;
-  w.spins = w.idle_trips > patience;
+  w.spins = w.idle_trips > w.block->patience;
 }
 
 void jump(Warp& w, const Operation& o) { go(w, o); }

@@ -10,7 +10,7 @@
 namespace tl {
 
 struct Counter {
-  enum class Kind : uint8_t { load, store, matrix, ldmatrix, stmatrix, shuffle, vote, atomic, barrier } kind = Kind::load;
+  enum class Kind : uint8_t { load, store, matrix, ldmatrix, stmatrix, shuffle, vote, atomic, barrier, copy } kind = Kind::load;
   Span span = {};
   std::string what = {};      // "shared load", "ldmatrix_x4", "barrier"
   std::string buffer = {};

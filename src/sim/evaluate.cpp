@@ -32,9 +32,9 @@ Code float_arithmetic(BinaryOp op, DType type, Code a, Code b) {
     case BinaryOp::div:
       return rounded(type, [a, b](Frame& x) { return a(x).d / b(x).d; });
     case BinaryOp::min:
-      return [a, b](Frame& x) { return scalar(std::fmin(a(x).d, b(x).d)); };
+      return [a, b](Frame& x) { return scalar(min_number(a(x).d, b(x).d)); };
     case BinaryOp::max:
-      return [a, b](Frame& x) { return scalar(std::fmax(a(x).d, b(x).d)); };
+      return [a, b](Frame& x) { return scalar(max_number(a(x).d, b(x).d)); };
     default:
       internal_error("not a float operation");
   }
@@ -168,8 +168,8 @@ Code call_code(const Call& n, std::vector<Code> args, Span span) {
 }  // namespace
 
 int64_t truncated(double v, DType type) {
-  if (type == u64 && v >= 9.2e18) return v < 1.8e19 ? int64_t(uint64_t(v)) : -1;
-  return std::fabs(v) < 9.2e18 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
+  if (type == u64 && v >= 0x1p63) return v < 0x1p64 ? int64_t(uint64_t(v)) : -1;
+  return v >= -0x1p63 && v < 0x1p63 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
 }
 
 const ElementAccess& element_access(DType type) {

@@ -1,6 +1,8 @@
 // What memory calls do in the simulator: atomic accesses lane after lane, explicit-width accesses, and foreign code by
 // the function that its author gave for it.
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/atomic.h"
@@ -10,6 +12,14 @@
 
 namespace tl::sim {
 namespace {
+
+// A sum of f32 in global memory takes zero for a subnormal number, and gives it (PTX ISA, atom).
+Scalar update(Callee::Atomic op, const Place& p, Scalar old, Scalar value) {
+  if (!p.type.is_float()) return scalar(combine(op, old.i, value.i, p.type));
+  if (op != Callee::Atomic::add || p.type != f32 || p.scope != Scope::global) return scalar(combine(op, old.d, value.d, p.type));
+  auto flushed = [](double d) { return std::fabs(d) < double(std::numeric_limits<float>::min()) ? std::copysign(0.0, d) : d; };
+  return scalar(flushed(combine(op, flushed(old.d), flushed(value.d), p.type)));
+}
 
 void atomic_access(const Execution& x) {
   const Place& p = x.place(0);
@@ -31,8 +41,7 @@ void atomic_access(const Execution& x) {
           Scalar value = x.element(1, lane, e);
           std::byte before[16];
           std::memcpy(before, at, size_t(bytes));
-          element.put(at, p.type.is_float() ? scalar(combine(op, old.d, value.d, p.type))
-                                            : scalar(combine(op, old.i, value.i, p.type)));
+          element.put(at, update(op, p, old, value));
           x.warp.block->monitor->memory_version += std::memcmp(before, at, size_t(bytes)) != 0;
         }
         if (x.site.type != none_type) x.give(lane, old);

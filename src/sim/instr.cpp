@@ -28,7 +28,8 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
 }
 
-std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
+                              const Logical* begun) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
@@ -36,7 +37,7 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
   else
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site);
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
   return at;
 }
 
@@ -249,7 +250,7 @@ void shuffle(const Execution& x) {
   if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for (int lane = 0; lane < lane_count; lane++) x.give(lane, taken[size_t(lane)]);
 }
-int given_lane(int, int number) { return number % lane_count; }
+int given_lane(int, int number) { return number & (lane_count - 1); }
 int xor_lane(int lane, int number) { return lane ^ number; }
 int lane_below(int lane, int number) { return lane - number; }
 int lane_above(int lane, int number) { return lane + number; }
@@ -314,20 +315,21 @@ std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
 InstrRow semantics_of(const Callee& callee) {
   for (std::span<const ThreadRow> rows : {std::span<const ThreadRow>(thread_rows), warp_rows()})
     for (auto& row : rows)
-      if (row.name == callee.name) return {row.run, nullptr, {}};
-  if (auto run = memory_semantics(callee)) return {run, nullptr, {}};
+      if (row.name == callee.name) return {.run = row.run};
+  if (auto run = memory_semantics(callee)) return {.run = run};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)
       if (row->callee.name == callee.name)
-        return {computes(*row) ? matrix : nullptr, row, positions_of(*row)};
+        return {.run = computes(*row) ? matrix : nullptr, .row = row, .positions = positions_of(*row)};
     for (auto* row : t->copies)
       if (row->callee.name == callee.name)
-        return {row->callee.access == "wr"   ? load_blocks
-                : row->callee.access == "rr" ? nullptr
-                                             : store_blocks,
-                row};
+        return {.run = row->callee.access == "wr" ? load_blocks : row->callee.access == "rr" ? nullptr : store_blocks,
+                .row = row};
+    for (auto& row : t->async)
+      if (row.callee.name == callee.name) return {.run = async_semantics(row.does), .row = &row, .async = &row};
   }
-  if (auto* row = find_user_row(callee.name)) return {computes(*row) || eval_of(*row) ? user_matrix : nullptr, row, positions_of(*row)};
+  if (auto* row = find_user_row(callee.name))
+    return {.run = computes(*row) || eval_of(*row) ? user_matrix : nullptr, .row = row, .positions = positions_of(*row)};
   return {};
 }
 

@@ -8,6 +8,8 @@
 
 namespace tl::sim {
 
+struct MBarrier;
+
 // A warp executes a call.  `lanes` take part; arguments are numbered as in the IR.
 struct Execution {
   Warp& warp;
@@ -29,7 +31,7 @@ struct Execution {
   // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same, for an access that is not as the row says.
-  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const;
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, const Logical* begun = nullptr) const;
   // The same for all lanes.
   std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
@@ -42,10 +44,16 @@ struct Execution {
 struct InstrRow {
   Semantics run = nullptr;    // null: there is none
   const void* row = nullptr;  // in target/
+  const AsyncInstr* async = nullptr;  // the same, where it is one
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
 void stop_here(const Execution& x);  // breakpoint.cpp
 Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
+Semantics async_semantics(AsyncInstr::Does does);  // async.cpp
+Semantics barrier_semantics(AsyncInstr::Does does);  // mbarrier.cpp
+MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch);  // a finding that ends the run if it is none
+// A warp waits for ever for a phase of an mbarrier: what is missing there.
+Finding phase_finding(const Warp& w);
 
 }  // namespace tl::sim

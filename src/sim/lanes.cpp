@@ -73,11 +73,11 @@ Run float_run(BinaryOp op) {
 Run float_run(BinaryOp op, DType type) {
   if (op == BinaryOp::min)
     return [](Warp& w, const Operation& o) {
-      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(std::fmin(a.d, b.d)); });
+      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(min_number(a.d, b.d)); });
     };
   if (op == BinaryOp::max)
     return [](Warp& w, const Operation& o) {
-      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(std::fmax(a.d, b.d)); });
+      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(max_number(a.d, b.d)); });
     };
   if (type.bits == 64) return float_run<Exact>(op);
   if (type.bits == 32) return float_run<Single>(op);
@@ -232,12 +232,12 @@ Run binary_run(BinaryOp op, DType type) {
 }
 
 Run fma_run(DType type) {
-  // The product of two floats of at most 24 bits is exact in double: the sum rounds as a fused one does.
+  // The product of two floats of at most 24 bits is exact in double.
   if (type == f32)
     return [](Warp& w, const Operation& o) {
       const Scalar *a = w.slot(o.a), *b = w.slot(o.b), *c = w.slot(o.c);
       Scalar* __restrict to = w.slot(o.to);
-      each(o, [&](int32_t i) { to[i] = scalar(Single::round(a[i].d * b[i].d + c[i].d)); });
+      each(o, [&](int32_t i) { to[i] = scalar(Single::round(sum_to_odd(a[i].d * b[i].d, c[i].d))); });
     };
   return nullptr;
 }

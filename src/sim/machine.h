@@ -35,6 +35,7 @@ struct Operation {
   // What it does to undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
   bool uniform_index = false;  // of a load or a store: all lanes have the same
+  bool meets = false;          // what it does depends on what other warps have done: see explore.h
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -70,6 +71,7 @@ struct CallSite {
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
+  bool is_async = false;                             // it is one of an AsyncInstr
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args;
@@ -104,6 +106,9 @@ struct Code {
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
+  int lines = 1;         // of logical threads that its instructions need: see clock.h
+  int64_t barriers = 0;  // mbarriers that it may make
+
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);
@@ -114,6 +119,7 @@ struct Tensor {
   int64_t low = 0, high = 0;
 };
 
+class Engine;
 class Monitor;
 struct BlockWatch;
 class Tally;
@@ -146,7 +152,9 @@ struct Block {
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
+  Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
+  int64_t patience = 64;        // how often a loop may find memory unchanged before it counts as one that waits
   const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
 
@@ -186,6 +194,9 @@ struct Warp {
   int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
   int64_t came = 0;            // to the barrier where it waits: what the block had executed then
+  int64_t awaited = -1;        // the mbarrier whose phase it has found under way, where, and by which lane
+  int32_t awaits_at = 0;
+  int awaiting = 0;
   int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/text.h"
+#include "sim/engine.h"
 
 namespace tl::sim {
 
@@ -93,7 +94,7 @@ Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& c
 
 std::unique_ptr<BlockWatch> Monitor::watch(int32_t block) const {
   return std::make_unique<BlockWatch>(BlockWatch{
-      .clocks = Clocks(block, code.thread_count()),
+      .clocks = Clocks(block, code.thread_count(), code.lines, code.barriers),
       .shared = std::vector<Cell>(size_t((code.shared_bytes + code.shared_unit - 1) / code.shared_unit))});
 }
 
@@ -128,25 +129,27 @@ int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
 }  // namespace
 
 void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-                     bool same) {
+                     bool same, const Logical* begun) {
   if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
   BlockWatch& watch = *w.block->watch;
   Stamp me = watch.clocks.now(w.first + lane, site);
   me.how = uint8_t(touch);
+  if (begun) me.thread = uint16_t(begun->slot), me.epoch = begun->epoch;
+  bool by_proxy = begun && begun->by_proxy;
   if (p.scope == Scope::shared) {
     int64_t offset = at - w.block->shared, unit = code.shared_unit;
     for (int64_t i = offset / unit; i * unit < offset + bytes; i++)
-      touch_cell(watch.shared[size_t(i)], watch.pool, w, p, lane, me, touch, same, at);
+      touch_cell(watch.shared[size_t(i)], watch.pool, w, p, lane, me, touch, same, at, by_proxy);
     return;
   }
   auto begin = reinterpret_cast<uintptr_t>(at), unit = uintptr_t(cells.unit);
   for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++)
-    touch_cell(cells.at(i), pool, w, p, lane, me, touch, same, at);
+    touch_cell(cells.at(i), pool, w, p, lane, me, touch, same, at, by_proxy);
 }
 
 void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
-                         bool same, const std::byte* at) {
+                         bool same, const std::byte* at, bool by_proxy) {
   const Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
@@ -156,9 +159,11 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
     unwritten(w, p, lane, index_of(w, p, lane, at), me.site,
               "what stands there was written to " + code.places[size_t(c.place)].name + ", which lay in the same memory");
   if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))
-    race(w, p, lane, c.write, past(Touch::write), touch, me.site, at);
+    race(w, p, lane, me, c.write, past(Touch::write), touch, at);
+  else if (by_proxy && touch == Touch::read && c.write.epoch)
+    check_fence(w, p, lane, c.write, me.site, at);
   auto check = [&](const Stamp& s) {
-    if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread)) race(w, p, lane, s, past(Touch(s.how)), touch, me.site, at);
+    if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread)) race(w, p, lane, me, s, past(Touch(s.how)), touch, at);
   };
   check(c.read);
   if (c.more)
@@ -292,28 +297,75 @@ void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_s
   findings.add(std::move(f), {int64_t(f.kind) + 100 * code.number, site, other_site, place});
 }
 
-void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
+std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  if (s.thread < code.thread_count()) return fmt::format("thread {}", s.thread);
+  int64_t owner = clocks.owner(s.thread);
+  return owner < 0 ? "a bulk copy" : fmt::format("a copy that thread {} has begun", owner);
+}
+
+// What would order them.
+std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  if (other.block != clocks.number()) return "blocks run in any order: use an atomic access, or a kernel of its own";
+  int64_t owner = clocks.owner(other.thread);
+  if (owner < 0) return "wait for the phase of its mbarrier first";
+  bool bulk = !clocks.is_line(other.thread, Line::copies);
+  if (other.thread < code.thread_count())
+    return p.scope == Scope::shared ? "put a barrier between the two (T.sync_threads())"
+                                    : "put a barrier between the two, or use an atomic access";
+  if (clocks.has_joined(other.thread, other.epoch))
+    return fmt::format("thread {} has waited for it, but the others know only behind a barrier: put one behind that wait", owner);
+  const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
+  std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
+  auto later = groups.committed.end() - std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
+  std::string wait = later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group(0))", prefix)
+                                : fmt::format("wait for its group ({}_wait_group({}))", prefix, later - 1);
+  return owner == w.first + lane ? wait + " first" : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
+}
+
+void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
                    const std::byte* at) {
+  const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
   if (touch != Touch::read) findings.withdraw({int64_t(Finding::Kind::unwritten) + 100 * code.number, other.site, -1, p.number});
-  bool is_shared = p.scope == Scope::shared, same_block = other.block == w.block->watch->clocks.number();
+  bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
-  std::string cure = !same_block ? "blocks run in any order: use an atomic access, or a kernel of its own"
-                     : is_shared ? "put a barrier between the two (T.sync_threads())"
-                                 : "put a barrier between the two, or use an atomic access";
+  std::string who = begun ? "what " + describe_thread(w, lane) + " begins here" : describe_thread(w, lane);
   Finding f{.kind = Finding::Kind::race,
-            .text = fmt::format("data race on {}[{}]: {} {} it, {} {} it{}, and nothing orders the two; {}", p.name, index,
-                                describe_thread(w, lane), verb(touch),
-                                same_block ? fmt::format("thread {}", other.thread)
-                                           : fmt::format("thread {} of {}", other.thread, grid.name(other.block)),
-                                did,
-                                there ? fmt::format(" on line {}", there.line) : "", cure)};
-  f.other_thread = other.thread;
+            .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
+                                who, verb(touch), name_of(w, other),
+                                same_block ? "" : " of " + grid.name(other.block), did,
+                                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other))};
+  f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;
-  f.address = is_shared ? uint64_t(at - w.block->shared) : reinterpret_cast<uint64_t>(at);
-  report(w, lane, std::move(f), site, other.site, p.number);
+  f.address = p.scope == Scope::shared ? uint64_t(at - w.block->shared) : reinterpret_cast<uint64_t>(at);
+  report(w, lane, std::move(f), me.site, other.site, p.number);
+}
+
+// The asynchronous proxy reads what a thread has written: only behind that thread's fence is it sure to be there.
+void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at) {
+  const Clocks& clocks = w.block->watch->clocks;
+  bool copied = clocks.is_line(write.thread, Line::copies);
+  if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
+  int64_t writer = clocks.owner(write.thread);
+  Stamp fenced = write;
+  fenced.thread = uint16_t(clocks.slot(copied ? Line::fenced_copies : Line::fenced, writer));
+  if (clocks.ordered(fenced, w.first + lane)) return;
+  int64_t index = index_of(w, p, lane, at);
+  const Span& there = code.sites[size_t(write.site)].span;
+  Finding f{.kind = Finding::Kind::fence,
+            .text = fmt::format("missing proxy fence: {}[{}] is read by the bulk copy that {} begins, but thread {} wrote it{} "
+                                "and has passed no fence since, so the copy may read what stood there before; let the threads "
+                                "that write execute fence_proxy_async(), before the barrier",
+                                p.name, index, describe_thread(w, lane), writer,
+                                there ? fmt::format(" on line {}", there.line) : "")};
+  f.other_thread = writer;
+  f.buffer = p.name;
+  f.index = index;
+  report(w, lane, std::move(f), site, write.site, p.number);
 }
 
 void Monitor::unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why) {

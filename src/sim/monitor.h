@@ -15,6 +15,13 @@ namespace tl::sim {
 
 enum class Touch : uint8_t { read, write, atomic_read, atomic_update };
 
+// Who does what a thread has begun.
+struct Logical {
+  int32_t slot = 0;
+  uint32_t epoch = 0;
+  bool by_proxy = false;  // the asynchronous one, which sees what threads have written behind their fences only
+};
+
 struct Cell {
   Stamp write = {}, read = {};  // the last write; one access since that was none
   uint32_t more = 0;            // further such accesses: an index into the pool; 0: none
@@ -91,9 +98,9 @@ class Monitor {
           const std::vector<Extent>& written);
 
   std::unique_ptr<BlockWatch> watch(int32_t block) const;
-  // `bytes` bytes at `at` by one lane.  `same`: what is written stands there already.
+  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.
   void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-              bool same = false);
+              bool same = false, const Logical* begun = nullptr);
   // Of `lanes`, at the same offset in their registers.
   void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site);
   // Of those the ones that have not written these bytes, and for one of them what they are then.
@@ -120,9 +127,12 @@ class Monitor {
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
 
   void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch, bool same,
-                  const std::byte* at);
-  void race(Warp& w, const Place& p, int lane, const Stamp& other, const char* did, Touch touch, int32_t site,
+                  const std::byte* at, bool by_proxy);
+  void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
             const std::byte* at);
+  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other) const;
+  std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at);
   void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);
 };
 

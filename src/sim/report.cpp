@@ -4,12 +4,12 @@ namespace tl {
 
 std::string_view name_of(Finding::Kind kind) {
   constexpr std::string_view names[] = {"race",     "unwritten", "outside",  "misaligned", "barrier",
-                                        "divergence", "deadlock", "livelock", "assertion",  "fault"};
+                                        "divergence", "overflow", "fence",    "deadlock", "livelock", "assertion",  "fault"};
   return names[size_t(kind)];
 }
 
 std::string_view name_of(Counter::Kind kind) {
-  constexpr std::string_view names[] = {"load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier"};
+  constexpr std::string_view names[] = {"load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier", "copy"};
   return names[size_t(kind)];
 }
 

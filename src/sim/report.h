@@ -18,6 +18,8 @@ struct Finding {
     misaligned,  // an address that the access's width does not divide
     barrier,     // a barrier that not all of its threads reach, or with different counts
     divergence,  // an instruction of a whole warp under a partial mask
+    overflow,    // an index that leaves its type
+    fence,       // the asynchronous proxy reads what threads have written without a fence
     deadlock,    // nobody can go on
     livelock,    // somebody waits in a loop for what nobody will write
     assertion,   // T.device_assert, T.assume

@@ -16,6 +16,9 @@ namespace tl {
 struct Simulation;
 std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, const Target& target);
 
+// Instead of a number: every order in which the warps can meet, of small kernels.
+inline constexpr int64_t all_schedules = -1;
+
 struct SimulationOptions {
   uint64_t seed = 0;
   int64_t schedules = 1;                // seeds from there on, one after another, on the same arguments

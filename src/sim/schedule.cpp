@@ -9,7 +9,8 @@ constexpr int64_t to_the_barrier = INT64_MAX;
 
 }  // namespace
 
-Schedule::Schedule(uint64_t seed) : kind(Kind(seed % 4)), state(seed * 0x9E3779B97F4A7C15u + 1) {}
+Schedule::Schedule(uint64_t seed)
+    : kind(Kind(seed % 4)), landing(Landing(seed % 3)), state(seed * 0x9E3779B97F4A7C15u + 1) {}
 
 uint64_t Schedule::random() {  // splitmix64
   uint64_t z = state += 0x9E3779B97F4A7C15u;
@@ -54,5 +55,18 @@ int64_t Schedule::quantum() {
   if (kind == Kind::in_order || kind == Kind::outermost) return to_the_barrier;
   return kind == Kind::racing ? 1 + int64_t(random() % 64) : 1 + int64_t(random() % 2048);
 }
+
+Flight Schedule::flight(int64_t now) {
+  switch (landing) {
+    case Landing::late: return {INT64_MAX, INT64_MAX};
+    case Landing::at_once: return {INT64_MIN, INT64_MIN};
+    case Landing::between: break;
+  }
+  auto later = [&] { return random() % 4 == 0 ? INT64_MAX : now + int64_t(random() % (uint64_t(1) << random() % 12)); };
+  int64_t read_at = later();
+  return {read_at, std::max(read_at, later())};
+}
+
+size_t Schedule::choose(size_t n) { return n == 1 ? 0 : kind == Kind::outermost ? n - 1 : kind == Kind::in_order ? 0 : random() % n; }
 
 }  // namespace tl::sim

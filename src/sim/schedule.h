@@ -8,6 +8,11 @@
 
 namespace tl::sim {
 
+// When a piece of a copy is read, and when it is written: in operations of its block.
+struct Flight {
+  int64_t read_at = 0, write_at = 0;
+};
+
 class Schedule {
  public:
   explicit Schedule(uint64_t seed);
@@ -17,9 +22,13 @@ class Schedule {
   // Which of these goes on (they are named by number, and stand in that order), for how many operations.
   size_t pick(const std::vector<int64_t>& runnable);
   int64_t quantum();
+  // Of a copy that begins now: at once, not before it is waited for, or somewhere between.
+  Flight flight(int64_t now);
+  size_t choose(size_t n);  // one of n
 
  private:
   enum class Kind { in_order, outermost, priorities, racing } kind;
+  enum class Landing { late, at_once, between } landing;
   bool last = false;  // the outermost ones: the last one and the first one in turn
   uint64_t state;
   std::vector<uint64_t> priority = {};  // by warp

@@ -117,8 +117,8 @@ void Translator::alloc_statement(const Alloc& n) {
   emit({.run = copy, .to = slot, .a = base.slot, .count = lane_count});
 }
 
-void Translator::let_statement(const Let& n) {
-  Value v = value(n.value);
+// A variable has that value from here on.
+void Translator::keep(const Expr& var, Value v) {
   if (!v.pure) {
     int32_t count = v.uniform ? 1 : lane_count * v.width, slot = lasting(count);
     emit({.run = copy, .to = slot, .a = v.slot, .count = count});
@@ -127,7 +127,16 @@ void Translator::let_statement(const Let& n) {
     v.depth = int(scopes.size()) - 1;
     v.pure = true;
   }
-  vars[n.var.get()] = v;
+  vars[var.get()] = v;
+  kept.push_back(var);
+}
+
+void Translator::let_statement(const Let& n) {
+  facts.bind(n.var, interval_of(n.value, facts));
+  if (!may_wrap(n.value)) return keep(n.var, value(n.value));
+  auto [v, exact] = value_and_exact(n.value);
+  keep(n.var, v);
+  keep(exact_vars[n.var.get()] = var("exact", i64), exact);
 }
 
 void Translator::for_statement(const For& n) {
@@ -146,6 +155,9 @@ void Translator::for_statement(const For& n) {
   size_t begin = now().size() - 1;
   open();
   vars[n.var.get()] = v;
+  Interval first = interval_of(n.min, facts), trips = interval_of(n.extent, facts);
+  bool known = first.bounded() && trips.bounded();
+  facts.bind(n.var, known ? Interval{first.min, first.max + std::max<int64_t>(trips.max, 1) - 1} : Interval{first.min, INT64_MAX});
   if (may_jump) emit({.run = begin_trip});
   body(n.body);
   if (may_jump) emit({.run = end_trip, .row = done});
@@ -161,7 +173,10 @@ void Translator::for_statement(const For& n) {
 void Translator::if_statement(const If& n) {
   Value cond = value(n.cond);
   size_t narrowed = begin_narrow(cond.slot, cond.uniform ? 1 : lane_count);
+  Facts outside = facts;
+  facts.assume(n.cond);
   body(n.then_body);
+  facts = std::move(outside);
   if (n.else_body) {
     narrowed = begin_else(narrowed);
     body(n.else_body);
@@ -211,9 +226,16 @@ void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>
   }
 }
 
-void find_effects(std::vector<Operation>& operations) {
+// Atomic accesses, barriers of some warps, what goes on beside the threads, and code that nobody knows.
+bool is_meeting(const CallSite& site) {
+  const Callee& c = *site.callee;
+  return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) || site.is_async;
+}
+
+void find_effects(std::vector<Operation>& operations, const std::vector<CallSite>& calls) {
   using Effect = Operation::Effect;
   for (auto& o : operations) {
+    o.meets = o.run == call && is_meeting(calls[size_t(o.row)]);
     if (o.effect != Effect::none) continue;
     bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
     bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
@@ -237,7 +259,7 @@ void place_labels(std::vector<Operation>& operations, int32_t labels) {
 
 Code translate(const Function& f, const Kernel& k, const Target& target) {
   internal_check(target.warp == lane_count, "warps of 32 threads");
-  Translator t{.f = f};
+  Translator t{.f = f, .target = target, .facts = facts_of(f, k)};
   Code& code = t.code;
   code.function = &f;
   code.kernel = &k;
@@ -266,7 +288,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   t.emit({.run = end});
   code.operations = t.close();
   place_labels(code.operations, t.labels);
-  find_effects(code.operations);
+  find_effects(code.operations, code.calls);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 
+#include "arith/prove.h"
 #include "sim/machine.h"
 
 namespace tl::sim {
@@ -26,9 +27,13 @@ struct CodeScope {
 
 struct Translator {
   const Function& f;
+  const Target& target;
   Code code = {};
   std::vector<CodeScope> scopes = {};
   std::map<const ExprNode*, Value> vars = {};
+  Facts facts = {};                                    // that hold at this statement
+  std::map<const ExprNode*, Expr> exact_vars = {};     // beside variables that may have wrapped: see translate_index.cpp
+  std::map<const ExprNode*, std::pair<Expr, Value>>* computed = nullptr;  // what loads within an index, to be done once
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
@@ -46,10 +51,20 @@ struct Translator {
   Value select_value(const Select& n);
   Value call_value(const Call& n);
   Value effect(const Call& n);
+  void prepare_async(const AsyncInstr& row);
+  void async_operand(const AsyncInstr& row, size_t arg, int place);
   Value load_value(const Load& n, DType as);
   void store_statement(const Store& n);
   void store_elements(const Store& n);
   int place_of(BufferId id);
+
+  // translate_index.cpp
+  Expr exact_of(const Expr& e) const;
+  bool may_wrap(const Expr& e) const;
+  bool parts_may_wrap(const Expr& e) const;
+  // Of an access to a place, where `mask` (or -1) holds: a finding where it wraps.
+  Value index_value(const Expr& index, int32_t mask, int place);
+  std::pair<Value, Value> value_and_exact(const Expr& e);
   void touch(Place& p, int64_t bytes, bool writes);
 
   int32_t lasting(int32_t count);  // slots for good
@@ -69,6 +84,7 @@ struct Translator {
   void block_statement(const tl::Block& n);
   void alloc_statement(const Alloc& n);
   void let_statement(const Let& n);
+  void keep(const Expr& var, Value v);
   void for_statement(const For& n);
   void if_statement(const If& n);
   void while_statement(const While& n);

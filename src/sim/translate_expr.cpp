@@ -122,10 +122,13 @@ Value Translator::spread(const Value& v) {
 
 // ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
 Value Translator::value(const Expr& e) {
+  if (computed)
+    if (auto it = computed->find(e.get()); it != computed->end()) return it->second.second;
   Span outer = span;
   if (e->span) span = e->span;
   Value v = e->dtype.lanes > 1 ? vector(e) : single(e);
   span = outer;
+  if (computed && !v.pure) computed->try_emplace(e.get(), e, v);
   return v;
 }
 
@@ -203,8 +206,9 @@ Value Translator::call_value(const Call& n) {
   if (n.callee == &address_of) {
     auto* at = n.args[0].as<Load>();
     Expr base = contiguous_base(at->index);
-    Value index = at->index.empty() ? constant_of(scalar(int64_t(0))) : value(base ? base : at->index[0]);
     int place = place_of(at->buffer);
+    Value index = constant_of(scalar(int64_t(0)));
+    if (!at->index.empty()) index = index_value(base ? base : at->index[0], -1, place);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
     return result;
@@ -233,6 +237,27 @@ Value Translator::call_value(const Call& n) {
   return result;
 }
 
+// What goes on beside the threads needs logical ones.
+void Translator::prepare_async(const AsyncInstr& row) {
+  auto offered = [&](auto& other) { return other.callee.name == row.callee.name; };
+  if (std::none_of(target.async.begin(), target.async.end(), offered))
+    fail(span, "{} has no {}; sm_90 has it", target.name, row.callee.name);
+  using Does = AsyncInstr::Does;
+  bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
+  code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);
+}
+
+void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
+  Place& p = code.places[size_t(place)];
+  constexpr int widest = 16;
+  touch(p, row.bytes ? row.bytes : widest, row.callee.access[arg] != 'r');
+  bool shared = row.operands[arg] == 's';
+  if (p.scope != (shared ? Scope::shared : Scope::global))
+    fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1, shared ? "shared" : "global",
+         p.name);
+  if (row.does == AsyncInstr::Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
+}
+
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
   InstrRow row = semantics_of(*n.callee);
@@ -240,8 +265,10 @@ Value Translator::effect(const Call& n) {
   if (!row.run)
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
          n.callee->name);
+  if (row.async) prepare_async(*row.async);
   CallSite site{.run = row.run,
                 .row = row.row,
+                .is_async = row.async != nullptr,
                 .positions = std::move(row.positions),
                 .callee = n.callee,
                 .args = {},
@@ -268,6 +295,10 @@ Value Translator::effect(const Call& n) {
         {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
     if (v.place < 0) continue;
     char access = site.args.back().access = access_of(n, i);
+    if (row.async) {
+      async_operand(*row.async, i, v.place);
+      continue;
+    }
     bool rows = site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
     touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }
@@ -327,7 +358,7 @@ Value Translator::load_value(const Load& n, DType as) {
   if (mask) o.b = spread(value(mask)).slot;
   bool apart = mask && !is_safe(index);
   size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
-  Value at = value(index);
+  Value at = index_value(index, o.b, o.row);
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
   o.run = load_run(as, at.uniform);
@@ -360,7 +391,7 @@ void Translator::store_statement(const Store& n) {
   } else {
     o.c = spread(value(n.value)).slot;
   }
-  Value at = value(index);
+  Value at = index_value(index, o.b, o.row);
   o.a = at.slot;
   o.run = store_run(as, at.uniform);
   o.effect = Operation::Effect::store;
@@ -385,7 +416,7 @@ void Translator::store_elements(const Store& n) {
   }
   for (int k = 0; k < lanes; k++)
     under_mask(k, [&] {
-      Value at = value(element(n.index.at(0), k));
+      Value at = index_value(element(n.index.at(0), k), -1, place_of(n.buffer));
       touch(code.places[size_t(place_of(n.buffer))], f[n.buffer].dtype.bytes(), true);
       emit({.run = store_run(f[n.buffer].dtype, at.uniform),
             .a = at.slot,

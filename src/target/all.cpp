@@ -25,8 +25,10 @@ const Target* find_target(std::string_view chip) {
 const Callee* find_instr(std::string_view name) {
   for (auto* row : nvidia_matrix_rows())
     if (row->callee.name == name) return &row->callee;
-  for (auto* row : nvidia_copy_rows())
+  for (auto* row : nvidia_copies(true))
     if (row->callee.name == name) return &row->callee;
+  for (auto& row : nvidia_async(true))
+    if (row.callee.name == name) return &row.callee;
   for (auto* row : x86_dots())
     if (row->callee.name == name) return &row->callee;
   const MatrixInstr* users = find_user_row(name);
@@ -49,6 +51,12 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
   for (auto* row : copies)
     if (row->callee.name == wanted) return row;
   return nullptr;
+}
+
+bool Target::lacks(const Callee& row) const {
+  auto is = [&](auto* mine) { return mine->callee.name == row.name; };
+  return find_instr(row.name) && std::none_of(matrix.begin(), matrix.end(), is) &&
+         std::none_of(copies.begin(), copies.end(), is) && std::none_of(dots.begin(), dots.end(), is);
 }
 
 const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {

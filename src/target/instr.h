@@ -59,4 +59,24 @@ struct AtomicInstr {
   bool only_global = false;
 };
 
+// What goes on beside the threads: copies that a thread begins and waits for later, barriers in memory that say when
+// something is done, and the fences between the two.  The callee takes handles and values, in the order of `operands`.
+struct AsyncInstr {
+  enum class Does : uint8_t {
+    copy,             // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
+    commit, wait_groups, wait_all,        // ends a group; waits until at most n groups are under way; for all of them
+    signal, signal_counted,               // arrive at a barrier when this thread's copies have landed
+    init, inval, arrive, expect, arrive_expect, test,  // of a barrier
+    bulk_load, bulk_store,                // (to, from, bytes[, barrier]), by the asynchronous proxy
+    tensor_load, tensor_store,            // of a box of a tensor, by its map
+    bulk_commit, bulk_wait, bulk_wait_read,
+    fence, fence_init                     // generic accesses before it are seen by the asynchronous proxy; inits are
+  };
+  Callee callee;
+  Does does;
+  int bytes = 0;                         // that a call copies, or accesses; 0: an argument says it
+  std::string_view operands;             // s an address of shared memory, g of global memory, r 32 bits, n a constant
+  std::string_view ptx;                  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
+};
+
 }  // namespace tl

@@ -6,7 +6,7 @@
 //   C (16×8)   rows g and g+8, columns 2q, 2q+1:                 4 elements, one to a register
 // m16n8k8 holds the first half of each lane's A and B.  Of 8-bit elements four lie in a register, of 32-bit ones one.
 // ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j, and receives of
-// every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror.
+// every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror; stmatrix (sm_90) stores them.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -96,6 +96,11 @@ MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
   return row;
 }
 
+MatrixInstr sums_in_f16(MatrixInstr row) {
+  row.c_type = f16;
+  return row;
+}
+
 MatrixInstr m16n8k32(std::string_view name, DType a, DType b, DType c, std::string_view ptx) {
   MatrixInstr row = m16n8k16(name, a, ptx);
   row.b_type = b;
@@ -130,20 +135,43 @@ MatrixInstr m16n8k4_tf32(std::string_view name, std::string_view ptx) {
   return row;
 }
 
-CopyInstr ldmatrix(std::string_view name, int matrices, bool transposed, std::string_view ptx) {
+CopyInstr blocks(std::string_view name, std::string_view access, int matrices, bool transposed, std::string_view ptx) {
   return {.callee = {.name = name, .arity = 2, .result = Callee::Result::none,
-                     .effect = Callee::Effect::memory, .access = "wr"},
+                     .effect = Callee::Effect::memory, .access = access},
           .matrices = matrices, .transposed = transposed, .ptx = ptx};
+}
+
+// What sm_90 adds stands last.
+constexpr size_t new_copies_in_sm_90 = 6;
+std::span<const CopyInstr> copy_rows() {
+  // clang-format off
+  static const CopyInstr rows[] = {
+      blocks("ldmatrix_x1", "wr", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16"),
+      blocks("ldmatrix_x2", "wr", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
+      blocks("ldmatrix_x4", "wr", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+      blocks("ldmatrix_x1_trans", "wr", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
+      blocks("ldmatrix_x2_trans", "wr", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
+      blocks("ldmatrix_x4_trans", "wr", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
+      blocks("stmatrix_x1", "rw", 1, false, "stmatrix.sync.aligned.m8n8.x1.shared.b16"),
+      blocks("stmatrix_x2", "rw", 2, false, "stmatrix.sync.aligned.m8n8.x2.shared.b16"),
+      blocks("stmatrix_x4", "rw", 4, false, "stmatrix.sync.aligned.m8n8.x4.shared.b16"),
+      blocks("stmatrix_x1_trans", "rw", 1, true, "stmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
+      blocks("stmatrix_x2_trans", "rw", 2, true, "stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
+      blocks("stmatrix_x4_trans", "rw", 4, true, "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16")};
+  // clang-format on
+  return rows;
 }
 
 }  // namespace
 
 // clang-format off
-const MatrixInstr mma_16bit[4] = {
+const MatrixInstr mma_16bit[6] = {
     m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
     m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
     m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
-    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32")};
+    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"),
+    sums_in_f16(m16n8k16("mma_m16n8k16_f16_f16", f16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16")),
+    sums_in_f16(m16n8k8("mma_m16n8k8_f16_f16", f16, "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"))};
 const MatrixInstr mma_tf32[2] = {
     m16n8k8_tf32("mma_m16n8k8_tf32_f32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
     m16n8k4_tf32("mma_m16n8k4_tf32_f32", "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32")};
@@ -169,16 +197,6 @@ std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const Ma
     for (auto& row : group) all.push_back(&row);
   return all;
 }
-
-const CopyInstr ldmatrix_x1 = ldmatrix("ldmatrix_x1", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16");
-const CopyInstr ldmatrix_x2 = ldmatrix("ldmatrix_x2", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16");
-const CopyInstr ldmatrix_x4 = ldmatrix("ldmatrix_x4", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16");
-const CopyInstr ldmatrix_x1_trans =
-    ldmatrix("ldmatrix_x1_trans", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16");
-const CopyInstr ldmatrix_x2_trans =
-    ldmatrix("ldmatrix_x2_trans", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16");
-const CopyInstr ldmatrix_x4_trans =
-    ldmatrix("ldmatrix_x4_trans", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16");
 
 // Floats have no minimum or maximum here, and bf16 no sum before sm_90.
 std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90) {
@@ -214,10 +232,10 @@ std::span<const MatrixShape> nvidia_matrix_shapes() {
       k32("mma_m16n8k32_s8"), k32("mma_m16n8k32_fp8")};
   return rows;
 }
-std::span<const CopyInstr* const> nvidia_copy_rows() {
-  static const CopyInstr* const rows[] = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4,
-                                          &ldmatrix_x1_trans, &ldmatrix_x2_trans, &ldmatrix_x4_trans};
-  return rows;
+std::vector<const CopyInstr*> nvidia_copies(bool with_sm_90) {
+  std::vector<const CopyInstr*> all;
+  for (auto& row : copy_rows().first(copy_rows().size() - (with_sm_90 ? 0 : new_copies_in_sm_90))) all.push_back(&row);
+  return all;
 }
 
 }  // namespace tl

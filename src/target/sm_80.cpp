@@ -12,9 +12,9 @@ const Target sm_80 = {
     .shared_bytes = 163 * 1024,
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
-    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
-               &ldmatrix_x4_trans},
+    .copies = nvidia_copies(false),
     .atomics = nvidia_atomics(false),
+    .async = nvidia_async(false),
 };
 
 }  // namespace tl

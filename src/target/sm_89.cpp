@@ -11,9 +11,9 @@ const Target sm_89 = {
     .shared_bytes = 99 * 1024,
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8}),
-    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
-               &ldmatrix_x4_trans},
+    .copies = nvidia_copies(false),
     .atomics = nvidia_atomics(false),
+    .async = nvidia_async(false),
 };
 
 }  // namespace tl

@@ -12,9 +12,9 @@ const Target sm_90 = {
     .shared_bytes = 227 * 1024,
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
-    .copies = {&ldmatrix_x1, &ldmatrix_x2, &ldmatrix_x4, &ldmatrix_x1_trans, &ldmatrix_x2_trans,
-               &ldmatrix_x4_trans},
+    .copies = nvidia_copies(true),
     .atomics = nvidia_atomics(true),
+    .async = nvidia_async(true),
 };
 
 }  // namespace tl

@@ -22,6 +22,7 @@ struct Target {
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
   std::span<const AtomicInstr> atomics = {};    // what is not here is done by comparing and swapping
+  std::span<const AsyncInstr> async = {};
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;          // CPU: how many, for the micro-kernel
   int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches
@@ -33,6 +34,7 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
+  bool lacks(const Callee& row) const;       // is it an instruction, and not one of this target's?
   const AtomicInstr* atomic_for(Callee::Atomic op, DType value, bool global) const;
   // How many neighbouring elements the chip can update by one call of this kind, each for itself.
   int64_t atomic_lanes(const Call& atomic, const Function& f) const;

@@ -518,7 +518,7 @@ def _matvec():
     def exact(a, x, y):
         return {2: a.astype(np.float64) @ x.astype(np.float64)}
 
-    return make, tuple((136, 64 * t) for t in TRIPS) + ((144, 128), (141, 100)), inputs, exact
+    return make, tuple((136, 64 * t) for t in TRIPS) + ((144, 128), (141, 100), (136, 204)), inputs, exact
 
 
 def _turn():

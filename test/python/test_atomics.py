@@ -125,6 +125,46 @@ def test_old_values(dtype, scope, target):
     assert sorted(o.astype(np.float64)) == list(range(5, 69)) and float(c[0]) == 69
 
 
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_old_values_of_a_tile(target):
+    @T.prim_func
+    def main(X: T.Tensor((8, 32), "float32"), C: T.Tensor((16, 32), "float32"),
+             O: T.Tensor((8, 32), "float32"), P: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((8, 32), "float32")
+            T.copy(X, x)
+            old = T.atomic_add(C[8, 0], x, return_prev=True)
+            T.copy(old, O)
+            one = T.atomic_max(C[0:8, 3], 2.0, return_prev=True)
+            T.copy(one, P)
+
+    x, c = numbers((8, 32), "float32"), numbers((16, 32), "float32", seed=1)
+    o, p = np.zeros((8, 32), "float32"), np.zeros(8, "float32")
+    before = c.copy()
+    tilelang.compile(main, target=target)(x, c, o, p)
+    assert (o == before[8:]).all() and (c[8:] == before[8:] + x).all()
+    assert (p == before[:8, 3]).all() and (c[:8, 3] == np.maximum(before[:8, 3], 2)).all()
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_old_values_of_neighbours(count):
+    add = {2: T.atomic_addx2, 4: T.atomic_addx4}[count]
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64 // count):
+            tx = T.get_thread_binding()
+            old = add(C[tx * count], X[tx * count], return_prev=True)
+            O[tx * count] = T.extract_lane(old, 0)
+            O[tx * count + 1] = T.extract_lane(old, count - 1)
+
+    x, c, o = numbers((64,), "float32"), numbers((64,), "float32", seed=1), np.zeros(64, "float32")
+    before = c.copy()
+    tilelang.compile(main, target="sim:sm_80")(x, c, o)
+    assert (o[::count] == before[::count]).all() and (o[1::count] == before[count - 1 :: count]).all()
+    assert (c == before + x).all()
+
+
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("scope", ["global", "shared"])
 @pytest.mark.parametrize("dtype", ["int32", "uint64", "float32", "float16", "bfloat16", "float64"])
@@ -385,7 +425,8 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), I: T.Tensor((64,), 'int8'), n: T.i
     ("T.atomic_store(A[0, 0], 1.0, 'acquire')", "cannot be `acquire`"),
     ("T.atomic_add(A[0, 0], 1.0, use_tma=True)", "needs sm_90"),
     ("x = T.alloc_shared((4, 4), 'float32')\nT.atomic_add(A[0:4, 0:8], x)", "shapes must be equal"),
-    ("x = T.alloc_shared((4, 4), 'float32')\nT.atomic_add(A[0, 0], x, return_prev=True)", "return_prev"),
+    ("x = T.alloc_shared((4, 4), 'float32')\nold = T.atomic_add(A[0:4, 0:8], x, return_prev=True)",
+     "must be equal"),
     ("T.atomic_add(A[64, 0], 1.0)", "outside"),
 ])  # fmt: skip
 def test_errors(tmp_path, body, words):

@@ -5,8 +5,10 @@ import dataclasses
 import harness
 import numpy as np
 import pytest
+import seeds
 import softmax
 import tilelang
+import tilelang.language as T
 
 
 @pytest.fixture
@@ -24,6 +26,20 @@ def test_a_right_case(case):
 def test_a_wrong_case(case, change):
     right, _ = harness.judge(dataclasses.replace(case, **change), "reference")
     assert not right
+
+
+def test_seeds_see_wrong_numbers_and_faults(case):
+    assert not seeds.faults(case, "sim:sm_80", range(2))
+    wrong = dataclasses.replace(case, expected={1: np.ones((5, 9))})
+    assert len(seeds.faults(wrong, "sim:sm_80", range(2))) == 2
+
+    @T.prim_func
+    def beyond(X: T.Tensor((5, 9), "float32"), Y: T.Tensor((5, 9), "float32")):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((32,), "float32")
+            Y[0, 0] = S[T.get_thread_binding() + 1]
+
+    assert "seed 1: " in seeds.faults(dataclasses.replace(case, kernel=beyond), "sim:sm_80", [1])[0]
 
 
 def test_nan_is_wrong():

@@ -365,6 +365,32 @@ def test_pairs(dtype, target):
     assert np.array_equal(c[7, 0::2], (2 * x[1::2]).astype(kind)) and np.array_equal(c[7, 1::2], b[0::2])
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_fused_sum_of_pairs_is_rounded_once(target):
+    """A product halfway between two bfloat16, and a summand that no double of that size can hold."""
+
+    @T.prim_func
+    def main(A: T.Tensor((6,), "bfloat16"), B: T.Tensor((2,), "bfloat16")):
+        with T.Kernel(1, threads=1):
+            B[0:2] = T.fma2(A[0:2], A[2:4], A[4:6])
+
+    a = np.array([1.0625, 1.0625, 1.0625, 1.0625, 2.0**-80, -(2.0**-80)], ml_dtypes.bfloat16)
+    b = np.zeros(2, ml_dtypes.bfloat16)
+    tilelang.compile(main, target=target)(a, b)
+    exact = Fraction(1.0625) ** 2  # 1 + 2^-3 + 2^-8: halfway, so that the summand decides
+    assert [Fraction(float(x)) for x in b] == [exact + Fraction(1, 256), exact - Fraction(1, 256)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_integers_beyond_a_double(target):
+    a = np.array([2**62 + 1, -(2**62) - 1, -(2**63), 7], np.int64)
+    assert apply(T.abs, target, a).tolist() == [2**62 + 1, 2**62 + 1, -(2**63), 7]
+    b = a.view(np.uint64)
+    assert apply(T.abs, target, b).tolist() == b.tolist()
+    x = np.array([9.21e18, -9.21e18, 0.5], np.float32)
+    assert apply(lambda v: T.cast(v, "int64"), target, x, out="int64").tolist() == x.astype(np.int64).tolist()
+
+
 # ── CUDA text ─────────────────────────────────────────────────────────────────────────────────────────
 def everything(a):
     total = a

@@ -50,11 +50,43 @@ def test_nothing_to_run_is_an_error(options):
         ({"blocks": [2, 7]}, ValueError, "none of the blocks 2, 7 is one of main's"),
         ({"schedules": 1.5}, TypeError, "schedules=1.5; a whole number was expected"),
         ({"blocks": True}, TypeError, "blocks=True; a whole number was expected"),
+        ({"schedules": "most"}, ValueError, "schedules='most'; a number was expected, or 'all'"),
     ],
 )
 def test_wrong_options(options, error, message):
     with pytest.raises(error, match=message):
         numbers(2).simulate(np.zeros((2, 32), "int32"), **options)
+
+
+def test_all_schedules_of_a_kernel_that_is_too_large():
+    with pytest.raises(tilelang.CompileError, match="5 blocks of 1 warps, but all orders are tried of at most 4 warps"):
+        numbers(10).simulate(np.zeros((10, 32), "int32"), schedules="all", blocks=5)
+
+
+def test_all_schedules_find_what_needs_one_order():
+    @T.prim_func
+    def main(F: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx == 0:
+                for _ in T.serial(3):
+                    first = T.atomic_add(F[0], 1, return_prev=True)
+                    second = T.atomic_add(F[0], 1, return_prev=True)
+                    assert first != 102 or second != 203, "the other warp came between"
+            if tx == 32:
+                for _ in T.serial(3):
+                    T.atomic_add(F[0], 100)
+
+    kernel = tilelang.compile(main, target="sim:sm_90")
+    kernel.simulate(np.zeros(1, "int32"), schedules=100)
+    with pytest.raises(simulation.SimulationError, match="the other warp came between"):
+        kernel.simulate(np.zeros(1, "int32"), schedules="all")
+
+
+def test_after_all_schedules_the_outputs_are_those_of_one_whole_run():
+    out = np.full((2, 32), -1, "int32")
+    report = numbers(2).simulate(out, schedules="all")
+    assert not report and report.schedules == 1 and out[:, 0].tolist() == [0, 1]
 
 
 def test_defaults(monkeypatch):

@@ -6,10 +6,11 @@ from typing import Any
 
 from ..dtypes import as_dtype
 from ..trace import fail
+from .mma_layout import mma_store_32x8_to_shared_16x16_layout as mma_store_index_map
+from .mma_macro_generator import TensorCoreIntrinEmitter
 
-__all__ = ["get_swizzle_layout", "make_mma_swizzle_layout"]
-
-_LATER = "not in this version yet: T.gemm writes matrix instructions, and T.ptx those that are named"
+__all__ = ["TensorCoreIntrinEmitter", "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout",
+           "mma_store_index_map"]  # fmt: skip
 
 
 def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any) -> tuple[Any, Any]:
@@ -38,9 +39,6 @@ def make_mma_swizzle_layout(shared_buf: Any, is_smooth: bool = False) -> Any:
     return (make_linear_layout if is_smooth else make_swizzled_layout)(shared_buf)
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from ..errors import UnknownName, caller_place, compile_error
-
-    raise compile_error(f"tilelang.intrinsics.{name}: {_LATER}", caller_place(), UnknownName)
+def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
+    """(m, n, k) of what TensorCoreIntrinEmitter works on at a time."""
+    return 16, 16, 256 // as_dtype(dtype).bits

@@ -184,16 +184,8 @@ TEST_CASE("cuda: integer, double and half accumulators, and stores of matrices")
 }
 
 TEST_CASE("cuda: a copy instruction that reads registers stores them") {
-  CopyInstr row{.callee = {.name = "stmatrix_x4",
-                           .arity = 2,
-                           .result = Callee::Result::none,
-                           .effect = Callee::Effect::memory,
-                           .access = "rw"},
-                .matrices = 4,
-                .transposed = false,
-                .ptx = "stmatrix.sync.aligned.m8n8.x4.shared.b16"};
-  Target target = *find_target("sm_90");
-  target.copies = {&row};
+  const Target& target = *find_target("sm_90");
+  const CopyInstr& row = *target.copy_named("stmatrix_x4");
   Machine m("spread");
   BufferId s = m.on_chip("S", Scope::shared, f16, 1024, 128), r = m.on_chip("r", Scope::local, f16, 8);
   BufferId c = m.tensor("C", f16, {imm(1024)});

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "ir/callee.h"
+
 using namespace tl;
 
 TEST_CASE("each code of a narrow float is a value that rounds to itself") {
@@ -47,4 +49,21 @@ TEST_CASE("names, widths and what storage types are computed with") {
   CHECK(bytes_of(7, i4) == 4);
   CHECK(wrap_int(9, i4) == -7);
   CHECK(round_float(1 + 0x1p-11, tf32) == 1 + 0x1p-10);  // a tie, away from zero
+}
+
+TEST_CASE("fma: the sum is rounded once, integers wrap") {
+  auto fma = [](auto a, auto b, auto c, DType type) {
+    auto of = [&](auto x) { return type.is_float() ? Scalar{.d = double(x)} : Scalar{.i = int64_t(x)}; };
+    Scalar args[] = {of(a), of(b), of(c)};
+    DType types[] = {type, type, type};
+    return find_callee("fma")->exact(args, types, type);
+  };
+  double factor = 1 + 0x1p-12;  // its square lies halfway between two f32
+  CHECK(fma(factor, factor, 0x1p-80, f32).d == 1 + 0x1p-11 + 0x1p-23);
+  CHECK(fma(factor, factor, -0x1p-80, f32).d == 1 + 0x1p-11);
+  CHECK(fma(-factor, factor, -0x1p-80, f32).d == -(1 + 0x1p-11 + 0x1p-23));
+  CHECK(std::isinf(fma(0x1p100, 0x1p100, 1.0, f32).d));
+  CHECK(std::isnan(fma(0x1p100, INFINITY, -INFINITY, f32).d));
+  CHECK(fma((INT64_C(1) << 53) + 1, 1, 1, i64).i == (INT64_C(1) << 53) + 2);
+  CHECK(fma(70000, 70000, 1, i32).i == 605032705);
 }

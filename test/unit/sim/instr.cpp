@@ -22,6 +22,7 @@ TEST_CASE("every instruction of every GPU has semantics, and every thread-level 
     if (!t->has_threads()) continue;
     for (auto* row : t->matrix) check_callee(row->callee);
     for (auto* row : t->copies) check_callee(row->callee);
+    for (auto& row : t->async) check_callee(row.callee);
   }
   for (auto& callee : thread_functions())  // where a thread goes, and the promise, are no instructions
     if (callee.effect != Callee::Effect::control && &callee != &block_uniform) check_callee(callee);
@@ -119,7 +120,7 @@ TEST_CASE("sums round in f32, one product after another") {
 }
 
 TEST_CASE("ldmatrix: row r of block j comes from lane 8j + r; two elements a register, or their mirror") {
-  for (auto* row : nvidia_copy_rows()) {
+  for (auto* row : nvidia_copies(false)) {
     CAPTURE(row->callee.name);
     std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(size_t(32 * 2 * row->matrices), 9999);
     simulate(fmt::format(R"(
@@ -144,6 +145,34 @@ func main(A: u16[256], C: u16[{0}]):
           int given = 8 * block + i;  // the lane whose address names that row
           CHECK_EQ(c[size_t(lane * 2 * row->matrices + 2 * block + e)], (given ^ 1) * 8 + j);
         }
+  }
+}
+
+TEST_CASE("stmatrix: what ldmatrix brings to registers it stores at the same rows") {
+  for (auto* row : nvidia_copies(true)) {
+    if (!row->callee.name.starts_with("stmatrix")) continue;
+    CAPTURE(row->callee.name);
+    std::string load = fmt::format("ldmatrix{}", row->callee.name.substr(std::string_view("stmatrix").size()));
+    std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(32 * 8, 9999);
+    simulate(fmt::format(R"(
+func main(A: u16[256], C: u16[256]):
+  kernel main grid(b: 1) threads(32) thread(tx):
+    S = shared u16[256] address(0) elements(256)
+    R = shared u16[256] address(512) elements(256)
+    r = local u16[{0}] elements({0})
+    for i in serial(8):
+      S[tx*8 + i] = A[tx*8 + i]
+      R[tx*8 + i] = 7:u16
+    sync_threads()
+    {1}(address_of(r[0]), address_of(S[tx*8]))
+    {2}(address_of(r[0]), address_of(R[(tx ^ 1)*8]))
+    sync_threads()
+    for i in serial(8):
+      C[tx*8 + i] = R[(tx ^ 1)*8 + i]
+)",
+                         2 * row->matrices, load, row->callee.name),
+             a, c);
+    for (size_t i = 0; i < c.size(); i++) CHECK_EQ(c[i], i < size_t(64 * row->matrices) ? i : 7);
   }
 }
 

@@ -1,22 +1,9 @@
-// Programs of level machine with one planted bug each, as differences: lines that begin with - are in the faulty program
-// alone, those with + in its repaired twin alone.  `# race` marks the lines that the first finding must name if it is a
-// race, and so on.  The like for Python is test/seeded.
-#include <cstdlib>
-#include <map>
-#include <set>
-#include <sstream>
-
-#include "unit/sim/machine_text.h"
+// What the threads of a program do wrong.  The like for Python is test/seeded.
+#include "unit/sim/planted.h"
 
 using namespace tl;
 
 namespace {
-
-struct Planted {
-  const char* name;
-  const char* text;  // behind `head`
-  int blocks = 1;
-};
 
 constexpr Planted planted[] = {
     {"no barrier between a store and ldmatrix", R"(
@@ -276,62 +263,28 @@ constexpr Planted planted[] = {
       else:
         F[0] = 1  # race
 )"},
+    {"the product of an index wraps, to where it does no harm", R"(
+-     Y[tx] = X[(F[0] + 65536:i32)*(cast<i32>(tx) + 65536:i32)]  # overflow
++     Y[tx] = X[F[0]*(cast<i32>(tx) + 65536:i32)]
+)"},
+    {"a name holds what has wrapped, and becomes an index in 64 bits", R"(
+-     k = (F[0] + 65536:i32)*65536:i32
+-     Y[tx] = X[cast<i64>(k) + tx]  # overflow
++     k = (cast<i64>(F[0]) + 65536)*65536
++     Y[tx] = X[k - 4294967296 + tx]
+)"},
+    {"an index of 16 bits wraps; a hash may", R"(
+-     Z[cast<i16>(tx)*2048:i16 - cast<i16>(tx)*2047:i16] = X[cast<i16>(tx)*2048:i16//2048:i16]  # overflow
++     Z[cast<i16>(tx)*2048:i16 - cast<i16>(tx)*2047:i16] = X[(cast<i32>(tx)*1103515245:i32)%64:i32]
+)"},
+    {"an index wraps in a thread that stores", R"(
+-     Z[cast<i32>(tx)*67108864:i32] mask(tx == 0 or tx == 32) = X[tx]  # overflow
++     Z[cast<i32>(tx)*67108864:i32] mask(tx == 0) = X[tx]
+)"},
 };
-
-constexpr const char* head =
-    "func main(A: f16[4096], B: f16[4096], X: f32[64], Y: f32[64], Z: f32[100], F: i32[4]):\n"
-    "  kernel main grid(b: {}) threads(64) thread(tx):\n";
-
-// The program without the lines that begin with `drop`, and per kind of finding the lines that are marked.
-struct Program {
-  std::string text;
-  std::map<std::string, std::set<int>> marked = {};
-};
-Program program_of(const Planted& p, char drop) {
-  Program out{.text = fmt::format(fmt::runtime(head), p.blocks)};
-  std::istringstream lines(p.text);
-  std::string line;
-  int number = 2;
-  while (std::getline(lines, line)) {
-    if (line.size() < 2 || line[0] == drop) continue;
-    number++;
-    out.text += line.substr(2) + "\n";
-    if (size_t at = line.find("  # "); at != line.npos) out.marked[line.substr(at + 4)].insert(number);
-  }
-  return out;
-}
-
-SimulationReport simulate_seeded(const std::string& text, uint64_t seed) {
-  auto simulation = prepare_simulation(machine_function(text), *find_target("sm_80"));
-  std::vector<uint16_t> a(4096, 0x3C00), b(4096);
-  std::vector<float> x(64), y(64), z(100);
-  for (size_t i = 0; i < 64; i++) x[i] = float(i) + 1;
-  std::vector<int32_t> f(4);
-  std::vector<HostArg> args = {{.data = a.data()}, {.data = b.data()}, {.data = x.data()},
-                               {.data = y.data()}, {.data = z.data()}, {.data = f.data()}};
-  return simulate(*simulation, args, {.seed = seed, .schedules = 3});
-}
 
 }  // namespace
 
 TEST_CASE("planted bugs are found at their lines, within three schedules from any seed; repaired, there are none") {
-  bool all_seeds = std::getenv("TL_FULL") != nullptr;
-  for (auto& p : planted) {
-    CAPTURE(std::string(p.name));
-    Program faulty = program_of(p, '+'), repaired = program_of(p, '-');
-    REQUIRE(!faulty.marked.empty());
-    for (uint64_t seed = 0; seed < 20; seed += all_seeds ? 1 : 7) {  // else 0, 7, 14: three kinds of schedule
-      CAPTURE(seed);
-      SimulationReport report = simulate_seeded(faulty.text, seed);
-      REQUIRE(!report.findings.empty());
-      const Finding& first = report.findings[0];
-      CAPTURE(first.text);
-      std::set<int> lines = {first.span.line};
-      if (first.other) lines.insert(first.other.line);
-      auto text = [](const std::set<int>& of) { return fmt::format("{}", fmt::join(of, ", ")); };
-      CHECK_EQ(text(lines), text(faulty.marked[std::string(name_of(first.kind))]));
-      SimulationReport twin = simulate_seeded(repaired.text, seed);
-      CHECK_EQ(twin.findings.empty() ? "" : twin.findings[0].text, "");
-    }
-  }
+  check_planted(planted);
 }

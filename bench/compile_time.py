@@ -1,12 +1,12 @@
-"""How long the first kernel takes on the CPU: import, compile without a cache, read from the disk cache.
+"""How long the first kernel takes: import, compile without a cache, read from the disk cache.
 
-    python bench/compile_cpu.py [--repeats 5] [--target cpu]
+    python bench/compile_time.py [--repeats 5] [--target cpu|cuda]
 
 Each number is the median of so many fresh processes (and the least). `import` is `import tilelang` over an
 empty Python, `language` that and `import tilelang.language`. `compile` and `cached` are the kernel of
 examples/quickstart, from its Python function to a kernel that can be called, after the interpreter,
-tilelang and NumPy, which the example asks for, are there; `first call` is the call of the cached one for 64
-x 64 x 64.
+tilelang and NumPy, which the example asks for, are there, and on a GPU PyTorch and its context; `first call` is
+the call of the cached one for 64 x 64 x 64.  On a GPU the kernel is that for float16, by mma.sync.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 import quickstart, tilelang
-arrays = [np.zeros((64, 64), np.float32) for _ in range(3)]
+on_gpu = sys.argv[2].startswith("cuda")
+tile, dtype = quickstart.TILES["gpu" if on_gpu else "cpu"], "float16" if on_gpu else "float32"
+arrays = [np.zeros((64, 64), dtype) for _ in range(3)]
+if on_gpu:
+    import torch
+    arrays = [torch.from_numpy(a).cuda() for a in arrays]
 begin = time.perf_counter()
-matmul = quickstart.matmul_relu.get_tir(64, 64, 64, *quickstart.TILES["cpu"])
+matmul = quickstart.matmul_relu.get_tir(64, 64, 64, *tile, dtype)
 kernel = tilelang.compile(matmul, target=sys.argv[2])
 end = time.perf_counter()
 kernel(*arrays)

@@ -1,0 +1,69 @@
+// The table of what a chip's programs may call, for those who try every row of it (bench/rows.py).
+#include "api/kernel.h"
+#include "base/error.h"
+#include "convert.h"
+
+using namespace tl;
+
+namespace {
+
+nb::dict row_of(std::string_view group, std::string_view name) {
+  nb::dict row;
+  row["group"] = std::string(group);
+  row["name"] = std::string(name);
+  return row;
+}
+
+nb::dict matrix_row(const MatrixInstr& m) {
+  nb::dict row = row_of("matrix", m.callee.name);
+  row["shape"] = nb::make_tuple(m.m, m.n, m.k);
+  row["dtypes"] = nb::make_tuple(m.a_type, m.b_type, m.c_type);
+  row["registers"] = nb::make_tuple(m.a.registers, m.b.registers, m.c.registers);
+  return row;
+}
+
+nb::dict copy_row(const CopyInstr& c) {
+  nb::dict row = row_of("copy", c.callee.name);
+  row["matrices"] = c.matrices;
+  row["transposed"] = c.transposed;
+  return row;
+}
+
+nb::dict atomic_row(const AtomicInstr& a) {
+  nb::dict row = row_of("atomic", a.ptx);
+  for (auto& callee : thread_functions())
+    if (callee.atomic == a.op) row["function"] = std::string(callee.name);
+  row["dtype"] = a.type.scalar();
+  row["lanes"] = int(a.type.lanes);
+  row["only_global"] = a.only_global;
+  return row;
+}
+
+std::string_view takes_of(const Callee& callee) {
+  constexpr std::string_view names[] = {"any", "floats", "singles", "integers", "counters"};
+  return names[size_t(callee.takes)];
+}
+
+nb::list instruction_rows(const std::string& chip) {
+  const Target* target = find_target(chip);
+  if (!target) fail({}, "there is no chip '{}'", chip);
+  nb::list rows;
+  for (auto* m : target->matrix) rows.append(matrix_row(*m));
+  for (auto* c : target->copies) rows.append(copy_row(*c));
+  for (auto& a : target->atomics) rows.append(atomic_row(a));
+  const std::pair<std::string_view, std::span<const Callee>> functions[] = {
+      {"scalar", scalar_functions()}, {"exact", exact_functions()}, {"narrow", narrow_functions()},
+      {"lane", lane_functions()},     {"thread", thread_functions()}, {"message", message_functions()}};
+  for (auto& [group, callees] : functions)
+    for (auto& callee : callees) {
+      nb::dict row = row_of(group, callee.name);
+      row["arity"] = callee.arity;
+      row["takes"] = std::string(takes_of(callee));
+      rows.append(row);
+    }
+  return rows;
+}
+
+}  // namespace
+
+void bind_rows(nb::module_& m) { m.def("instruction_rows", &instruction_rows, nb::arg("chip")); }

@@ -1,0 +1,121 @@
+// split_loops: where split_tails left a question that only the last turns of a loop answer with no, the loop stands
+// twice: for the turns that lie wholly inside, which ask nothing, and for the rest.  For chips whose device compiler
+// keeps the addresses of both answers in registers as long as they share a loop.  Right after split_tails.
+//
+//   for k in serial((K + 31) // 32):                       whole = bx*128 + 128 <= M ? min(K // 32, (K + 31) // 32) : 0
+//     if bx*128 + 128 <= M and k*32 + 32 <= K:             for k in serial(whole):
+//       copy without guards                         ->       copy without guards
+//     else:                                                  gemm
+//       copy with guards                                   for k in serial(whole, (K + 31) // 32):
+//     gemm                                                   copy with guards
+//                                                            gemm
+#include <algorithm>
+#include <set>
+
+#include "arith/simplifier.h"
+#include "pass/passes.h"
+#include "pass/scoped.h"
+
+namespace tl {
+namespace {
+
+struct LoopSplitter final : ScopedRewriter {
+  using ScopedRewriter::operator();
+
+  // When the answers are yes: in all turns before `end` (null: in all), if `inside` holds (null: it does).
+  struct Question {
+    Expr inside = {}, end = {};
+  };
+
+  // Reads one condition of the turn `v`; false if it may hold in later turns, having failed in one.
+  bool read(Question& q, const Expr& v, const std::set<const ExprNode*>& own, const Expr& cond) const {
+    if (auto* n = cond.as<Binary>(); n && n->op == BinaryOp::logical_and)
+      return read(q, v, own, n->a) && read(q, v, own, n->b);
+    bool turn = false, foreign = false;
+    visit_nodes(cond, [&](const Node& n) {
+      turn |= &n == v.get();
+      foreign |= n.kind == Kind::Load || n.kind == Kind::Call || own.contains(static_cast<const ExprNode*>(&n));
+    });
+    if (foreign) return false;
+    if (!turn) {
+      q.inside = both(q.inside, cond);
+      return true;
+    }
+    Simplifier s(facts);
+    auto constraint = s.as_constraint(cond);
+    if (!constraint || constraint->first != BinaryOp::le) return false;
+    Sum room = integer_sum(i64);  // factor * v <= room
+    int64_t factor = 0;
+    add_constant(room, constraint->second.constant, -1);
+    for (const SumTerm& t : constraint->second.terms) {
+      auto* wide = t.e.as<Cast>();
+      bool is_turn = t.e.same(v) || (wide && wide->a.same(v));
+      bool mentions = false;
+      visit_nodes(t.e, [&](const Node& n) { mentions |= &n == v.get(); });
+      if (is_turn) factor += t.factor;
+      else if (mentions) return false;
+      else add_term(room, t, -1, s.known);
+    }
+    if (factor <= 0 || !room.ok) return false;
+    Expr end = floordiv(cast(i64, emit(room, cond->span)), factor) + 1;
+    q.end = q.end ? min(q.end, end) : end;
+    return true;
+  }
+
+  // The conditions that split_tails asked in the body of `loop`, as one; the Ifs, in `asked`.
+  bool find(const For& loop, Question& q, std::vector<const If*>& asked) const {
+    std::set<const ExprNode*> own;
+    visit(loop.body, [&](const For& n) { own.insert(n.var.get()); }, [&](const Let& n) { own.insert(n.var.get()); });
+    auto* body = loop.body.as<Block>();
+    for (auto& s : body ? body->stmts : std::vector<Stmt>{loop.body})
+      if (auto* n = s.as<If>(); n && n->else_body && equivalent(n->then_body, n->else_body)) {
+        if (!read(q, loop.var, own, n->cond)) return false;
+        asked.push_back(n);
+      }
+    return !asked.empty();
+  }
+
+  static Stmt answered(const Stmt& body, const std::vector<const If*>& asked, bool inside) {
+    return rewrite(body, [&](const If& n, Rewriter& self) -> Stmt {
+      if (std::find(asked.begin(), asked.end(), &n) == asked.end()) return self.children(n);
+      if (inside) return block({eval(call(assume_function, {n.cond}, n.span), n.span), n.then_body}, n.span);
+      return asked.size() == 1 ? n.else_body : Stmt(&n);  // of several, some may still lie inside
+    });
+  }
+
+  Stmt at(const Stmt& s) override {
+    Stmt inner = children(s);
+    auto* n = inner.as<For>();
+    if (!n || n->loop != Loop::serial || jumps(n->body)) return inner;
+    Question q;
+    std::vector<const If*> asked;
+    if (!find(*n, q, asked)) return inner;
+    DType type = n->var->dtype;
+    Expr begin = n->min, all = simplify(n->min + n->extent, facts);
+    Expr end = cast(i64, all);
+    if (q.end) end = max(min(q.end, end), cast(i64, begin));
+    if (q.inside) end = select(q.inside, end, cast(i64, begin));
+    Expr whole = var(n->var.as<Var>()->hint + "_whole", type, n->span), turn = var(n->var.as<Var>()->hint, type, n->span);
+    // What the loop's bounds say of its turns, though not to who looks at their ranges alone.
+    Stmt below = eval(call(assume_function, {lt(turn, all)}, n->span), n->span);
+    Stmt rest = substitute(renamed(answered(n->body, asked, false)), {{n->var.get(), turn}});
+    return block({let(whole, simplify(cast(type, end), facts), n->span),
+                  for_loop(n->var, begin, whole - begin, Loop::serial, answered(n->body, asked, true), n->span, n->attrs),
+                  for_loop(turn, whole, all - whole, Loop::serial, block({below, rest}, n->span), n->span, n->attrs)},
+                 n->span);
+  }
+};
+
+}  // namespace
+
+Function split_loops(Function f, const Target& target) {
+  if (target.language != "cuda") return f;
+  for (Kernel& k : f.kernels) {
+    LoopSplitter splitter;
+    splitter.facts = facts_of(f, k);
+    k.body = splitter(k.body);
+  }
+  return f;
+}
+
+}  // namespace tl

@@ -1,0 +1,175 @@
+// Copies that go on by themselves: a thread begins them, groups them, waits for them.
+#include "base/error.h"
+#include "sim/engine.h"
+#include "sim/instr.h"
+
+namespace tl::sim {
+namespace {
+
+using Does = AsyncInstr::Does;
+
+BlockWatch* watch_of(const Execution& x) { return x.warp.block->watch; }
+Engine& engine_of(const Execution& x) { return *x.warp.block->engine; }
+
+// A logical thread of that line, where anyone watches.
+Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
+  if (!watch_of(x)) return {};
+  return {.slot = watch_of(x)->clocks.slot(line, thread), .epoch = epoch, .by_proxy = line != Line::copies};
+}
+
+// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.
+std::vector<Piece> pieces_of(const Execution& x, std::byte* to, const std::byte* from, int64_t bytes, int64_t given) {
+  std::vector<Piece> all;
+  constexpr int64_t most = 16;
+  for (int64_t at = 0; at < bytes; at += most) {
+    int64_t count = std::min(most, bytes - at);
+    all.push_back({.from = from + at, .to = to + at, .bytes = uint8_t(count),
+                   .given = uint8_t(std::clamp<int64_t>(given - at, 0, count)), .flight = engine_of(x).flight()});
+  }
+  return all;
+}
+
+// ── cp.async: (to, from) or (to, from, given) ─────────────────────────────────────────────────────────
+void begin_copy(const Execution& x) {
+  int64_t bytes = x.row<AsyncInstr>().bytes;
+  Tally::Addresses read(x.warp.block->tally), written(x.warp.block->tally);
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t thread = x.warp.first + lane, given = x.site.args.size() > 2 ? x.value(2, lane).i : bytes;
+    if (given < 0 || given > bytes)
+      stop(Finding::Kind::fault, x.site.span, "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must "
+           "be 0 to {}", x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
+    Groups& groups = engine_of(x).groups(Line::copies, thread);
+    Logical by = logical(x, Line::copies, thread, groups.epoch);
+    std::byte* from = given ? x.operand(1, lane, given, bytes, Touch::read, &by) : nullptr;
+    std::byte* to = x.operand(0, lane, bytes, bytes, Touch::write, &by);
+    read.set(lane, from);
+    written.set(lane, to);
+    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, given)});
+  });
+  read.count(x.warp, x.place(1), bytes, x.site.site, Counter::Kind::load);
+  written.count(x.warp, x.place(0), bytes, x.site.site, Counter::Kind::copy, x.site.callee->name);
+}
+
+// ── groups ────────────────────────────────────────────────────────────────────────────────────────────
+void commit(const Execution& x, Line line) {
+  for_lanes(x.lanes, [&](int lane) {
+    Groups& groups = engine_of(x).groups(line, x.warp.first + lane);
+    groups.committed.push_back(groups.epoch++);
+  });
+}
+
+void wait(const Execution& x, Line line, int64_t n, bool only_reads = false) {
+  x.tally(Counter::Kind::barrier);
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t thread = x.warp.first + lane;
+    uint32_t landed = engine_of(x).wait(line, thread, size_t(n), only_reads);
+    if (!watch_of(x)) return;
+    Clocks& clocks = watch_of(x)->clocks;
+    if (line == Line::bulk_writes) clocks.join(thread, Line::bulk_reads, landed);
+    if (!only_reads) clocks.join(thread, line, landed);
+  });
+}
+
+void commit_copies(const Execution& x) { commit(x, Line::copies); }
+void wait_copies(const Execution& x) { wait(x, Line::copies, x.value(0, 0).i); }
+void wait_all_copies(const Execution& x) {
+  commit(x, Line::copies);
+  wait(x, Line::copies, 0);
+}
+
+// ── bulk copies: (to, from, bytes), a load with its barrier ──────────────────────────────────────────
+constexpr int64_t bulk_unit = 16;
+
+int64_t bulk_bytes(const Execution& x, int lane) {
+  int64_t bytes = x.value(2, lane).i;
+  if (bytes <= 0 || bytes % bulk_unit)
+    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}", x.site.callee->name,
+         bytes, describe_thread(x.warp, lane), bulk_unit);
+  return bytes;
+}
+
+void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
+  Tally* tally = x.warp.block->tally;
+  if (!tally) return;
+  std::vector<int64_t> addresses;
+  for (int64_t i = 0; i < bytes; i += bulk_unit) addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
+  tally->access(x.place(arg), addresses, bulk_unit, x.site.site, Counter::Kind::copy, x.site.callee->name);
+}
+
+// Its copies are a logical thread of the barrier, which those join that wait for the phase.
+Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
+  if (m.initialiser >= 0)
+    x.report(lane, Finding::Kind::fence,
+             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not see "
+                         "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
+                         x.site.callee->name, m.initialiser));
+  m.copies++;
+  if (!watch_of(x)) return {};
+  return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
+}
+
+void begin_bulk_load(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    constexpr size_t barrier = 3;
+    int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
+    MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
+    Logical by = logical_of_barrier(x, m, lane);
+    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &by);
+    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &by);
+    count_bulk(x, from, 1, bytes);
+    engine_of(x).begin_telling({.thread = thread,
+                                .epoch = m.copies,
+                                .barrier = x.place(barrier).address + x.value(barrier, lane).i,
+                                .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
+                                .pieces = pieces_of(x, to, from, bytes, bytes)});
+  });
+}
+
+void begin_bulk_store(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
+    Groups& groups = engine_of(x).groups(Line::bulk_writes, thread);
+    Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch), writes = logical(x, Line::bulk_writes, thread, groups.epoch);
+    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &reads);
+    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &writes);
+    count_bulk(x, to, 0, bytes);
+    groups.last = groups.epoch;
+    groups.site = x.site.site;
+    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, bytes)});
+  });
+}
+
+void commit_bulk(const Execution& x) { commit(x, Line::bulk_writes); }
+void wait_bulk(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i); }
+void wait_bulk_read(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i, true); }
+
+void fence_proxy(const Execution& x) {
+  if (watch_of(x)) for_lanes(x.lanes, [&](int lane) { watch_of(x)->clocks.fence(x.warp.first + lane); });
+}
+
+struct AsyncRow {
+  Does does;
+  Semantics run;
+};
+constexpr AsyncRow rows[] = {
+    {Does::copy, begin_copy},
+    {Does::commit, commit_copies},
+    {Does::wait_groups, wait_copies},
+    {Does::wait_all, wait_all_copies},
+    {Does::bulk_load, begin_bulk_load},
+    {Does::bulk_store, begin_bulk_store},
+    {Does::bulk_commit, commit_bulk},
+    {Does::bulk_wait, wait_bulk},
+    {Does::bulk_wait_read, wait_bulk_read},
+    {Does::fence, fence_proxy},
+};
+
+}  // namespace
+
+Semantics async_semantics(Does does) {
+  for (auto& row : rows)
+    if (row.does == does) return row.run;
+  return barrier_semantics(does);
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,136 @@
+#include "sim/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/monitor.h"
+
+namespace tl::sim {
+namespace {
+
+constexpr int64_t at_once = INT64_MIN, at_last = INT64_MAX;
+
+void read_piece(Piece& p) {
+  if (p.given) std::memcpy(p.held.data() + p.first, p.from, p.given);
+  p.was_read = true;
+}
+
+}  // namespace
+
+void MBarrier::end_phase() {
+  if (pending != 0 || bytes != 0) return;
+  phase++;
+  pending = count;
+  told = gathered;
+  came.clear();
+}
+
+Flight Engine::flight() const { return schedule.flight(block.executed); }
+
+void Engine::begin(std::vector<Begun>& list, Begun b) {
+  b.left = b.pieces.size();
+  for (auto& p : b.pieces) due = std::min({due, p.flight.read_at, p.flight.write_at});
+  list.push_back(std::move(b));
+  land(list.back(), at_once);
+  if (list.back().left == 0) list.pop_back();
+}
+
+void Engine::write(Begun& b, Piece& p) {
+  if (!p.was_read) read_piece(p);
+  if (p.to) std::memcpy(p.to, p.held.data(), p.bytes);
+  p.landed = true;
+  b.left--;
+  block.monitor->memory_version++;
+  if (b.barrier >= 0) tell(b, p);
+}
+
+// Its last piece tells what its thread knew, and that all copies have landed that were begun before the first one that is
+// still under way.
+void Engine::tell(Begun& b, const Piece& p) {
+  MBarrier& m = barriers.at(b.barrier);
+  bool copies = p.bytes > 0;
+  if (!copies) land(groups(Line::copies, b.thread).begun, at_last);
+  if (b.left == 0 && block.watch) {
+    const Clocks& clocks = block.watch->clocks;
+    uint32_t landed = copies ? m.copies : b.epoch;
+    for (auto& other : telling)
+      if (copies && other.barrier == b.barrier && other.left > 0) landed = std::min(landed, other.epoch - 1);
+    int32_t slot = copies ? clocks.slot_of_barrier(m.number) : clocks.slot(Line::copies, b.thread);
+    m.gathered = merge(m.gathered, clocks.with(b.knows, slot, landed));
+  }
+  copies ? m.bytes -= p.bytes : m.pending--;
+  m.end_phase();
+}
+
+// What is due then.
+void Engine::land(Begun& b, int64_t now) {
+  for (auto& p : b.pieces) {
+    if (p.landed) continue;
+    if (!p.was_read && p.flight.read_at <= now) read_piece(p);
+    if (p.flight.write_at <= now) write(b, p);
+    else due = std::min(due, p.was_read ? p.flight.write_at : std::min(p.flight.read_at, p.flight.write_at));
+  }
+}
+
+void Engine::land(std::vector<Begun>& list, int64_t now) {
+  for (auto& b : list) land(b, now);
+  std::erase_if(list, [](auto& b) { return b.left == 0; });
+}
+
+void Engine::advance() {
+  if (block.executed < due) return;
+  due = at_last;
+  land(telling, block.executed);
+  for (auto& [key, g] : grouped) land(g.begun, block.executed);
+}
+
+uint32_t Engine::wait(Line line, int64_t thread, size_t n, bool only_reads) {
+  Groups& g = groups(line, thread);
+  if (g.committed.size() <= n) return 0;
+  uint32_t last = g.committed[g.committed.size() - 1 - n];
+  g.waited = std::max(g.waited, last);
+  for (auto& b : g.begun)
+    if (b.epoch <= last && only_reads)
+      for (auto& p : b.pieces) p.was_read ? void() : read_piece(p);
+    else if (b.epoch <= last)
+      land(b, at_last);
+  std::erase_if(g.begun, [](auto& b) { return b.left == 0; });
+  return last;
+}
+
+bool Engine::land_next() {
+  std::vector<std::vector<Begun>*> lists;
+  if (!telling.empty()) lists.push_back(&telling);
+  else
+    for (auto& [key, g] : grouped)
+      if (!g.begun.empty()) lists.push_back(&g.begun);
+  if (lists.empty()) return false;
+  auto& list = *lists[schedule.choose(lists.size())];
+  land(list[schedule.choose(list.size())], at_last);
+  std::erase_if(list, [](auto& b) { return b.left == 0; });
+  return true;
+}
+
+std::vector<std::pair<int64_t, int32_t>> Engine::unread() const {
+  std::vector<std::pair<int64_t, int32_t>> all;
+  for (auto& [key, g] : grouped)
+    if (key.first == Line::bulk_writes && g.waited < g.last) all.emplace_back(key.second, g.site);
+  return all;
+}
+
+void Engine::land_telling(size_t which) {
+  land(telling[which], at_last);
+  std::erase_if(telling, [](auto& b) { return b.left == 0; });
+}
+
+void Engine::append_state(std::string& state) const {
+  for (auto& [at, m] : barriers) state += fmt::format("{} {} {} {};", at, m.pending, m.bytes, m.phase);
+  for (auto& b : telling) state += fmt::format("{} {} {};", b.thread, b.epoch, b.left);
+}
+
+void Engine::finish() {
+  land(telling, at_last);
+  for (auto& [key, g] : grouped) land(g.begun, at_last);
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,94 @@
+// What goes on beside the threads of a block: copies that they have begun, piece by piece, and the barriers in memory
+// (mbarriers) that count who has come and what has landed.  A piece is read and written at any moment between where it
+// is begun and where it is waited for, as the schedule likes.  What else is done to that memory in between is a race,
+// whatever the moment; the monitor sees to that from the beginning, by logical threads (clock.h).
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/clock.h"
+#include "sim/schedule.h"
+
+namespace tl::sim {
+
+struct Block;
+
+// At most 16 bytes of a copy: to[0, bytes), of which [first, first + given) come from `from` and the rest is 0.
+struct Piece {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  uint8_t bytes = 0, first = 0, given = 0;  // no bytes: it tells the barrier that earlier copies have landed
+  bool was_read = false, landed = false;
+  Flight flight = {};
+  std::array<std::byte, 16> held = {};
+};
+
+// What one thread began by one instruction.
+struct Begun {
+  int64_t thread = 0;
+  uint32_t epoch = 0;      // of its line, or of the barrier's slot
+  int64_t barrier = -1;    // that is told
+  KnownRef knows = {};     // what its thread knew and had done
+  std::vector<Piece> pieces = {};
+  size_t left = 0;         // that have not landed
+};
+
+// What a thread waits for by groups, on one line.
+struct Groups {
+  uint32_t epoch = 1;                    // of what it begins now
+  std::vector<uint32_t> committed = {};  // the epoch of each group
+  std::vector<Begun> begun = {};
+  uint32_t last = 0, waited = 0;         // epochs: of what was begun last, and what has been read for sure
+  int32_t site = 0;                      // of that
+};
+
+struct MBarrier {
+  int64_t count = 0, pending = 0;  // arrivals of a phase; those still to come
+  int64_t bytes = 0;               // still to land; below 0: more have landed than were expected
+  int64_t phase = 0;               // how many have ended
+  int64_t number = 0;              // of its slot
+  uint32_t copies = 0;             // that were ever to tell it
+  int64_t initialiser = -1;        // the thread, until its fence
+  std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
+  KnownRef gathered = {}, told = {};                   // from all that came; until the end of the last phase
+
+  void end_phase();  // if all have come
+};
+
+class Engine {
+ public:
+  Engine(Block& block, Schedule& schedule) : block(block), schedule(schedule) {}
+
+  Groups& groups(Line line, int64_t thread) { return grouped[{line, thread}]; }
+  Flight flight() const;
+  void begin(std::vector<Begun>& list, Begun b);
+  void begin_telling(Begun b) { begin(telling, std::move(b)); }
+  // The thread waits until at most n of its groups are under way: the last epoch that has landed; 0: none.
+  // With only_reads their writes may be under way still.
+  uint32_t wait(Line line, int64_t thread, size_t n, bool only_reads = false);
+  void advance();    // to now: what is due lands
+  bool land_next();  // nobody can go on before something lands: one thing does
+  void finish();     // the block has ended
+  std::vector<std::pair<int64_t, int32_t>> unread() const;  // bulk stores nobody has waited for: thread and site
+  size_t tellings() const { return telling.size(); }  // what barriers still wait for
+  void land_telling(size_t which);
+  void append_state(std::string& state) const;
+
+  std::map<int64_t, MBarrier> barriers = {};  // by their offsets in shared memory
+
+ private:
+  Block& block;
+  Schedule& schedule;
+  int64_t due = INT64_MAX;
+  std::vector<Begun> telling = {};            // barriers
+  std::map<std::pair<Line, int64_t>, Groups> grouped = {};
+
+  void land(Begun& b, int64_t now);
+  void land(std::vector<Begun>& list, int64_t now);
+  void write(Begun& b, Piece& p);
+  void tell(Begun& b, const Piece& p);
+};
+
+}  // namespace tl::sim

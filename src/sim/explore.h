@@ -1,0 +1,33 @@
+// Every order in which the warps of a small kernel can meet.  What threads do to memory without an order is a race in any
+// schedule; so it is only where warps meet (atomic accesses, named barriers, mbarriers, copies that land) that who comes
+// first decides what happens.  An order is tried by a run from the beginning that follows its choices; where a run comes
+// to stand as another one has stood before, what follows is known.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace tl::sim {
+
+class Explorer {
+ public:
+  static constexpr int64_t most_warps = 4, most_orders = 10000;
+  // One of so many ways to go on from a state, which is asked for where the way has not been gone before.
+  size_t choose(size_t ways, const std::function<std::string()>& state);
+  bool abandoned() const { return known; }  // this run: what follows was seen in another one
+  bool next();                              // to the next order; false: there is none
+
+ private:
+  struct Choice {
+    size_t taken, ways;
+  };
+  std::vector<Choice> path = {};
+  size_t depth = 0;  // choices of this run so far
+  bool known = false;
+  std::unordered_set<size_t> states = {};
+};
+
+}  // namespace tl::sim

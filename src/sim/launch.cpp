@@ -1,0 +1,145 @@
+#include "sim/launch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/barrier.h"
+
+namespace tl::sim {
+namespace {
+
+// The first byte of a block's memory lies as it does on the chip.
+constexpr size_t shared_alignment = 1024;
+
+Tensor tensor_of(const Memory& m) {
+  Tensor t{.data = m.data, .low = 0, .high = 1};
+  for (size_t d = 0; d < m.shape.size(); d++) {
+    if (m.shape[d] <= 0) return {.data = m.data, .low = 0, .high = 0};
+    int64_t last = (m.shape[d] - 1) * m.strides[d];
+    (last < 0 ? t.low : t.high) += last;
+  }
+  return t;
+}
+
+}  // namespace
+
+Grid Launch::grid_of_kernel() {
+  Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
+  for (size_t d = 0; d < g.dims; d++) g.extents[d] = std::max<int64_t>(0, host.integer(code.kernel->grid[d]));
+  return g;
+}
+
+std::vector<Tensor> Launch::tensors_of_call() {
+  std::vector<Tensor> all;
+  for (auto& m : host.frame.buffers) all.push_back(m.data ? tensor_of(m) : Tensor());
+  return all;
+}
+
+std::vector<Extent> Launch::arguments_of_call() {
+  std::vector<Extent> all;
+  for (auto& [begin, end] : host.arguments) all.push_back({begin, end});
+  return all;
+}
+
+std::vector<Extent> Launch::written() {
+  std::vector<Extent> all = fresh();
+  for (auto& p : code.places) {
+    if (p.scope != Scope::global || !p.written) continue;
+    if (p.made_at >= 0) {
+      all.insert(all.end(), arguments.begin(), arguments.end());
+      continue;
+    }
+    const Tensor& t = tensors[p.id];
+    all.push_back({t.data + t.low * p.type.bytes(), t.data + t.high * p.type.bytes()});
+  }
+  return all;
+}
+
+std::vector<Extent> Launch::fresh() {
+  std::vector<Extent> all;
+  for (auto& [begin, end] : host.fresh) all.push_back({begin, end});
+  return all;
+}
+
+std::unique_ptr<Resident> Launch::make() {
+  auto r = std::make_unique<Resident>(Resident{.block = {.code = code}});
+  Block& block = r->block;
+  block.tensors = tensors;
+  block.arguments = arguments;
+  block.monitor = &monitor;
+  block.tally = options.count ? &tally : nullptr;
+  block.stop = options.stop ? &options.stop : nullptr;
+  block.patience = explorer ? 0 : block.patience;
+  block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
+  void* begin = block.memory.data();
+  size_t space = block.memory.size();
+  block.shared =
+      static_cast<std::byte*>(std::align(shared_alignment, size_t(code.shared_bytes), begin, space));
+  int64_t threads = code.thread_count();
+  for (int64_t first = 0; first < threads; first += lane_count) {
+    Warp& w = r->warps.emplace_back();
+    int64_t count = std::min<int64_t>(lane_count, threads - first);
+    w.block = &block;
+    w.code = &code;
+    w.first = first;
+    w.alive = count == lane_count ? ~Mask(0) : (Mask(1) << count) - 1;
+    w.registers.resize(size_t(code.slots));
+    w.lanes.resize(size_t(code.lane_bytes * lane_count));
+    for (int lane = 0; lane < lane_count; lane++) w.slot(code.thread)[lane] = scalar(first + lane);
+    for (auto& [v, slot] : code.inputs)
+      if (auto it = host.compile.slots.find(v.get()); it != host.compile.slots.end())
+        *w.slot(slot) = host.frame.vars[it->second];
+  }
+  return r;
+}
+
+void Launch::poison_shared(Block& block) {
+  std::memset(block.memory.data(), 0xCD, block.memory.size());
+  for (auto& p : code.places)
+    if (p.scope == Scope::shared) poison(block.shared + p.address, p.elements * p.type.bytes(), p.type);
+}
+
+void Launch::begin(int64_t number) {
+  if (idle.empty()) idle.push_back(make());
+  residents.push_back(std::move(idle.back()));
+  idle.pop_back();
+  Resident& r = *residents.back();
+  Block& block = r.block;
+  block.number = number;
+  block.where = grid.name(number);
+  block.barriers.clear();
+  block.executed = 0;
+  poison_shared(block);
+  r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
+  block.watch = r.watch.get();
+  if (code.lines > 1) r.engine = std::make_unique<Engine>(block, schedule);
+  block.engine = r.engine.get();
+  auto index = grid.index(number);
+  for (auto& w : r.warps) {
+    w.state = Warp::State::running;
+    w.next = 0;
+    w.active = w.alive;
+    w.out = w.returned = 0;
+    w.barrier = w.awaited = w.seen_version = -1;
+    w.idle_trips = 0;
+    w.spins = false;
+    w.masks.clear();
+    w.jumping.clear();
+    w.undefined.clear();
+    w.forgotten.clear();
+    w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
+    for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
+  }
+}
+
+void Launch::complete(Finding& f, const Warp& w) const {
+  f.block = w.block->where;
+  if (f.thread < 0) f.thread = w.first + (w.active ? __builtin_ctz(w.active) : 0);
+  f.statement = monitor.statement(stands_at(w).site);
+}
+
+std::string describe_thread(const Warp& w, int lane) {
+  return fmt::format("thread {} of {}", w.first + lane, w.block->where);
+}
+
+}  // namespace tl::sim

@@ -1,0 +1,88 @@
+// One launch of a kernel: its blocks, in memory of their own, and what becomes of their warps.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "sim/engine.h"
+#include "sim/explore.h"
+#include "sim/monitor.h"
+#include "sim/run.h"
+#include "sim/schedule.h"
+#include "sim/tally.h"
+
+namespace tl::sim {
+
+// A block that is running: its memory, its warps.
+struct Resident {
+  Block block;
+  std::unique_ptr<BlockWatch> watch = {};
+  std::unique_ptr<Engine> engine = {};
+  std::vector<Warp> warps = {};
+};
+
+struct Launch {
+  const Code& code;
+  Host& host;
+  const SimulationOptions& options;
+  Findings& findings;
+  GlobalCells& cells;
+  Grid grid = grid_of_kernel();
+  std::vector<Tensor> tensors = tensors_of_call();
+  std::vector<Extent> arguments = arguments_of_call();
+  Monitor monitor = {code, grid, findings, cells, tensors, written()};
+  Tally tally{code};
+  Schedule schedule{options.seed};
+  std::vector<int64_t> blocks = {};                  // still to begin, the next one last
+  std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
+  int64_t ended = 0, told = 0;
+  Explorer* explorer = nullptr;                      // where all orders are tried
+
+  // launch.cpp: what there is
+  Grid grid_of_kernel();
+  std::vector<Tensor> tensors_of_call();
+  std::vector<Extent> arguments_of_call();
+  std::vector<Extent> written();
+  std::vector<Extent> fresh();
+  std::unique_ptr<Resident> make();
+  void poison_shared(Block& block);
+  void begin(int64_t number);
+  void complete(Finding& f, const Warp& w) const;  // where a warp was stopped
+
+  // run.cpp: what happens
+  // No warp of it runs: it has ended (false), or all go on, or wait for the whole grid.
+  bool resolve(Resident& r);
+  static void resume(Resident& r);
+  // Every block that runs waits for the grid.
+  void resolve_grid();
+  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same memory, they
+  // wait for ever; a loop that counts its trips never stands the same, and is given most_idle_rounds.
+  struct Rounds {
+    int64_t version = -1;  // of memory, in all of them
+    std::unordered_set<size_t> states = {};
+  } rounds = {};
+  void wake();
+  // Something lands that they may wait for.
+  bool land_next();
+
+  bool together() const;
+  void run();
+  void step(Warp& w);
+  // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
+  bool settle();
+  // A block's memory ends with it: whatever still reads there must have been waited for.
+  void finish(Resident& r);
+  // What stops the run is the last finding of all.
+  bool run_guarded();
+
+  // explore.cpp: all that can happen
+  // One of the ways to go on, where warps have come to places where they meet; false: there is none.
+  bool explore(const std::vector<Warp*>& warps);
+  std::string state();  // all that decides what comes
+  void check_small() const;
+};
+
+void append_state(std::string& state, const Warp& w);
+
+}  // namespace tl::sim

@@ -1,0 +1,195 @@
+// Barriers in memory: who has come in a phase, what has landed, and what is missing when nobody comes any more.
+#include "base/error.h"
+#include "sim/engine.h"
+#include "sim/instr.h"
+
+namespace tl::sim {
+namespace {
+
+using Does = AsyncInstr::Does;
+
+Clocks* clocks_of(const Execution& x) { return x.warp.block->watch ? &x.warp.block->watch->clocks : nullptr; }
+
+std::string name_of_barrier(const Place& p, int64_t address) {
+  return fmt::format("{}[{}]", p.name, (address - p.address) / p.type.bytes());
+}
+int64_t address_of_barrier(const Execution& x, size_t arg, int lane) { return x.place(arg).address + x.value(arg, lane).i; }
+
+// "thread 0 (line 7), thread 32 (line 7)"
+std::string arrivals(const Code& code, const MBarrier& m) {
+  constexpr size_t most = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(most, m.came.size()); i++) {
+    auto [thread, site] = m.came[i];
+    const Span& span = code.sites[size_t(site)].span;
+    text += fmt::format("{}thread {}{}", i ? ", " : "", thread, span ? fmt::format(" (line {})", span.line) : "");
+  }
+  return m.came.size() > most ? fmt::format("{} and {} more", text, m.came.size() - most) : text;
+}
+
+// ── what threads do ───────────────────────────────────────────────────────────────────────────────────
+void init_barrier(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    x.operand(0, lane, x.row<AsyncInstr>().bytes, x.row<AsyncInstr>().bytes, Touch::write);
+    int64_t count = x.value(1, lane).i;
+    if (count < 1) stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one",
+                        count, describe_thread(x.warp, lane));
+    auto& barriers = x.warp.block->engine->barriers;
+    auto number = int64_t(barriers.size());
+    auto [it, is_new] = barriers.try_emplace(address_of_barrier(x, 0, lane));
+    MBarrier& m = it->second;
+    if (!is_new) number = m.number;
+    uint32_t copies = m.copies;  // its slot's epochs go on
+    m = {.count = count, .pending = count, .number = number, .copies = copies, .initialiser = x.warp.first + lane};
+    x.warp.block->monitor->memory_version++;
+  });
+}
+
+void invalidate(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    barrier_of(x, 0, lane, Touch::write).count = 0;
+  });
+}
+
+void fence_inits(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    for (auto& [address, m] : x.warp.block->engine->barriers)
+      if (m.initialiser == x.warp.first + lane) m.initialiser = -1;
+  });
+}
+
+void expect_bytes(const Execution& x, MBarrier& m, int lane) {
+  m.bytes += x.value(1, lane).i;
+  x.warp.block->monitor->memory_version++;
+}
+
+void come(const Execution& x, MBarrier& m, int lane) {
+  if (m.pending == 0)
+    stop(Finding::Kind::barrier, x.site.span,
+         "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count more arrivals in "
+         "mbarrier_init, or wait for the phase first",
+         x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count,
+         m.phase, arrivals(*x.warp.code, m), m.bytes);
+  if (Clocks* clocks = clocks_of(x)) m.gathered = merge(m.gathered, clocks->release(x.warp.first + lane));
+  m.came.emplace_back(x.warp.first + lane, x.site.site);
+  m.pending--;
+  x.warp.block->monitor->memory_version++;
+  m.end_phase();
+}
+
+void expect(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) { expect_bytes(x, barrier_of(x, 0, lane, Touch::atomic_update), lane); });
+}
+
+void arrive(const Execution& x) {
+  x.tally(Counter::Kind::barrier);
+  bool expects = x.row<AsyncInstr>().does == Does::arrive_expect;
+  for_lanes(x.lanes, [&](int lane) {
+    MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
+    if (expects) expect_bytes(x, m, lane);
+    come(x, m, lane);
+  });
+}
+
+// Arrives when all has landed that the thread has begun to copy; for itself it adds an arrival, unless that was counted.
+void arrive_later(const Execution& x) {
+  x.tally(Counter::Kind::barrier);
+  for_lanes(x.lanes, [&](int lane) {
+    int64_t thread = x.warp.first + lane;
+    Engine& engine = *x.warp.block->engine;
+    MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
+    m.pending += x.row<AsyncInstr>().does == Does::signal;
+    m.came.emplace_back(thread, x.site.site);
+    uint32_t epoch = engine.groups(Line::copies, thread).epoch++;
+    Begun b{.thread = thread, .epoch = epoch, .barrier = address_of_barrier(x, 0, lane), .pieces = {{.flight = engine.flight()}}};
+    if (Clocks* clocks = clocks_of(x)) b.knows = clocks->release(thread);
+    engine.begin_telling(std::move(b));
+  });
+}
+
+// Has the phase of that parity ended?  It is the one before the phase under way, or that.
+void test_phase(const Execution& x) {
+  Warp& w = x.warp;
+  w.awaited = -1;
+  for_lanes(x.lanes, [&](int lane) {
+    MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_read);
+    int64_t parity = x.value(1, lane).i;
+    if (parity != 0 && parity != 1)
+      stop(Finding::Kind::fault, x.site.span, "{}: a parity of {}, in {}; phases are even (0) or odd (1)", x.site.callee->name,
+           parity, describe_thread(w, lane));
+    bool ended = m.phase % 2 != parity;
+    x.give(lane, scalar(int64_t(ended)));
+    if (ended) {
+      if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
+      return;
+    }
+    if (w.awaited >= 0) return;
+    w.awaited = address_of_barrier(x, 0, lane);
+    w.awaits_at = x.site.site;
+    w.awaiting = lane;
+  });
+  if (w.awaited < 0) return;
+  w.seen_version = w.block->monitor->memory_version;  // no use in asking again before something happens
+  w.idle_trips = INT32_MAX;
+}
+
+struct BarrierRow {
+  Does does;
+  Semantics run;
+};
+constexpr BarrierRow rows[] = {
+    {Does::init, init_barrier},       {Does::inval, invalidate},
+    {Does::arrive, arrive},           {Does::arrive_expect, arrive},
+    {Does::expect, expect},           {Does::test, test_phase},
+    {Does::signal, arrive_later},     {Does::signal_counted, arrive_later},
+    {Does::fence_init, fence_inits},
+};
+
+}  // namespace
+
+Semantics barrier_semantics(Does does) {
+  for (auto& row : rows)
+    if (row.does == does) return row.run;
+  return nullptr;
+}
+
+MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
+  constexpr int64_t bytes = 8;
+  int64_t address = address_of_barrier(x, arg, lane);
+  auto& barriers = x.warp.block->engine->barriers;
+  auto it = barriers.find(address);
+  if (it == barriers.end() || it->second.count == 0)
+    stop(Finding::Kind::unwritten, x.site.span, "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
+         "put a barrier behind that", x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
+         it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
+  x.operand(arg, lane, bytes, bytes, touch);
+  return it->second;
+}
+
+Finding phase_finding(const Warp& w) {
+  const Code& code = *w.code;
+  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
+  std::string name;
+  for (auto& p : code.places)
+    if (p.scope == Scope::shared && name.empty() && w.awaited >= p.address && w.awaited < p.address + p.elements * p.type.bytes())
+      name = name_of_barrier(p, w.awaited);
+  std::vector<std::string> missing;
+  if (m.pending > 0) missing.push_back(fmt::format("{} of {} arrivals", m.pending, m.count));
+  if (m.bytes > 0) missing.push_back(fmt::format("{} bytes that were expected", m.bytes));
+  std::string came = m.came.empty() ? "nobody has come" : arrivals(code, m) + " came";
+  Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
+  f.thread = w.first + w.awaiting;
+  std::string what = m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
+                                 : fmt::format("missing: {}", fmt::join(missing, ", "));
+  std::string meant = m.came.empty() && m.phase > 0
+                          ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2) : "";
+  f.text = fmt::format("{} waits for phase {} of {} (parity {}), and nobody else can go on; {}; {}{}",
+                       describe_thread(w, w.awaiting), m.phase, name, m.phase % 2, what, came, meant);
+  if (!m.came.empty()) {
+    f.other_thread = m.came[0].first;
+    f.other = code.sites[size_t(m.came[0].second)].span;
+  }
+  return f;
+}
+
+}  // namespace tl::sim

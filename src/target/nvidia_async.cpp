@@ -1,0 +1,67 @@
+// What goes on beside the threads.
+//
+// cp.async (sm_80): each thread copies 4, 8 or 16 bytes from global to shared memory, puts what it has begun into groups
+// and waits until at most n of them are under way; other threads see the data behind a barrier after that wait.  Its
+// writes are those of a thread (the generic proxy).
+//
+// mbarrier: a word of shared memory that counts arrivals, and from sm_90 on bytes.  A phase ends when all have come; a
+// wait names the phase by its parity, and phase 0 is the first.
+//
+// Bulk copies (sm_90) are begun by one thread for many bytes and carried out by another way to memory, the asynchronous
+// proxy: what threads have written it sees behind their fences only.  Loads tell an mbarrier of each byte, stores are
+// waited for by groups.
+#include "target/nvidia.h"
+
+namespace tl {
+namespace {
+
+using Does = AsyncInstr::Does;
+using Result = Callee::Result;
+
+// `access`: per argument, as in Callee.
+AsyncInstr async_row(std::string_view name, Does does, int bytes, std::string_view access, std::string_view operands,
+                     std::string_view ptx) {
+  return {.callee = {.name = name, .arity = int(access.size()),
+                     .result = does == Does::test ? Result::boolean : Result::none,
+                     .effect = Callee::Effect::memory, .access = access},
+          .does = does, .bytes = bytes, .operands = operands, .ptx = ptx};
+}
+
+}  // namespace
+
+std::span<const AsyncInstr> nvidia_async(bool with_sm_90) {
+  // clang-format off
+  static const AsyncInstr rows[] = {
+      async_row("cp_async_4",             Does::copy, 4,  "wr",  "sg",  "cp.async.ca.shared.global [{0}], [{1}], 4;"),
+      async_row("cp_async_8",             Does::copy, 8,  "wr",  "sg",  "cp.async.ca.shared.global [{0}], [{1}], 8;"),
+      async_row("cp_async_16",            Does::copy, 16, "wr",  "sg",  "cp.async.cg.shared.global [{0}], [{1}], 16;"),
+      async_row("cp_async_4_zfill",       Does::copy, 4,  "wr-", "sgr", "cp.async.ca.shared.global [{0}], [{1}], 4, {2};"),
+      async_row("cp_async_8_zfill",       Does::copy, 8,  "wr-", "sgr", "cp.async.ca.shared.global [{0}], [{1}], 8, {2};"),
+      async_row("cp_async_16_zfill",      Does::copy, 16, "wr-", "sgr", "cp.async.cg.shared.global [{0}], [{1}], 16, {2};"),
+      async_row("cp_async_commit_group",  Does::commit, 0, "", "", "cp.async.commit_group;"),
+      async_row("cp_async_wait_group",    Does::wait_groups, 0, "n", "n", "cp.async.wait_group {0};"),
+      async_row("cp_async_wait_all",      Does::wait_all, 0, "", "", "cp.async.wait_all;"),
+      async_row("mbarrier_init",          Does::init, 8, "w-", "sr", "mbarrier.init.shared::cta.b64 [{0}], {1};"),
+      async_row("mbarrier_inval",         Does::inval, 8, "w", "s", "mbarrier.inval.shared::cta.b64 [{0}];"),
+      async_row("mbarrier_arrive",        Does::arrive, 8, "x", "s", "{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }"),
+      async_row("mbarrier_test_wait",     Does::test, 8, "r-", "sr", "mbarrier.test_wait.parity.shared::cta.b64 p, [{0}], {1};"),
+      async_row("cp_async_mbarrier_arrive",       Does::signal, 8, "x", "s", "cp.async.mbarrier.arrive.shared::cta.b64 [{0}];"),
+      async_row("cp_async_mbarrier_arrive_noinc", Does::signal_counted, 8, "x", "s", "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [{0}];"),
+      // from here on sm_90
+      async_row("mbarrier_expect_tx",        Does::expect, 8, "x-", "sr", "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{0}], {1};"),
+      async_row("mbarrier_arrive_expect_tx", Does::arrive_expect, 8, "x-", "sr", "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};"),
+      async_row("mbarrier_try_wait",         Does::test, 8, "r-", "sr", "mbarrier.try_wait.parity.shared::cta.b64 p, [{0}], {1};"),
+      async_row("fence_mbarrier_init",       Does::fence_init, 0, "", "", "fence.mbarrier_init.release.cluster;"),
+      async_row("fence_proxy_async",         Does::fence, 0, "", "", "fence.proxy.async;"),
+      async_row("cp_async_bulk_load",        Does::bulk_load, 0, "wr-x", "sgrs", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];"),
+      async_row("cp_async_bulk_store",       Does::bulk_store, 0, "wr-", "gsr", "cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};"),
+      async_row("cp_async_bulk_commit_group",    Does::bulk_commit, 0, "", "", "cp.async.bulk.commit_group;"),
+      async_row("cp_async_bulk_wait_group",      Does::bulk_wait, 0, "n", "n", "cp.async.bulk.wait_group {0};"),
+      async_row("cp_async_bulk_wait_group_read", Does::bulk_wait_read, 0, "n", "n", "cp.async.bulk.wait_group.read {0};"),
+  };
+  // clang-format on
+  constexpr size_t new_in_sm_90 = 10;
+  return {rows, std::size(rows) - (with_sm_90 ? 0 : new_in_sm_90)};
+}
+
+}  // namespace tl

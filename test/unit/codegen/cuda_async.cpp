@@ -1,0 +1,75 @@
+// What goes on beside the threads, as CUDA: each row is one asm statement.
+#include <doctest/doctest.h>
+
+#include "unit/codegen/ptx.h"
+
+using namespace tl;
+
+namespace {
+
+// A kernel that executes every such row of a chip once, in no order that makes sense.
+Function each_row(const Target& target) {
+  Machine m("rows");
+  BufferId s = m.on_chip("S", Scope::shared, f32, 1024, 128), b = m.on_chip("M", Scope::shared, u64, 1, 0);
+  BufferId x = m.tensor("X", f32, {imm(1024)}), y = m.tensor("Y", i32, {imm(1024)});
+  std::vector<Stmt> stmts = {alloc(s), alloc(b)};
+  for (auto& row : target.async) {
+    bool of_barrier = row.bytes == 8 && row.callee.name.find("mbarrier") != row.callee.name.npos;
+    std::vector<Expr> args;
+    for (size_t i = 0; i < row.operands.size(); i++) {
+      char kind = row.operands[i];
+      bool barrier = kind == 's' && (of_barrier || i == 3);
+      args.push_back(kind == 'g'   ? m.address(x, m.k.thread * 4)
+                     : barrier     ? m.address(b, imm(0))
+                     : kind == 's' ? m.address(s, m.k.thread * 4)
+                     : kind == 'n' ? imm(int64_t(i) + 1, i32)
+                                   : cast(u32, m.k.thread));
+    }
+    Expr e = call(row.callee, args);
+    stmts.push_back(e->dtype == none_type ? eval(e) : put(y, m.k.thread, cast(i32, e)));
+  }
+  return m.body(std::move(stmts)).f;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: every row that goes on beside the threads compiles to its instruction") {
+  for (auto chip : {"sm_80", "sm_90"}) {
+    CAPTURE(chip);
+    const Target& target = *find_target(chip);
+    Function f = each_row(target);
+    compiles(f, {chip});
+    Program p = print_cuda(f, target);
+    std::string ptx = find_nvrtc() ? ptx_of(p) : "";
+    for (auto& row : target.async) {
+      CAPTURE(row.callee.name);
+      CHECK(contains(p.text, fmt::format("tl_{}", row.callee.name)));
+      size_t begin = row.ptx.starts_with('{') ? row.ptx.find("mbarrier") : 0;
+      std::string_view mnemonic = row.ptx.substr(begin, row.ptx.find_first_of(" ;", begin) - begin);
+      if (!ptx.empty()) CHECK_GE(count(ptx, mnemonic), 1);
+    }
+  }
+  CHECK_EQ(find_target("sm_80")->async.back().callee.name, "cp_async_mbarrier_arrive_noinc");
+}
+
+TEST_CASE("cuda: addresses are those of their window, a constant is part of the name, a predicate is a bool") {
+  Program p = print_cuda(each_row(*find_target("sm_90")), *find_target("sm_90"));
+  CHECK(contains(p.text, R"(
+TL_DEVICE void tl_cp_async_16_zfill(void* a, const void* b, u32 c) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :  : "r"(u32(__cvta_generic_to_shared(a))), "l"(__cvta_generic_to_global(b)), "r"(c) : "memory");
+}
+)"));
+  CHECK(contains(p.text, R"(
+template <int a> TL_DEVICE void tl_cp_async_wait_group() {
+  asm volatile("cp.async.wait_group %0;" :  : "n"(a) : "memory");
+}
+)"));
+  CHECK(contains(p.text, "  tl_cp_async_wait_group<1>();\n"));
+  CHECK(contains(p.text, R"(
+TL_DEVICE bool tl_mbarrier_try_wait(const void* a, u32 b) {
+  u32 out;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(out) : "r"(u32(__cvta_generic_to_shared(a))), "r"(b) : "memory");
+  return out;
+}
+)"));
+}
