@@ -28,6 +28,7 @@ struct Machine {
   std::map<const ExprNode*, Value> of_call = {};                  // extents and scalars that the call brings
   Threads here = {}, returned = {};                               // who executes, who has left
   Jumps* jumps = nullptr;
+  bool as_one = false;                                            // a tile operator: the first thread does it for all
 
   [[noreturn]] static void no_meaning(const std::string& why) { throw std::logic_error("no meaning: " + why); }
   static bool any(const Threads& t) { return std::find(t.begin(), t.end(), 1) != t.end(); }
@@ -280,11 +281,13 @@ struct Machine {
   // ── what the block does as one: by the row's own meaning ─────────────────────────────────────────────
   template <class F>
   void in_common(F work) {
+    if (as_one) return work();
     if (std::count(here.begin(), here.end(), 1) != count) no_meaning("a tile operator for some of the threads");
     Threads all = std::exchange(here, Threads(size_t(count)));
-    here[0] = 1;
+    here[0] = as_one = true;
     work();
     here = all;
+    as_one = false;
   }
   template <class F>
   void each_element(const Region& r, F work) {

@@ -397,13 +397,15 @@ struct Generator : RandomText {
     auto dim = [&] { return chance(70) ? pick<int64_t>({16, 32, 64, 128}) : 1 + below(100); };
     int64_t m = dim(), n = dim(), k = to == "f16" ? 1 + below(32) : dim();
     bool ta = chance(25), tb = chance(40);
-    auto operand = [&](const std::string& where, const Shape& shape) {
-      Tile t = find([&](const Tile& t) { return t.type == type && t.shape == shape && t.scope == where && !t.rough; });
-      return t.name.empty() ? fresh(where, type, shape) : t;
-    };
     Tile c = find([&](const Tile& t) { return t.type == to && t.shape == Shape{m, n} && t.scope == "fragment" && !t.rough; });
     if (c.name.empty() || chance(60)) c = fresh("fragment", to, {m, n});
     if (c.name.empty()) return;
+    auto operand = [&](const std::string& where, const Shape& shape) {
+      Tile t = find([&](const Tile& t) {
+        return t.type == type && t.shape == shape && t.scope == where && !t.rough && t.name != c.name;
+      });
+      return t.name.empty() ? fresh(where, type, shape) : t;
+    };
     Tile a = operand(chance(25) && !ta ? "fragment" : "shared", ta ? Shape{k, m} : Shape{m, k});
     if (a.name.empty()) return;
     Tile b = operand("shared", tb ? Shape{n, k} : Shape{k, n});

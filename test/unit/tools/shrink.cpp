@@ -62,7 +62,7 @@ TEST_CASE("what is asked for stays: statements, expressions, numbers, attributes
                             "  buffer S = shared f32[1]\n"
                             "  buffer F = fragment f32[1]\n"
                             "  kernel main grid(bx: 1, by: 1) threads(1):\n"
-                            "    copy(S, F)\n");
+                            "    copy(F, S)\n");
   CHECK_EQ(keeps({"*2.0"}), "func main(C: f32[1], E: f32[1]):\n"
                             "  kernel other grid(bx: 1) threads(1):\n"
                             "    E[0] = C[0]*2.0\n");
