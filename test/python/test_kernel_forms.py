@@ -250,3 +250,42 @@ def test_spellings():
     out = np.zeros(8, np.int32)
     run(main, "cpu", out)
     assert out.tolist() == list(range(8))
+
+
+# ── parameters by their published names ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_spans_are_accepted(target):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "uint32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                square = T.pow(T.abs(A[i]), 2.0, span=None)
+                B[i] = T.Select(A[i] > 0, square, -T.infinity("float32", span=None), span=None)
+                C[i] = T.reinterpret(T.cast(T.if_then_else(cond=A[i] > 0, a=1, b=2), "float32", span=None),
+                                     "uint32", span=None)
+
+    a = np.random.default_rng(0).standard_normal(64).astype("float32")
+    b, c = np.zeros(64, "float32"), np.zeros(64, "uint32")
+    run(main, target, a, b, c)
+    assert np.allclose(b, np.where(a > 0, a * a, -np.inf), rtol=1e-5)
+    assert (c == np.where(a > 0, 1, 2).astype("float32").view("uint32")).all()
+
+
+def test_dp4a_by_name():
+    @T.prim_func
+    def main(A: T.Tensor((32, 4), "int8"), C: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            a = T.alloc_local((4,), "int8")
+            c = T.alloc_local((1,), "int32")
+            for v in T.vectorized(4):
+                a[v] = A[tx, v]
+            c[0] = 1
+            T.dp4a(A=a, B=a, C=c)
+            C[tx] = c[0]
+
+    a, c = np.random.default_rng(0).integers(-128, 128, (32, 4)).astype("int8"), np.zeros(32, "int32")
+    run(main, "sim:sm_80", a, c)
+    assert (c == 1 + (a.astype(int) ** 2).sum(1)).all()

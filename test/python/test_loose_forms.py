@@ -31,6 +31,10 @@ DECIDED = {
         "Y = T.alloc_shared(32, 32)\nX = T.alloc_fragment(32, 32)\nT.clear(Y)\nT.copy(Y, X)\n"
         "T.copy(A[0, 0], Y)",
         "fragment f16[32, 32]"),
+    "updated atomically": (
+        "X = T.alloc_shared(32, 16)\nT.clear(X)\nT.atomic_add(X, F[0:32, 0:16])", "shared f64[32, 16]"),
+    "what atomically updates": (
+        "X = T.alloc_fragment(32, 16)\nT.clear(X)\nT.atomic_add(A[0, 0], X)", "fragment f16[32, 16]"),
     "reduced": (
         "P = T.alloc_fragment((32, 16), 'float32')\nX = T.alloc_fragment(32)\nT.reduce_sum(P, X, dim=1)",
         "fragment f32[32]"),
