@@ -9,7 +9,7 @@ using namespace tl;
 
 TEST_CASE("thread-level programs have every barrier, exchange and jump") {
   std::string all;
-  for (uint64_t seed = 0; seed < 600; seed++) all += fuzz::random_thread_program(seed).text;
+  for (uint64_t seed = 0; seed < 1200; seed++) all += fuzz::random_thread_program(seed).text;
   for (std::string word : {"shfl_sync(",
                            "shfl_xor_sync(",
                            "shfl_up_sync(",
