@@ -4,6 +4,7 @@ made by the files beside this one, run on edge values and random ones; a Markdow
     python bench/rows --dry              no GPU: the simulator beside NumPy; programs are compiled for the GPU
     python bench/rows                    on a GPU of the chip
     python bench/rows --only shfl,mma    rows whose names begin so
+    python bench/rows --list             the rows, and how many programs each has; runs nothing
 
 The rows come from the compiler itself: one that no generator knows is an error, and so is a program that does
 not call its row.  Exits with 1 where a result lies beyond the row's bound.
@@ -17,6 +18,7 @@ import itertools
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -188,7 +190,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
+    if options.list:
+        for (group, row), count in Counter((g, row) for g, row, _ in programs(options.only)).items():
+            print(f"{group} {row}: {count}")
+        return 0
     lines, wrong = tried(options.only, options.dry)
     shown = None
     for (group, row), of_row in itertools.groupby(lines.items(), lambda item: item[0][:2]):

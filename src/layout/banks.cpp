@@ -61,7 +61,7 @@ WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
       together = first % piece == 0 && first_of(index, at + piece - 1) == first + piece - 1;
     }
   if (!together) piece = 1;
-  WarpCost cost;
+  WarpCost cost{.accesses = n / piece * access.times};
   for (int64_t at = 0; at < n; at += piece) {
     std::vector<int64_t> addresses;
     for (auto& index : access.lanes) {

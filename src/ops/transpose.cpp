@@ -2,12 +2,10 @@
 // along the rows of src; where dst's place in shared memory is still free, its rows are laid out so that the
 // columns that a warp then writes fall into different banks.
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
-#include "layout/banks.h"
-#include "ops/mapping.h"
 #include "ops/regions.h"
+#include "ops/warp_accesses.h"
 
 namespace tl {
 namespace {
@@ -56,30 +54,6 @@ ParallelNest nest_transpose(const Tile& t, const Function& f) {
   return nest;
 }
 
-// What each warp writes at once, as indices of dst.
-std::vector<WarpAccess> writes_of(const ParallelNest& nest, const Fragment& mapping, int64_t warp) {
-  constexpr size_t enough = 64;
-  std::map<std::pair<int64_t, int64_t>, WarpAccess> found;  // by warp and register
-  std::vector<int64_t> places = table(mapping.layout), at(nest.extents.size(), 0);
-  for (size_t p = 0; p < places.size(); p += 2 * size_t(mapping.replicas)) {
-    std::pair key(places[p] / warp, places[p + 1]);
-    if (found.size() < enough || found.contains(key)) {
-      WarpAccess& a = found[key];
-      a.lanes.resize(size_t(warp));
-      std::vector<int64_t> turned = at;
-      std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
-      a.lanes[size_t(places[p] % warp)] = turned;
-    }
-    for (size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < nest.extents[d]) break;
-      at[d] = 0;
-    }
-  }
-  std::vector<WarpAccess> out;
-  for (auto& [key, a] : found) out.push_back(std::move(a));
-  return out;
-}
-
 LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strictness level) {
   ParallelNest nest = nest_transpose(t, ctx.function);
   BufferId dst = region_of(t, 1).buffer;
@@ -95,14 +69,13 @@ LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strict
   }
   bool whole = region_shape(region_of(t, 1), false) == tile_shape(info);
   if (!out.loop || !apart || !whole || ctx.known.shared.contains(dst)) return out;
-  std::vector<WarpAccess> writes = writes_of(nest, *out.loop, ctx.target.warp);
+  std::vector<Expr> turned = nest.body.as<Store>()->index;
+  auto writes = warp_accesses(nest, *out.loop, turned, 1, ctx.target.warp);
+  if (!writes) return out;
   std::vector<int64_t> shape = tile_shape(info);
-  for (auto& w : writes)
-    for (auto& lane : w.lanes)
-      if (!lane.empty()) lane.insert(lane.begin(), shape.size() - lane.size(), 0);
   int64_t most = 2;
   for (int64_t e : shape) most *= e;
-  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), writes, info.dtype.bits, most));
+  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits, most));
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include "ops/mapping.h"
 #include "pass/own_elements.h"
 #include "pass/passes.h"
+#include "pass/spread_banks.h"
 #include "pass/stage_tiles.h"
 
 namespace tl {
@@ -142,6 +143,13 @@ struct Inference {
     });
   }
 
+  // Does every thread store a number of its own under one index?  Then each needs its own element.
+  bool keeps_own_numbers(const Item& item, BufferId b) const {
+    return !own.own_numbers(b).empty() &&
+           std::any_of(item.places.begin(), item.places.end(),
+                       [&](const Item::Element& e) { return e.buffer == b && e.is_store && !own.differ(e.index); });
+  }
+
   LayoutMap ask_elements(const Item& item, Strictness level) const {
     LayoutMap out;
     int64_t threads = thread_count(kernel);
@@ -151,7 +159,8 @@ struct Inference {
       if (it != known.fragments.end() && target.has_threads() &&
           !are_at_hand(item, b, it->second, equal(it->second, whole)))
         out.stage.insert(b);
-      if (it == known.fragments.end() && level == Strictness::free) out.fragments.emplace(b, std::move(whole));
+      if (it == known.fragments.end() && (level == Strictness::free || keeps_own_numbers(item, b)))
+        out.fragments.emplace(b, std::move(whole));
     }
     return out;
   }
@@ -381,6 +390,19 @@ struct Inference {
     for (Item& item : items)                     // what was learnt after an item was last asked
       if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
   }
+
+  // Nobody asks for these, but a warp's accesses would meet in few banks.
+  void spread() {
+    std::vector<MappedNest> nests;
+    for (auto& item : items)
+      if (item.nest && item.loop) nests.push_back({item.stmt, &*item.nest, &*item.loop, item.lanes});
+    for (auto& [b, layout] : spread_over_banks(f, kernel, target, nests, known)) {
+      notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
+                       .text = fmt::format("{} (by the banks, free)", to_string(layout)), .span = f[b].span, .buffer = b,
+                       .by = "the banks", .strictness = "free"});
+      known.shared.emplace(b, layout);
+    }
+  }
 };
 
 template <class M>
@@ -488,6 +510,7 @@ Function infer_layouts(Function f, const Target& target) {
         k.body = staged(f, k, inference);
         continue;
       }
+      if (target.has_threads()) inference.spread();
       LayoutMap known = std::move(inference.known);
       std::vector<Item> items = std::move(inference.items);
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
