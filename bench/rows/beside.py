@@ -1,4 +1,4 @@
-"""Programs for what goes on beside the threads: asynchronous copies, their groups, barriers in shared memory."""
+"""Programs for what goes on beside the threads: asynchronous copies, their groups, barriers in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import numpy as np
 from trial import Trial, by_threads, generator
 
 THREADS = 64
-READY = "S = shared u32[{n}]\nfor i in serial({each}):\n  S[tx*{each} + i] = cast<u32>(tx*{each} + i)\nsync_threads()\n"
+READY = """S = shared u32[{n}]
+for i in serial({each}):
+  S[tx*{each} + i] = cast<u32>(tx*{each} + i)
+sync_threads()
+"""
 
 
 def _trial(row: dict, body: str, words: int, wanted=None, **more: np.ndarray) -> Trial:
@@ -61,8 +65,12 @@ def groups(row: dict) -> Iterator[Trial]:
 
 
 def wait_all(row: dict) -> Iterator[Trial]:
-    body = "S = shared u32[64]\ncp_async_4(address_of(S[tx]), address_of(X[tx]))\ncp_async_wait_all()\nsync_threads()\n"
-    yield _trial(row, body + "Y[tx] = S[63 - tx]", 1, lambda X, **_: {"Y": X[::-1]})
+    body = """S = shared u32[64]
+cp_async_4(address_of(S[tx]), address_of(X[tx]))
+cp_async_wait_all()
+sync_threads()
+Y[tx] = S[63 - tx]"""
+    yield _trial(row, body, 1, lambda X, **_: {"Y": X[::-1]})
 
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
