@@ -14,7 +14,7 @@ from . import values
 from ._core import Buffer, Expr
 from .builtins_of_python import BUILTINS, python_index
 from .errors import TilelangWarning, compile_error
-from .frames import Frame, With
+from .frames import CARRIED, CONDITIONAL, ESCAPING, Frame, With
 from .trace import Loop, Trace, serial
 from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value, binary
 
@@ -67,6 +67,7 @@ class Activation:
 
     def assign(self, site: tuple, name: str, value: Any, bound: bool = False) -> Any:
         """`name = value`.  Returns what Python binds the name to; `bound`: the value is evaluated already."""
+        self._check_not_refused(site, name)
         meaning = self.names.get(name)
         kind = value.__class__
         if meaning.__class__ is Element:  # a macro's T.Ref parameter
@@ -145,6 +146,7 @@ class Activation:
         """`name op= value`."""
         if isinstance(old, DEVICE) or isinstance(value, DEVICE):
             return self.assign(site, name, self.binary(site, op, old, value))
+        self._check_not_refused(site, name)
         return values.INPLACE[op](old, value)
 
     def unpack(self, site: tuple, value: Any, names: tuple) -> Any:
@@ -178,8 +180,7 @@ class Activation:
         if iterable.__class__ is range and self.trace.kernel is not None:
             iterable = serial(iterable.start, iterable.stop, iterable.step)
         if isinstance(iterable, Loop):
-            self._refuse_names(carried, escaping)
-            return self._device_loop(site, iterable, names)
+            return self._device_loop(site, iterable, names, self._refuse_names(carried, escaping))
         if isinstance(iterable, DEVICE):
             raise self.error("cannot iterate over a value of the kernel; use range, T.serial or "
                              "T.Parallel", site)
@@ -196,16 +197,15 @@ class Activation:
             self.builder.begin_while()  # whatever the condition takes is done before each iteration
         value = forever or as_condition(condition())
         if forever or value.__class__ is Expr:
-            self._refuse_names(carried, escaping)
-            return self._device_while(site, value)
+            return self._device_while(site, value, self._refuse_names(carried, escaping))
         if in_kernel:
             self.builder.drop_while()
         return self._python_while(site, condition, value)
 
-    def _device_while(self, site: tuple, condition: Any) -> Iterator:
+    def _device_while(self, site: tuple, condition: Any, refused: dict[str, str]) -> Iterator:
         self.at(site)
         self.builder.while_condition(condition)
-        self.frames.append(Frame(True, loop=True))
+        self.frames.append(Frame(True, loop=True, refused=refused))
         yield None
         self.close()
         self.builder.end_while()
@@ -227,27 +227,33 @@ class Activation:
                                  "iterations: make what its condition reads a T.alloc_var, and the device "
                                  "runs it", site)
 
-    def _refuse_names(self, carried: tuple, escaping: tuple) -> None:
-        self._refuse(carried, "changes from one iteration to the next of a loop that the device runs, but a "
-                              "Python name is bound only once, while the loop is built: make it a variable "
-                              "before the loop, {0} = T.alloc_var(dtype, init), and assign to that")
-        self._refuse(escaping, "is bound inside a loop that the device runs and read after it: make it a "
-                               "variable before the loop, {0} = T.alloc_var(dtype, init), or allocate the "
-                               "tile before it")
+    def _refuse_names(self, carried: tuple, escaping: tuple) -> dict[str, str]:
+        """Refuses what the loop surely assigns; what only a branch of it may, when it does."""
+        return {**self._refuse(escaping, ESCAPING), **self._refuse(carried, CARRIED)}
 
-    def _refuse(self, names: tuple, why: str) -> None:
-        for name, *where in names:
-            if self.names.get(name).__class__ not in (Buffer, Element):
+    def _refuse(self, names: tuple, why: str) -> dict[str, str]:
+        later = {}
+        for name, in_branch, *where in names:
+            if self.names.get(name).__class__ in (Buffer, Element):
+                continue
+            if not in_branch:
                 raise self.error(f"'{name}' " + why.format(name), tuple(where))
+            later[name] = why.format(name)
+        return later
 
-    def _device_loop(self, site: tuple, loop: Loop, names: Any) -> Iterator:
+    def _check_not_refused(self, site: tuple, name: str) -> None:
+        for frame in self.frames:
+            if frame.refused and name in frame.refused:
+                raise self.error(f"'{name}' {frame.refused[name]}", site)
+
+    def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: dict[str, str]) -> Iterator:
         own = (names,) if isinstance(names, str) else names
         if own is None or None in own or len(own) != len(loop.stops):
             raise self.error(f"this loop has {_count(loop)}: give as many plain names between `for` and `in`",
                              site)
         builder = self.builder
         indices = loop.begin(builder, own)
-        self.frames.append(Frame(True, loop=True, bound=loop.bound))
+        self.frames.append(Frame(True, loop=True, bound=loop.bound, refused=refused))
         for name in own:
             self.note(name, None)
         yield indices[0] if isinstance(names, str) else indices
@@ -324,17 +330,15 @@ class Activation:
         if condition.__class__ is not Expr:
             self.frames.append(Frame(False, taken=bool(condition)))
             return self.frames[-1].taken
-        self._refuse(escaping, "is bound under a condition that the device evaluates and read afterwards: "
-                               "make it a variable before the `if`, {0} = T.alloc_var(dtype, init), or use "
-                               "`a if condition else b`")
+        refused = self._refuse(escaping, CONDITIONAL)
         self.builder.begin_if(condition)
-        self.frames.append(Frame(True))
+        self.frames.append(Frame(True, refused=refused))
         return True
 
     def otherwise(self, site: tuple) -> bool:
         """`else:`"""
         frame = self.close()
-        self.frames.append(Frame(frame.device))
+        self.frames.append(Frame(frame.device, refused=frame.refused))
         if frame.device:
             self.at(site)
             self.builder.begin_else()

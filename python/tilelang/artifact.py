@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import _core
-    from .kernel import KernelParam
+    from .function import KernelParam
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,11 @@ float8_e4m3, float8_e8m0fnu, float4_e2m1fn = (_known[n] for n in ("e4m3", "e8m0"
 int4, uint4 = _known["i4"], _known["u4"]
 
 
+def DataType(name: object) -> DType:
+    """The dtype that `name` names; it has .bits, .bytes, .lanes.  TVM's spelling."""
+    return as_dtype(name)
+
+
 def as_dtype(spelling: object) -> DType:
     """The dtype that `spelling` names: a DType, a string, a Python, NumPy or PyTorch type."""
     if isinstance(spelling, DType):
@@ -184,7 +189,7 @@ for _name, _method in {
     setattr(DType, _name, _method)
 
 __all__ = [
-    "bfloat16", "bool_", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3", "float8_e4m3fn",
-    "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint16",
+    "DataType", "bfloat16", "bool_", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3",
+    "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint16",
     "uint32", "uint4", "uint64", "uint8",
 ]  # fmt: skip

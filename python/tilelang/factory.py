@@ -108,7 +108,7 @@ def jit(
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
-    runs it.
+    runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.
 
     The parameters mean what they mean to `tilelang.compile`; an eager kernel returns what it makes by
     T.empty, and has no out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
@@ -122,10 +122,9 @@ def jit(
     return _wrap(func, settings, sys._getframe(1))
 
 
-def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> JITImpl:
+def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> JITImpl | JITKernel:
     if isinstance(func, PrimFunc):
-        raise compile_error("@tilelang.jit decorates a function that returns a @T.prim_func; a prim_func "
-                            "itself is compiled by tilelang.compile", caller_place())
+        return compile(func, **settings)
     if not isinstance(func, FunctionType):
         raise compile_error("@tilelang.jit decorates a function, not a "
                             f"{type(func).__name__}", caller_place())

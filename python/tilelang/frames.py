@@ -8,17 +8,27 @@ if TYPE_CHECKING:
     from .activation import Activation
 
 
+CARRIED = ("changes from one iteration to the next of a loop that the device runs, but a Python name is "
+           "bound only once, while the loop is built: make it a variable before the loop, {0} = "
+           "T.alloc_var(dtype, init), and assign to that")
+ESCAPING = ("is bound inside a loop that the device runs and read after it: make it a variable before the "
+            "loop, {0} = T.alloc_var(dtype, init), or allocate the tile before it")
+CONDITIONAL = ("is bound under a condition that the device evaluates and read afterwards: make it a variable "
+               "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`")
+
+
 class Frame:
     """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
     do).
     """
 
-    __slots__ = ("device", "loop", "taken", "bound", "undo")
+    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused")
 
     def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
-                 bound: bool = False) -> None:
+                 bound: bool = False, refused: dict[str, str] | None = None) -> None:
         self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
+        self.refused = refused  # names that may not be assigned in this loop, and why
 
 
 class With:

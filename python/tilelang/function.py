@@ -105,6 +105,22 @@ class StridedTensor(Tensor):
         super().__init__(shape, dtype, strides=strides)
 
 
+class KernelParam:
+    """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
+    constant).
+    """
+
+    __slots__ = ("name", "is_tensor", "dtype", "shape")
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.name, self.is_tensor = row["name"], row["is_tensor"]
+        self.dtype, self.shape = row["dtype"], tuple(row["shape"])
+
+    def __repr__(self) -> str:
+        shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
+        return f"{self.name}: {self.dtype}{shape}"
+
+
 class PrimFunc:
     """A traced kernel: parameters and body at tile level, ready for `tilelang.compile`."""
 
@@ -150,9 +166,9 @@ class PrimFunc:
             return trace.builder.finish()
 
     @property
-    def params(self) -> list[dict[str, Any]]:
-        """The parameters: name, is_tensor, dtype, shape."""
-        return self.function.params
+    def params(self) -> list[KernelParam]:
+        """The parameters, in order."""
+        return [KernelParam(row) for row in self.function.params]
 
     @property
     def text(self) -> str:

@@ -10,26 +10,10 @@ from typing import TYPE_CHECKING, Any
 from . import _core, config, env, registers
 from .artifact import KernelArtifacts
 from .errors import CompileError, caller_place, compile_error
-from .function import PrimFunc
+from .function import KernelParam, PrimFunc
 
 if TYPE_CHECKING:
     from .report import Report
-
-
-class KernelParam:
-    """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
-    constant).
-    """
-
-    __slots__ = ("name", "is_tensor", "dtype", "shape")
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.name, self.is_tensor = row["name"], row["is_tensor"]
-        self.dtype, self.shape = row["dtype"], tuple(row["shape"])
-
-    def __repr__(self) -> str:
-        shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
-        return f"{self.name}: {self.dtype}{shape}"
 
 
 class JITKernel(_core.Launcher, KernelArtifacts):
@@ -69,9 +53,9 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         return self._kernel.source
 
     @property
-    def prim_func(self) -> str:
-        """The program before compilation, as text IR."""
-        return self._func.text
+    def prim_func(self) -> PrimFunc:
+        """The program before compilation; str() of it is its text IR."""
+        return self._func
 
     @property
     def from_cache(self) -> bool:

@@ -4,7 +4,7 @@ wrong.
 A name is *carried* by a loop if the loop assigns it and a later iteration reads it before it is assigned
 again; it *escapes* a loop or an `if` if it is assigned inside and read afterwards.  Both are harmless where
 Python runs the loop or takes the branch, and wrong where the device does; which of the two it is turns out
-only when the kernel is traced.
+only when the kernel is traced.  So it does whether a branch that assigns it is there at all.
 """
 
 from __future__ import annotations
@@ -131,6 +131,21 @@ def assigned(body: list[ast.stmt]) -> dict[str, ast.AST]:
         if isinstance(stmt, (ast.For, ast.While, ast.If, ast.With)):
             found = {**assigned(stmt.body + getattr(stmt, "orelse", [])), **found}
     return found
+
+
+def in_branches(body: list[ast.stmt], name: str, branch: bool = False) -> bool:
+    """Do only branches in `body` assign `name`?  Python may leave them out while the kernel is built."""
+    for stmt in body:
+        if isinstance(stmt, ast.If):
+            if not in_branches(stmt.body + stmt.orelse, name, True):
+                return False
+        elif isinstance(stmt, (ast.For, ast.While, ast.With)):
+            own = [getattr(stmt, "target", None), *(item.optional_vars for item in getattr(stmt, "items", ()))]
+            if any(name in targets(node) for node in own if node) or not in_branches(stmt.body, name, branch):
+                return False
+        elif not branch and name in assigned([stmt]):
+            return False
+    return True
 
 
 def reads(node: ast.AST) -> frozenset:

@@ -279,7 +279,10 @@ class Rewriter(ast.NodeTransformer):
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
 
     def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
-        return _constant(tuple((name, *site_of(node)) for name, node in names), at)
+        """Each with whether only branches within the loop or `if` assign the name."""
+        own = liveness.targets(at.target) if isinstance(at, ast.For) else {}
+        return _constant(tuple((name, name not in own and liveness.in_branches(at.body + at.orelse, name),
+                                *site_of(node)) for name, node in names), at)
 
     def visit_For(self, node: ast.For) -> ast.AST:
         if node.orelse:

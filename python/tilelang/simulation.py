@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 
 from . import _core, config
 from .breakpoints import Stops
+from .errors import TilelangWarning
 from .kernel import JITKernel
 
 SimulationError = _core.SimulationError
@@ -63,6 +65,26 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """Elements of an output made by the call that nobody has written: no fault, but rarely meant.
+
+    tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
+    such element; elements: how many there are, `of` how many.
+    """
+
+    tensor: str
+    place: Place | None
+    first: tuple[int, ...]
+    elements: int
+    of: int
+
+    def __str__(self) -> str:
+        at = ", ".join(map(str, self.first))
+        return (f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were written by no block, "
+                f"{self.tensor}[{at}] first")
+
+
+@dataclass(frozen=True)
 class Counter:
     """What the instructions of one kind on one line cost.
 
@@ -94,10 +116,12 @@ class SimulationReport:
     """What a simulation found and counted.
 
     seed: of the schedule that found something, else of the last one; the same seed gives the same run.
-    schedules, blocks: how many were run.  findings: of the first schedule that had any.
+    schedules, blocks: how many were run.  findings: of the first schedule that had any.  gaps: what the last
+    one left of the outputs, where all blocks ran and nothing was found; foreign code is not followed there.
     """
 
     findings: tuple[Finding, ...]
+    gaps: tuple[Gap, ...]
     counters: tuple[Counter, ...]
     seed: int
     schedules: int
@@ -150,7 +174,7 @@ class SimulationReport:
 
     def __str__(self) -> str:
         ran = f"{plural(self.schedules, 'schedule')} of {plural(self.blocks, 'block')}"
-        head = self.text or f"nothing found in {ran}"
+        head = self.text or "\n".join([f"nothing found in {ran}", *map(str, self.gaps)])
         return f"{head}\n{self.table()}" if self.counters else head
 
 
@@ -174,7 +198,8 @@ def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]
 def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
     return SimulationReport(
-        tuple(Finding(**f) for f in row["findings"]), tuple(Counter(**c) for c in row["counters"]),
+        tuple(Finding(**f) for f in row["findings"]), tuple(Gap(**g) for g in row["gaps"]),
+        tuple(Counter(**c) for c in row["counters"]),
         row["seed"], row["schedules"], row["blocks"], row["error"] or "",
     )
 
@@ -330,6 +355,9 @@ class Simulating:
         made, report = simulate(self, args, d.seed, d.schedules, d.blocks, count=False)
         if report.findings:
             raise error_of(report)
+        for gap in report.gaps:
+            file, line = (gap.place or ("<a kernel without lines>", 0))[:2]
+            warnings.warn_explicit(f"{gap}; what they hold is undefined", TilelangWarning, file, line)
         return made
 
     def launch(self, args: Sequence[Any]) -> None:

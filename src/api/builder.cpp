@@ -5,6 +5,7 @@
 
 #include "api/bounds.h"
 #include "base/error.h"
+#include "ir/line.h"
 #include "ir/names.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -89,8 +90,6 @@ Buffer Builder::tensor(const std::string& name, const std::vector<Value>& shape,
                        const std::optional<std::vector<Value>>& strides) {
   check_param_name(name);
   check_element_type(name, type, here());
-  if (shape.empty())
-    fail(here(), "{}: a tensor has at least one dimension; for a single number use a scalar", name);
   BufferInfo info{.name = name, .dtype = type, .shape = {}, .strides = {}, .span = here(), .layout = {}};
   for (auto& extent : shape) {
     info.shape.push_back(to_index(extent, "an extent of " + name, here()));
@@ -402,6 +401,15 @@ Expr Builder::let(const std::string& name, const Value& value) {
 }
 
 // ── the end ───────────────────────────────────────────────────────────────────────────────────────────
+namespace {
+
+Expr told_by(const Expr& extent) {
+  auto line = line_of(extent);
+  return line ? line->var : Expr{};
+}
+
+}  // namespace
+
 void Builder::check_dynamics() const {
   auto& f = draft->function;
   for (auto& d : dynamics) {
@@ -410,6 +418,7 @@ void Builder::check_dynamics() const {
       if (!p.buffer) continue;
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list) bound = bound || e.same(d);
+      for (auto& e : f[p.buffer].shape) bound = bound || told_by(e).same(d);
     }
     if (!bound)
       fail(d->span, "{} is known when the function is called only if it is an extent or a stride of a tensor",

@@ -77,7 +77,7 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   if (auto* value = std::get_if<int64_t>(&arguments[size_t(source.param)])) return {*value, true};
   auto* t = std::get_if<TensorView>(&arguments[size_t(source.param)]);
   if (!t || source.dim >= t->ndim) return {};
-  if (source.from == IntegerSource::From::extent) return {t->shape[source.dim], true};
+  if (source.from == IntegerSource::From::extent) return {source.solve(t->shape[source.dim]), true};
   if (t->strides) return {t->strides[source.dim], true};
   int64_t stride = 1;
   for (int d = source.dim + 1; d < t->ndim; d++) stride *= t->shape[d];

@@ -40,12 +40,18 @@ struct ParamSpec {
   bool is_used = true;           // some kernel names it; a tensor that none does may be None
 };
 
-// Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor.
+// Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor, which is
+// factor times the integer plus offset.
 struct IntegerSource {
   std::string name;
   int param = 0;
   enum class From : uint8_t { value, extent, stride } from = From::value;
   int dim = 0;
+  int64_t factor = 1, offset = 0;
+
+  bool is_whole() const { return factor == 1 && offset == 0; }
+  // Its value where `read` stands; one that does not solve it fails the check of the shape.
+  int64_t solve(int64_t read) const { return is_whole() ? read : read < offset ? 0 : (read - offset) / factor; }
 };
 
 // A buffer that the runtime allocates for the time of the call.

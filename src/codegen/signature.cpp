@@ -5,6 +5,7 @@
 #include <set>
 
 #include "codegen/codegen.h"
+#include "ir/line.h"
 #include "ir/rewrite.h"
 #include "target/alignment.h"
 
@@ -60,6 +61,15 @@ Integers integers_of(const Function& f) {
         result.add(b.shape[d], {.name = {}, .param = int(i), .from = From::extent, .dim = int(d)});
       for (size_t d = 0; d < b.strides.size(); d++)
         result.add(b.strides[d], {.name = {}, .param = int(i), .from = From::stride, .dim = int(d)});
+    }
+  for (bool is_named : {true, false})  // [n + 1] tells n where nothing tells it outright
+    for (size_t i = 0; i < f.params.size(); i++) {
+      if (!f.params[i].buffer || named.contains(f.params[i].buffer) != is_named) continue;
+      const BufferInfo& b = f[f.params[i].buffer];
+      for (size_t d = 0; d < b.shape.size(); d++)
+        if (auto line = line_of(b.shape[d]))
+          result.add(line->var, {.name = {}, .param = int(i), .from = From::extent, .dim = int(d), .factor = line->factor,
+                                 .offset = line->offset});
     }
   return result;
 }

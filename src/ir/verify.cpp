@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/build.h"
+#include "ir/line.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -450,6 +451,8 @@ struct Checker {
       for (auto* list : {&b.shape, &b.strides})
         for (auto& e : *list)
           if (e.as<Var>()) determined.push_back(e);
+      for (auto& e : b.shape)
+        if (auto line = line_of(e)) determined.push_back(line->var);
     }
     for (auto& v : determined)
       if (!visible.contains(v.get())) define(v);

@@ -143,6 +143,13 @@ struct Inference {
     });
   }
 
+  // Does every thread store a number of its own under one index?  Then each needs its own element.
+  bool keeps_own_numbers(const Item& item, BufferId b) const {
+    return !own.own_numbers(b).empty() &&
+           std::any_of(item.places.begin(), item.places.end(),
+                       [&](const Item::Element& e) { return e.buffer == b && e.is_store && !own.differ(e.index); });
+  }
+
   LayoutMap ask_elements(const Item& item, Strictness level) const {
     LayoutMap out;
     int64_t threads = thread_count(kernel);
@@ -152,7 +159,8 @@ struct Inference {
       if (it != known.fragments.end() && target.has_threads() &&
           !are_at_hand(item, b, it->second, equal(it->second, whole)))
         out.stage.insert(b);
-      if (it == known.fragments.end() && level == Strictness::free) out.fragments.emplace(b, std::move(whole));
+      if (it == known.fragments.end() && (level == Strictness::free || keeps_own_numbers(item, b)))
+        out.fragments.emplace(b, std::move(whole));
     }
     return out;
   }

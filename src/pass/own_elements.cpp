@@ -36,6 +36,11 @@ bool OwnElements::differ(const std::vector<Expr>& index) const {
   return std::any_of(index.begin(), index.end(), [&](const Expr& e) { return varying.differs(e); });
 }
 
+std::string OwnElements::own_numbers(BufferId b) const {
+  auto it = varying.buffers.find(b);
+  return it == varying.buffers.end() ? "" : it->second;
+}
+
 std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
                                                        const std::vector<Expr>& index) const {
   std::vector<Expr> resolved;

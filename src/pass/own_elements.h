@@ -17,6 +17,8 @@ struct OwnElements {
   bool cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
   // May threads name different elements?
   bool differ(const std::vector<Expr>& index) const;
+  // May the numbers that threads keep in this fragment differ?  Why.
+  std::string own_numbers(BufferId b) const;
 
  private:
   const Kernel& kernel;

@@ -171,7 +171,7 @@ struct Checker {
       std::string why;
       if (wanted.steps.size() == 1 && wanted.steps[0].op == Formula::Op::integer) {
         const IntegerSource& from = program.integers[size_t(wanted.steps[0].value)];
-        if (from.from == IntegerSource::From::extent && size_t(from.param) != param)
+        if (from.from == IntegerSource::From::extent && from.is_whole() && size_t(from.param) != param)
           why = fmt::format(" ({} is extent {} of argument {} '{}')", from.name, from.dim, from.param,
                             spec(size_t(from.param)).name);
       }
@@ -300,20 +300,42 @@ int64_t read_integer(const IntegerSource& source, const Argument& argument) {
   }
   auto t = std::get_if<TensorView>(&argument);
   if (!t || source.dim >= t->ndim) return unknown;
-  return source.from == IntegerSource::From::extent ? t->shape[source.dim] : stride_of(*t, source.dim);
+  return source.from == IntegerSource::From::extent ? source.solve(t->shape[source.dim]) : stride_of(*t, source.dim);
 }
 
 bool is_none(const Argument& argument) { return std::holds_alternative<std::monostate>(argument); }
+
+// The one integer that a formula names.
+std::optional<size_t> only_integer(const Formula& formula) {
+  std::optional<size_t> found;
+  for (const Formula::Step& step : formula.steps) {
+    if (step.op != Formula::Op::integer) continue;
+    if (found && *found != size_t(step.value)) return std::nullopt;
+    found = size_t(step.value);
+  }
+  return found;
+}
+
+// What that integer is where the formula has this value, if it is a multiple of the integer plus a constant.
+int64_t solve(const Formula& formula, size_t integer, int64_t value, size_t count) {
+  auto at = [&](int64_t n) {
+    std::vector<int64_t> tried(count, 0);
+    tried[integer] = n;
+    return evaluate(formula, tried);
+  };
+  int64_t offset = at(0), factor = at(1) - offset;
+  if (factor <= 0 || at(2) != offset + 2 * factor) return unknown;
+  return value < offset ? 0 : (value - offset) / factor;
+}
 
 // An integer whose source is not given may have a twin: another tensor with the same symbol in its shape.
 void read_twins(const Program& program, std::span<const Argument> arguments, std::vector<int64_t>& integers) {
   for (size_t i = 0; i < arguments.size(); i++)
     if (auto t = std::get_if<TensorView>(&arguments[i]); t && size_t(t->ndim) == program.params[i].shape.size())
       for (int d = 0; d < t->ndim; d++) {
-        const auto& steps = program.params[i].shape[size_t(d)].steps;
-        if (steps.size() != 1 || steps[0].op != Formula::Op::integer) continue;
-        int64_t& value = integers[size_t(steps[0].value)];
-        if (value == unknown) value = t->shape[d];
+        const Formula& extent = program.params[i].shape[size_t(d)];
+        auto named = only_integer(extent);
+        if (named && integers[*named] == unknown) integers[*named] = solve(extent, *named, t->shape[d], integers.size());
       }
 }
 

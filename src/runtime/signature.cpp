@@ -108,7 +108,7 @@ bool Signature::read_integers(std::span<const Argument> arguments, Bound& out) c
     if (!t || source.dim >= t->ndim) return false;
     int64_t value = 1;
     if (source.from == IntegerSource::From::extent)
-      value = t->shape[source.dim];
+      value = source.solve(t->shape[source.dim]);
     else if (t->strides)
       value = t->strides[source.dim];
     else

@@ -6,17 +6,17 @@
 
 #include "base/error.h"
 #include "ir/build.h"
+#include "ir/line.h"
 #include "ir/text.h"
 
 namespace tl {
 namespace {
 
-void poison(Memory& m, DType type) {
-  std::fill(m.owned.begin(), m.owned.end(), std::byte(0xAA));
+void poison(std::byte* begin, std::byte* end, DType type) {
+  std::fill(begin, end, std::byte(0xAA));
   if (!type.is_float()) return;
   auto put = element_access(type).put;
-  for (size_t at = 0; at < m.owned.size(); at += size_t(type.bytes()))
-    put(&m.owned[at], scalar(std::nan("")));
+  for (std::byte* at = begin; at < end; at += type.bytes()) put(at, scalar(std::nan("")));
 }
 
 std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
@@ -58,7 +58,7 @@ void Host::set(const Expr& v, Scalar value) {
   frame.vars[slot] = value;
 }
 
-// Scalars, and variables that stand alone in a shape or in strides, take their value from the arguments.
+// Scalars, and variables in a shape or in strides, take their value from the arguments.
 void Host::bind_variables(std::span<const HostArg> args) {
   for (size_t i = 0; i < args.size(); i++)
     if (f.params[i].var) {
@@ -74,11 +74,18 @@ void Host::bind_variables(std::span<const HostArg> args) {
       extents(f[id].shape, args[i].shape);
       extents(f[id].strides, args[i].strides);
     }
+  auto lines = [&](const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {  // [n + 1] tells n
+    for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
+      if (auto line = line_of(exprs[d]); line && !compile.slots.contains(line->var.get()))
+        set(line->var, scalar(std::max<int64_t>(0, (values[d] - line->offset) / line->factor)));
+  };
+  for (size_t i = 0; i < args.size(); i++)
+    if (BufferId id = f.params[i].buffer) lines(f[id].shape, args[i].shape);
   for (auto& p : f.params)
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)  // of tensors that are None, which nothing names
-          if (e.as<Var>() && !compile.slots.contains(e.get())) set(e, scalar(int64_t(0)));
+          if (auto line = line_of(e); line && !compile.slots.contains(line->var.get())) set(line->var, scalar(int64_t(0)));
 }
 
 void Host::bind(std::span<const HostArg> args) {
@@ -92,6 +99,7 @@ void Host::bind(std::span<const HostArg> args) {
       bool pairs = f[id].dtype.is_packed();  // of two to a byte the caller gives the bytes
       agree(f.params[i].name, "shape", m, pairs ? in_bytes(m.shape, false) : m.shape, args[i].shape);
       agree(f.params[i].name, "strides", m, pairs ? in_bytes(m.strides, true) : m.strides, args[i].strides);
+      if (args[i].fresh) poison(args[i].memory.first, args[i].memory.second, f[id].dtype);
     }
   for (auto& arg : args)
     if (arg.memory.first != arg.memory.second) {
@@ -161,7 +169,7 @@ void Host::begin(BufferId id) {
     m.data = m.owned.data();
     fresh.push_back({m.data, m.data + m.owned.size()});
   }
-  poison(m, b.dtype);
+  poison(m.data, m.data + m.owned.size(), b.dtype);
 }
 
 }  // namespace tl

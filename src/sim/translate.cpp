@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
+#include "ir/line.h"
 #include "ir/rewrite.h"
 #include "sim/steps.h"
 
@@ -281,7 +282,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)
-          if (e.as<Var>()) input(e);
+          if (auto line = line_of(e)) input(line->var);
   code.thread = t.lasting(lane_count);
   if (k.thread) t.vars[k.thread.get()] = {.slot = code.thread, .uniform = false};
   t.body(k.body);

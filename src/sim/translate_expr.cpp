@@ -193,6 +193,7 @@ Value Translator::select_value(const Select& n) {
   auto arm = [&](const Expr& e) { return spread(value(e)).slot; };
   // Both arms under their masks, then one choice among all lanes.
   size_t first = begin_narrow(condition, lane_count);
+  now()[first].effect = Operation::Effect::arms;
   int32_t a = arm(n.a);
   size_t second = begin_else(first);
   int32_t b = arm(n.b);

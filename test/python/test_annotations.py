@@ -22,7 +22,7 @@ def factory(M, dtype):
 def test_names_that_only_the_factory_knows(tmp_path):
     plain, future = load_text(tmp_path, PLAIN), load_text(tmp_path, FUTURE + PLAIN)
     assert str(future.factory(8, "float32")) == str(plain.factory(8, "float32"))
-    assert future.factory(8, "float32").params[0]["shape"] == (8, 16)
+    assert future.factory(8, "float32").params[0].shape == (8, 16)
 
 
 def test_quoted_annotations(tmp_path):
@@ -41,7 +41,7 @@ def test_quoted_annotations(tmp_path):
 def test_language_imported_in_the_factory(tmp_path):
     text = PLAIN.replace("import tilelang.language as T\n\n", "").replace(
         "    N = M * 2\n", "    import tilelang.language as T\n    N = M * 2\n")
-    assert load_text(tmp_path, FUTURE + text).factory(8, "float32").params[0]["shape"] == (8, 16)
+    assert load_text(tmp_path, FUTURE + text).factory(8, "float32").params[0].shape == (8, 16)
 
 
 def test_two_factories_deep(tmp_path):
@@ -57,7 +57,7 @@ def outer(M):
         return main
     return inner(M + 1)
 """
-    assert load_text(tmp_path, text).outer(4).params[0]["shape"] == (4, 5)
+    assert load_text(tmp_path, text).outer(4).params[0].shape == (4, 5)
 
 
 def test_a_name_that_is_nowhere(tmp_path):

@@ -155,8 +155,6 @@ def test_wrong_arguments_are_named(name):
 def test_what_cannot_be_compiled():
     with pytest.raises(tilelang.CompileError, match="call the factory first"):
         tilelang.compile(two_outputs)
-    with pytest.raises(tilelang.CompileError, match="tilelang.compile"):
-        tilelang.jit(two_outputs())
     with pytest.raises(tilelang.CompileError, match="not yet compiled"):
         two_outputs()(1)
 
@@ -203,7 +201,8 @@ def test_disk_cache(monkeypatch, tmp_path):
 def test_what_a_kernel_tells(capsys):
     kernel = tilelang.compile(two_outputs(), out_idx=[1, 2], target="reference")
     assert kernel.target == "reference" and kernel.device_type == "cpu"
-    assert kernel.prim_func == str(two_outputs()) and "main" in kernel.prim_func
+    assert str(kernel.prim_func) == str(two_outputs())
+    assert [p.name for p in kernel.prim_func.params] == [p.name for p in kernel.params]
     assert [p.name for p in kernel.params] == ["A", "S", "D", "k"]
     report = kernel.explain()
     assert "as it is written" in str(report) and capsys.readouterr().out == f"{report}\n"

@@ -207,8 +207,8 @@ def test_strided_and_dynamic_tensors(tmp_path):
             with T.Kernel(T.ceildiv(m, 4), threads=32) as bx:
                 A[bx * 4, 0] = T.float32(B[bx])
         """).main
-    assert [p["name"] for p in m.params] == ["A", "B"]
-    assert m.params[1]["shape"] == ("m",)
+    assert [p.name for p in m.params] == ["A", "B"]
+    assert m.params[1].shape == ("m",)
 
 
 def test_scalars_by_python_types(tmp_path):
@@ -217,7 +217,7 @@ def test_scalars_by_python_types(tmp_path):
         "A[0] = s * i if b else 0.0",
         signature="A: T.Tensor((4,)), s: float, i: int, b: bool = True",
     )
-    assert [str(p["dtype"]) for p in main.params] == ["float32", "float32", "int32", "bool"]
+    assert [str(p.dtype) for p in main.params] == ["float32", "float32", "int32", "bool"]
     assert main.defaults == {"b": True}
 
 

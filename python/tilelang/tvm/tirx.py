@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, scalar
-from .._core import DType, Expr
+from .. import scalar
+from .._core import Expr
+from ..dtypes import DataType
 from ..layout import Layout
 
 __all__ = ["Cast", "DataType", "IndexMap", "PrimExpr", "Select", "const", "reinterpret"]
@@ -14,11 +15,6 @@ PrimExpr = Expr
 Var = Expr
 Select = scalar.Select
 Cast = scalar.Cast
-
-
-def DataType(name: Any) -> DType:
-    """The dtype of a name: it has .bits."""
-    return dtypes.as_dtype(name)
 
 
 def const(value: Any, dtype: Any = None) -> Any:

@@ -1,0 +1,17 @@
+// Extents that tell a number: [n + 1], [2*n].
+#pragma once
+#include <optional>
+
+#include "ir/node.h"
+
+namespace tl {
+
+// factor*var + offset, with a factor above 0.
+struct Line {
+  Expr var;
+  int64_t factor = 1, offset = 0;
+};
+// Through + - * by constants and casts of integers.
+std::optional<Line> line_of(const Expr& e);
+
+}  // namespace tl
