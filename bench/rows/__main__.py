@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import functions
 import numpy as np
 from atomics import atomic
+from beside import beside
 from instructions import copy, matrix
 from threads import thread
 from tilelang import _core
@@ -33,10 +34,11 @@ from trial import Trial
 from values import Bound, Distance, distance
 
 CHIP = "sm_90"
-GROUPS = {"matrix": matrix, "copy": copy, "atomic": atomic, "scalar": functions.scalar,
+GROUPS = {"matrix": matrix, "copy": copy, "async": beside, "atomic": atomic, "scalar": functions.scalar,
           "exact": functions.exact, "narrow": functions.narrow, "lane": functions.lane, "thread": thread,
           "message": thread}  # fmt: skip
-HEADS = {"matrix": "Matrix instructions", "copy": "Copies of 8x8 blocks", "atomic": "Atomic instructions",
+HEADS = {"matrix": "Matrix instructions", "copy": "Copies of 8x8 blocks", "async": "Beside the threads",
+         "atomic": "Atomic instructions",
          "scalar": "Scalar functions", "exact": "Bits, IEEE operations, pairs", "narrow": "Conversions",
          "lane": "Lanes", "thread": "Threads", "message": "Messages",
          "operator": "Operators (no rows of their own)", "cast": "Casts (no rows of their own)"}  # fmt: skip

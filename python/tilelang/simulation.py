@@ -32,11 +32,11 @@ class Finding:
     """One thing that is wrong, at one place of the program.
 
     kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
-    "deadlock", "livelock", "assertion" or "fault". place: (file, line, column) of the user's statement, None where
-    nobody wrote it; statement: the same as the machine runs it. other_place, other_statement, other_thread:
-    of the access that it meets. block: "block (1, 0) of main"; thread: its number in the block. index: the
-    element of `buffer`; address: bytes within the block's shared memory, else of the host. times: how often
-    it was found there.
+    "deadlock", "livelock", "assertion" or "fault".
+    place: (file, line, column) of the user's statement, None where nobody wrote it; statement: the same as
+    the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
+    block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
+    bytes within the block's shared memory, else of the host. times: how often it was found there.
     """
 
     kind: str
@@ -315,8 +315,10 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
-             watch: bool = True, count: bool = True) -> tuple[list[Any], SimulationReport]:
+def simulate(
+    kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
+    watch: bool = True, count: bool = True,
+) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []

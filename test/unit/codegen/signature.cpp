@@ -144,7 +144,7 @@ TEST_CASE("signature: symbols are unique and no word of a language or a C librar
 TEST_CASE("signature: an extent that no argument tells is the user's error") {
   const Target& t = *find_target("sm_80");
   Machine hidden("f");
-  hidden.tensor("A", f32, {var("N") * 2});
+  hidden.tensor("A", f32, {floordiv(var("N"), 2)});
   hidden.body({});
   CHECK_THROWS_WITH_AS(signature_of(hidden.f, t), doctest::Contains("`N`, whose value no argument tells"),
                        CompileError);
