@@ -3,7 +3,8 @@
 #   build  the library, tl_opt and the Python binding
 #   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process
 #   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
-#   fuzz   the random tests, for longer: make fuzz SECONDS=600
+#   fuzz   random expressions and programs, for longer: make fuzz SECONDS=600 [TARGETS=cuda,cpu,sim:sm_90]; what fails is
+#          reduced and written to build/fuzz
 #   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   seeds  all examples, small, in the simulator: make seeds SEEDS=50 schedules of each
 #   docs   the pages of docs/ that are made from the code
@@ -42,7 +43,7 @@ bless:
 
 fuzz:
 	@tools/setup.sh test
-	@TL_FUZZ_SECONDS=$(SECONDS) build/release/tl_fuzz
+	@TL_FUZZ_SECONDS=$(SECONDS) $(if $(TARGETS),TL_FUZZ_TARGETS=$(TARGETS)) build/release/tl_fuzz
 
 mutants:
 	@tools/setup.sh test

@@ -5,8 +5,8 @@
 Each number is the median of so many fresh processes (and the least). `import` is `import tilelang` over an
 empty Python, `language` that and `import tilelang.language`. `compile` and `cached` are the kernel of
 examples/quickstart, from its Python function to a kernel that can be called, after the interpreter,
-tilelang and NumPy, which the example asks for, are there, and on a GPU PyTorch and its context; `first call` is
-the call of the cached one for 64 x 64 x 64.  On a GPU the kernel is that for float16, by mma.sync.
+tilelang and NumPy, which the example asks for, are there, and on a GPU PyTorch and its context; `first call`
+is the call of the cached one for 64 x 64 x 64.  On a GPU the kernel is that for float16, by mma.sync.
 """
 
 from __future__ import annotations

@@ -168,6 +168,15 @@ void bind_layout(nb::module_& m) {
       },
       nb::arg("instr"), nb::arg("operand"));
   m.def("matrix_fragment_names", &matrix_fragment_names);
+  m.def("instruction_texts", [] {
+    nb::list all;
+    for (auto& row : instruction_texts()) {
+      nb::list registers;
+      for (int n : row.registers) registers.append(n);
+      all.append(nb::make_tuple(row.name, row.ptx, nb::tuple(registers), row.result));
+    }
+    return all;
+  });
   m.def(
       "wavefronts",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {

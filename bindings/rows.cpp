@@ -26,6 +26,22 @@ nb::dict copy_row(const CopyInstr& c) {
   nb::dict row = row_of("copy", c.callee.name);
   row["matrices"] = c.matrices;
   row["transposed"] = c.transposed;
+  row["stores"] = c.callee.access == "rw";  // to shared memory
+  return row;
+}
+
+nb::dict async_row(const AsyncInstr& a) {
+  using Does = AsyncInstr::Does;
+  static const std::map<Does, std::string> names = {
+      {Does::copy, "copy"}, {Does::commit, "commit"}, {Does::wait_groups, "wait_groups"}, {Does::wait_all, "wait_all"},
+      {Does::signal, "signal"}, {Does::signal_counted, "signal_counted"}, {Does::init, "init"}, {Does::inval, "inval"},
+      {Does::arrive, "arrive"}, {Does::expect, "expect"}, {Does::arrive_expect, "arrive_expect"}, {Does::test, "test"},
+      {Does::bulk_load, "bulk_load"}, {Does::bulk_store, "bulk_store"}, {Does::bulk_commit, "bulk_commit"},
+      {Does::bulk_wait, "bulk_wait"}, {Does::bulk_wait_read, "bulk_wait_read"}, {Does::fence, "fence"},
+      {Does::fence_init, "fence_init"}};
+  nb::dict row = row_of("async", a.callee.name);
+  row["does"] = names.at(a.does);
+  row["bytes"] = a.bytes;
   return row;
 }
 
@@ -50,6 +66,7 @@ nb::list instruction_rows(const std::string& chip) {
   nb::list rows;
   for (auto* m : target->matrix) rows.append(matrix_row(*m));
   for (auto* c : target->copies) rows.append(copy_row(*c));
+  for (auto& a : target->async) rows.append(async_row(a));
   for (auto& a : target->atomics) rows.append(atomic_row(a));
   const std::pair<std::string_view, std::span<const Callee>> functions[] = {
       {"scalar", scalar_functions()}, {"exact", exact_functions()}, {"narrow", narrow_functions()},

@@ -23,6 +23,16 @@ nb::dict finding_row(const Finding& f) {
   return d;
 }
 
+nb::dict gap_row(const Gap& g) {
+  nb::dict d;
+  d["tensor"] = g.tensor;
+  d["place"] = place_of(g.span);
+  d["first"] = nb::tuple(nb::cast(g.first));
+  d["elements"] = g.elements;
+  d["of"] = g.of;
+  return d;
+}
+
 nb::dict counter_row(const Counter& c) {
   nb::dict d;
   d["place"] = place_of(c.span);
@@ -67,11 +77,13 @@ StopHandler stop_handler(nb::handle python) {
 }
 
 nb::dict dict_of(const SimulationReport& report) {
-  nb::list findings, counters;
+  nb::list findings, gaps, counters;
   for (auto& f : report.findings) findings.append(finding_row(f));
+  for (auto& g : report.gaps) gaps.append(gap_row(g));
   for (auto& c : report.counters.rows) counters.append(counter_row(c));
   nb::dict d;
   d["findings"] = findings;
+  d["gaps"] = gaps;
   d["counters"] = counters;
   d["seed"] = report.seed;
   d["schedules"] = report.schedules;

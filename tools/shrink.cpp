@@ -1,6 +1,6 @@
-// Every way to make a program smaller is a function from the program and a number to a smaller one; all numbers are
-// tried.  A candidate is printed, so that what is judged is what will stand in the file; most are no programs at all
-// (a variable is used whose definition is gone), which the caller's test refuses.
+// Every way to make a program smaller is a function from the program and a number to a smaller one; all
+// numbers are tried.  A candidate is printed, so that what is judged is what will stand in the file; most are
+// no programs at all (a variable is used whose definition is gone), which the caller's test refuses.
 #include "shrink.h"
 
 #include <algorithm>
@@ -262,7 +262,10 @@ struct Search {
 
   Search(const std::string& text, const std::function<bool(const std::string&)>& fails,
          const std::function<void(const std::string&)>& tell)
-      : fails(fails), tell(tell), text(text), f(parse(text, "program.ir", text_vocabulary())) {}
+      : fails(fails),
+        tell(tell),
+        text(text),
+        f(parse(text, "program.ir", text_vocabulary())) {}
 
   // `make` gives a candidate; a maker may refuse it (a division by zero).
   template <class F>

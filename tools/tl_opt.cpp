@@ -7,8 +7,8 @@
 //   tl_opt reduce FILE --target sim:sm_80                  a smaller program that fails in the same way
 //
 // Wrong input answers file:line:column: error: … and exit status 1; a fault of our own has status 2.
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -136,7 +136,8 @@ int run(const Arguments& a, const Function& f) {
 
 // ── reducing ──────────────────────────────────────────────────────────────────────────────────────────
 int reduce(const Arguments& a) {
-  if (a.level == "thread") fail({}, "a program of level thread cannot be run: reduce it at level tile or machine");
+  if (a.level == "thread")
+    fail({}, "a program of level thread cannot be run: reduce it at level tile or machine");
   Test test{.target = a.target.empty() ? "sim:sm_80" : a.target,
             .options = {.skip = a.skip, .stop_after = "", .flags = {}},
             .given = read_settings(a.set),
@@ -148,7 +149,8 @@ int reduce(const Arguments& a) {
   std::string text = print(read_function(a, false));
   Verdict verdict = judge_apart(text, test, a.timeout);
   fmt::print(stderr, "{}\n", to_string(verdict));
-  if (!verdict.is_failure()) fail({}, "{}: there is nothing to reduce: it does not fail on {}", a.file, test.target);
+  if (!verdict.is_failure())
+    fail({}, "{}: there is nothing to reduce: it does not fail on {}", a.file, test.target);
   int64_t tried = 0;
   auto lines = [](const std::string& t) { return std::count(t.begin(), t.end(), '\n'); };
   auto fails = [&](const std::string& candidate) {
@@ -195,9 +197,10 @@ void declare_options(CLI::App& app, Arguments& a) {
   run->add_flag("--check", a.check, "compare with the reference");
   run->callback([&a] { a.run = true; });
   reduce->add_option("--schedules", a.schedules, "of the simulator: how many orders of warps are tried");
-  reduce->add_option("--tolerance", a.tolerance,
-                     "a result is wrong if it differs by more than so much of its largest number; else by more "
-                     "than its type explains");
+  reduce->add_option(
+      "--tolerance", a.tolerance,
+      "a result is wrong if it differs by more than so much of its largest number; else by more "
+      "than its type explains");
   reduce->add_option("--timeout", a.timeout, "seconds; a program that takes longer is one that does not end");
   reduce->callback([&a] { a.reduce = true; });
 }

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -148,16 +148,16 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
     if (!program.params[i].is_tensor) continue;
     double error = error_of(got.tensors[i], wanted.tensors[i]), most = tolerance(got.tensors[i].type);
     if (error > (most > 0 ? std::max(test.tolerance, most) : 0))
-      return {.kind = Verdict::Kind::wrong,
-              .what = "",
-              .text = fmt::format("{} differs by {:.2g} of its largest number", program.params[i].name, error)};
+      return {
+          .kind = Verdict::Kind::wrong,
+          .what = "",
+          .text = fmt::format("{} differs by {:.2g} of its largest number", program.params[i].name, error)};
   }
   return {};
 }
 
 Verdict judge_function(const Function& f, const Test& test) {
-  Settings settings{
-      .options = test.options, .cache = Cache{}, .dump_dir = "", .at_machine = test.at_machine};
+  Settings settings{.options = test.options, .cache = Cache{}, .dump_dir = "", .at_machine = test.at_machine};
   auto kernel = compile_kernel(f, test.target, settings);
   Trial trial = random_trial(kernel->program, test.given, test.seed, test.inputs), wanted = trial;
   bool compares = !test.at_machine && (test.oracle ? test.oracle(f, wanted) : ask_reference(f, wanted));

@@ -29,8 +29,8 @@ struct Trial {
   std::vector<double> scalars;
 };
 
-// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; or whole numbers from -3 to 3.  A tensor's
-// are the same whatever other parameters there are.
+// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; or whole numbers from -3 to 3.  A
+// tensor's are the same whatever other parameters there are.
 enum class Inputs : uint8_t { eighths, whole };
 Trial random_trial(const Program& program, const Given& given, uint64_t seed, Inputs inputs);
 
@@ -47,20 +47,21 @@ struct Test {
   std::string target = "sim:sm_80";
   Options options = {};
   Given given = {};
-  uint64_t seed = 1;                    // of the arguments
+  uint64_t seed = 1;  // of the arguments
   Inputs inputs = Inputs::eighths;
-  double tolerance = 0;                 // 0: that of each tensor's type
-  uint64_t first_schedule = 0;          // the simulator's seed
+  double tolerance = 0;         // 0: that of each tensor's type
+  uint64_t first_schedule = 0;  // the simulator's seed
   int64_t schedules = 1;
-  bool at_machine = false;              // the level of the text, else tile
-  // Makes of the arguments what the program should; it is false where that cannot be said.  Empty: the reference.
+  bool at_machine = false;  // the level of the text, else tile
+  // Makes of the arguments what the program should; it is false where that cannot be said.  Empty: the
+  // reference.
   std::function<bool(const Function&, Trial&)> oracle = {};
 };
 
 struct Verdict {
   enum class Kind : uint8_t { right, refused, wrong, finding, crash } kind = Kind::right;
-  std::string what = {};                // of a finding its kind, of a crash what broke: what a smaller program keeps
-  std::string text = {};                // one sentence
+  std::string what = {};  // of a finding its kind, of a crash what broke: what a smaller program keeps
+  std::string text = {};  // one sentence
 
   bool is_failure() const { return kind >= Kind::wrong; }
   bool is_like(const Verdict& other) const { return kind == other.kind && what == other.what; }
@@ -72,8 +73,8 @@ Verdict judge(const std::string& text, const Test& test);
 // The same in a process of its own, so that one that dies or does not end is a crash like any other.
 Verdict judge_apart(const std::string& text, const Test& test, int seconds = 60);
 
-// Whether it fails as `before` did.  A wrong result of what was compiled for a device counts only where the simulator
-// finds nothing to say: a smaller program may have become one without a meaning.
+// Whether it fails as `before` did.  A wrong result of what was compiled for a device counts only where the
+// simulator finds nothing to say: a smaller program may have become one without a meaning.
 bool fails_alike(const std::string& text, const Test& test, const Verdict& before, int seconds = 60);
 
 }  // namespace tl

@@ -4,6 +4,7 @@ made by the files beside this one, run on edge values and random ones; a Markdow
     python bench/rows --dry              no GPU: the simulator beside NumPy; programs are compiled for the GPU
     python bench/rows                    on a GPU of the chip
     python bench/rows --only shfl,mma    rows whose names begin so
+    python bench/rows --list             the rows, and how many programs each has; runs nothing
 
 The rows come from the compiler itself: one that no generator knows is an error, and so is a program that does
 not call its row.  Exits with 1 where a result lies beyond the row's bound.
@@ -17,6 +18,7 @@ import itertools
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 import functions
 import numpy as np
 from atomics import atomic
+from beside import beside
 from instructions import copy, matrix
 from threads import thread
 from tilelang import _core
@@ -31,10 +34,11 @@ from trial import Trial
 from values import Bound, Distance, distance
 
 CHIP = "sm_90"
-GROUPS = {"matrix": matrix, "copy": copy, "atomic": atomic, "scalar": functions.scalar,
+GROUPS = {"matrix": matrix, "copy": copy, "async": beside, "atomic": atomic, "scalar": functions.scalar,
           "exact": functions.exact, "narrow": functions.narrow, "lane": functions.lane, "thread": thread,
           "message": thread}  # fmt: skip
-HEADS = {"matrix": "Matrix instructions", "copy": "Copies of 8x8 blocks", "atomic": "Atomic instructions",
+HEADS = {"matrix": "Matrix instructions", "copy": "Copies of 8x8 blocks", "async": "Beside the threads",
+         "atomic": "Atomic instructions",
          "scalar": "Scalar functions", "exact": "Bits, IEEE operations, pairs", "narrow": "Conversions",
          "lane": "Lanes", "thread": "Threads", "message": "Messages",
          "operator": "Operators (no rows of their own)", "cast": "Casts (no rows of their own)"}  # fmt: skip
@@ -188,7 +192,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
+    if options.list:
+        for (group, row), count in Counter((g, row) for g, row, _ in programs(options.only)).items():
+            print(f"{group} {row}: {count}")
+        return 0
     lines, wrong = tried(options.only, options.dry)
     shown = None
     for (group, row), of_row in itertools.groupby(lines.items(), lambda item: item[0][:2]):

@@ -109,7 +109,36 @@ def matrix(row: dict) -> Iterator[Trial]:
             yield _trial(row, operands, case, number)
 
 
+def store(row: dict) -> Iterator[Trial]:
+    """Rows of blocks of 8×8, each at an address of its own; the lanes hold two neighbours of each block."""
+    rng, count = generator(row["name"]), row["matrices"]
+    body = f"""
+S = shared u16[256]
+r = local u16[{2 * count}]
+for i in serial({2 * count}):
+  r[i] = A[tx*{2 * count} + i]
+for i in serial(8):
+  S[tx*8 + i] = cast<u16>(0)
+{row["name"]}(address_of(r[0]), address_of(S[R[tx]*8]))
+for i in serial(8):
+  D[tx*8 + i] = S[tx*8 + i]"""
+
+    def closed(A, R, **_):
+        blocks = A.reshape(WARP, count, 2).swapaxes(0, 1).reshape(count, 8, 8)
+        blocks = blocks.swapaxes(1, 2) if row["transposed"] else blocks
+        memory = np.zeros((WARP, 8), np.uint16)
+        memory[R[: 8 * count]] = blocks.reshape(-1, 8)
+        return {"D": memory.reshape(-1)}
+
+    arrays = {"A": random_bits(rng, np.uint16, 64 * count), "R": rng.permutation(WARP).astype(np.int32),
+              "D": np.zeros(256, np.uint16)}  # fmt: skip
+    params = f"A: u16[{64 * count}], R: i32[32], D: u16[256]"
+    yield by_threads(body, params, arrays, ["D"], WARP, exact=closed, calls=row["name"])
+
+
 def copy(row: dict) -> Iterator[Trial]:
+    if row["stores"]:
+        return (yield from store(row))
     rng, count, rows = generator(row["name"]), row["matrices"], 64
     body = f"""
 S = shared u16[{rows * 8}]

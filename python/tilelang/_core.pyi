@@ -119,6 +119,8 @@ def conflict_free(shape: Sequence[int], bits: int, allow_padding: bool) -> Layou
 def matrix_fragment(instr: str, operand: str) -> Fragment:
     """operand: a, b or c"""
 def matrix_fragment_names() -> list[str]: ...
+def instruction_texts() -> list[tuple[str, str, tuple[int, ...], DType]]:
+    """(name of the row, its PTX, 32-bit registers of each operand, the dtype of one of the result)."""
 def wavefronts(memory: Layout, bits: int, map: Fragment, lanes: int) -> tuple[int, int]:
     """(count, ideal)"""
 def sectors(memory: Layout, bits: int, map: Fragment, lanes: int) -> int: ...

@@ -190,7 +190,6 @@ for _name, _method in {
 
 __all__ = [
     "DataType", "bfloat16", "bool_", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3",
-    "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8",
-    "tfloat32", "uint16",
-    "uint32", "uint4", "uint64", "uint8",
+    "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32",
+    "uint16", "uint32", "uint4", "uint64", "uint8",
 ]  # fmt: skip

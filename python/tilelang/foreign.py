@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from . import _core
+from . import _core, ptx_rows
 from .dtypes import as_dtype
 from .known import intrinsics_by_name, known_call
 from .trace import active, fail, in_kernel
@@ -288,7 +288,9 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     dtype,
     or a tuple of dtypes; the value or values come back.  The statement is volatile; it is a barrier to the
     compiler's reordering of memory accesses (a "memory" clobber) where an operand is a pointer.
-    eval: what it means, operands -> result or tuple of results, for the reference and the simulator.
+    eval: what it means, operands -> result or tuple of results, for the reference and the simulator.  It is
+    known of the instructions that the compiler writes itself, mma.sync and ldmatrix of all their shapes, of
+    one in the template with operands of 32 bits: `ldmatrix… {{out0}, {out1}}, [{0}];`.
     """
     trace = in_kernel("T.ptx")
     if not isinstance(template, str):
@@ -298,6 +300,9 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     for d in dtypes:
         if d.bits < 16 or d.name == "bool":
             raise fail(f"T.ptx: a result cannot be {d}: registers hold 16, 32 or 64 bits; use int32")
+    known = None if eval is not None else ptx_rows.known(template, operands, dtypes)
+    if known is not None:
+        return ptx_rows.write(trace, known, [_argument(x) for x in operands], dtypes)
     results = [
         trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)
     ]

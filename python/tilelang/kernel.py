@@ -104,8 +104,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             report.save(html)
         return report
 
-    def simulate(self, *args: Any, seed: int = 0, schedules: int | str = 1, blocks: Any = None, watch: bool = True,
-                 count: bool = True, **kwargs: Any) -> Any:
+    def simulate(self, *args: Any, seed: int = 0, schedules: int | str = 1, blocks: Any = None,
+                 watch: bool = True, count: bool = True, **kwargs: Any) -> Any:
         """Run the GPU's program in the simulator, on the same arguments; a
         tilelang.simulation.SimulationReport with what it cost. What is wrong with the program is a
         SimulationError.

@@ -140,7 +140,8 @@ def in_branches(body: list[ast.stmt], name: str, branch: bool = False) -> bool:
             if not in_branches(stmt.body + stmt.orelse, name, True):
                 return False
         elif isinstance(stmt, (ast.For, ast.While, ast.With)):
-            own = [getattr(stmt, "target", None), *(i.optional_vars for i in getattr(stmt, "items", ()))]
+            items = getattr(stmt, "items", ())
+            own = [getattr(stmt, "target", None), *(item.optional_vars for item in items)]
             if any(name in targets(node) for node in own if node) or not in_branches(stmt.body, name, branch):
                 return False
         elif not branch and name in assigned([stmt]):

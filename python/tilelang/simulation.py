@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 
 from . import _core, config
 from .breakpoints import Stops
+from .errors import TilelangWarning
 from .kernel import JITKernel
 
 SimulationError = _core.SimulationError
@@ -30,11 +32,11 @@ class Finding:
     """One thing that is wrong, at one place of the program.
 
     kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
-    "deadlock", "livelock", "assertion" or "fault". place: (file, line, column) of the user's statement, None where
-    nobody wrote it; statement: the same as the machine runs it. other_place, other_statement, other_thread:
-    of the access that it meets. block: "block (1, 0) of main"; thread: its number in the block. index: the
-    element of `buffer`; address: bytes within the block's shared memory, else of the host. times: how often
-    it was found there.
+    "deadlock", "livelock", "assertion" or "fault".
+    place: (file, line, column) of the user's statement, None where nobody wrote it; statement: the same as
+    the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
+    block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
+    bytes within the block's shared memory, else of the host. times: how often it was found there.
     """
 
     kind: str
@@ -60,6 +62,26 @@ class Finding:
     def other_line(self) -> int | None:
         """The line of the access that it meets."""
         return self.other_place[1] if self.other_place else None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Elements of an output made by the call that nobody has written: no fault, but rarely meant.
+
+    tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
+    such element; elements: how many there are, `of` how many.
+    """
+
+    tensor: str
+    place: Place | None
+    first: tuple[int, ...]
+    elements: int
+    of: int
+
+    def __str__(self) -> str:
+        at = ", ".join(map(str, self.first))
+        return (f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were written by no block, "
+                f"{self.tensor}[{at}] first")
 
 
 @dataclass(frozen=True)
@@ -94,10 +116,12 @@ class SimulationReport:
     """What a simulation found and counted.
 
     seed: of the schedule that found something, else of the last one; the same seed gives the same run.
-    schedules, blocks: how many were run.  findings: of the first schedule that had any.
+    schedules, blocks: how many were run.  findings: of the first schedule that had any.  gaps: what the last
+    one left of the outputs, where all blocks ran and nothing was found; foreign code is not followed there.
     """
 
     findings: tuple[Finding, ...]
+    gaps: tuple[Gap, ...]
     counters: tuple[Counter, ...]
     seed: int
     schedules: int
@@ -150,7 +174,7 @@ class SimulationReport:
 
     def __str__(self) -> str:
         ran = f"{plural(self.schedules, 'schedule')} of {plural(self.blocks, 'block')}"
-        head = self.text or f"nothing found in {ran}"
+        head = self.text or "\n".join([f"nothing found in {ran}", *map(str, self.gaps)])
         return f"{head}\n{self.table()}" if self.counters else head
 
 
@@ -174,7 +198,8 @@ def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]
 def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
     return SimulationReport(
-        tuple(Finding(**f) for f in row["findings"]), tuple(Counter(**c) for c in row["counters"]),
+        tuple(Finding(**f) for f in row["findings"]), tuple(Gap(**g) for g in row["gaps"]),
+        tuple(Counter(**c) for c in row["counters"]),
         row["seed"], row["schedules"], row["blocks"], row["error"] or "",
     )
 
@@ -290,8 +315,10 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
-             watch: bool = True, count: bool = True) -> tuple[list[Any], SimulationReport]:
+def simulate(
+    kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
+    watch: bool = True, count: bool = True,
+) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
@@ -330,6 +357,9 @@ class Simulating:
         made, report = simulate(self, args, d.seed, d.schedules, d.blocks, count=False)
         if report.findings:
             raise error_of(report)
+        for gap in report.gaps:
+            file, line = (gap.place or ("<a kernel without lines>", 0))[:2]
+            warnings.warn_explicit(f"{gap}; what they hold is undefined", TilelangWarning, file, line)
         return made
 
     def launch(self, args: Sequence[Any]) -> None:

@@ -60,6 +60,10 @@ void check_gemm(const Tile& t, const Function& f) {
   if (c[0] != m || c[1] != n)
     fail(t.span, "gemm: op(A) · op(B) is [{}, {}] but C is {}", m, n, describe(f, C));
   for (auto* r : {&A, &B})
+    if (r->buffer == C.buffer)
+      fail(t.span, "gemm: {} is both an operand and C: its elements would change while others are still to be multiplied; "
+           "copy it to another buffer first", describe(f, C));
+  for (auto* r : {&A, &B})
     if (f[r->buffer].scope == Scope::global)
       fail(t.span, "gemm: {} is a global tensor: copy the tile to a shared buffer first", describe(f, *r));
   if (f[C.buffer].scope != Scope::fragment)

@@ -1,7 +1,10 @@
 // Copies that go on by themselves: a thread begins them, groups them, waits for them.
+#include <algorithm>
+
 #include "base/error.h"
 #include "sim/engine.h"
 #include "sim/instr.h"
+#include "sim/translate.h"
 
 namespace tl::sim {
 namespace {
@@ -170,6 +173,31 @@ Semantics async_semantics(Does does) {
   for (auto& row : rows)
     if (row.does == does) return row.run;
   return barrier_semantics(does);
+}
+
+// ── translating ───────────────────────────────────────────────────────────────────────────────────────
+// What goes on beside the threads needs logical ones.
+void Translator::prepare_async(const AsyncInstr& row) {
+  auto offers = [&](const Target* t) {
+    return std::any_of(t->async.begin(), t->async.end(), [&](auto& other) { return other.callee.name == row.callee.name; });
+  };
+  if (!offers(&target)) {
+    auto all = all_targets();
+    fail(span, "{} has no {}; {} has it", target.name, row.callee.name, (*std::find_if(all.begin(), all.end(), offers))->name);
+  }
+  bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
+  code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);
+}
+
+void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
+  Place& p = code.places[size_t(place)];
+  constexpr int widest = 16;
+  touch(p, row.bytes ? row.bytes : widest, row.callee.access[arg] != 'r');
+  bool shared = row.operands[arg] == 's';
+  if (p.scope != (shared ? Scope::shared : Scope::global))
+    fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1,
+         shared ? "shared" : "global", p.name);
+  if (row.does == Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
 }
 
 }  // namespace tl::sim

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t at_once = INT64_MIN, at_last = INT64_MAX;
 
 void read_piece(Piece& p) {
-  if (p.given) std::memcpy(p.held.data() + p.first, p.from, p.given);
+  if (p.given) std::memcpy(p.held.data(), p.from, p.given);
   p.was_read = true;
 }
 

@@ -15,11 +15,11 @@ namespace tl::sim {
 
 struct Block;
 
-// At most 16 bytes of a copy: to[0, bytes), of which [first, first + given) come from `from` and the rest is 0.
+// At most 16 bytes of a copy: to[0, bytes), of which the first `given` come from `from` and the rest is 0.
 struct Piece {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  uint8_t bytes = 0, first = 0, given = 0;  // no bytes: it tells the barrier that earlier copies have landed
+  uint8_t bytes = 0, given = 0;  // no bytes: it tells the barrier that earlier copies have landed
   bool was_read = false, landed = false;
   Flight flight = {};
   std::array<std::byte, 16> held = {};

@@ -64,7 +64,8 @@ std::string Launch::state() {
     if (r->engine) r->engine->append_state(s);
     if (r->watch) r->watch->clocks.append_state(s);
     for (auto& w : r->warps) {
-      s += fmt::format("{} {} {} {};", int(w.state), w.barrier, w.phase, w.seen_version == monitor.memory_version ? w.idle_trips : -1);
+      int64_t idle_trips = w.seen_version == monitor.memory_version ? w.idle_trips : -1;
+      s += fmt::format("{} {} {} {};", int(w.state), w.barrier, w.phase, idle_trips);
       append_state(s, w);
     }
   }

@@ -12,12 +12,11 @@
 namespace tl {
 namespace {
 
-void poison(Memory& m, DType type) {
-  std::fill(m.owned.begin(), m.owned.end(), std::byte(0xAA));
+void poison(std::byte* begin, std::byte* end, DType type) {
+  std::fill(begin, end, std::byte(0xAA));
   if (!type.is_float()) return;
   auto put = element_access(type).put;
-  for (size_t at = 0; at < m.owned.size(); at += size_t(type.bytes()))
-    put(&m.owned[at], scalar(std::nan("")));
+  for (std::byte* at = begin; at < end; at += type.bytes()) put(at, scalar(std::nan("")));
 }
 
 std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
@@ -100,6 +99,7 @@ void Host::bind(std::span<const HostArg> args) {
       bool pairs = f[id].dtype.is_packed();  // of two to a byte the caller gives the bytes
       agree(f.params[i].name, "shape", m, pairs ? in_bytes(m.shape, false) : m.shape, args[i].shape);
       agree(f.params[i].name, "strides", m, pairs ? in_bytes(m.strides, true) : m.strides, args[i].strides);
+      if (args[i].fresh) poison(args[i].memory.first, args[i].memory.second, f[id].dtype);
     }
   for (auto& arg : args)
     if (arg.memory.first != arg.memory.second) {
@@ -169,7 +169,7 @@ void Host::begin(BufferId id) {
     m.data = m.owned.data();
     fresh.push_back({m.data, m.data + m.owned.size()});
   }
-  poison(m, b.dtype);
+  poison(m.data, m.data + m.owned.size(), b.dtype);
 }
 
 }  // namespace tl

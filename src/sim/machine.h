@@ -33,7 +33,7 @@ struct Operation {
   DType type = {};
   BinaryOp op = BinaryOp::add;
   // What it does to undefined values: see undefined.h.
-  enum class Effect : uint8_t { none, compute, load, store, branch, call } effect = Effect::none;
+  enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
   bool uniform_index = false;  // of a load or a store: all lanes have the same
   bool meets = false;          // what it does depends on what other warps have done: see explore.h
   Scalar value = {};

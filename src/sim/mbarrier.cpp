@@ -32,8 +32,9 @@ void init_barrier(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     x.operand(0, lane, x.row<AsyncInstr>().bytes, x.row<AsyncInstr>().bytes, Touch::write);
     int64_t count = x.value(1, lane).i;
-    if (count < 1) stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one",
-                        count, describe_thread(x.warp, lane));
+    if (count < 1)
+      stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one", count,
+           describe_thread(x.warp, lane));
     auto& barriers = x.warp.block->engine->barriers;
     auto number = int64_t(barriers.size());
     auto [it, is_new] = barriers.try_emplace(address_of_barrier(x, 0, lane));
@@ -46,9 +47,7 @@ void init_barrier(const Execution& x) {
 }
 
 void invalidate(const Execution& x) {
-  for_lanes(x.lanes, [&](int lane) {
-    barrier_of(x, 0, lane, Touch::write).count = 0;
-  });
+  for_lanes(x.lanes, [&](int lane) { barrier_of(x, 0, lane, Touch::write).count = 0; });
 }
 
 void fence_inits(const Execution& x) {
@@ -179,8 +178,9 @@ Finding phase_finding(const Warp& w) {
   std::string came = m.came.empty() ? "nobody has come" : arrivals(code, m) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
-  std::string what = m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
-                                 : fmt::format("missing: {}", fmt::join(missing, ", "));
+  std::string what = m.pending < 0 ? fmt::format("more have come than the {} that it counts", m.count)
+                     : m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
+                                   : fmt::format("missing: {}", fmt::join(missing, ", "));
   std::string meant = m.came.empty() && m.phase > 0
                           ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2) : "";
   f.text = fmt::format("{} waits for phase {} of {} (parity {}), and nobody else can go on; {}; {}{}",

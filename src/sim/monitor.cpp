@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/build.h"
 #include "ir/text.h"
 #include "sim/engine.h"
 
@@ -60,15 +61,21 @@ Cell& GlobalCells::at(uintptr_t number) {
     auto& page = pages[which];
     if (!page) {
       page = std::make_unique<Page>();
-      for (uintptr_t i = 0; i < page_size; i++) {
-        auto* place = reinterpret_cast<const std::byte*>((which * page_size + i) * uintptr_t(unit));
-        auto holds = [&](auto& m) { return place >= m.begin && place < m.end; };
-        (*page)[i].written = std::none_of(fresh.begin(), fresh.end(), holds);
-      }
+      for (uintptr_t i = 0; i < page_size; i++) (*page)[i].written = !is_fresh(which * page_size + i);
     }
     last = {which, page.get()};
   }
   return (*last.second)[number % page_size];
+}
+
+bool GlobalCells::is_fresh(uintptr_t number) const {
+  auto* place = reinterpret_cast<const std::byte*>(number * uintptr_t(unit));
+  return std::any_of(fresh.begin(), fresh.end(), [&](auto& m) { return place >= m.begin && place < m.end; });
+}
+
+bool GlobalCells::written(uintptr_t number) const {
+  auto it = pages.find(number / page_size);
+  return it == pages.end() ? !is_fresh(number) : (*it->second)[number % page_size].written;
 }
 
 std::string Grid::name(int64_t number) const {
@@ -279,10 +286,20 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
 }
 
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
+// Its first line; of a loop that asks within whether it goes on, all that it does until it is left, on one line.
 std::string Monitor::statement(int32_t site) const {
   const Stmt& stmt = code.sites[size_t(site)].stmt;
-  std::string text = stmt ? print(stmt, code.function) : "";
-  return text.substr(0, text.find('\n'));
+  std::string text = stmt ? print(stmt, code.function) : "", line;
+  auto* loop = stmt.as<While>();
+  bool asks_within = loop && is_int(loop->cond, 1) && text.find("break()") != text.npos;
+  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    std::string part = text.substr(at, end - at);
+    if (at > 0) line += line.ends_with(':') ? " " : "; ";
+    line += part.substr(std::min(part.find_first_not_of(' '), part.size()));
+    if (!asks_within || part.ends_with("break()")) break;
+  }
+  return line;
 }
 
 void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
@@ -305,15 +322,19 @@ std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
 }
 
 // What would order them.
-std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other) const {
+std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) return "blocks run in any order: use an atomic access, or a kernel of its own";
   int64_t owner = clocks.owner(other.thread);
   if (owner < 0) return "wait for the phase of its mbarrier first";
   bool bulk = !clocks.is_line(other.thread, Line::copies);
-  if (other.thread < code.thread_count())
-    return p.scope == Scope::shared ? "put a barrier between the two (T.sync_threads())"
-                                    : "put a barrier between the two, or use an atomic access";
+  if (other.thread < code.thread_count()) {
+    if (same_statement) return "use an atomic access, or read, wait at a barrier, and then write";
+    if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
+    bool same_warp = other.thread / lane_count == w.first / lane_count;
+    return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
+                     : "put a barrier between the two (T.sync_threads())";
+  }
   if (clocks.has_joined(other.thread, other.epoch))
     return fmt::format("thread {} has waited for it, but the others know only behind a barrier: put one behind that wait", owner);
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
@@ -332,12 +353,13 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
   bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
+  bool same_statement = code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get();
   std::string who = begun ? "what " + describe_thread(w, lane) + " begins here" : describe_thread(w, lane);
   Finding f{.kind = Finding::Kind::race,
             .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
                                 who, verb(touch), name_of(w, other),
                                 same_block ? "" : " of " + grid.name(other.block), did,
-                                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other))};
+                                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other, same_statement))};
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;

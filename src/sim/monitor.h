@@ -67,6 +67,7 @@ class GlobalCells {
   // A kernel begins: all that was done before is done.
   void begin(int64_t unit, std::vector<Extent> fresh);
   Cell& at(uintptr_t number);
+  bool written(uintptr_t number) const;
   int64_t unit = 16;
 
  private:
@@ -75,6 +76,7 @@ class GlobalCells {
   std::vector<Extent> fresh = {};  // nobody has written it before the call
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages = {};
   std::pair<uintptr_t, Page*> last = {~uintptr_t(0), nullptr};
+  bool is_fresh(uintptr_t number) const;
 };
 
 // The blocks of a launch, by number.
@@ -130,7 +132,7 @@ class Monitor {
                   const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
             const std::byte* at);
-  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other) const;
+  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const;
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
   void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at);
   void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);

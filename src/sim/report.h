@@ -39,8 +39,17 @@ struct Finding {
 };
 std::string_view name_of(Finding::Kind kind);
 
+// What a run has left of a tensor that the call made: nobody has written it, and the caller gets it.
+struct Gap {
+  std::string tensor;
+  Span span;                            // where it is declared
+  std::vector<int64_t> first;           // the first such element
+  int64_t elements, of;                 // how many, of how many
+};
+
 struct SimulationReport {
   std::vector<Finding> findings = {};
+  std::vector<Gap> gaps = {};           // of a run of all blocks that found nothing: no fault, but rarely meant
   uint64_t seed = 0;                    // of the run that found them, to be replayed
   int64_t schedules = 1, blocks = 0;    // that were run
   Counters counters = {};

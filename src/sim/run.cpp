@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "ir/callee.h"
 #include "sim/barrier.h"
+#include "sim/gap.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
 #include "sim/undefined.h"
@@ -245,6 +246,11 @@ std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, co
 
 namespace {
 
+// Foreign code writes behind its pointers as far as it likes.
+bool writes_unseen(const sim::Code& code) {
+  return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return is_foreign(*site.callee); });
+}
+
 SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options,
                           sim::Explorer* explorer = nullptr) {
   Host host(s.f);
@@ -253,6 +259,7 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, co
   SimulationReport report{.seed = options.seed};
   sim::Findings findings;
   sim::GlobalCells cells;
+  bool everything = options.watch;
   for (auto& code : s.kernels) {
     sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
     launch.explorer = explorer;
@@ -260,10 +267,12 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, co
     cells.begin(s.global_unit, launch.fresh());
     bool whole = launch.run_guarded();
     report.blocks += launch.ended;
+    everything &= launch.ended == launch.grid.size() && !writes_unseen(code);
     for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));
     if (!whole || (explorer && explorer->abandoned())) break;
   }
   report.findings = std::move(findings.list);
+  if (everything && report.findings.empty()) report.gaps = sim::gaps_of(host, args, cells);
   return report;
 }
 

@@ -193,6 +193,7 @@ Value Translator::select_value(const Select& n) {
   auto arm = [&](const Expr& e) { return spread(value(e)).slot; };
   // Both arms under their masks, then one choice among all lanes.
   size_t first = begin_narrow(condition, lane_count);
+  now()[first].effect = Operation::Effect::arms;
   int32_t a = arm(n.a);
   size_t second = begin_else(first);
   int32_t b = arm(n.b);
@@ -234,27 +235,6 @@ Value Translator::call_value(const Call& n) {
         .type = n.dtype,
         .value = scalar(int64_t(from_float))});
   return result;
-}
-
-// What goes on beside the threads needs logical ones.
-void Translator::prepare_async(const AsyncInstr& row) {
-  auto offered = [&](auto& other) { return other.callee.name == row.callee.name; };
-  if (std::none_of(target.async.begin(), target.async.end(), offered))
-    fail(span, "{} has no {}; sm_90 has it", target.name, row.callee.name);
-  using Does = AsyncInstr::Does;
-  bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
-  code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);
-}
-
-void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
-  Place& p = code.places[size_t(place)];
-  constexpr int widest = 16;
-  touch(p, row.bytes ? row.bytes : widest, row.callee.access[arg] != 'r');
-  bool shared = row.operands[arg] == 's';
-  if (p.scope != (shared ? Scope::shared : Scope::global))
-    fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1, shared ? "shared" : "global",
-         p.name);
-  if (row.does == AsyncInstr::Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
 }
 
 // A call that does more than compute.

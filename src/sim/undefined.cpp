@@ -129,6 +129,7 @@ void check_index(Warp& w, const Operation& o) {
 void follow_undefined(Warp& w, const Operation& o, Mask active) {
   switch (o.effect) {
     case Operation::Effect::none:
+    case Operation::Effect::arms:  // the select that ends them says what comes of it
       return;
     case Operation::Effect::branch:
       if (o.a >= 0 && o.count != 1) use(w, undefined_at(w, o.a), active, o.site, "decides what runs");

@@ -54,9 +54,10 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
 }
 
 bool Target::lacks(const Callee& row) const {
+  if (row.effect == Callee::Effect::pure || !find_instr(row.name)) return false;
   auto is = [&](auto* mine) { return mine->callee.name == row.name; };
-  return find_instr(row.name) && std::none_of(matrix.begin(), matrix.end(), is) &&
-         std::none_of(copies.begin(), copies.end(), is) && std::none_of(dots.begin(), dots.end(), is);
+  return std::none_of(matrix.begin(), matrix.end(), is) && std::none_of(copies.begin(), copies.end(), is) &&
+         std::none_of(async.begin(), async.end(), [&](auto& mine) { return mine.callee.name == row.name; });
 }
 
 const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {

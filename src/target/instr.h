@@ -68,7 +68,6 @@ struct AsyncInstr {
     signal, signal_counted,               // arrive at a barrier when this thread's copies have landed
     init, inval, arrive, expect, arrive_expect, test,  // of a barrier
     bulk_load, bulk_store,                // (to, from, bytes[, barrier]), by the asynchronous proxy
-    tensor_load, tensor_store,            // of a box of a tensor, by its map
     bulk_commit, bulk_wait, bulk_wait_read,
     fence, fence_init                     // generic accesses before it are seen by the asynchronous proxy; inits are
   };

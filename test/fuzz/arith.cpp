@@ -27,7 +27,7 @@ void rounds(int count, F round) {
   auto passed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  double wanted = seconds_wanted() / 6;  // the other fuzz tests want their part
+  double wanted = seconds_wanted() / 24;  // programs want most of it
   for (uint64_t seed = 1; seed <= uint64_t(count) || passed() < wanted; seed++)
     if (!round(seed)) break;
 }

@@ -1,5 +1,5 @@
-// Random programs, run on every target that there is and compared with what they mean; one that fails is reduced and
-// written to a file.
+// Random programs, run on every target that there is and compared with what they mean; one that fails is
+// reduced and written to a file.
 #pragma once
 #include "fuzz/tile_program.h"
 #include "trial.h"
@@ -10,10 +10,10 @@ namespace tl::fuzz {
 bool ask_lockstep(const Function& f, Trial& trial);
 
 struct Campaign {
-  std::string name;                           // of the files that failures are written to
-  int64_t programs = 0;                       // at least; more for as long as TL_FUZZ_SECONDS says
+  std::string name;      // of the files that failures are written to
+  int64_t programs = 0;  // at least; more for as long as TL_FUZZ_SECONDS says
   Program (*make)(uint64_t seed) = nullptr;
-  bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference
+  bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference; else they are of level thread
   std::vector<std::string> targets = {};
 };
 void run_programs(const Campaign& campaign);

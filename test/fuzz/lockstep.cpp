@@ -22,14 +22,17 @@ struct Machine {
   const Kernel* kernel = nullptr;
   int64_t count = 0;  // of threads
   std::vector<Evaluator> threads = {};
-  using Cell = std::optional<Value>;                             // nothing: nobody has written it
-  std::map<BufferId, std::vector<Cell>> common = {};             // shared tiles and fragments
-  std::map<BufferId, std::vector<std::vector<Cell>>> own = {};   // by thread
-  std::map<const ExprNode*, Value> of_call = {};                  // extents and scalars that the call brings
-  Threads here = {}, returned = {};                               // who executes, who has left
+  using Cell = std::optional<Value>;                            // nothing: nobody has written it
+  std::map<BufferId, std::vector<Cell>> common = {};            // shared tiles and fragments
+  std::map<BufferId, std::vector<std::vector<Cell>>> own = {};  // by thread
+  std::map<const ExprNode*, Value> of_call = {};                // extents and scalars that the call brings
+  Threads here = {}, returned = {};                             // who executes, who has left
   Jumps* jumps = nullptr;
+  bool as_one = false;  // a tile operator: the first thread does it for all
 
-  [[noreturn]] static void no_meaning(const std::string& why) { throw std::logic_error("no meaning: " + why); }
+  [[noreturn]] static void no_meaning(const std::string& why) {
+    throw std::logic_error("no meaning: " + why);
+  }
   static bool any(const Threads& t) { return std::find(t.begin(), t.end(), 1) != t.end(); }
   template <class F>
   void each(F work) {
@@ -79,7 +82,8 @@ struct Machine {
     Tensor* t = tensor(b);
     if (!t) {
       const Cell& cell = cells(thread, b).at(size_t(place));
-      if (!cell) no_meaning(fmt::format("element {} of {} is read, but nobody has written it", place, f[b].name));
+      if (!cell)
+        no_meaning(fmt::format("element {} of {} is read, but nobody has written it", place, f[b].name));
       return *cell;
     }
     Scalar s = element_access(t->type).get(t->at(place));
@@ -114,7 +118,8 @@ struct Machine {
     Wide mine = value(thread, c.args[0]).i;
     for (int64_t lane = 0, first = thread - thread % 32; lane < 32; lane++) {
       if (!(mask >> lane & 1)) continue;
-      if (first + lane >= count || !here[size_t(first + lane)]) no_meaning("a vote without one of its threads");
+      if (first + lane >= count || !here[size_t(first + lane)])
+        no_meaning("a vote without one of its threads");
       Wide v = value(first + lane, c.args[0]).i;
       among |= 1u << lane;
       yes |= uint32_t(v != 0) << lane;
@@ -131,7 +136,10 @@ struct Machine {
     if (std::count(here.begin(), here.end(), 1) != count) no_meaning("a barrier that not all threads reach");
     each([&](int64_t t) { yes += value(t, c.args[0]).i != 0; });
     std::string_view name = c.callee->name;
-    return {name == "sync_threads_count" ? Wide(yes) : name == "sync_threads_and" ? yes == count : yes > 0, 0};
+    return {name == "sync_threads_count" ? Wide(yes)
+            : name == "sync_threads_and" ? yes == count
+                                         : yes > 0,
+            0};
   }
   // The old value; the updates of one statement happen thread by thread.
   Value atomic(int64_t thread, const Call& c) {
@@ -205,7 +213,8 @@ struct Machine {
     else
       own[b].assign(size_t(count), cells);
   }
-  // The body for the threads in `now`, as an iteration of a loop; those that break are not in `left` any more.
+  // The body for the threads in `now`, as an iteration of a loop; those that break are not in `left` any
+  // more.
   void iterate(const Stmt& body, Threads now, Threads& left) {
     Jumps mine{Threads(size_t(count)), Threads(size_t(count))};
     Jumps* outer = std::exchange(jumps, &mine);
@@ -280,11 +289,14 @@ struct Machine {
   // ── what the block does as one: by the row's own meaning ─────────────────────────────────────────────
   template <class F>
   void in_common(F work) {
-    if (std::count(here.begin(), here.end(), 1) != count) no_meaning("a tile operator for some of the threads");
+    if (as_one) return work();
+    if (std::count(here.begin(), here.end(), 1) != count)
+      no_meaning("a tile operator for some of the threads");
     Threads all = std::exchange(here, Threads(size_t(count)));
-    here[0] = 1;
+    here[0] = as_one = true;
     work();
     here = all;
+    as_one = false;
   }
   template <class F>
   void each_element(const Region& r, F work) {
@@ -304,27 +316,33 @@ struct Machine {
   }
   void tile(const Tile& n) {
     in_common([&] {
-      row_of(n).eval(n, f, {.read = [&](const Region& r) {
-                              DType t = f[r.buffer].dtype;
-                              Array a = make_array(t, region_shape(r));
-                              each_element(r, [&](int64_t i, int64_t at) {
-                                Value v = get(0, r.buffer, at);
-                                t.is_float() ? void(a.floats[size_t(i)] = v.f) : void(a.ints[size_t(i)] = int64_t(v.i));
-                              });
-                              return a;
-                            },
-                            .write = [&](const Region& r, const Array& a) {
-                              DType t = f[r.buffer].dtype;
-                              each_element(r, [&](int64_t i, int64_t at) {
-                                put(0, r.buffer, at, t.is_float() ? Value{0, Evaluator::rounded(a.floats[size_t(i)], t)}
-                                                                  : Value{wrap_int(a.ints[size_t(i)], t), 0});
-                              });
-                            },
-                            .value = [&](const Expr& e) {
-                              Value v = value(0, e);
-                              return e->dtype.is_float() ? v.f : double(v.i);
-                            },
-                            .apply = {}});
+      row_of(n).eval(n, f,
+                     {.read =
+                          [&](const Region& r) {
+                            DType t = f[r.buffer].dtype;
+                            Array a = make_array(t, region_shape(r));
+                            each_element(r, [&](int64_t i, int64_t at) {
+                              Value v = get(0, r.buffer, at);
+                              t.is_float() ? void(a.floats[size_t(i)] = v.f)
+                                           : void(a.ints[size_t(i)] = int64_t(v.i));
+                            });
+                            return a;
+                          },
+                      .write =
+                          [&](const Region& r, const Array& a) {
+                            DType t = f[r.buffer].dtype;
+                            each_element(r, [&](int64_t i, int64_t at) {
+                              put(0, r.buffer, at,
+                                  t.is_float() ? Value{0, Evaluator::rounded(a.floats[size_t(i)], t)}
+                                               : Value{wrap_int(a.ints[size_t(i)], t), 0});
+                            });
+                          },
+                      .value =
+                          [&](const Expr& e) {
+                            Value v = value(0, e);
+                            return e->dtype.is_float() ? v.f : double(v.i);
+                          },
+                      .apply = {}});
     });
   }
 
@@ -334,7 +352,8 @@ struct Machine {
       auto& p = f.params[i];
       if (p.var) of_call[p.var.get()] = {Wide(trial.scalars[i]), trial.scalars[i]};
       for (size_t d = 0; p.buffer && d < f[p.buffer].shape.size(); d++)
-        if (f[p.buffer].shape[d].as<Var>()) of_call[f[p.buffer].shape[d].get()] = {Wide(trial.tensors[i].shape[d]), 0};
+        if (f[p.buffer].shape[d].as<Var>())
+          of_call[f[p.buffer].shape[d].get()] = {Wide(trial.tensors[i].shape[d]), 0};
     }
   }
   void run_block(const std::map<const ExprNode*, Value>& vars) {
@@ -356,12 +375,14 @@ struct Machine {
       kernel = &k;
       count = thread_count(k);
       int64_t extents[3] = {1, 1, 1};
-      for (size_t d = 0; d < k.grid.size(); d++) extents[d] = int64_t(Evaluator{.vars = of_call}(k.grid[d]).i);
+      for (size_t d = 0; d < k.grid.size(); d++)
+        extents[d] = int64_t(Evaluator{.vars = of_call}(k.grid[d]).i);
       for (int64_t z = 0; z < extents[2]; z++)
         for (int64_t y = 0; y < extents[1]; y++)
           for (int64_t x = 0; x < extents[0]; x++) {
             auto vars = of_call;
-            for (size_t d = 0; d < k.grid_vars.size(); d++) vars[k.grid_vars[d].get()] = {Wide(d == 0 ? x : d == 1 ? y : z), 0};
+            for (size_t d = 0; d < k.grid_vars.size(); d++)
+              vars[k.grid_vars[d].get()] = {Wide(d == 0 ? x : d == 1 ? y : z), 0};
             run_block(vars);
           }
     }
@@ -372,8 +393,7 @@ struct Machine {
 
 bool is_thread_level(const Function& f) {
   bool found = false;
-  for (auto& k : f.kernels)
-    visit(k.body, [&](const Call& c) { found |= tl::is_thread_level(*c.callee); });
+  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= tl::is_thread_level(*c.callee); });
   return found;
 }
 

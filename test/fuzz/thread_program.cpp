@@ -1,141 +1,14 @@
-// The generator of random thread-level programs.
+// The generator of random thread-level programs: statements, exchanges, kernels.
 #include "fuzz/thread_program.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "fuzz/random_text.h"
+#include "fuzz/thread_text.h"
 
 namespace tl::fuzz {
 namespace {
 
-// What threads may do to a shared array while they are not all in step.
-enum class Use { none, read, own, atomic };
-
-struct Shared {
-  std::string name, type;
-  int64_t size = 0, per_thread = 1;  // elements; how many of them each thread owns: x, x + threads, …
-  int64_t turn = 0;                  // the thread's own element is (x + turn) % threads
-  std::string atomic = {};           // the one update it ever gets; empty: plain stores
-  Use use = Use::none;
-};
-struct Register {
-  std::string name, type;
-  int64_t size = 1;
-};
-
-struct Generator : RandomText {
-  int64_t threads = 0, warps = 0, blocks = 1;
-  std::vector<Shared> arrays = {};
-  std::vector<Register> registers = {};
-  std::vector<std::pair<std::string, std::string>> names = {};  // of values in scope: name, type
-  std::vector<Register> inputs = {};  // tensors that are only read
-  std::string params = {};
-  std::vector<Register> written = {};
-  int fresh = 0;
-  bool divergent = false, in_loop = false, scalar = false;
-
-  // ── expressions ─────────────────────────────────────────────────────────────────────────────────────
-  static bool is_float(const std::string& t) { return t[0] == 'f'; }
-  static int64_t bits(const std::string& t) { return std::stoll(t.substr(1)); }
-  std::string type() { return pick<std::string>({"i32", "i32", "i32", "i32", "u32", "i16", "u8", "i8", "f32", "f32", "f16", "i64"}); }
-  std::string constant(const std::string& t) {
-    if (is_float(t)) return fmt::format("{}.0:{}", below(9) - 4, t);
-    if (t == "bool") return chance(50) ? "true" : "false";
-    int64_t n = t == "i32" && chance(10) ? pick<int64_t>({255, 65535, 1 << 20, INT32_MAX, INT32_MIN}) : below(13);
-    return fmt::format("{}:{}", t[0] == 'i' && chance(30) ? -(n % 100) : n, t);
-  }
-  // In [0, n), for an index.
-  std::string index(int64_t n, int depth) {
-    if (chance(30) && n >= threads) return "x";
-    if (chance(20)) return fmt::format("{}", below(n));
-    if (chance(40)) return fmt::format("(x*{} + {}) % {}", 1 + below(7), below(n), n);
-    return fmt::format("({}) % {}", expr("i32", depth - 1), n);
-  }
-  std::string leaf(const std::string& t) {
-    std::vector<std::string> fitting;
-    for (auto& [name, of] : names)
-      if (of == t) fitting.push_back(name);
-    for (auto& r : registers)
-      if (r.type == t) fitting.push_back(fmt::format("{}[{}]", r.name, below(r.size)));
-    if (fitting.empty() || chance(20)) return constant(t);
-    return fitting[size_t(below(int64_t(fitting.size())))];
-  }
-  // An element of an array that may be read now; empty if there is none.
-  std::string element(const std::string& t, int depth) {
-    std::vector<std::string> fitting;
-    for (auto& r : registers)
-      if (r.type == t && r.size > 1) fitting.push_back(fmt::format("{}[{}]", r.name, index(r.size, depth)));
-    for (auto& r : inputs)
-      if (r.type == t) fitting.push_back(fmt::format("{}[{}]", r.name, index(r.size, depth)));
-    for (auto& a : arrays) {
-      if (a.type != t || a.use == Use::atomic || (!divergent && a.use != Use::read)) continue;
-      if (divergent && a.use == Use::none) continue;
-      fitting.push_back(fmt::format("{}[{}]", a.name, a.use == Use::own ? own_place(a) : index(a.size, depth)));
-    }
-    return fitting.empty() ? "" : fitting[size_t(below(int64_t(fitting.size())))];
-  }
-  std::string own_place(const Shared& a) {
-    std::string mine = a.turn ? fmt::format("(x + {}) % {}", a.turn, threads) : "x";
-    return a.per_thread == 1 ? mine : fmt::format("{} + {}", mine, threads * below(a.per_thread));
-  }
-  std::string number(const std::string& t, int depth) {  // an f32 that is a small integer
-    std::string a = expr(t, depth - 1), b = expr(t, depth - 1);
-    std::string sum = fmt::format(fmt::runtime(pick<std::string>({"({} + {})", "({} - {})", "min({}, {})", "max({}, {})", "({} * {})"})), a, b);
-    return fmt::format("min(max({}, -16.0:{}), 16.0:{})", sum, t, t);
-  }
-  std::string integer(const std::string& t, int depth) {
-    std::string a = expr(t, depth - 1);
-    switch (below(9)) {
-      case 0: return fmt::format("({}//{}:{})", a, 1 + below(9), t);
-      case 1: return fmt::format("({} % {}:{})", a, 1 + below(30), t);
-      case 2: return fmt::format("({} {} {}:{})", a, chance(50) ? ">>" : "<<", below(t == "i64" ? 8 : bits(t)), t);
-      case 3: return fmt::format("{}({}, {})", pick<std::string>({"truncdiv", "truncmod"}), a, fmt::format("{}:{}", 1 + below(9), t));
-      case 4: return fmt::format("{}({}, {})", pick<std::string>({"min", "max"}), a, expr(t, depth - 1));
-      case 5: return fmt::format("({} {} {})", a, pick<std::string>({"&", "|", "^"}), expr(t, depth - 1));
-      case 6: return fmt::format("({}{})", t[0] == 'u' || chance(50) ? "~" : "-", a);
-      default: return fmt::format("({} {} {})", a, pick<std::string>({"+", "-", "*"}), expr(t, depth - 1));
-    }
-  }
-  // i64 is the index type, whose arithmetic must not overflow.
-  std::string small(const std::string& t, int depth) {
-    std::string e = integer(t, depth);
-    return t == "i64" ? fmt::format("({} % 100003:i64)", e) : e;
-  }
-  std::string converted(const std::string& t, int depth) {
-    std::string from = type();
-    if (is_float(t) && !is_float(from)) return fmt::format("cast<{}>({} % 15:{})", t, expr(from, depth - 1), from);
-    if (is_float(from) && t[0] == 'u') return fmt::format("cast<{}>(max({}, 0.0:{}))", t, expr(from, depth - 1), from);
-    if (chance(20)) return fmt::format("cast<{}>({})", t, condition(depth - 1));
-    if (t == "i64") return fmt::format("cast<i64>({}) % 100003", expr(from, depth - 1));
-    return fmt::format("cast<{}>({})", t, expr(from, depth - 1));
-  }
-  std::string expr(const std::string& t, int depth) {
-    if (depth <= 0) return leaf(t);
-    int64_t way = below(100);
-    if (way < 15) return leaf(t);
-    if (way < 30)
-      if (std::string e = element(t, depth); !e.empty()) return e;
-    if (way < 42) return converted(t, depth);
-    if (way < 50) return fmt::format("select({}, {}, {})", condition(depth - 1), expr(t, depth - 1), expr(t, depth - 1));
-    return is_float(t) ? number(t, depth) : small(t, depth);
-  }
-  std::string condition(int depth) {
-    if (depth > 1 && chance(25))
-      return fmt::format("({} {} {})", condition(depth - 1), pick<std::string>({"and", "or"}), condition(depth - 1));
-    if (chance(10)) return fmt::format("(not {})", condition(depth - 1));
-    std::string t = type();
-    return fmt::format("({} {} {})", expr(t, depth - 1), pick<std::string>({"<", "<=", ">", ">=", "==", "!="}), expr(t, depth - 1));
-  }
-  // The same in all threads of the block.
-  std::string common(int depth = 0) {
-    std::string what = pick<std::string>({"bx", "bx", "s"});
-    if (what == "s" && !scalar) what = "bx";
-    if (what == "s") return fmt::format("s % {} {} {}", 2 + below(3), pick<std::string>({"==", ">", "<"}), below(3));
-    if (depth == 0 && chance(20)) return fmt::format("({}) or ({})", common(1), common(1));
-    return fmt::format("bx {} {}", pick<std::string>({"<", ">", "==", "!="}), below(blocks + 1));
-  }
-
+struct Generator : ThreadText {
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
   std::string name(const char* hint) { return fmt::format("{}{}", hint, fresh++); }
   const Register& any_register() { return registers[size_t(below(int64_t(registers.size())))]; }
@@ -166,9 +39,15 @@ struct Generator : RandomText {
   // Statements of threads that are not in step.
   void inner(int depth) {
     switch (below(depth > 0 ? 13 : 6)) {
-      case 0: define(); break;
-      case 1: own_store(); break;
-      case 2: update(); break;
+      case 0:
+        define();
+        break;
+      case 1:
+        own_store();
+        break;
+      case 2:
+        update();
+        break;
       case 3:
         if (in_loop && chance(50)) {
           line("if {}:", condition(2));
@@ -176,11 +55,25 @@ struct Generator : RandomText {
           break;
         }
         [[fallthrough]];
-      case 4: case 5: assign(); break;
-      case 6: case 7: case 8: parted([&] { branch(condition(2), depth); }); break;
-      case 9: case 10: parted([&] { count_loop(fmt::format("cast<i64>({} % 4)", expr("i32", 2)), depth); }); break;
-      case 11: parted([&] { while_loop(depth); }); break;
-      default: lane_exchange(); break;
+      case 4:
+      case 5:
+        assign();
+        break;
+      case 6:
+      case 7:
+      case 8:
+        parted([&] { branch(condition(2), depth); });
+        break;
+      case 9:
+      case 10:
+        parted([&] { count_loop(fmt::format("cast<i64>({} % 4)", expr("i32", 2)), depth); });
+        break;
+      case 11:
+        parted([&] { while_loop(depth); });
+        break;
+      default:
+        lane_exchange();
+        break;
     }
   }
   template <class F>
@@ -213,7 +106,8 @@ struct Generator : RandomText {
     std::string c = name("c");
     line("{} = local i32[1]", c);
     line("{}[0] = 0", c);
-    line("while {}[0] < {}:", c, chance(50) ? std::to_string(1 + below(4)) : fmt::format("({}) % 4", expr("i32", 2)));
+    line("while {}[0] < {}:", c,
+         chance(50) ? std::to_string(1 + below(4)) : fmt::format("({}) % 4", expr("i32", 2)));
     bool outer = std::exchange(in_loop, true);
     nested([&] {
       line("{}[0] = {}[0] + 1", c, c);
@@ -252,15 +146,18 @@ struct Generator : RandomText {
   std::string exchange(const std::string& t, const std::string& mask, int64_t width) {
     std::string v = expr(t, 2);
     if (chance(40)) return fmt::format("shfl_xor_sync({}, {}, {}, {})", v, 1 + below(width - 1), width, mask);
-    if (chance(40)) return fmt::format("shfl_sync({}, ({}) % {}, {}, {})", v, expr("i32", 1), width, width, mask);
-    return fmt::format("shfl_{}_sync({}, {}, {}, {})", chance(50) ? "up" : "down", v, below(width), width, mask);
+    if (chance(40))
+      return fmt::format("shfl_sync({}, ({}) % {}, {}, {})", v, expr("i32", 1), width, width, mask);
+    return fmt::format("shfl_{}_sync({}, {}, {}, {})", chance(50) ? "up" : "down", v, below(width), width,
+                       mask);
   }
   void warp_step() {
     std::string n = name("v"), t = pick<std::string>({"i32", "u32", "f32"}), all = "4294967295:u32";
     if (chance(60)) {
       line("{} = {}", n, exchange(t, all, pick<int64_t>({8, 16, 32})));
     } else {
-      std::string vote = pick<std::string>({"any_sync", "all_sync", "ballot_sync", "match_any_sync", "match_all_sync"});
+      std::string vote =
+          pick<std::string>({"any_sync", "all_sync", "ballot_sync", "match_any_sync", "match_all_sync"});
       bool match = vote[0] == 'm';
       line("{} = {}({}, {})", n, vote, match ? fmt::format("({}) % 5", expr("i32", 2)) : condition(2), all);
       t = vote[0] == 'a' ? "i32" : "u32";
@@ -306,12 +203,15 @@ struct Generator : RandomText {
   void part(int depth) {
     std::vector<Use> uses;
     for (auto& a : arrays)
-      uses.push_back(!a.atomic.empty() ? (chance(60) ? Use::atomic : Use::read) : chance(50) ? Use::own : Use::read);
+      uses.push_back(!a.atomic.empty() ? (chance(60) ? Use::atomic : Use::read)
+                     : chance(50)      ? Use::own
+                                       : Use::read);
     with_use(uses, [&] {
       divergent = true;
       std::string cond = condition(2);
       whole_warps = chance(30);
-      if (whole_warps) cond = fmt::format("x//32 {} {}", pick<std::string>({"==", "<", ">="}), below(warps + 1));
+      if (whole_warps)
+        cond = fmt::format("x//32 {} {}", pick<std::string>({"==", "<", ">="}), below(warps + 1));
       if (chance(20))
         count_loop(fmt::format("cast<i64>({} % 4)", expr("i32", 2)), depth);
       else if (chance(20))
@@ -327,7 +227,8 @@ struct Generator : RandomText {
     Shared& a = any_array();
     if (!a.atomic.empty() || a.turn) return;
     const Register& r = any_register();
-    if (r.type != a.type) return;
+    if (is_float(r.type) != is_float(a.type)) return;
+    std::string cast = fmt::format("cast<{}>", r.type);
     int64_t ways = threads >= 64 ? 3 : 1;
     switch (below(ways)) {
       case 0:
@@ -335,7 +236,7 @@ struct Generator : RandomText {
         nested([&] {
           line("{}[x] = {}", a.name, expr(a.type, 2));
           line("sync_warp(4294967295:u32)");
-          line("{}[0] = {}[x ^ {}]", r.name, a.name, 1 + below(31));
+          line("{}[0] = {}({}[x ^ {}])", r.name, cast, a.name, 1 + below(31));
         });
         break;
       case 1:
@@ -343,7 +244,7 @@ struct Generator : RandomText {
         nested([&] {
           line("{}[x] = {}", a.name, expr(a.type, 2));
           line("bar_sync(1, 64)");
-          line("{}[0] = {}[63 - x]", r.name, a.name);
+          line("{}[0] = {}({}[63 - x])", r.name, cast, a.name);
         });
         break;
       default:
@@ -357,7 +258,7 @@ struct Generator : RandomText {
           line("if x < 64:");
           nested([&] {
             line("bar_sync(2, 64)");
-            line("{}[0] = {}[(x + {}) % 32]", r.name, a.name, below(32));
+            line("{}[0] = {}({}[(x + {}) % 32])", r.name, cast, a.name, below(32));
           });
         });
     }
@@ -386,23 +287,52 @@ struct Generator : RandomText {
   // Statements of the block as a whole.
   void outer(int depth) {
     switch (below(depth > 0 ? 18 : 13)) {
-      case 0: case 1: store_step(); break;
-      case 2: case 3: read_step(); break;
-      case 4: update_step(); break;
-      case 5: warp_step(); break;
-      case 6: chance(40) ? block_vote() : warp_step(); break;
-      case 7: assign(); break;
-      case 8: define(); break;
-      case 9: partial_step(); break;
-      case 10: line("sync_threads()"); break;
-      case 11: tile_step(); break;
-      case 12: case 13: case 14: part(2); break;
-      case 15: common_loop(depth); break;
+      case 0:
+      case 1:
+        store_step();
+        break;
+      case 2:
+      case 3:
+        read_step();
+        break;
+      case 4:
+        update_step();
+        break;
+      case 5:
+        warp_step();
+        break;
+      case 6:
+        chance(40) ? block_vote() : warp_step();
+        break;
+      case 7:
+        assign();
+        break;
+      case 8:
+        define();
+        break;
+      case 9:
+        partial_step();
+        break;
+      case 10:
+        chance(50) ? line("sync_threads()") : update_step();
+        break;
+      case 11:
+        tile_step();
+        break;
+      case 12:
+      case 13:
+      case 14:
+        part(2);
+        break;
+      case 15:
+        common_loop(depth);
+        break;
       case 16:
         line("if {}:", common());
         nested([&] { some(3, depth - 1); });
         break;
-      default: part(3);
+      default:
+        part(3);
     }
   }
 
@@ -414,7 +344,8 @@ struct Generator : RandomText {
       a.per_thread = chance(70) ? 1 : 2;
       a.size = threads * a.per_thread;
       a.turn = chance(40) ? below(threads) : 0;
-      if (a.type == "i32" && chance(40)) a.atomic = pick<std::string>({"atomic_add", "atomic_max", "atomic_min", "atomic_or"});
+      if (a.type == "i32" && chance(40))
+        a.atomic = pick<std::string>({"atomic_add", "atomic_max", "atomic_min", "atomic_or"});
       if (!a.atomic.empty()) a.turn = 0;
       line("{} = shared {}[{}]", a.name, a.type, a.size);
       made.push_back(a);
@@ -447,7 +378,8 @@ struct Generator : RandomText {
     arrays.clear();
     registers.clear();
     bool flat = threads % 16 != 0 || chance(75);
-    line("kernel {} grid(bx: {}) threads({}):", title, blocks, flat ? std::to_string(threads) : fmt::format("16, {}", threads / 16));
+    line("kernel {} grid(bx: {}) threads({}):", title, blocks,
+         flat ? std::to_string(threads) : fmt::format("16, {}", threads / 16));
     indent++;
     declare();
     for (int64_t i = 2 + below(7); i > 0; i--) outer(2);
@@ -457,7 +389,9 @@ struct Generator : RandomText {
       nested([&] { line("thread_return()"); });
     }
     for (auto& a : arrays)
-      for (int64_t e = 0; e < a.per_thread; e++) output(a.type, fmt::format("{}[{}]", a.name, a.per_thread == 1 ? "x" : fmt::format("x + {}", threads * e)));
+      for (int64_t e = 0; e < a.per_thread; e++)
+        output(a.type,
+               fmt::format("{}[{}]", a.name, a.per_thread == 1 ? "x" : fmt::format("x + {}", threads * e)));
     for (auto& r : registers)
       for (int64_t e = 0; e < r.size; e++) output(r.type, fmt::format("{}[{}]", r.name, e));
     indent--;
@@ -485,6 +419,6 @@ struct Generator : RandomText {
 
 }  // namespace
 
-Program random_thread_program(uint64_t seed) { return Generator{{std::mt19937_64(seed)}}.run(); }
+Program random_thread_program(uint64_t seed) { return Generator{{{std::mt19937_64(seed)}}}.run(); }
 
 }  // namespace tl::fuzz

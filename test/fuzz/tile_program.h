@@ -1,7 +1,7 @@
-// Random tile programs as text: every tile operator, loops, conditions and dtype, over tiles of any shape that fit a
-// block by the count of their bytes, of tensors that need not be their multiples.  Values stay small integers, so that
-// every order of arithmetic gives the same result; those that went through inexact functions are marked, decide
-// nothing, and are compared within the bound of their types.
+// Random tile programs as text: every tile operator, loops, conditions and dtype, over tiles of any shape
+// that fit a block by the count of their bytes, of tensors that need not be their multiples.  Values stay
+// small integers, so that every order of arithmetic gives the same result; those that went through inexact
+// functions are marked, decide nothing, and are compared within the bound of their types.
 #pragma once
 #include <cstdint>
 #include <map>

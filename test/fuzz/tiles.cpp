@@ -1,9 +1,10 @@
-// Random tile programs: each gets its layouts and code, twice the same, and computes on every target what its operators
-// mean.
+// Random tile programs: each gets its layouts and code, twice the same, and computes on every target what its
+// operators mean.
 #include <doctest/doctest.h>
 
 #include "api/kernel.h"
 #include "fuzz/harness.h"
+#include "ops/op.h"
 
 using namespace tl;
 
@@ -17,7 +18,7 @@ fuzz::Program tile_program(uint64_t seed) {
 }  // namespace
 
 TEST_CASE("tile programs are laid out the same every time") {
-  for (uint64_t seed = 0; seed < 30; seed++) {
+  for (uint64_t seed = 0; seed < 15; seed++) {
     fuzz::Program p = tile_program(seed);
     CAPTURE(p.text);
     std::string texts[2];
@@ -30,6 +31,19 @@ TEST_CASE("tile programs are laid out the same every time") {
   }
 }
 
+TEST_CASE("tile programs have every tile operator, statement and kind of type") {
+  std::string all;
+  for (uint64_t seed = 0; seed < 1200; seed++) all += tile_program(seed).text;
+  std::vector<std::string> wanted = {"serial(", "unrolled(", "pipelined(", "while ",
+                                     "if ",     "else:",     "break()",    "continue()"};
+  for (auto* op : all_ops()) wanted.push_back(std::string(op->info.name) + "(");
+  for (auto* type :
+       {"f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2", "i8", "i16", "i32", "i64", "u8", "u32", "bool"})
+    wanted.push_back(fmt::format(" {}[", type));
+  for (auto& word : wanted) CHECK_MESSAGE(all.find(word) != all.npos, word);
+}
+
 TEST_CASE("tile programs compute on every target what they mean") {
-  fuzz::run_programs({.name = "tiles", .programs = 150, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
+  fuzz::run_programs(
+      {.name = "tiles", .programs = 50, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
 }

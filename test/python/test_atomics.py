@@ -1,6 +1,8 @@
 """Atomic updates: scalar, vector and tile forms, types, orders, bounds; on the simulator, the CPU and the
 reference, and as CUDA text that compiles."""
 
+import re
+
 import numpy as np
 import pytest
 import tilelang
@@ -11,6 +13,7 @@ EVERYWHERE = ["sim:sm_80", "sim:sm_90", "cpu", "reference"]
 CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTS = ["int32", "uint32", "int64", "uint64"]
+PTX = dict(zip(FLOATS + INTS, ["f16", "bf16", "f32", "f64", "s32", "u32", "s64", "u64"], strict=True))
 
 
 def numpy_type(dtype):
@@ -90,8 +93,13 @@ def test_every_type_compiles(target, dtype, op):
         return
     text = source(scatter(op, 77, 9, dtype), target)
     native = (op == "atomic_add" and (dtype != "bfloat16" or "90" in target)) or dtype in INTS
-    assert ("red.relaxed.gpu.global" in text) == native
-    assert ("atom.relaxed.gpu.global.cas" in text) != native
+    kind = PTX[dtype]
+    if op == "atomic_or" or not native:
+        kind = f"b{8 * numpy_type(dtype).itemsize}"
+    elif (op, dtype) == ("atomic_add", "int64"):
+        kind = "u64"  # the same bits: PTX has no other
+    called = re.findall(r"(?:red|atom)\.relaxed\.gpu\.global\.(\w+)(?:\.noftz)?\.(\w+)", text)
+    assert called == [(op.removeprefix("atomic_") if native else "cas", kind)]
 
 
 def old_values(dtype, scope):

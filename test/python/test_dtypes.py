@@ -148,12 +148,15 @@ def test_directed(dtype, mode):
     compiled_for_cuda(kernel)
 
 
-def test_from_float64_rounds_once():
-    x = np.array([1.0625 + 2.0**-40, 1.0625 - 2.0**-40, 1.0625, 17 + 1e-9] * 32)
-    expected = np.array([1.125, 1.0, 1.0, 18.0] * 32)  # e4m3 around 1 counts by eighths, around 17 by twos
-    kernel = convert(len(x), "float64", "float8_e4m3fn")
+@pytest.mark.parametrize("dtype, bits", [("float8_e4m3fn", 3), ("float16", 10), ("bfloat16", 7)])
+def test_from_float64_rounds_once(dtype, bits):
+    """Around 1 the type counts by `step`, around 16 by 16 of them; float32 would lose what decides."""
+    step = 2.0**-bits
+    x = np.array([1 + step / 2 + 2.0**-40, 1 + step / 2 - 2.0**-40, 1 + step / 2, 16 + 8 * step + 1e-9] * 32)
+    expected = np.array([1 + step, 1.0, 1.0, 16 + 16 * step] * 32)
+    kernel = convert(len(x), "float64", dtype)
     for target in TARGETS:
-        got = np.zeros(len(x), ml_dtypes.float8_e4m3fn)
+        got = np.zeros(len(x), getattr(ml_dtypes, dtype, dtype))
         tilelang.compile(kernel, target=target)(x, got)
         assert np.array_equal(got.astype(np.float64), expected), target
 

@@ -55,6 +55,33 @@ def test_a_persistent_loop_visits_every_tile_once(tiles):
         assert (count == 1).all()
 
 
+# ── 7: vectors at addresses that they cannot have ─────────────────────────────────────────────────────
+def four_of_a_row(columns, first, by_hand):
+    @T.prim_func
+    def main(A: T.Tensor((32, columns), "float32"), B: T.Tensor((32, 4), "float32")):
+        with T.Kernel(1, threads=32):
+            if by_hand:
+                for v in T.vectorized(4):
+                    B[T.get_thread_binding(), v] = A[T.get_thread_binding(), first + v]
+            else:
+                for i, j in T.Parallel(32, 4):
+                    B[i, j] = A[i, first + j]
+
+    return main
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("columns, first", [(64, 0), (64, 1), (64, 2), (67, 0), (66, 4)])
+def test_rows_that_begin_anywhere(columns, first, by_hand):
+    """The simulator finds a vector whose address is not divisible by its width."""
+    a, b = np.random.default_rng(0).random((32, columns)).astype(np.float32), np.zeros((32, 4), np.float32)
+    kernel = tilelang.compile(four_of_a_row(columns, first, by_hand), target=SIM)
+    kernel(a, b)
+    assert np.array_equal(b, a[:, first : first + 4])
+    loads = [c for c in kernel.simulate(a, b).counters if c.what == "global load"]
+    assert (sum(c.executed for c in loads) == 1) == ((columns, first) == (64, 0))
+
+
 # ── 8: ragged edges ───────────────────────────────────────────────────────────────────────────────────
 def ragged_maximum(M, N):
     @T.prim_func
@@ -112,33 +139,48 @@ def test_tensors_that_overlap_are_refused_where_one_is_written(target):
 
 # ── 10: shared memory that is used again ──────────────────────────────────────────────────────────────
 def one_after_another():
-    """Each tile is read while the next one is written: the third may lie where the first was."""
+    """The second tile lies where the first one was, and nothing else makes its writers wait."""
 
     @T.prim_func
-    def main(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+    def main(A: T.Tensor((2, 128), "float32"), B: T.Tensor((2, 128), "float32")):
         with T.Kernel(1, threads=128):
             X = T.alloc_shared((128,), "float32")
             Y = T.alloc_shared((128,), "float32")
-            Z = T.alloc_shared((128,), "float32")
-            T.copy(A, X)
+            T.copy(A[0, 0], X)
             for i in T.Parallel(128):
-                Y[i] = X[127 - i] + 1.0
+                B[0, i] = X[127 - i]
+            T.copy(A[1, 0], Y)
             for i in T.Parallel(128):
-                Z[i] = Y[(i + 32) % 128] * 2.0
-            for i in T.Parallel(128):
-                B[i] = Z[(i + 64) % 128]
+                B[1, i] = Y[127 - i]
 
     return main
 
 
 def test_shared_memory_is_not_used_again_too_early():
     kernel = tilelang.compile(one_after_another(), target=SIM)
-    a, b = np.random.default_rng(0).random(128).astype(np.float32), np.zeros(128, np.float32)
+    a, b = np.random.default_rng(0).random((2, 128)).astype(np.float32), np.zeros((2, 128), np.float32)
     report = kernel.simulate(a, b, schedules=8)
-    assert not report.findings
-    assert np.array_equal(b, np.roll((a[::-1] + 1) * 2, -96))
-    shared = int(re.search(r"shared\((\d+) bytes\)", kernel._kernel.host_source)[1])
-    assert shared == 2 * 512  # two of the three lie in the same memory
+    assert not report.findings and np.array_equal(b, a[:, ::-1])
+    assert int(re.search(r"shared\((\d+) bytes\)", kernel._kernel.host_source)[1]) == 512
+
+
+def through_one_tile(trips):
+    @T.prim_func
+    def main(A: T.Tensor((trips, 128), "float32"), B: T.Tensor((trips, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            X = T.alloc_shared((128,), "float32")
+            for k in T.serial(trips):
+                T.copy(A[k, 0], X)
+                for i in T.Parallel(128):
+                    B[k, i] = X[(i + 32) % 128]
+
+    return main
+
+
+def test_the_next_trip_waits_for_this_one():
+    a, b = np.random.default_rng(0).random((3, 128)).astype(np.float32), np.zeros((3, 128), np.float32)
+    assert not tilelang.compile(through_one_tile(3), target=SIM).simulate(a, b, schedules=4).findings
+    assert np.array_equal(b, np.roll(a, -32, 1))
 
 
 # ── 19, 21: layouts for any extent, and for two operators that want different ones ────────────────────
@@ -167,15 +209,13 @@ def test_tiles_of_any_width_have_a_layout(scope, threads):
         assert np.array_equal(b, 2 * a)
 
 
-def product_and_transpose():
-    """One tile as an operand, as a transposed operand, and read row by row."""
+def product_and_transpose(dtype):
+    """One tile as an operand, as a transposed operand, and read column by column."""
 
     @T.prim_func
-    def main(
-        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float16")
-    ):
+    def main(A: T.Tensor((64, 64), dtype), B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), dtype)):
         with T.Kernel(1, threads=128):
-            S = T.alloc_shared((64, 64), "float16")
+            S = T.alloc_shared((64, 64), dtype)
             P = T.alloc_fragment((64, 64), "float32")
             T.clear(P)
             T.copy(A, S)
@@ -188,10 +228,11 @@ def product_and_transpose():
     return main
 
 
-def test_operators_that_want_different_layouts_of_one_tile():
-    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
-    b, c = np.full((64, 64), np.nan, np.float32), np.zeros((64, 64), np.float16)
-    tilelang.compile(product_and_transpose(), target=SIM)(a, b, c)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_operators_that_want_different_layouts_of_one_tile(dtype):
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(dtype)
+    b, c = np.full((64, 64), np.nan, np.float32), np.zeros((64, 64), dtype)
+    tilelang.compile(product_and_transpose(dtype), target=SIM)(a, b, c)
     wide = a.astype(np.float64)
     expected = wide @ wide.T + wide @ wide
     assert np.linalg.norm(b - expected) <= 1e-5 * np.linalg.norm(expected)

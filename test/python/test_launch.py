@@ -120,6 +120,7 @@ REFUSED = {
     "strides": (lambda: (np.ones(32, np.float32)[::2], A16.copy()), r"strides \(2\) but \(1\) was expected"),
     "overlap": (lambda: (A16, A16), "argument 1 'B' is written, but shares memory with argument 0 'A'"),
     "dtype": (lambda: (A16.astype(np.float64), A16.copy()), r"'A' is f64\[16\] but f32\[16\] was expected"),
+    "kind": (lambda: (A16.view(np.int32), A16.copy()), r"'A' is i32\[16\] but f32\[16\] was expected"),
     "scalar": (lambda: (A16, A16.copy(), "x"), "argument 2 's' is a str; a number of type f32 was expected"),
     "fields": (lambda: (np.zeros(16, [("a", "f4")]), A16.copy()), "argument 0 'A' is an array of "),
 }

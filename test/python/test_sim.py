@@ -1,5 +1,7 @@
 """target="sim:CHIP": the GPU's program, executed without a GPU, against float64 and against the reference."""
 
+import re
+
 import gemm_cases as cases
 import numpy as np
 import pytest
@@ -229,3 +231,39 @@ def test_a_missing_barrier_shows():
         with pytest.raises(tilelang.SimulationError, match="data race on A_shared") as caught:
             kernel.launch([a, b, c, d, 1.0], 0)
         assert {f.kind for f in caught.value.report.findings} == {"race"}
+
+
+def races(threads, distance, in_one):
+    """Thread tx meets thread tx + distance: in one statement, or in two."""
+    @T.prim_func
+    def main(X: T.Tensor((threads,), "float32")):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            S = T.alloc_shared((threads,), "float32")
+            S[tx] = X[tx]
+            if tx < threads - distance:
+                if in_one:
+                    S[tx % distance] = S[tx % distance] + 1.0
+                else:
+                    X[tx] = S[tx + distance]
+            if tx >= distance:
+                S[tx] = 0.0
+
+    return main
+
+
+@pytest.mark.parametrize(
+    "threads, distance, in_one, advice",
+    [
+        (32, 1, False, r"T.sync_threads\(\), or T.sync_warp\(\) where one warp is alone\)"),
+        (64, 32, False, r"put a barrier between the two \(T.sync_threads\(\)\)$"),
+        (32, 4, True, "use an atomic access, or read, wait at a barrier, and then write$"),
+    ],
+)
+def test_the_cure_fits_the_race(threads, distance, in_one, advice):
+    function = races(threads, distance, in_one).function
+    kernel = tilelang._core.compile(function, "sim:sm_80", {"skip": ["insert_sync"], "cache": False})
+    with pytest.raises(tilelang.SimulationError) as caught:
+        kernel.launch([np.zeros(threads, np.float32)], 0)
+    found = caught.value.report.findings
+    assert {f.kind for f in found} == {"race"} and any(re.search(advice, f.text) for f in found), found

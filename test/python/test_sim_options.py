@@ -59,7 +59,8 @@ def test_wrong_options(options, error, message):
 
 
 def test_all_schedules_of_a_kernel_that_is_too_large():
-    with pytest.raises(tilelang.CompileError, match="5 blocks of 1 warps, but all orders are tried of at most 4 warps"):
+    message = "5 blocks of 1 warps, but all orders are tried of at most 4 warps"
+    with pytest.raises(tilelang.CompileError, match=message):
         numbers(10).simulate(np.zeros((10, 32), "int32"), schedules="all", blocks=5)
 
 

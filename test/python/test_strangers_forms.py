@@ -45,9 +45,7 @@ def test_threads_keep_numbers_of_their_own_in_a_fragment(target, clear):
     @tilelang.jit(out_idx=[-1], target=target)
     def dots(R, C):
         @T.prim_func
-        def main(
-            W: T.Tensor((R, C), "float32"), x: T.Tensor((C,), "float32"), out: T.Tensor((R,), "float32")
-        ):
+        def main(W: T.Tensor((R, C), "float32"), x: T.Tensor((C,), "float32"), y: T.Tensor((R,), "float32")):
             with T.Kernel(R, threads=32) as r:
                 lane = T.get_thread_binding(0)
                 acc = T.alloc_fragment((1,), "float32")
@@ -65,7 +63,7 @@ def test_threads_keep_numbers_of_their_own_in_a_fragment(target, clear):
                 half[0] = acc[0] / 2
                 total = T.warp_reduce_sum(half[0])
                 if lane == 0:
-                    out[r] = total * 2
+                    y[r] = total * 2
 
         return main
 
@@ -156,7 +154,10 @@ def test_a_branch_that_python_leaves_out_changes_no_name(target, circular):
         @T.prim_func
         def main(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
             with T.Kernel(1, threads=32):
-                at = T.alloc_var("int32", init=3) if circular else 0
+                if circular:  # noqa: SIM108
+                    at = T.alloc_var("int32", init=3)
+                else:
+                    at = 0
                 for i in T.serial(n):
                     if not circular:
                         B[i] = A[i + at]

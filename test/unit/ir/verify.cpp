@@ -144,7 +144,7 @@ TEST_CASE("a malformed node is found whoever made it") {
 }
 
 TEST_CASE("an extent that no argument tells is found") {
-  Function f = parse("func f(A: f32[n*m]):\n  kernel k grid(b: 8):\n    A[0] = 1.0\n", "t",
+  Function f = parse("func f(A: f32[n//2]):\n  kernel k grid(b: 8):\n    A[0] = 1.0\n", "t",
                      {find_op_info, find_instr});
   auto finding = check(f, Level::tile);
   REQUIRE(finding);

@@ -269,3 +269,21 @@ TEST_CASE("division by zero counts where a thread divides") {
   CHECK_EQ(fault_of(head + "    C[tx] = 10 // cast<i32>(tx - 7)\n", a, c),
            "3:13: division by zero: 10 // 0 in thread 7 of block (0) of main");
 }
+
+TEST_CASE("a choice made of what nobody wrote is no finding until it is used") {
+  auto text = [](const char* lanes) {
+    return fmt::format(R"(
+func main(A: f32[64], C: f32[64]):
+  kernel main grid(b: 1) threads(64) thread(tx):
+    x = local f32[1] elements(1)
+    if tx < 40:
+      x[0] = A[tx]
+    v = select(x[0] > 3.0, A[tx] + 1.0, A[63 - tx])
+    C[tx] mask(tx < {}) = v
+)", lanes);
+  };
+  std::vector<float> a = counted<float>(64), c(64);
+  simulate(text("40"), a, c);
+  for (size_t t = 0; t < 40; t++) CHECK_EQ(c[t], t > 3 ? float(t) + 1 : float(63 - t));
+  CHECK_THROWS_AS(simulate(text("41"), a, c), SimulationError);
+}

@@ -35,7 +35,9 @@ constexpr const char* racy = R"(func main(A: f32[n, 128], B: f32[8], C: f32[64],
 
 int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
-Verdict verdict_of(int kind, const char* what = "") { return {.kind = Verdict::Kind(kind), .what = what, .text = ""}; }
+Verdict verdict_of(int kind, const char* what = "") {
+  return {.kind = Verdict::Kind(kind), .what = what, .text = ""};
+}
 
 }  // namespace
 
@@ -55,21 +57,25 @@ TEST_CASE("a race is reduced to its two accesses, and still is one") {
 TEST_CASE("what is asked for stays: statements, expressions, numbers, attributes go one by one") {
   auto keeps = [](std::initializer_list<const char*> parts) {
     return shrink(racy, [&](const std::string& t) {
-      return std::all_of(parts.begin(), parts.end(), [&](const char* part) { return t.find(part) != t.npos; });
+      return std::all_of(parts.begin(), parts.end(),
+                         [&](const char* part) { return t.find(part) != t.npos; });
     });
   };
-  CHECK_EQ(keeps({"copy"}), "func main():\n"
-                            "  buffer S = shared f32[1]\n"
-                            "  buffer F = fragment f32[1]\n"
-                            "  kernel main grid(bx: 1, by: 1) threads(1):\n"
-                            "    copy(S, F)\n");
-  CHECK_EQ(keeps({"*2.0"}), "func main(C: f32[1], E: f32[1]):\n"
-                            "  kernel other grid(bx: 1) threads(1):\n"
-                            "    E[0] = C[0]*2.0\n");
+  CHECK_EQ(keeps({"copy"}),
+           "func main():\n"
+           "  buffer S = shared f32[1]\n"
+           "  buffer F = fragment f32[1]\n"
+           "  kernel main grid(bx: 1, by: 1) threads(1):\n"
+           "    copy(F, S)\n");
+  CHECK_EQ(keeps({"*2.0"}),
+           "func main(C: f32[1], E: f32[1]):\n"
+           "  kernel other grid(bx: 1) threads(1):\n"
+           "    E[0] = C[0]*2.0\n");
 }
 
 TEST_CASE("each way to fail has its verdict") {
-  std::string right = "func main(A: f32[4], B: f32[4]):\n  kernel main grid(bx: 1) threads(32):\n    copy(A, B)\n";
+  std::string right =
+      "func main(A: f32[4], B: f32[4]):\n  kernel main grid(bx: 1) threads(32):\n    copy(A, B)\n";
   CHECK_EQ(to_string(judge(right, {})), "right");
   CHECK_EQ(to_string(judge(right, {.target = "reference"})), "right");
   CHECK(judge("func main(", {}).is_like(verdict_of(1)));
@@ -78,9 +84,15 @@ TEST_CASE("each way to fail has its verdict") {
     return true;
   }};
   CHECK(judge(right, lied).is_like(verdict_of(2)));
-  Test dies{.oracle = [](const Function&, Trial&) -> bool { std::raise(SIGKILL); return true; }};
+  Test dies{.oracle = [](const Function&, Trial&) -> bool {
+    std::raise(SIGKILL);
+    return true;
+  }};
   CHECK(judge_apart(right, dies).is_like(verdict_of(4, "signal 9")));
-  Test hangs{.oracle = [](const Function&, Trial&) -> bool { pause(); return true; }};
+  Test hangs{.oracle = [](const Function&, Trial&) -> bool {
+    pause();
+    return true;
+  }};
   CHECK(judge_apart(right, hangs, 1).is_like(verdict_of(4, "no end after 1 s")));
   Test throws{.oracle = [](const Function&, Trial&) -> bool { throw std::logic_error("broken"); }};
   CHECK(judge_apart(right, throws).is_like(verdict_of(4, "broken")));

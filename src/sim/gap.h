@@ -1,0 +1,11 @@
+// What a run has left unwritten of the tensors that the call made.
+#pragma once
+#include "sim/host.h"
+#include "sim/monitor.h"
+
+namespace tl::sim {
+
+// After a run of all blocks: the cells know what was written.
+std::vector<Gap> gaps_of(const Host& host, std::span<const HostArg> args, const GlobalCells& cells);
+
+}  // namespace tl::sim
