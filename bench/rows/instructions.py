@@ -86,7 +86,8 @@ def _trial(row: dict, operands: list[Operand], case: str, number: int) -> Trial:
         rounded = 2.0**-10 if c.kind == "f16" else 0.0  # of the sum, to either neighbour
         known = np.nan_to_num(np.abs(c.memory(wanted)), nan=0.0, posinf=0.0)
         text = f"{sums}·2⁻²³·(Σ\\|a·b\\| + \\|c\\|)" + (" + 1 ulp" if rounded else "")
-        bound = Bound(absolute=sums * (c.memory(magnitude) * 2.0**-23 + 2.0**-149) + rounded * known, text=text)
+        most = sums * (c.memory(magnitude) * 2.0**-23 + 2.0**-149) + rounded * known
+        bound = Bound(absolute=most, text=text)
     if not is_float(c.kind):
         wanted = wanted.astype(np.uint64).astype(np.uint32).view(np.int32)  # wraps
     arrays = dict(zip("ABCD", [*given, np.zeros_like(given[2])], strict=True))
