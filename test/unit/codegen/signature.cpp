@@ -141,6 +141,17 @@ TEST_CASE("signature: symbols are unique and no word of a language or a C librar
   CHECK_EQ(p.entries[1].name, "twice_kernel_1");
 }
 
+TEST_CASE("signature: an extent tells the integer of which it is a multiple and a constant more") {
+  Machine m("f");
+  m.tensor("A", f32, {var("N") * 2 + 3});
+  m.body({});
+  Program p = signature_of(m.f, *find_target("sm_80"));
+  REQUIRE_EQ(p.integers.size(), 1u);
+  CHECK_EQ(p.integers[0].solve(13), 5);
+  CHECK_EQ(p.integers[0].solve(1), 0);
+  CHECK_EQ(evaluate(p.params[0].shape[0], std::vector<int64_t>{5}), 13);
+}
+
 TEST_CASE("signature: an extent that no argument tells is the user's error") {
   const Target& t = *find_target("sm_80");
   Machine hidden("f");
