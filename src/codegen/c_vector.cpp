@@ -222,16 +222,29 @@ std::vector<Expr> Printer::load_lanes(const Load& n, const Guard& guard) {
 void Printer::store_vector(const Store& n) {
   bool bare_load = false;
   visit(n.value, [&](const Load& l) { bare_load |= !l.mask && in_memory(f[l.buffer]); });
-  if (!n.mask || !is_uniform(n.mask)) return store_lanes(n, lanes(n.value, {}));
+  Expr cond = !n.mask ? Expr() : is_uniform(n.mask) ? uniform(n.mask) : bare_load ? some_lane(n.mask) : Expr();
+  if (!cond) return store_lanes(n, lanes(n.value, {}));
   std::vector<Expr> values;
   if (!bare_load) values = lanes(n.value, {});
-  line(fmt::format("if ({}) {{", text(uniform(n.mask))));
+  line(fmt::format("if ({}) {{", text(cond)));
   depth++;
   names.open();
   store_lanes(n, bare_load ? lanes(n.value, {}) : values);
   names.close();
   depth--;
   line("}");
+}
+
+// Does the mask hold in any lane?
+Expr Printer::some_lane(const Expr& mask) {
+  if (auto* n = mask.as<Binary>(); n && n->op == BinaryOp::logical_and && (uniform(n->a) || uniform(n->b)))
+    return both(uniform(n->a) ? uniform(n->a) : some_lane(n->a), uniform(n->b) ? uniform(n->b) : some_lane(n->b));
+  auto* n = mask.as<Binary>();
+  auto* rising = n && (n->op == BinaryOp::lt || n->op == BinaryOp::le) ? n->a.as<Ramp>() : nullptr;
+  if (rising && as_int(rising->stride).value_or(0) > 0 && uniform(n->b)) return binary(n->op, rising->base, uniform(n->b));
+  Expr any;
+  for (auto& lane : lanes(mask, {})) any = any ? binary(BinaryOp::logical_or, any, lane) : lane;
+  return any;
 }
 
 bool Printer::reads_other_lanes(BufferId buffer, const std::vector<Expr>& index,

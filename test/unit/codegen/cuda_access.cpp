@@ -245,6 +245,18 @@ guarded_kernel(const float* __restrict__ A, float* __restrict__ C, int n) {
   compiles_cleanly(m.f);
 }
 
+TEST_CASE("cuda: where a mask differs by lane, a load that has none waits for any lane that stores") {
+  Machine m("guarded");
+  BufferId s = m.on_chip("S", Scope::shared, u8, 128, 0), c = m.tensor("C", u8, {imm(512)});
+  Expr tx = i32_of(m.k.thread), i = range_from(tx * 8, 8);
+  Expr inside = lt(i, broadcast(m.scalar("n", i32), 8)), first = broadcast(lt(tx, imm(16, i32)), 8);
+  m.body({alloc(s), put(c, i, m.at(s, i), binary(BinaryOp::logical_and, first, inside))});
+  std::string text = text_of(m);
+  CAPTURE(text);
+  CHECK(contains(text, "if (tx < 16 && tx * 8 < n) {\n    const vec<u8, 8> S_v = tl_load<8>"));
+  compiles_cleanly(m.f);
+}
+
 TEST_CASE("cuda: a vector variable") {
   Machine m("named");
   BufferId a = m.tensor("A", f16, {imm(512)}), c = m.tensor("C", f32, {imm(512)});
