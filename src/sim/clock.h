@@ -58,7 +58,7 @@ class Clocks {
   bool ordered(const Stamp& s, int64_t thread) const {
     if (s.block != block) return knows_other(s, thread);
     if (s.thread == thread) return true;
-    if (s.thread >= threads && owner(s.thread) == thread) return joined[s.thread] >= s.epoch;
+    if (s.thread >= threads && owner(s.thread) == thread && joined[s.thread] >= s.epoch) return true;
     const Known* k = known[size_t(thread)].get();
     return k && k->own && k->own[s.thread] >= s.epoch;
   }

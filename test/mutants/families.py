@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pipelines
 import tilelang.language as T
 
 TILE = 32
@@ -29,10 +31,11 @@ class Family:
     """
 
     name: str
-    make: Callable[[int], Any]
+    make: Callable[[int], Any]  # of the number of threads: a prim_func, or a text of level machine
     sizes: tuple
     inputs: Callable[..., list]
     exact: Callable[..., dict[int, np.ndarray]]
+    chip: str = "sim:sm_80"
 
 
 def _nan(*shape, dtype=np.float32):
@@ -564,7 +567,12 @@ def _families() -> list[Family]:
         "row_max": _reduce(1, "max"), "column_sum": _reduce(0, "sum"),
         "matvec": _matvec(), "turn": _turn(),
     }  # fmt: skip
-    return [Family(name, *part) for name, part in parts.items()]
+    staged = [
+        Family(name, partial(pipelines.text_of, name), tuple((n,) for n in pipelines.TILES), pipelines.inputs,
+               pipelines.exact, "sim:sm_90")
+        for name in pipelines.PROGRAMS
+    ]  # fmt: skip
+    return [Family(name, *part) for name, part in parts.items()] + staged
 
 
 FAMILIES = _families()

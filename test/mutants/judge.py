@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from families import FAMILIES, WARPS, Family  # noqa: E402
 from mutate import Mutant, mutants  # noqa: E402
+from pipelines import PROGRAMS  # noqa: E402
 
 ALLOWED = Path(__file__).with_name("allowed.txt")
-CHIP = "sim:sm_80"
-PER_BLOCK = ("hillis", "sort")  # what comes out depends on the number of threads
+PER_BLOCK = ("hillis", "sort", *PROGRAMS)  # what comes out depends on the number of threads
 
 
 def allowed() -> dict[str, str]:
@@ -39,7 +39,7 @@ def allowed() -> dict[str, str]:
 def is_wrong(family: Family, kernel, size, threads: int) -> str:
     """What is wrong with a run; "" if nothing."""
     rng = np.random.default_rng(7)
-    args = family.inputs(rng, size)
+    args = (family.inputs(threads) if family.name in PROGRAMS else family.inputs)(rng, size)
     exact = (family.exact(threads) if family.name in PER_BLOCK else family.exact)(*args)
     try:
         report = kernel.simulate(args, [], 0, 1, [], 0, True, False, None)
@@ -55,11 +55,14 @@ def is_wrong(family: Family, kernel, size, threads: int) -> str:
     return ""
 
 
+def compiled(family: Family, text: str):
+    return _core.compile(_core.parse(text, "mutant.ir"), family.chip, {"at_machine": True, "cache": False})
+
+
 def judge(family: Family, text: str, mutant: Mutant, threads: int) -> str:
     """How a mutant shows; "" for a survivor, "invalid" for what is no program."""
     try:
-        function = _core.parse(mutant.apply(text.rstrip("\n").split("\n")), "mutant.ir")
-        kernel = _core.compile(function, CHIP, {"at_machine": True, "cache": False})
+        kernel = compiled(family, mutant.apply(text.rstrip("\n").split("\n")))
     except tilelang.CompileError:
         return "invalid"
     for size in family.sizes:
@@ -75,11 +78,13 @@ def programs(names: list[str] | None):
         if names and family.name not in names:
             continue
         for warps in WARPS:
-            kernel = tilelang.compile(family.make(32 * warps), target=CHIP)
+            made = family.make(32 * warps)
+            is_text = isinstance(made, str)
+            kernel = compiled(family, made) if is_text else tilelang.compile(made, target=family.chip)._kernel
             for size in family.sizes:
-                if said := is_wrong(family, kernel._kernel, size, 32 * warps):
+                if said := is_wrong(family, kernel, size, 32 * warps):
                     raise SystemExit(f"{family.name} with {warps} warps is itself wrong at {size}: {said}")
-            yield f"{family.name}/{warps}", family, kernel._kernel.machine_text, 32 * warps
+            yield f"{family.name}/{warps}", family, kernel.machine_text, 32 * warps
 
 
 def run(names=None, every: int = 1, verbose: bool = False) -> tuple[Counter, list[str]]:

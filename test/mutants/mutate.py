@@ -100,6 +100,48 @@ def swap_buffers(line: str, shared: dict[str, tuple[str, str]]):
                 break
 
 
+# ── what goes on beside the threads ───────────────────────────────────────────────────────────────────
+WAIT = re.compile(r"(\s*while not mbarrier_\w+_wait\(address_of\([^()]*(?:\([^()]*\)[^()]*)*\), )(.*)\):")
+
+
+def drop_wait(line: str):
+    if re.fullmatch(r"\s*cp_async_\w*wait_\w+\(.*\)", line):
+        yield line.replace(line.strip(), "pass")
+    if WAIT.fullmatch(line):
+        yield line.replace(line.strip(), "if true:")
+
+
+def wait_too_little(line: str):
+    """For all groups but one more."""
+    if found := re.fullmatch(r"(\s*cp_async_\w*wait_group\w*\()(\d+)\)", line):
+        yield f"{found[1]}{int(found[2]) + 1})"
+
+
+def wrong_parity(line: str):
+    if found := WAIT.fullmatch(line):
+        yield f"{found[1]}({found[2]} + 1)%2):"
+
+
+def wrong_count(line: str):
+    """Of arrivals, one more."""
+    if found := re.fullmatch(r"(\s*mbarrier_init\(.*, )(\d+)\)", line):
+        yield f"{found[1]}{int(found[2]) + 1})"
+
+
+def drop_fence(line: str):
+    if re.fullmatch(r"\s*fence_\w+\(\)", line):
+        yield ""
+
+
+def swap_stages(line: str):
+    """The next stage of those that a loop over k uses in turn."""
+    for found in re.finditer(r"(\bk|\(k \+ \d+\))%([23])(?=\*|\])", line):
+        yield f"{line[: found.start()]}({found[1]} + 1)%{found[2]}{line[found.end() :]}"
+
+
+BESIDE = (drop_wait, wait_too_little, wrong_parity, wrong_count, drop_fence, swap_stages)
+
+
 def _body(lines: list[str], head: int) -> str:
     """What stands under an if, as one text."""
     depth = len(lines[head]) - len(lines[head].lstrip())
@@ -128,4 +170,5 @@ def mutants(text: str) -> list[Mutant]:
         found += [Mutant("drop_mask", i, new) for new in drop_mask(line, memory)]
         found += [Mutant("narrow_index", i, new) for new in narrow_index(line, tensors)]
         found += [Mutant("swap_buffers", i, new) for new in swap_buffers(line, tiles)]
+        found += [Mutant(operator.__name__, i, new) for operator in BESIDE for new in operator(line)]
     return found
