@@ -160,9 +160,9 @@ Value Translator::binary_value(const Binary& n) {
   DType type = n.a->dtype.scalar();
   if (is_logical_unsafe(n)) {  // the right side only where the left one does not decide
     Expr decided = imm(n.op == BinaryOp::logical_or, boolean);
-    return select_value(
-        *(n.op == BinaryOp::logical_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b))
-             .as<Select>());
+    Expr chosen = n.op == BinaryOp::logical_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b);
+    auto* choice = chosen.as<Select>();  // none where the left one is a constant
+    return choice ? select_value(*choice) : value(chosen);
   }
   Value a = value(n.a);
   auto divisor = as_int(n.b);
