@@ -19,6 +19,12 @@
 namespace tl {
 namespace {
 
+bool reads(const Expr& e) {
+  bool found = false;
+  visit_nodes(e, [&](const Node& n) { found |= n.kind == Kind::Load || n.kind == Kind::Call; });
+  return found;
+}
+
 struct LoopSplitter final : ScopedRewriter {
   using ScopedRewriter::operator();
 
@@ -91,18 +97,27 @@ struct LoopSplitter final : ScopedRewriter {
     std::vector<const If*> asked;
     if (!find(*n, q, asked)) return inner;
     DType type = n->var->dtype;
-    Expr begin = n->min, all = simplify(n->min + n->extent, facts);
+    std::string hint = n->var.as<Var>()->hint;
+    std::vector<Stmt> before;
+    auto fixed = [&](const Expr& e, const char* what) {  // a bound is read once, whatever the body does to what it reads
+      Expr bound = simplify(cast(type, e), facts);
+      if (!reads(bound)) return bound;
+      before.push_back(let(var(hint + what, type, n->span), bound, n->span));
+      return before.back().as<Let>()->var;
+    };
+    Expr begin = fixed(n->min, "_first"), all = fixed(cast(type, n->min) + cast(type, n->extent), "_end");
     Expr end = cast(i64, all);
     if (q.end) end = max(min(q.end, end), cast(i64, begin));
     if (q.inside) end = select(q.inside, end, cast(i64, begin));
-    Expr whole = var(n->var.as<Var>()->hint + "_whole", type, n->span), turn = var(n->var.as<Var>()->hint, type, n->span);
+    Expr whole = var(hint + "_whole", type, n->span), turn = var(hint, type, n->span);
     // What the loop's bounds say of its turns, though not to who looks at their ranges alone.
     Stmt below = eval(call(assume_function, {lt(turn, all)}, n->span), n->span);
     Stmt rest = substitute(renamed(answered(n->body, asked, false)), {{n->var.get(), turn}});
-    return block({let(whole, simplify(cast(type, end), facts), n->span),
-                  for_loop(n->var, begin, whole - begin, Loop::serial, answered(n->body, asked, true), n->span, n->attrs),
-                  for_loop(turn, whole, all - whole, Loop::serial, block({below, rest}, n->span), n->span, n->attrs)},
-                 n->span);
+    before.insert(before.end(),
+                  {let(whole, simplify(cast(type, end), facts), n->span),
+                   for_loop(n->var, begin, whole - begin, Loop::serial, answered(n->body, asked, true), n->span, n->attrs),
+                   for_loop(turn, whole, all - whole, Loop::serial, block({below, rest}, n->span), n->span, n->attrs)});
+    return block(std::move(before), n->span);
   }
 };
 

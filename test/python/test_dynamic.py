@@ -426,3 +426,25 @@ def test_random_kernels_at_random_sizes(seed):
                 y = np.full((m, n), 77, dtype)
                 kernel(x, y)
                 assert (y == expected).all(), (target, tile, threads, dtype, shift, through, m, n)
+
+
+def test_the_bound_of_a_loop_in_two_is_read_once():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 64), "float32"), L: T.Tensor((1,), "int32"), B: T.Tensor((n, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((32, 64), "float32")
+            for k in T.serial(T.min(L[0], 1000)):
+                T.copy(A[k * 32, 0], S)
+                L[0] = 0
+                T.copy(S, B[k * 32, 0])
+
+    source = cuda_source(main)
+    assert "k_end" in source and source.count("L[0], 1000") == 1
+    for target in TARGETS:
+        for rows in (40, 64, 96):
+            a = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32)
+            b = np.zeros_like(a)
+            tilelang.compile(main, target=target)(a, np.array([3], np.int32), b)
+            assert (a == b).all()
