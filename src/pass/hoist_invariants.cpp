@@ -85,7 +85,7 @@ struct Mover : Rewriter {
   Expr operator()(const Expr& e) override {
     if (auto it = moved.find(e.get()); it != moved.end()) return it->second;
     if (auto* n = e.as<Call>(); n && !is_value(*n)) return e;
-    return is_movable(e) ? name_of(e) : children(e);
+    return is_movable(e) ? name_of(substitute(e, moved)) : children(e);
   }
   Stmt operator()(const Stmt& s) override {
     Stmt out = children(s);
