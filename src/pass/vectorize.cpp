@@ -28,6 +28,7 @@ struct Widening {
   const Expr& lane;
   int n;
   const Facts& facts;
+  const std::set<BufferId>& written;  // by other threads meanwhile
   VarMap named = {};    // variables of Lets that differ among lanes, and the vectors of their values
   Expr guard = {};      // scalar or vector: where the statement at hand happens; null: everywhere
   bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
@@ -82,8 +83,9 @@ struct Widening {
     return binary(BinaryOp::logical_and, x, y);
   }
 
-  // Whatever the guard says, no lane reads outside the buffer.
-  bool is_inside(const Load& l) const {
+  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
+  bool is_harmless(const Load& l) const {
+    if (written.contains(l.buffer)) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;
@@ -97,7 +99,7 @@ struct Widening {
   // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
   bool needs_guard(const Load& l) const {
     bool in_store = target.has_threads() && !naming && !l.mask && guard && guard->dtype.lanes == 1;
-    return guard && !in_store && !is_inside(l);
+    return guard && !in_store && !is_harmless(l);
   }
   Expr mask_of(const Load& l) const { return all_of(needs_guard(l) ? guard : Expr(), mask(l.mask)); }
 
@@ -115,7 +117,7 @@ struct Widening {
   // What is the same in all lanes has no mask of its own: does it read where the guard has to hold?
   bool reads_alone(const Expr& e) const {
     bool found = false;
-    visit(e, [&](const Load& l) { found |= uniform(l.index[0]) && !is_inside(l); });
+    visit(e, [&](const Load& l) { found |= uniform(l.index[0]) && !is_harmless(l); });
     return found;
   }
 
@@ -197,10 +199,10 @@ struct Widening {
     Stmt yes = statement(s.then_body), no = s.else_body ? statement(s.else_body) : Stmt();
     return yes && (no || !s.else_body) ? if_then(cond, std::move(yes), std::move(no), s.span) : Stmt();
   }
-  bool may_read_outside(const If& s) const {
+  bool may_do_harm(const If& s) const {
     bool found = false;
     for (const Stmt& arm : {s.then_body, s.else_body})
-      if (arm) visit(arm, [&](const Load& l) { found |= !is_inside(l); });
+      if (arm) visit(arm, [&](const Load& l) { found |= !is_harmless(l); });
     return found;
   }
 
@@ -209,7 +211,7 @@ struct Widening {
     std::vector<Stmt> out;
     Expr cond = s.cond;
     if (guard && reads_alone(cond)) return {};
-    if (Expr all = mask(cond); all->dtype.lanes == 1 && may_read_outside(s))
+    if (Expr all = mask(cond); all->dtype.lanes == 1 && may_do_harm(s))
       if (!target.has_threads() || touches_memory(all)) return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
       if (target.has_threads()) return {};
@@ -276,10 +278,11 @@ struct Widening {
 
 struct Vectorizer final : ScopedRewriter {
   Function& f;
+  const Kernel& kernel;
   const Target& target;
   int64_t alignment;
   Vectorizer(Function& f, const Kernel& k, const Target& target)
-      : f(f), target(target), alignment(tensor_alignment(k, target)) {}
+      : f(f), kernel(k), target(target), alignment(tensor_alignment(k, target)) {}
 
   // The widest vector every buffer in memory allows.
   int64_t lanes_of(const For& loop, int64_t extent) const {
@@ -295,6 +298,26 @@ struct Vectorizer final : ScopedRewriter {
           });
     bool power = (lanes & (lanes - 1)) == 0;
     return target.masked_vectors || power ? lanes : 1;
+  }
+
+  // Of memory that other threads see.  Barriers part what a tile program writes to shared memory in one statement from
+  // what it reads in another; a tensor is other blocks' as well.
+  std::set<BufferId> written_beside(const For& loop) const {
+    std::set<BufferId> out;
+    if (!target.has_threads()) return out;
+    auto gather = [&](const Stmt& s, Scope scope) {
+      auto add = [&](BufferId b) {
+        if (f[b].scope == scope) out.insert(b);
+      };
+      visit(s, [&](const Store& n) { add(n.buffer); },
+            [&](const Call& n) {
+              for (size_t i = 0; i < n.args.size(); i++)
+                if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') add(at->buffer);
+            });
+    };
+    gather(kernel.body, Scope::global);
+    gather(kernel.attrs.get_int("thread_level") ? kernel.body : loop.body, Scope::shared);
+    return out;
   }
 
   bool has_effects(const Stmt& s) const {
@@ -317,7 +340,9 @@ struct Vectorizer final : ScopedRewriter {
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    Stmt vector = Widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner}.statement(body);
+    std::set<BufferId> written = written_beside(*loop);
+    Widening widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner, .written = written};
+    Stmt vector = widening.statement(body);
     if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }
