@@ -15,12 +15,63 @@
 
 namespace tl {
 
+namespace {
+
+// `if i == 0: F[0, j] = …` moves along i like F[i, j]: an index is the loop variable that a condition holds at its value.
+struct AccessReader {
+  const ParallelNest& nest;
+  Facts facts = {};                                // of the conditions around
+  std::vector<NestAccess> out = {};
+
+  void under(const Expr& condition, auto&& walk) {
+    Facts outer = facts;
+    for (size_t d = 0; outer.ranges.empty() && d < nest.vars.size(); d++)
+      facts.bind(nest.vars[d], Interval{0, nest.extents[d] - 1});
+    facts.assume(condition);
+    walk();
+    facts = std::move(outer);
+  }
+  std::vector<Expr> named(std::vector<Expr> index) const {
+    if (facts.ranges.empty()) return index;
+    for (auto& e : index)
+      for (size_t d = 0; is_const(e) && d < nest.vars.size(); d++) {
+        bool held = nest.extents[d] > 1 && interval_of(nest.vars[d], facts) == Interval::point(*as_int(e));
+        if (held && std::none_of(index.begin(), index.end(), [&](auto& i) { return uses_var(i, nest.vars[d]); }))
+          e = nest.vars[d];
+      }
+    return index;
+  }
+  void read() {
+    rewrite(nest.body,
+            [&](const Load& n, Rewriter& self) -> Expr {
+              out.push_back({n.buffer, named(n.index), false, n.span});
+              return self.children(n);
+            },
+            [&](const Store& n, Rewriter& self) -> Stmt {
+              out.push_back({n.buffer, named(n.index), true, n.span});
+              return self.children(n);
+            },
+            [&](const Select& n, Rewriter& self) -> Expr {
+              self(n.cond);
+              under(n.cond, [&] { self(n.a); });
+              under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.b); });
+              return Expr(&n);
+            },
+            [&](const If& n, Rewriter& self) -> Stmt {
+              self(n.cond);
+              under(n.cond, [&] { self(n.then_body); });
+              if (n.else_body) under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.else_body); });
+              return Stmt(&n);
+            });
+  }
+};
+
+}  // namespace
+
 std::vector<NestAccess> accesses_of(const ParallelNest& nest) {
-  std::vector<NestAccess> out;
-  visit(nest.body,
-        [&](const Load& n) { out.push_back({n.buffer, n.index, false, n.span}); },
-        [&](const Store& n) { out.push_back({n.buffer, n.index, true, n.span}); });
-  return out;
+  AccessReader reader{.nest = nest};
+  reader.read();
+  return std::move(reader.out);
 }
 
 std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index) {
