@@ -130,7 +130,8 @@ struct Printer {
   std::vector<Expr> cast_lanes(const Cast& n, const Guard& guard);
   std::vector<Expr> select_lanes(const Select& n, const Guard& guard);
   void store_vector(const Store& n);
-  Expr some_lane(const Expr& mask);
+  Guard right_of(const Binary& n, const std::vector<Expr>& left, const Guard& guard);
+  Expr some_lane(const Expr& mask, const Guard& guard);
   void store_lanes(const Store& n, std::vector<Expr> values);
   bool reads_other_lanes(BufferId buffer, const std::vector<Expr>& index, const std::vector<Expr>& values);
   Expr hoisted(const Expr& scalar, std::string_view hint);  // a name for it, if it is worth one

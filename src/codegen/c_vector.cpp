@@ -130,7 +130,7 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
     return each([&](size_t i) { return unary(n->op, a[i], n->span); });
   }
   if (auto* n = e.as<Binary>()) {
-    auto a = lanes(n->a, guard), b = lanes(n->b, guard);
+    auto a = lanes(n->a, guard), b = lanes(n->b, right_of(*n, a, guard));
     return each([&](size_t i) {
       return n->op == BinaryOp::add && is_int(b[i], 0) ? a[i] : binary(n->op, a[i], b[i], n->span);
     });
@@ -151,6 +151,14 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
     for (auto& a : args) of_lane.push_back(a.size() == 1 ? a[0] : a[i]);
     return call(*n->callee, std::move(of_lane), n->dtype.scalar(), n->span);
   });
+}
+
+// What stands to the right of an `and` or an `or` is asked only where the left leaves it open.
+Printer::Guard Printer::right_of(const Binary& n, const std::vector<Expr>& left, const Guard& guard) {
+  bool both_ask = n.op == BinaryOp::logical_and, asks = both_ask || n.op == BinaryOp::logical_or;
+  if (!asks || !has_load(n.b)) return guard;
+  if (!is_uniform(n.a)) return {guard.cond, true};
+  return {both(guard.cond, both_ask ? left[0] : unary(UnaryOp::logical_not, left[0])), guard.per_lane};
 }
 
 // To 16-bit floats the hardware converts pairs.
@@ -222,7 +230,7 @@ std::vector<Expr> Printer::load_lanes(const Load& n, const Guard& guard) {
 void Printer::store_vector(const Store& n) {
   bool bare_load = false;
   visit(n.value, [&](const Load& l) { bare_load |= !l.mask && in_memory(f[l.buffer]); });
-  Expr cond = !n.mask ? Expr() : is_uniform(n.mask) ? uniform(n.mask) : bare_load ? some_lane(n.mask) : Expr();
+  Expr cond = !n.mask ? Expr() : is_uniform(n.mask) ? uniform(n.mask) : bare_load ? some_lane(n.mask, {}) : Expr();
   if (!cond) return store_lanes(n, lanes(n.value, {}));
   std::vector<Expr> values;
   if (!bare_load) values = lanes(n.value, {});
@@ -236,14 +244,17 @@ void Printer::store_vector(const Store& n) {
 }
 
 // Does the mask hold in any lane?
-Expr Printer::some_lane(const Expr& mask) {
-  if (auto* n = mask.as<Binary>(); n && n->op == BinaryOp::logical_and && (uniform(n->a) || uniform(n->b)))
-    return both(uniform(n->a) ? uniform(n->a) : some_lane(n->a), uniform(n->b) ? uniform(n->b) : some_lane(n->b));
+Expr Printer::some_lane(const Expr& mask, const Guard& guard) {
+  if (Expr same = uniform(mask)) return same;
   auto* n = mask.as<Binary>();
+  if (n && n->op == BinaryOp::logical_and && (uniform(n->a) || uniform(n->b))) {
+    Expr left = some_lane(n->a, guard);
+    return both(left, some_lane(n->b, right_of(*n, {left}, guard)));
+  }
   auto* rising = n && (n->op == BinaryOp::lt || n->op == BinaryOp::le) ? n->a.as<Ramp>() : nullptr;
   if (rising && as_int(rising->stride).value_or(0) > 0 && uniform(n->b)) return binary(n->op, rising->base, uniform(n->b));
   Expr any;
-  for (auto& lane : lanes(mask, {})) any = any ? binary(BinaryOp::logical_or, any, lane) : lane;
+  for (auto& lane : lanes(mask, guard)) any = any ? binary(BinaryOp::logical_or, any, lane) : lane;
   return any;
 }
 
