@@ -16,6 +16,8 @@ std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index);  // 
 // Every thread holds, or runs, all of it.
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);                     // of a shared, fragment or local buffer
+// How many elements this shared buffer may take without the others running out of the block's memory.
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 
 // The widest vector along the last loop that suits the accesses to memory; 1 if none does.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);

@@ -18,6 +18,7 @@
 #include "pass/passes.h"
 #include "pass/spread_banks.h"
 #include "pass/stage_tiles.h"
+#include "pass/weigh_layouts.h"
 
 namespace tl {
 namespace {
@@ -179,11 +180,14 @@ struct Inference {
     return "a single element";
   }
 
-  void note(BufferId buffer, const Item& item, Strictness level, const std::string& layout) {
-    std::string by = subject(item.stmt), strictness(strictness_names[size_t(level)]);
+  void note(BufferId buffer, const std::string& by, Span span, Strictness level, const std::string& layout) {
+    std::string strictness(strictness_names[size_t(level)]);
     notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
-                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = item.stmt->span,
+                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = span,
                      .buffer = buffer, .by = by, .strictness = strictness});
+  }
+  void note(BufferId buffer, const Item& item, Strictness level, const std::string& layout) {
+    note(buffer, subject(item.stmt), item.stmt->span, level, layout);
   }
 
   // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
@@ -273,7 +277,7 @@ struct Inference {
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
-      bool fresh = known.shared.emplace(buffer, layout).second;   // the first demand stands: any layout is right
+      bool fresh = known.shared.emplace(buffer, layout).second;   // what stands is right, if not best
       if (fresh) {
         note(buffer, item, level, to_string(layout));
         share(buffer);
@@ -297,6 +301,55 @@ struct Inference {
     for (Item& item : items)
       if (!item.settled && learn(item, ask(item, level), level)) news = true;
     return news;
+  }
+
+  // ── shared tiles ──────────────────────────────────────────────────────────────────────────────────────
+  // Before anything else: every operator that strictly wants a layout of one is asked, and what they all want is weighed.
+  void lay_out_shared() {
+    std::map<BufferId, std::vector<SharedDemand>> demands;
+    for (Item& item : items) {
+      if (item.nest || !item.stmt.as<Tile>()) continue;
+      LayoutMap wanted = ask(item, Strictness::strict);
+      for (auto& [b, layout] : wanted.shared) {
+        if (!demands.contains(b) && known.shared.contains(b)) continue;   // the user's, or another shape's
+        if (known.shared.emplace(b, layout).second) share(b);
+        demands[b].push_back({item.stmt, layout, std::move(wanted.reads[b])});
+      }
+    }
+    for (auto& [b, all] : demands) agree(b, all);
+  }
+
+  void agree(BufferId b, const std::vector<SharedDemand>& demands) {
+    const BufferInfo& tile = f[b];
+    auto is_wanted = [&](const SharedDemand& d) { return equal(d.layout, known.shared.at(b)); };
+    if (!std::all_of(demands.begin(), demands.end(), is_wanted)) {
+      Layout best = weigh_layouts(tile, demands, target, room_for(b, f, target, known));
+      for (size_t i = 0; i < f.buffers.size(); i++)            // its other shapes lie as it does
+        if (root(BufferId{int(i)}) == root(b)) known.shared.erase(BufferId{int(i)});
+      known.shared.emplace(b, std::move(best));
+      share(b);
+    }
+    const Layout& chosen = known.shared.at(b);
+    auto winner = std::find_if(demands.begin(), demands.end(), is_wanted);
+    bool nobodys = winner == demands.end();
+    note(b, nobodys ? "the banks" : subject(winner->stmt), nobodys ? tile.span : winner->stmt->span, Strictness::strict,
+         to_string(chosen));
+    for (auto& d : demands)
+      if (!is_wanted(d)) note_lost(b, d, demands);
+  }
+
+  // A demand that gave way; a refusal where its operator's own reads have become dearer.
+  void note_lost(BufferId b, const SharedDemand& lost, const std::vector<SharedDemand>& demands) {
+    const Layout& chosen = known.shared.at(b);
+    auto count = [&](const Layout& l, const std::vector<SharedDemand>& all) { return wavefronts(l, f[b], all, target); };
+    std::string line = lost.stmt->span ? fmt::format(" on line {}", lost.stmt->span.line) : "";
+    std::string why = lost.reads.empty() ? "another operator was asked first"
+                                         : fmt::format("for all that read it that takes {} wavefronts, this {}",
+                                                       count(lost.layout, demands), count(chosen, demands));
+    notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
+                     .text = fmt::format("{}{} wants {}: {}", subject(lost.stmt), line, to_string(lost.layout), why),
+                     .span = lost.stmt->span, .refusal = lost.reads.empty() || count(chosen, {lost}) > count(lost.layout, {lost}),
+                     .buffer = b});
   }
 
   void settle() {
@@ -385,6 +438,7 @@ struct Inference {
   }
 
   void run() {
+    lay_out_shared();
     do settle();
     while (free_step());
     for (Item& item : items)                     // what was learnt after an item was last asked
@@ -397,9 +451,7 @@ struct Inference {
     for (auto& item : items)
       if (item.nest && item.loop) nests.push_back({item.stmt, &*item.nest, &*item.loop, item.lanes});
     for (auto& [b, layout] : spread_over_banks(f, kernel, target, nests, known)) {
-      notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
-                       .text = fmt::format("{} (by the banks, free)", to_string(layout)), .span = f[b].span, .buffer = b,
-                       .by = "the banks", .strictness = "free"});
+      note(b, "the banks", f[b].span, Strictness::free, to_string(layout));
       known.shared.emplace(b, layout);
     }
   }
