@@ -265,6 +265,13 @@ struct Checker {
     if (!ok) bad("{} takes a text and a key first{}", n.callee->name, texts == 3 ? ", then how many places it writes" : "");
   }
 
+  // At level tile an index that is added to others, of the tile or of its strides, which are i64.
+  void wide(const Expr& index, const std::string& buffer) const {
+    if (level == Level::tile && index->dtype != i64)
+      bad("an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let its loop run over i64", buffer,
+          to_string(index->dtype), print(index, &f));
+  }
+
   // The indices of a Load or Store; returns the lanes they select.
   int access(BufferId id, const std::vector<Expr>& index) {
     touch(id);
@@ -272,6 +279,7 @@ struct Checker {
     int lanes = 1;
     for (auto& i : index) {
       expr(i);
+      if (i->dtype.is_int() && index.size() > 1) wide(i, b.name);
       Here here(*this, i->span);
       if (!i->dtype.is_int()) bad("an index is {}, not an integer", to_string(i->dtype));
       if (i->dtype.lanes > 1) lanes = i->dtype.lanes;
@@ -296,6 +304,8 @@ struct Checker {
     for (auto& range : r.ranges) {
       integer(range.min, "the beginning of a slice");
       integer(range.extent, "the extent of a slice");
+      wide(range.min, b.name);
+      wide(range.extent, b.name);
     }
   }
   void attrs(const Attrs& a) {
