@@ -1,11 +1,11 @@
-// The legality table, and a walk that holds every node against it: types, scopes, ranks, definitions before
-// uses.
+// A walk that holds every node against the legality table: types, scopes, ranks, definitions before uses.
 #include "ir/verify.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "ir/build.h"
+#include "ir/legality.h"
 #include "ir/line.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
@@ -13,41 +13,6 @@
 
 namespace tl {
 namespace {
-
-// ── the table ─────────────────────────────────────────────────────────────────────────────────────────
-constexpr uint8_t at_tile = 1, at_thread = 2, at_machine = 4, lowered = at_thread | at_machine;
-
-struct KindRow {
-  Kind kind;
-  uint8_t levels;
-  std::string_view what;
-};
-constexpr KindRow kind_rows[] = {
-    // what is not listed stands at every level
-    {Kind::Tile, at_tile, "tile operators"},
-    {Kind::Ramp, lowered, "vectors"},
-    {Kind::Broadcast, lowered, "vectors"},
-};
-struct LoopRow {
-  Loop loop;
-  uint8_t levels;
-};
-constexpr LoopRow loop_rows[] = {
-    {Loop::parallel, at_tile},
-    {Loop::pipelined, at_tile},
-    {Loop::vectorized, at_tile | at_thread},
-};
-// How many indices an access has: one per dimension (logical), one in elements (physical).
-enum class Rank : uint8_t { logical, physical, either };
-struct RankRow {
-  Level level;
-  Rank global, tile;
-};
-constexpr RankRow rank_rows[] = {
-    {Level::tile, Rank::logical, Rank::logical},
-    {Level::thread, Rank::either, Rank::physical},
-    {Level::machine, Rank::physical, Rank::physical},
-};
 
 struct Checker {
   const Function& f;
