@@ -61,26 +61,25 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _boxes(rank: int) -> Iterator[tuple[str, Box]]:
+def _boxes(row: dict, loads: bool) -> Iterator[tuple[str, Box]]:
+    rank = int(row["name"].split("_")[4][0])
     tensor = (3, 4, 5, 20, 72)[-rank:]
     box = (2, 2, 3, 4, 16)[-rank:]
     first = (1, 2, 1, 8, 20)[-rank:]
     yield "inside", Box(tensor, box, first)
     for d in range(rank):
-        for name, start in (("before", -box[d] // 2), ("behind", tensor[d] - box[d] // 2 - 1)):
-            yield f"across an edge, {name}", Box(tensor, box, (*first[:d], start, *first[d + 1 :]))
+        last = d == rank - 1
+        behind = tensor[d] - (12 if last else 1)
+        yield "behind an edge", Box(tensor, box, (*first[:d], behind, *first[d + 1 :]))
+        if loads:  # a box that is stored must not begin before its tensor
+            yield "before an edge", Box(tensor, box, (*first[:d], -4 if last else -1, *first[d + 1 :]))
     yield "outside", Box(tensor, box, (*first[:-1], tensor[-1] + 8))
     for size in (1, 2, 4, 8):
         for swizzle in (0, 32, 64, 128) if rank > 1 else (0,):
-            row = max(swizzle, 16) // size
-            wide = (*tensor[:-1], 128)
-            ragged = (*first[:-1], 128 - row + 16 // size // 2)
-            yield (
-                f"swizzle {swizzle}" if swizzle else "elements",
-                Box(wide, (*box[:-1], row), ragged, size, swizzle),
-            )
-    if rank > 1:  # rows that fill the pattern in part
-        yield "narrow rows", Box(tensor, (*box[:-1], 8), (*first[:-1], 5), 4, 128)
+            across = max(swizzle, 32) // size
+            wide, ragged = (*tensor[:-1], 128), (*first[:-1], 128 - across + 16 // size)
+            note = f"swizzle {swizzle}" if swizzle else f"{size} bytes"
+            yield note, Box(wide, (*box[:-1], across), ragged, size, swizzle)
 
 
 def _trial(row: dict, note: str, b: Box, body: str, arrays: dict, out: str, exact) -> Trial:
@@ -121,8 +120,9 @@ if tx == 0:
 
 
 def _body(text: str, row: dict, b: Box) -> str:
-    return text.format(kind=KINDS[b.bytes], n=b.elements, bytes=b.elements * b.bytes, name=row["name"], at=_listed(b.at),
-                       zeros=_listed((0,) * len(b.tensor)), turns=-(-b.elements // THREADS))  # fmt: skip
+    zeros, turns = _listed((0,) * len(b.tensor)), -(-b.elements // THREADS)
+    sizes = {"n": b.elements, "bytes": b.elements * b.bytes, "turns": turns}
+    return text.format(kind=KINDS[b.bytes], name=row["name"], at=_listed(b.at), zeros=zeros, **sizes)
 
 
 def _random(b: Box, n: int, *key: object) -> np.ndarray:
@@ -130,7 +130,7 @@ def _random(b: Box, n: int, *key: object) -> np.ndarray:
 
 
 def load(row: dict) -> Iterator[Trial]:
-    for note, b in _boxes(int(row["name"].split("_")[4][0])):
+    for note, b in _boxes(row, loads=True):
 
         def wanted(T, b=b, **_):
             within, place = b.inside()
@@ -144,7 +144,7 @@ def load(row: dict) -> Iterator[Trial]:
 
 
 def store(row: dict) -> Iterator[Trial]:
-    for note, b in _boxes(int(row["name"].split("_")[4][0])):
+    for note, b in _boxes(row, loads=False):
 
         def wanted(T, X, b=b, **_):
             within, place = b.inside()

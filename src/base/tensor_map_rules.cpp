@@ -38,8 +38,9 @@ std::string broken_box(const TensorMapNumbers& m) {
   if (row % unit) return fmt::format("a row of its box has {} bytes, which must be a multiple of {}", row, unit);
   bool known = m.swizzle == 0 || m.swizzle == 32 || m.swizzle == 64 || m.swizzle == 128;
   if (!known) return fmt::format("its swizzle is {} bytes, not 0, 32, 64 or 128", m.swizzle);
-  if (m.swizzle && row > m.swizzle)
-    return fmt::format("a row of its box has {} bytes, more than its swizzle of {}: make several boxes", row, m.swizzle);
+  if (m.swizzle && row != m.swizzle)
+    return fmt::format("a row of its box has {} bytes, but its swizzle is one of {}: {}", row, m.swizzle,
+                       row > m.swizzle ? "make several boxes" : "rows would lie so far apart, and leave holes");
   return "";
 }
 

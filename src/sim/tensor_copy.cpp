@@ -28,11 +28,19 @@ struct BoxCopy {
   int64_t rows() const { return m.box_elements() / row_elements(); }
   int64_t coordinate(size_t d) const { return x.value(map + 2 + d, lane).i; }
 
-  // What the launch would refuse.
-  void check() const {
+  // What the launch would refuse, and what ends in an illegal instruction.
+  void check(bool stores) const {
     const Tensor& t = x.warp.block->tensors[size_t(m.tensor.value)];
     std::string rule = broken_rule({reinterpret_cast<uintptr_t>(t.data), bytes, view.shape, view.strides, m.box, m.swizzle});
     if (!rule.empty()) stop(Finding::Kind::fault, x.site.span, "tensor map {}: {}", m.name, rule);
+    size_t rank = m.box.size();
+    if (int64_t last = coordinate(rank - 1); last * bytes % bulk_unit)
+      stop(Finding::Kind::misaligned, x.site.span, "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple "
+           "of {} bytes", x.site.callee->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
+    for (size_t d = 0; stores && d < rank; d++)
+      if (coordinate(d) < 0)
+        stop(Finding::Kind::outside, x.site.span, "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, "
+             "but none that is stored", x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
   }
 
   // Of a row of the box: where in the tensor it would begin, in elements, and which of its elements lie there.
@@ -91,7 +99,7 @@ void begin_tensor_load(const Execution& x) {
   size_t barrier = x.site.args.size() - 1;
   for_lanes(x.lanes, [&](int lane) {
     BoxCopy box{.x = x, .lane = lane, .map = 1, .shared = 0};
-    box.check();
+    box.check(false);
     MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
     Logical by = logical_of_barrier(x, m, lane);
     box.touch_tensor(Touch::read, by);
@@ -112,7 +120,7 @@ void begin_tensor_store(const Execution& x) {
   size_t shared = x.site.args.size() - 1;
   for_lanes(x.lanes, [&](int lane) {
     BoxCopy box{.x = x, .lane = lane, .map = 0, .shared = shared};
-    box.check();
+    box.check(true);
     Groups& groups = engine_of(x).groups(Line::bulk_writes, x.warp.first + lane);
     Logical reads = logical(x, Line::bulk_reads, x.warp.first + lane, groups.epoch),
             writes = logical(x, Line::bulk_writes, x.warp.first + lane, groups.epoch);

@@ -97,15 +97,15 @@ func main(T: {0}[{1}], X: {0}[{2}]):
 
 const Box boxes[] = {
     {.tensor = {1000}, .box = {64}, .at = {128}},
-    {.tensor = {100}, .box = {64}, .at = {70}},
-    {.tensor = {100}, .box = {64}, .at = {-7}},
-    {.tensor = {40, 72}, .box = {8, 16}, .at = {3, 5}},
-    {.tensor = {40, 72}, .box = {8, 16}, .at = {36, 66}},
-    {.tensor = {40, 72}, .box = {8, 16}, .at = {-3, -5}},
+    {.tensor = {100}, .box = {64}, .at = {72}},
+    {.tensor = {100}, .box = {64}, .at = {-8}},
+    {.tensor = {40, 72}, .box = {8, 16}, .at = {3, 4}},
+    {.tensor = {40, 72}, .box = {8, 16}, .at = {36, 68}},
+    {.tensor = {40, 72}, .box = {8, 16}, .at = {-3, -4}},
     {.tensor = {40, 72}, .box = {8, 16}, .at = {50, 0}},
     {.tensor = {6, 20, 24}, .box = {3, 4, 8}, .at = {4, -1, 20}},
     {.tensor = {3, 5, 7, 16}, .box = {2, 2, 3, 8}, .at = {2, 4, 5, 12}},
-    {.tensor = {2, 3, 4, 5, 16}, .box = {2, 2, 2, 2, 8}, .at = {1, -1, 3, 4, 9}},
+    {.tensor = {2, 3, 4, 5, 16}, .box = {2, 2, 2, 2, 8}, .at = {1, -1, 3, 4, 12}},
 };
 
 }  // namespace
@@ -124,8 +124,9 @@ TEST_CASE("boxes are loaded whole: what lies outside of the tensor is 0") {
 }
 
 TEST_CASE("boxes are stored as far as the tensor goes, and nothing else is written") {
-  for (auto& b : boxes)
+  for (Box b : boxes)
     for (uint64_t seed = 0; seed < 4; seed++) {
+      for (auto& i : b.at) i = std::abs(i);
       std::string text = store_text(b, "i32");
       CAPTURE(text);
       std::vector<int32_t> t(size_t(product(b.tensor)), -1), wanted = t, x = counted<int32_t>(size_t(product(b.box)));
@@ -140,7 +141,7 @@ TEST_CASE("the pieces of a swizzled box lie as the chip lays them, for elements 
   for (int64_t swizzle : {0, 32, 64, 128})
     for (int64_t bytes : {1, 2, 4, 8}) {
       int64_t row = swizzle ? swizzle / bytes : 48 / bytes;
-      Box b{.tensor = {40, 128}, .box = {20, row}, .at = {25, 128 - row + 32 / bytes / 2}, .swizzle = swizzle};
+      Box b{.tensor = {40, 128}, .box = {20, row}, .at = {25, 128 - row + 16 / bytes}, .swizzle = swizzle};
       std::string text = load_text(b, fmt::format("u{}", bytes * 8), bytes);
       CAPTURE(text);
       std::vector<uint8_t> t(size_t(40 * 128 * bytes)), y(size_t(20 * row * bytes), 0xFF);
@@ -180,7 +181,7 @@ func main(T: i32[4, 32], Y: i32[128]):
 }
 
 TEST_CASE("what is wrong with a copy of a box is told") {
-  Box b{.tensor = {40, 72}, .box = {8, 16}, .at = {36, 66}};
+  Box b{.tensor = {40, 72}, .box = {8, 16}, .at = {36, 68}};
   std::string load = load_text(b, "i32", 4), store = store_text(b, "i32");
   auto replaced = [](std::string text, std::string_view what, std::string_view by) {
     size_t at = text.find(what);
@@ -205,6 +206,11 @@ TEST_CASE("what is wrong with a copy of a box is told") {
   CHECK_MESSAGE(contains(bare, "missing proxy fence"), bare);
   std::string crooked = told(replaced(load, "address(1024)", "address(1040)"));
   CHECK_MESSAGE(contains(crooked, "128"), crooked);
+  // An illegal instruction on the chip.
+  std::string between = told(replaced(load, "36, 68", "36, 66"));
+  CHECK_MESSAGE(contains(between, "misaligned: cp_async_bulk_tensor_2d_load: the last coordinate is 66, which is 264 bytes"), between);
+  std::string before = told(replaced(store, "36, 68", "-1, 68"));
+  CHECK_MESSAGE(contains(before, "coordinate 0 is -1"), before);
   std::string unread = told(replaced(store, "      cp_async_bulk_wait_group(0)\n", ""));
   CHECK_MESSAGE(contains(unread, "may still read shared memory"), unread);
   std::string far = told(replaced(load, "S = shared i32[128] address(1024) elements(128)", "S = shared i32[64] address(1024) elements(64)"));
@@ -226,7 +232,10 @@ TEST_CASE("a tensor map that breaks a rule of the chip is an error at its line, 
   CHECK_EQ(error("tensor_map M = T box(8)"), "2: tensor map M: it has 2 dimensions, but its box 1");
   CHECK_EQ(error("tensor_map M = T box(8, 512)"), "2: tensor map M: an extent of its box is 512, not 1 to 256");
   CHECK_EQ(error("tensor_map M = T box(8, 64) swizzle(64)"),
-           "2: tensor map M: a row of its box has 128 bytes, more than its swizzle of 64: make several boxes");
+           "2: tensor map M: a row of its box has 128 bytes, but its swizzle is one of 64: make several boxes");
+  CHECK_EQ(error("tensor_map M = T box(8, 32) swizzle(128)"),
+           "2: tensor map M: a row of its box has 64 bytes, but its swizzle is one of 128: rows would lie so far apart, and "
+           "leave holes");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(12, 1) box(8, 8)"),
            "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(16, 2) box(8, 8)"),
