@@ -1,5 +1,5 @@
-"""Programs for copies of boxes: tensors of every rank, boxes inside, across each edge and outside, every swizzle,
-elements of every size, and maps of another shape than their tensor's.
+"""Programs for copies of boxes: tensors of every rank; boxes inside, across each edge and outside; every
+swizzle; elements of every size.
 """
 
 from __future__ import annotations

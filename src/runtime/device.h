@@ -81,7 +81,7 @@ struct TensorMapView {
   std::span<const int64_t> shape, strides;
 };
 struct alignas(64) EncodedTensorMap {
-  uint64_t words[16];
+  uint64_t words[16] = {};
 };
 
 class Device {

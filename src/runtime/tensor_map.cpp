@@ -1,4 +1,6 @@
 // Tensor maps for NVIDIA's copy engine.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/tensor_map_rules.h"
 #include "runtime/driver.h"
@@ -27,6 +29,7 @@ EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView
   const CudaDriver& driver = cuda_driver();
   if (!driver.tensor_map_encode)
     throw RuntimeError("the NVIDIA driver is older than CUDA 12.0 and knows no tensor maps; install a newer one");
+  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end()) return {};  // there is nothing to copy
   std::string rule = broken_rule({reinterpret_cast<uintptr_t>(view.data), map.bits / 8, view.shape, view.strides, map.box, map.swizzle});
   if (!rule.empty())
     throw RuntimeError(fmt::format("tensor map {}: {}", map.name, rule));

@@ -33,8 +33,9 @@ void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, cons
   }
 }
 
-void begin_load(const Execution& x, int lane, size_t barrier, const MBarrier& m, std::vector<Piece> pieces) {
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces) {
   int64_t thread = x.warp.first + lane;
+  m.load = {.phase = m.phase, .thread = thread, .site = x.site.site};
   engine_of(x).begin_telling({.thread = thread,
                               .epoch = m.copies,
                               .barrier = x.place(barrier).address + x.value(barrier, lane).i,

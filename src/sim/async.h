@@ -22,7 +22,7 @@ Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane);
 void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from, int64_t bytes, int64_t given);
 
 // The bulk load that the pieces are, which will tell the barrier in argument `barrier`; and the store.
-void begin_load(const Execution& x, int lane, size_t barrier, const MBarrier& m, std::vector<Piece> pieces);
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces);
 void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces);
 void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes);
 
