@@ -20,7 +20,7 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
   return m.modulus % n == 0 && floor_mod(m.remainder, n) == 0;
 }
 
-BufferId storage_of(const Function& f, BufferId b) { return f[b].alias_of ? f[b].alias_of : b; }
+BufferId root_of(const Function& f, BufferId b) { return f[b].alias_of ? f[b].alias_of : b; }
 
 // Rewrites expressions of one loop body to vectors.
 struct Widening {
@@ -87,7 +87,7 @@ struct Widening {
 
   // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
   bool is_harmless(const Load& l) const {
-    if (written.contains(storage_of(f, l.buffer))) return false;
+    if (written.contains(root_of(f, l.buffer))) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;
@@ -280,7 +280,7 @@ struct Widening {
 
 void gather_written(const Function& f, const Stmt& s, Scope scope, std::set<BufferId>& to) {
   auto add = [&](BufferId b) {
-    if (f[b].scope == scope) to.insert(storage_of(f, b));
+    if (f[b].scope == scope) to.insert(root_of(f, b));
   };
   visit(s, [&](const Store& n) { add(n.buffer); },
         [&](const Call& n) {
