@@ -28,8 +28,7 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
 }
 
-std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
-                              const Logical* begun, Holes* holes) const {
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, Holes* holes) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
@@ -37,8 +36,16 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     touch_registers(p, offset, bytes, Mask(1) << lane, touch != Touch::read, holes);
   else
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun, holes);
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, nullptr, holes);
   return at;
+}
+
+std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
+                            const Logical* begun) const {
+  const Place& p = place(arg);
+  auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
+  if (inside && warp.block->watch) warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+  return inside ? at : nullptr;
 }
 
 void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes, Holes* holes) const {
@@ -55,7 +62,7 @@ std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes
     for (int lane = 0; lane < lane_count; lane++)
       for (Touch touch : {Touch::read, Touch::write})
         if (access != (touch == Touch::read ? 'w' : 'r'))
-          all[size_t(lane)] = operand(arg, lane, bytes, alignment, touch, nullptr, holes);
+          all[size_t(lane)] = operand(arg, lane, bytes, alignment, touch, holes);
     return all;
   }
   int64_t offset = value(arg, 0).i;  // registers lie alike in every lane: one question for all
@@ -229,7 +236,7 @@ struct Blocks {
 
   std::byte* row_at(int block, int r, Holes* holes) const {
     Touch touch = x.site.args[memory].access == 'r' ? Touch::read : Touch::write;
-    return x.operand(memory, 8 * block + r, row_bytes, row_bytes, touch, nullptr, holes);
+    return x.operand(memory, 8 * block + r, row_bytes, row_bytes, touch, holes);
   }
   // Registers that were loaded from what is not written are not either.
   void forget(int block, const Holes& holes) const {

@@ -119,6 +119,7 @@ void test_phase(const Execution& x) {
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {
+      m.seen = m.phase;
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
       return;
     }

@@ -173,7 +173,17 @@ struct Machine {
     if (name.starts_with("sync_threads_")) return barrier_vote(c);
     if (name.ends_with("_sync")) return vote(thread, c);
     if (c.callee->atomic != Callee::Atomic::none) return atomic(thread, c);
+    if (c.callee->eval) return function(thread, c);
     throw std::logic_error(fmt::format("{} is not known here", name));
+  }
+  Value function(int64_t thread, const Call& c) {
+    std::vector<double> args;
+    for (auto& a : c.args) {
+      Value v = value(thread, a);
+      args.push_back(a->dtype.is_float() ? v.f : double(v.i));
+    }
+    double result = c.callee->eval(args.data());
+    return c.dtype.is_float() ? Value{0, Evaluator::rounded(result, c.dtype)} : Value{Wide(result), 0};
   }
 
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
