@@ -70,7 +70,8 @@ std::string to_string(const Verdict& verdict);
 
 // Compiles, runs, compares.  What the user did wrong is `refused`, a broken invariant of ours a `crash`.
 Verdict judge(const std::string& text, const Test& test);
-// The same in a process of its own, so that one that dies or does not end is a crash like any other.
+// The same in a process of its own, so that one that dies or does not end (within so many seconds of its processor) is a
+// crash like any other.
 Verdict judge_apart(const std::string& text, const Test& test, int seconds = 60);
 
 // Whether it fails as `before` did.  A wrong result of what was compiled for a device counts only where the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import boxes
 import numpy as np
 from trial import Trial, by_threads, generator
 
@@ -92,7 +93,6 @@ for k in serial(3):
 {last}"""
 
 
-
 def _turned(X, **_):
     return {"Y": X.reshape(3, 64)[:, ::-1].reshape(-1)}
 
@@ -146,7 +146,7 @@ PROGRAMS = {
     "inval": barrier, "arrive": barrier, "test": barrier, "signal": barrier, "signal_counted": barrier,
     "expect": barrier, "arrive_expect": barrier, "fence_init": barrier, "bulk_load": bulk_load,
     "bulk_store": bulk_store, "fence": bulk_store, "bulk_commit": bulk_store, "bulk_wait": bulk_store,
-    "bulk_wait_read": bulk_store,
+    "bulk_wait_read": bulk_store, "tensor_load": boxes.load, "tensor_store": boxes.store,
 }  # fmt: skip
 
 

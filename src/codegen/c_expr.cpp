@@ -402,8 +402,13 @@ Text Printer::print_call(const Call& n) {
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
   std::vector<std::string> args, constants;
-  for (size_t i = 0; i < n.args.size(); i++)
+  for (size_t i = 0; i < n.args.size(); i++) {
+    if (takes_map(*n.callee, i)) {  // and the map tells where its tensor is
+      args.push_back("&" + maps.at(n.args[i++].as<StringImm>()->value));
+      continue;
+    }
     (takes_constant(*n.callee, i) ? constants : args).push_back(argument(n.args[i]));
+  }
   std::string part = constants.empty() ? "" : fmt::format("<{}>", fmt::join(constants, ", "));
   return {fmt::format("tl_{}{}({})", n.callee->name, part, fmt::join(args, ", "))};
 }

@@ -274,6 +274,9 @@ struct KernelText {
         result.push_back(pointer(p.f.workspaces[i], written.contains(p.f.workspaces[i])));
       } else if (arg.from == EntrySpec::Arg::From::integer) {
         result.push_back(value(integers[i], i64, program.integers[i].name));
+      } else if (arg.from == EntrySpec::Arg::From::map) {
+        p.need("tensor_map");
+        result.push_back("const __grid_constant__ tensor_map " + (p.maps[p.f.maps[i].name] = p.names.unique(p.f.maps[i].name)));
       } else if (const Param& param = p.f.params[i]; param.buffer) {
         result.push_back(pointer(param.buffer, written.contains(param.buffer)));
       } else {

@@ -86,6 +86,7 @@ struct Printer {
   std::string thread = {};  // the linear thread index
   int64_t threads = 0;
   std::map<BufferId, std::string> buffers = {};
+  std::map<std::string, std::string, std::less<>> maps = {};  // of tensors, by name
   std::map<const ExprNode*, std::string> vars = {};
   std::set<const ExprNode*> int_vars = {};  // i64 variables that are an int in C++, as their values fit
   std::map<const ExprNode*, std::vector<Expr>> vectors = {};  // a vector variable -> its lanes

@@ -90,13 +90,17 @@ std::string async_function(const AsyncInstr& row) {
   for (size_t i = 0; i < row.operands.size(); i++) {
     char kind = row.operands[i], name = char('a' + i);
     bool place = kind == 's' || kind == 'g';
-    holes.push_back(fmt::format("%{}", i + gives));
+    holes.push_back(fmt::format("%{}", from.size() + gives));
+    if (kind == 't') continue;
     if (kind == 'n')
       constants.push_back(fmt::format("int {}", name));
+    else if (kind == 'm')
+      params.push_back(fmt::format("const tensor_map* {}", name));
     else
       params.push_back(fmt::format("{} {}", !place ? "u32" : row.callee.access[i] == 'r' ? "const void*" : "void*", name));
     from.push_back(kind == 's'   ? fmt::format("\"r\"(u32(__cvta_generic_to_shared({})))", name)
                    : kind == 'g' ? fmt::format("\"l\"(__cvta_generic_to_global({}))", name)
+                   : kind == 'm' ? fmt::format("\"l\"({})", name)
                                  : fmt::format("\"{}\"({})", kind, name));
   }
   std::string statement;

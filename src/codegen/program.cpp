@@ -87,11 +87,15 @@ void fields(Io& io, ParamSpec& v) {
 }
 template <class Io>
 void fields(Io& io, IntegerSource& v) {
-  io(v.name, v.param, v.from, v.dim);
+  io(v.name, v.param, v.from, v.dim, v.factor, v.offset);
 }
 template <class Io>
 void fields(Io& io, Workspace& v) {
   io(v.name, v.bytes, v.zeroed);
+}
+template <class Io>
+void fields(Io& io, TensorMapSpec& v) {
+  io(v.name, v.of_workspace, v.index, v.dtype, v.bits, v.shape, v.strides, v.box, v.swizzle);
 }
 template <class Io>
 void fields(Io& io, EntrySpec::Arg& v) {
@@ -103,7 +107,7 @@ void fields(Io& io, EntrySpec& v) {
 }
 template <class Io>
 void fields(Io& io, Program& v) {
-  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.entries, v.alignment);
+  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries, v.alignment);
 }
 
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {

@@ -38,6 +38,7 @@ struct ParamSpec {
   std::vector<Formula> strides;  // tensor: in elements, row-major where the user gave none
   bool is_written = false;       // some kernel stores to it
   bool is_used = true;           // some kernel names it; a tensor that none does may be None
+  bool operator==(const ParamSpec&) const = default;
 };
 
 // Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor, which is
@@ -52,6 +53,7 @@ struct IntegerSource {
   bool is_whole() const { return factor == 1 && offset == 0; }
   // Its value where `read` stands; one that does not solve it fails the check of the shape.
   int64_t solve(int64_t read) const { return is_whole() ? read : read < offset ? 0 : (read - offset) / factor; }
+  bool operator==(const IntegerSource&) const = default;
 };
 
 // A buffer that the runtime allocates for the time of the call.
@@ -59,6 +61,20 @@ struct Workspace {
   std::string name;
   Formula bytes;
   bool zeroed = false;  // all bytes are 0 when the call begins; else they are anything
+  bool operator==(const Workspace&) const = default;
+};
+
+// How a GPU's copy engine sees a tensor: made for each call, and passed by value.  In row-major order.
+struct TensorMapSpec {
+  std::string name;
+  bool of_workspace = false;
+  int index = 0;                 // of the parameter or the workspace
+  std::string dtype;             // of an element
+  int bits = 0;
+  std::vector<Formula> shape, strides;  // in elements
+  std::vector<int64_t> box;
+  int swizzle = 0;               // bytes; 0, 32, 64, 128
+  bool operator==(const TensorMapSpec&) const = default;
 };
 
 // One kernel of the function.  A launch passes 8-byte slots: `args` name them, in order.
@@ -70,15 +86,17 @@ struct EntrySpec {
   int64_t arena_bytes = 0;   // CPU: private memory of a block, 64-byte aligned
   bool cooperative = false;  // GPU: its blocks wait for one another, so all must run at once
   struct Arg {
-    enum class From : uint8_t { param, workspace, integer } from = From::param;
-    int index = 0;  // tensor: its address; scalar: its bits; integer: an i64
+    enum class From : uint8_t { param, workspace, integer, map } from = From::param;
+    int index = 0;  // tensor: its address; scalar: its bits; integer: an i64; map: the address of its bytes
+    bool operator==(const Arg&) const = default;
   };
   std::vector<Arg> args;
+  bool operator==(const EntrySpec&) const = default;
 };
 
 // A compiled function.  CPU entries have the C signature
 //   void entry(const uint64_t* slots, int64_t bx, int64_t by, int64_t bz, void* arena)
-// and GPU entries take the slots as kernel parameters.
+// and GPU entries take the slots as kernel parameters, but of a tensor map, the last ones, what the slot points to.
 struct Program {
   std::string name;
   std::string language;            // "cuda" or "llvm"
@@ -88,10 +106,12 @@ struct Program {
   std::vector<ParamSpec> params;
   std::vector<IntegerSource> integers;
   std::vector<Workspace> workspaces;
+  std::vector<TensorMapSpec> maps;
   std::vector<EntrySpec> entries;
   int alignment =
       16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
            // the size of its element
+  bool operator==(const Program&) const = default;
 };
 
 // As bytes for the disk cache, and back; nothing if the bytes are not exactly one Program.

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "arith/simplify.h"
 #include "codegen/codegen.h"
 #include "ir/line.h"
 #include "ir/rewrite.h"
@@ -227,14 +228,38 @@ int64_t block_bytes(const Function& f, const Kernel& k) {
 struct Used {
   std::set<BufferId> buffers;
   std::set<const ExprNode*> vars;
+  std::set<std::string_view> maps;
 };
 
 Used used_by(const Stmt& body) {
   Used used;
   visit(
       body, [&](const Load& n) { used.buffers.insert(n.buffer); },
-      [&](const Store& n) { used.buffers.insert(n.buffer); }, [&](const Var& n) { used.vars.insert(&n); });
+      [&](const Store& n) { used.buffers.insert(n.buffer); }, [&](const Var& n) { used.vars.insert(&n); },
+      [&](const Call& n) {
+        if (size_t at = n.callee->access.find('m'); at != std::string_view::npos)
+          used.maps.insert(n.args[at].as<StringImm>()->value);
+      });
   return used;
+}
+
+TensorMapSpec map_spec(const Function& f, const TensorMap& map, const Integers& integers) {
+  FormulaMaker formula{.integers = integers, .span = map.span, .what = "the tensor map " + map.name};
+  const BufferInfo& tensor = f[map.tensor];
+  TensorMapSpec spec{.name = map.name,
+                     .dtype = to_string(tensor.holds == none_type ? tensor.dtype : tensor.holds),
+                     .bits = tensor.dtype.bits,
+                     .shape = {},
+                     .strides = {},
+                     .box = map.box,
+                     .swizzle = int(map.swizzle)};
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].buffer == map.tensor) spec.index = int(i);
+  for (size_t i = 0; i < f.workspaces.size(); i++)
+    if (f.workspaces[i] == map.tensor) spec.index = int(i), spec.of_workspace = true;
+  for (auto& e : shape_of(f, map)) spec.shape.push_back(formula(simplify(e)));
+  for (auto& e : strides_of(f, map)) spec.strides.push_back(formula(simplify(e)));
+  return spec;
 }
 
 EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, const Integers& integers) {
@@ -261,6 +286,8 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
   for (size_t i = 0; i < integers.sources.size(); i++)
     if (integers.sources[i].from != IntegerSource::From::value && used.vars.contains(integers.vars[i].get()))
       entry.args.push_back({Arg::From::integer, int(i)});
+  for (size_t i = 0; i < f.maps.size(); i++)
+    if (used.maps.contains(f.maps[i].name)) entry.args.push_back({Arg::From::map, int(i)});
   return entry;
 }
 
@@ -348,6 +375,7 @@ Program signature_of(const Function& f, const Target& target) {
     for (auto& e : f[id].shape) bytes = times(bytes, formula(e));
     program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes), .zeroed = counters.contains(id)});
   }
+  for (auto& map : f.maps) program.maps.push_back(map_spec(f, map, integers));
   std::set<std::string> taken;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     program.entries.push_back(entry_of(f, f.kernels[i], target, integers));

@@ -29,7 +29,8 @@ struct Callee {
     partial_barrier,  // the same among some threads of the block
     control     // where the thread goes next: break, continue, thread_return; a statement of its own
   } effect = Effect::pure;
-  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant
+  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant, 'm' for the name
+  // of a tensor map, behind which stand its tensor and coordinates
   std::string_view access = "";
   // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens only
   // where the place's mask holds; what it gives is 0 elsewhere.
@@ -93,6 +94,7 @@ bool is_thread_level(const Callee& callee);
 extern const Callee &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
 
 // Is that argument part of the instruction?
+inline bool takes_map(const Callee& c, size_t argument) { return argument < c.access.size() && c.access[argument] == 'm'; }
 inline bool takes_constant(const Callee& c, size_t argument) { return argument < c.access.size() && c.access[argument] == 'n'; }
 inline bool is_foreign(const Callee& c) { return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx; }
 inline bool obeys_mask(const Callee& c) { return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide; }

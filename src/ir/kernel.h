@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ir/node.h"
+#include "ir/tensor_map.h"
 
 namespace tl {
 
@@ -58,6 +59,7 @@ struct Function {
   std::vector<Expr> facts;            // conditions over parameters that hold
   std::vector<BufferInfo> buffers;    // by id
   std::vector<BufferId> workspaces;   // global buffers that the runtime allocates
+  std::vector<TensorMap> maps = {};   // of tensors, for instructions that move boxes
   std::vector<Kernel> kernels;
   std::vector<Note> notes;
   Span span;

@@ -186,12 +186,48 @@ void Parser::kernel() {
   f.kernels.push_back(std::move(k));
 }
 
+// The words `tensor_map` and a name have been seen.
+void Parser::tensor_map() {
+  size_t first = at;
+  next();
+  TensorMap m;
+  m.name = expect_name("the name of a tensor map").text;
+  if (find_tensor_map(f, m.name)) fail(since(first), "two tensor maps are called `{}`", m.name);
+  expect("=", "after the name of a tensor map");
+  const Token& name = expect_name("a tensor");
+  auto it = buffers.find(name.unique);
+  if (it == buffers.end()) unknown(name, "buffer");
+  m.tensor = it->second;
+  if (accept("[")) m.shape = exprs("]");
+  for (;;)
+    if (accept("strides")) {
+      expect("(", "before the strides");
+      m.strides = exprs(")");
+    } else if (accept("box")) {
+      m.box = integers();
+    } else if (accept("swizzle")) {
+      expect("(", "before the bytes of a swizzle");
+      m.swizzle = integer("the bytes of a swizzle");
+      expect(")", "after the bytes of a swizzle");
+    } else {
+      break;
+    }
+  m.span = since(first);
+  for (auto* list : {&m.shape, &m.strides})
+    for (auto& e : *list)
+      if (e->dtype != i64) fail(e->span, "an extent or a stride is {}, not i64", to_string(e->dtype));
+  if (std::string rule = broken_rule(f, m); !rule.empty()) fail(m.span, "tensor map {}: {}", m.name, rule);
+  f.maps.push_back(std::move(m));
+  end_of_line();
+}
+
 void Parser::function_item() {
   if (accept("assume")) {
     f.facts.push_back(condition("an assume"));
     return end_of_line();
   }
   if (is("kernel")) return kernel();
+  if (is("tensor_map") && is(Token::Kind::name, 1)) return tensor_map();
   if (accept("pass")) return end_of_line();
   bool orphan = accept("buffer");
   if (!is(Token::Kind::name) || !is("=", 1))

@@ -100,6 +100,7 @@ struct Parser {
   void param();
   void function_item();
   void kernel();
+  void tensor_map();
   void function();
 };
 

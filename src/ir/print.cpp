@@ -364,6 +364,14 @@ struct Printer {
         line(fmt::format("buffer {} = {} {}", name_of(BufferId{id}), scope_text((*f)[{id}].scope), type));
       }
   }
+  void tensor_map(const TensorMap& m) {
+    std::string s = fmt::format("tensor_map {} = {}", spelled(m.name), name_of(m.tensor));
+    if (!m.shape.empty()) s += fmt::format("[{}]", texts(m.shape));
+    if (!m.strides.empty()) s += fmt::format(" strides({})", texts(m.strides));
+    s += numbers("box", m.box);
+    if (m.swizzle) s += fmt::format(" swizzle({})", m.swizzle);
+    line(s);
+  }
   static std::string numbers(const char* word, const std::vector<int64_t>& v) {
     if (v.empty()) return "";
     std::string s;
@@ -398,8 +406,9 @@ struct Printer {
       line(fmt::format("{} = {} {}", name_of(id), scope_text((*f)[id].scope), type));
     }
     orphans();
+    for (auto& m : f->maps) tensor_map(m);
     for (auto& k : f->kernels) kernel(k);
-    if (f->facts.empty() && f->workspaces.empty() && f->kernels.empty()) line("pass");
+    if (f->facts.empty() && f->workspaces.empty() && f->maps.empty() && f->kernels.empty()) line("pass");
     depth--;
   }
 };

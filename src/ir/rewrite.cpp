@@ -243,6 +243,10 @@ bool equivalent(const Function& a, const Function& b) {
            x.reducer == y.reducer && x.safe_value == y.safe_value && c.same(x.shape, y.shape) &&
            c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
   };
+  auto maps = [&](const TensorMap& x, const TensorMap& y) {
+    return x.name == y.name && x.tensor == y.tensor && x.box == y.box && x.swizzle == y.swizzle && c.same(x.shape, y.shape) &&
+           c.same(x.strides, y.strides);
+  };
   auto kernels = [&](const Kernel& x, const Kernel& y) {
     return x.name == y.name && c.same(x.grid_vars, y.grid_vars) && c.same(x.grid, y.grid) &&
            x.threads == y.threads && c.same(x.thread, y.thread) && x.cluster == y.cluster &&
@@ -251,6 +255,7 @@ bool equivalent(const Function& a, const Function& b) {
   return a.name == b.name && c.same(a.facts, b.facts) && a.workspaces == b.workspaces &&
          std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), params) &&
          std::equal(a.buffers.begin(), a.buffers.end(), b.buffers.begin(), b.buffers.end(), buffers) &&
+         std::equal(a.maps.begin(), a.maps.end(), b.maps.begin(), b.maps.end(), maps) &&
          std::equal(a.kernels.begin(), a.kernels.end(), b.kernels.begin(), b.kernels.end(), kernels);
 }
 

@@ -219,6 +219,7 @@ struct Checker {
       require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
     }
     if (obeys_mask(*n.callee)) memory_call(n);
+    if (size_t at = n.callee->access.find('m'); at != std::string_view::npos) map_call(n, at);
     if (is_foreign(*n.callee)) foreign_call(n);
   }
   // A jump leaves or continues the innermost loop, whose iterations must follow one another.
@@ -254,6 +255,19 @@ struct Checker {
     if (n.dtype != at->dtype && (n.dtype != none_type || n.callee->atomic == Callee::Atomic::load))
       bad("{} gives what the element holds, {}, not {}", n.callee->name, to_string(at->dtype), to_string(n.dtype));
   }
+  // (…, "map", the tensor, a coordinate for each dimension, …)
+  void map_call(const Call& n, size_t at) {
+    auto* name = n.args[at].as<StringImm>();
+    auto* map = name ? find_tensor_map(f, name->value) : nullptr;
+    if (!map) bad("argument {} of {} is the name of a tensor map{}", at + 1, n.callee->name, name ? ", and there is no " + name->value : "");
+    auto* tensor = place_of(n.args[at + 1]);
+    if (!tensor || tensor->buffer != map->tensor)
+      bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.callee->name, map->name, f[map->tensor].name);
+    auto coordinates = std::count(n.callee->access.begin(), n.callee->access.end(), '-');
+    if (size_t(coordinates) != map->box.size())
+      bad("{} takes {} coordinates, but the map {} has {} dimensions", n.callee->name, coordinates, map->name, map->box.size());
+  }
+
   void foreign_call(const Call& n) {
     size_t texts = n.callee == &inline_ptx ? 3 : 2;
     bool ok = n.args.size() >= texts && n.args[0].as<StringImm>() && n.args[1].as<StringImm>();
@@ -461,6 +475,13 @@ struct Checker {
       allocated.push_back(id.value);
     }
     for (auto& b : f.buffers) buffer(b);
+    for (auto& m : f.maps) {
+      Here here(*this, m.span);
+      info(m.tensor);
+      for (auto& e : m.shape) integer(e, "an extent");
+      for (auto& e : m.strides) integer(e, "a stride");
+      if (std::string rule = broken_rule(f, m); !rule.empty()) bad("tensor map {}: {}", m.name, rule);
+    }
     for (auto& e : f.facts) boolean_of(e, 1, "a fact");
     for (auto& k : f.kernels) kernel(k);
   }

@@ -20,6 +20,8 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
   return m.modulus % n == 0 && floor_mod(m.remainder, n) == 0;
 }
 
+BufferId root_of(const Function& f, BufferId b) { return f[b].alias_of ? f[b].alias_of : b; }
+
 // Rewrites expressions of one loop body to vectors.
 struct Widening {
   const Function& f;
@@ -28,7 +30,7 @@ struct Widening {
   const Expr& lane;
   int n;
   const Facts& facts;
-  const std::set<BufferId>& written;  // by other threads meanwhile
+  const std::set<BufferId>& written;  // what other threads may write meanwhile
   VarMap named = {};    // variables of Lets that differ among lanes, and the vectors of their values
   Expr guard = {};      // scalar or vector: where the statement at hand happens; null: everywhere
   bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
@@ -85,7 +87,7 @@ struct Widening {
 
   // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
   bool is_harmless(const Load& l) const {
-    if (written.contains(l.buffer)) return false;
+    if (written.contains(root_of(f, l.buffer))) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;
@@ -276,13 +278,27 @@ struct Widening {
   }
 };
 
+void gather_written(const Function& f, const Stmt& s, Scope scope, std::set<BufferId>& to) {
+  auto add = [&](BufferId b) {
+    if (f[b].scope == scope) to.insert(root_of(f, b));
+  };
+  visit(s, [&](const Store& n) { add(n.buffer); },
+        [&](const Call& n) {
+          for (size_t i = 0; i < n.args.size(); i++)
+            if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') add(at->buffer);
+        });
+}
+
 struct Vectorizer final : ScopedRewriter {
   Function& f;
-  const Kernel& kernel;
   const Target& target;
   int64_t alignment;
-  Vectorizer(Function& f, const Kernel& k, const Target& target)
-      : f(f), kernel(k), target(target), alignment(tensor_alignment(k, target)) {}
+  std::set<BufferId> written;  // by other threads, at any time: tensors are other blocks' as well
+  Vectorizer(Function& f, const Kernel& k, const Target& target) : f(f), target(target), alignment(tensor_alignment(k, target)) {
+    if (!target.has_threads()) return;
+    gather_written(f, k.body, Scope::global, written);
+    if (k.attrs.get_int("thread_level")) gather_written(f, k.body, Scope::shared, written);
+  }
 
   // The widest vector every buffer in memory allows.
   int64_t lanes_of(const For& loop, int64_t extent) const {
@@ -298,26 +314,6 @@ struct Vectorizer final : ScopedRewriter {
           });
     bool power = (lanes & (lanes - 1)) == 0;
     return target.masked_vectors || power ? lanes : 1;
-  }
-
-  // Of memory that other threads see.  Barriers part what a tile program writes to shared memory in one statement from
-  // what it reads in another; a tensor is other blocks' as well.
-  std::set<BufferId> written_beside(const For& loop) const {
-    std::set<BufferId> out;
-    if (!target.has_threads()) return out;
-    auto gather = [&](const Stmt& s, Scope scope) {
-      auto add = [&](BufferId b) {
-        if (f[b].scope == scope) out.insert(b);
-      };
-      visit(s, [&](const Store& n) { add(n.buffer); },
-            [&](const Call& n) {
-              for (size_t i = 0; i < n.args.size(); i++)
-                if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') add(at->buffer);
-            });
-    };
-    gather(kernel.body, Scope::global);
-    gather(kernel.attrs.get_int("thread_level") ? kernel.body : loop.body, Scope::shared);
-    return out;
   }
 
   bool has_effects(const Stmt& s) const {
@@ -340,8 +336,9 @@ struct Vectorizer final : ScopedRewriter {
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    std::set<BufferId> written = written_beside(*loop);
-    Widening widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner, .written = written};
+    std::set<BufferId> beside = written;  // in shared memory barriers part what a tile program writes in other statements
+    if (target.has_threads()) gather_written(f, loop->body, Scope::shared, beside);
+    Widening widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner, .written = beside};
     Stmt vector = widening.statement(body);
     if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;

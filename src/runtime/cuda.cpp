@@ -130,6 +130,7 @@ class Cuda final : public Device {
     std::vector<void*> large(slots.size() > most ? slots.size() : 0);
     void** parameters = slots.size() > most ? large.data() : small;
     for (size_t i = 0; i < slots.size(); i++) parameters[i] = const_cast<uint64_t*>(&slots[i]);
+    for (size_t i = slots.size() - entry.maps; i < slots.size(); i++) parameters[i] = reinterpret_cast<void*>(slots[i]);
     Current current(context());
     auto code = static_cast<Driver::Function>(entry.code);
     auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]), shared = unsigned(entry.shared_bytes);
@@ -151,6 +152,9 @@ class Cuda final : public Device {
     recent.add(entry.name);
   }
 
+  EncodedTensorMap encode(const TensorMapSpec& map, const TensorMapView& view) override {
+    return encode_tensor_map(map, view);
+  }
   void* allocate(size_t bytes, Stream stream) override {
     Current current(context());
     Driver::Address memory = 0;
@@ -254,7 +258,9 @@ class Cuda final : public Device {
             .shared_bytes = entry.shared_bytes,
             .arena_bytes = 0,
             .block_ns = nullptr,
-            .cooperative = entry.cooperative};
+            .cooperative = entry.cooperative,
+            .maps = size_t(std::count_if(entry.args.begin(), entry.args.end(),
+                                         [](auto& arg) { return arg.from == EntrySpec::Arg::From::map; }))};
   }
 };
 

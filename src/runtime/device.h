@@ -64,6 +64,7 @@ struct LoadedEntry {
   int64_t shared_bytes = 0, arena_bytes = 0;
   std::shared_ptr<std::atomic<uint32_t>> block_ns;  // CPU: see GridJob
   bool cooperative = false;
+  size_t maps = 0;  // tensor maps, its last parameters
 };
 
 // A binary in a device's memory; unloaded with its last copy.
@@ -73,6 +74,15 @@ struct Module {
 };
 
 enum DeviceType : int { device_cpu = 1, device_cuda = 2 };  // as DLPack numbers them
+
+// A tensor map of one call: what TensorMapSpec leaves open.
+struct TensorMapView {
+  const void* data = nullptr;
+  std::span<const int64_t> shape, strides;
+};
+struct alignas(64) EncodedTensorMap {
+  uint64_t words[16] = {};
+};
 
 class Device {
  public:
@@ -84,6 +94,10 @@ class Device {
   virtual Module load(const Program& program, const DeviceBinary& binary) = 0;
   virtual void launch(const Module& module, size_t entry, std::span<const uint64_t> slots,
                       const std::array<int64_t, 3>& grid, Stream stream) = 0;
+  // The map as the device's copy engine reads it; an error says which rule it breaks.
+  virtual EncodedTensorMap encode(const TensorMapSpec& map, const TensorMapView&) {
+    throw RuntimeError("tensor map " + map.name + ": " + name + " has none");
+  }
   virtual void* allocate(size_t bytes, Stream stream) = 0;
   virtual void release(void* memory, Stream stream) = 0;
   virtual void clear(void* memory, size_t bytes, Stream stream) = 0;  // to zeros

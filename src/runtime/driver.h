@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/device.h"
+
 namespace tl {
 
 struct CudaDriver {
@@ -55,12 +57,15 @@ struct CudaDriver {
   int (*event_destroy)(Event);
   int (*capture_mode)(int*);  // null in older drivers, and so is:
   int (*function_load)(Function);
+  int (*tensor_map_encode)(void* map, int type, unsigned rank, void* address, const uint64_t* extents, const uint64_t* strides,
+                           const unsigned* box, const unsigned* steps, int interleave, int swizzle, int promotion, int fill);
 
   // "CUDA_ERROR_INVALID_VALUE (invalid argument)"
   std::string describe(int error) const;
 };
 
 const CudaDriver& cuda_driver();
+EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView& view);  // tensor_map.cpp
 
 // A chip's name is "sm", an underscore, major and minor version as one number, and perhaps a letter.
 struct CudaChip {

@@ -83,8 +83,18 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
 void Executable::launch_all(const Ready& ready, const Facts& facts, Stream stream) const {
   Workspaces workspaces(*ready.device, stream);
   for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers), w.zeroed);
+  std::vector<EncodedTensorMap> maps;
+  for (const TensorMapSpec& map : program.maps) {
+    std::vector<int64_t> shape, strides;
+    for (auto& e : map.shape) shape.push_back(evaluate(e, facts.integers));
+    for (auto& e : map.strides) strides.push_back(evaluate(e, facts.integers));
+    auto index = size_t(map.index);
+    const void* data = map.of_workspace ? workspaces[index] : reinterpret_cast<void*>(facts.slots[index]);
+    maps.push_back(ready.device->encode(map, {data, shape, strides}));
+  }
   auto slot_of = [&](const EntrySpec::Arg& arg) -> uint64_t {
     auto index = size_t(arg.index);
+    if (arg.from == EntrySpec::Arg::From::map) return reinterpret_cast<uintptr_t>(&maps[index]);
     if (arg.from == EntrySpec::Arg::From::param) return facts.slots[index];
     if (arg.from == EntrySpec::Arg::From::integer) return uint64_t(facts.integers[index]);
     return reinterpret_cast<uintptr_t>(workspaces[index]);

@@ -2,35 +2,64 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "sim/engine.h"
-#include "sim/instr.h"
+#include "sim/async.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
-namespace {
 
-using Does = AsyncInstr::Does;
-
-BlockWatch* watch_of(const Execution& x) { return x.warp.block->watch; }
-Engine& engine_of(const Execution& x) { return *x.warp.block->engine; }
-
-// A logical thread of that line, where anyone watches.
 Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
   if (!watch_of(x)) return {};
   return {.slot = watch_of(x)->clocks.slot(line, thread), .epoch = epoch, .by_proxy = line != Line::copies};
 }
 
-// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.
-std::vector<Piece> pieces_of(const Execution& x, std::byte* to, const std::byte* from, int64_t bytes, int64_t given) {
-  std::vector<Piece> all;
+Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
+  if (m.initialiser >= 0)
+    x.report(lane, Finding::Kind::fence,
+             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not see "
+                         "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
+                         x.site.callee->name, m.initialiser));
+  m.copies++;
+  if (!watch_of(x)) return {};
+  return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
+}
+
+void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from, int64_t bytes, int64_t given) {
   constexpr int64_t most = 16;
+  if (!from) given = 0;
   for (int64_t at = 0; at < bytes; at += most) {
     int64_t count = std::min(most, bytes - at);
-    all.push_back({.from = from + at, .to = to + at, .bytes = uint8_t(count),
+    all.push_back({.from = from ? from + at : nullptr, .to = to ? to + at : nullptr, .bytes = uint8_t(count),
                    .given = uint8_t(std::clamp<int64_t>(given - at, 0, count)), .flight = engine_of(x).flight()});
   }
-  return all;
 }
+
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces) {
+  int64_t thread = x.warp.first + lane;
+  m.load = {.phase = m.phase, .thread = thread, .site = x.site.site};
+  engine_of(x).begin_telling({.thread = thread,
+                              .epoch = m.copies,
+                              .barrier = x.place(barrier).address + x.value(barrier, lane).i,
+                              .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
+                              .pieces = std::move(pieces)});
+}
+
+void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces) {
+  groups.last = groups.epoch;
+  groups.site = x.site.site;
+  engine_of(x).begin(groups.begun, {.thread = x.warp.first + lane, .epoch = groups.epoch, .pieces = std::move(pieces)});
+}
+
+void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
+  Tally* tally = x.warp.block->tally;
+  if (!tally || !at) return;
+  std::vector<int64_t> addresses;
+  for (int64_t i = 0; i < bytes; i += bulk_unit) addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
+  tally->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy, x.site.callee->name);
+}
+
+namespace {
+
+using Does = AsyncInstr::Does;
 
 // ── cp.async: (to, from) or (to, from, given) ─────────────────────────────────────────────────────────
 void begin_copy(const Execution& x) {
@@ -43,11 +72,13 @@ void begin_copy(const Execution& x) {
            "be 0 to {}", x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
     Groups& groups = engine_of(x).groups(Line::copies, thread);
     Logical by = logical(x, Line::copies, thread, groups.epoch);
-    std::byte* from = given ? x.operand(1, lane, given, bytes, Touch::read, &by) : nullptr;
-    std::byte* to = x.operand(0, lane, bytes, bytes, Touch::write, &by);
+    std::byte* from = given ? x.reach(1, lane, x.value(1, lane).i, given, bytes, Touch::read, &by) : nullptr;
+    std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bytes, Touch::write, &by);
     read.set(lane, from);
     written.set(lane, to);
-    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, given)});
+    std::vector<Piece> pieces;
+    add_pieces(x, pieces, to, from, bytes, given);
+    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = std::move(pieces)});
   });
   read.count(x.warp, x.place(1), bytes, x.site.site, Counter::Kind::load);
   written.count(x.warp, x.place(0), bytes, x.site.site, Counter::Kind::copy, x.site.callee->name);
@@ -81,8 +112,6 @@ void wait_all_copies(const Execution& x) {
 }
 
 // ── bulk copies: (to, from, bytes), a load with its barrier ──────────────────────────────────────────
-constexpr int64_t bulk_unit = 16;
-
 int64_t bulk_bytes(const Execution& x, int lane) {
   int64_t bytes = x.value(2, lane).i;
   if (bytes <= 0 || bytes % bulk_unit)
@@ -91,40 +120,18 @@ int64_t bulk_bytes(const Execution& x, int lane) {
   return bytes;
 }
 
-void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
-  Tally* tally = x.warp.block->tally;
-  if (!tally) return;
-  std::vector<int64_t> addresses;
-  for (int64_t i = 0; i < bytes; i += bulk_unit) addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
-  tally->access(x.place(arg), addresses, bulk_unit, x.site.site, Counter::Kind::copy, x.site.callee->name);
-}
-
-// Its copies are a logical thread of the barrier, which those join that wait for the phase.
-Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
-  if (m.initialiser >= 0)
-    x.report(lane, Finding::Kind::fence,
-             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not see "
-                         "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
-                         x.site.callee->name, m.initialiser));
-  m.copies++;
-  if (!watch_of(x)) return {};
-  return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
-}
-
 void begin_bulk_load(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     constexpr size_t barrier = 3;
-    int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
+    int64_t bytes = bulk_bytes(x, lane);
     MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
     Logical by = logical_of_barrier(x, m, lane);
-    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &by);
-    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &by);
+    std::byte* from = x.reach(1, lane, x.value(1, lane).i, bytes, bulk_unit, Touch::read, &by);
+    std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &by);
     count_bulk(x, from, 1, bytes);
-    engine_of(x).begin_telling({.thread = thread,
-                                .epoch = m.copies,
-                                .barrier = x.place(barrier).address + x.value(barrier, lane).i,
-                                .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
-                                .pieces = pieces_of(x, to, from, bytes, bytes)});
+    std::vector<Piece> pieces;
+    add_pieces(x, pieces, to, from, bytes, bytes);
+    begin_load(x, lane, barrier, m, std::move(pieces));
   });
 }
 
@@ -133,12 +140,12 @@ void begin_bulk_store(const Execution& x) {
     int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
     Groups& groups = engine_of(x).groups(Line::bulk_writes, thread);
     Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch), writes = logical(x, Line::bulk_writes, thread, groups.epoch);
-    std::byte* from = x.operand(1, lane, bytes, bulk_unit, Touch::read, &reads);
-    std::byte* to = x.operand(0, lane, bytes, bulk_unit, Touch::write, &writes);
+    std::byte* from = x.reach(1, lane, x.value(1, lane).i, bytes, bulk_unit, Touch::read, &reads);
+    std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &writes);
     count_bulk(x, to, 0, bytes);
-    groups.last = groups.epoch;
-    groups.site = x.site.site;
-    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = pieces_of(x, to, from, bytes, bytes)});
+    std::vector<Piece> pieces;
+    add_pieces(x, pieces, to, from, bytes, bytes);
+    begin_store(x, lane, groups, std::move(pieces));
   });
 }
 
@@ -161,6 +168,8 @@ constexpr AsyncRow rows[] = {
     {Does::wait_all, wait_all_copies},
     {Does::bulk_load, begin_bulk_load},
     {Does::bulk_store, begin_bulk_store},
+    {Does::tensor_load, begin_tensor_load},
+    {Does::tensor_store, begin_tensor_store},
     {Does::bulk_commit, commit_bulk},
     {Does::bulk_wait, wait_bulk},
     {Does::bulk_wait_read, wait_bulk_read},
@@ -192,8 +201,8 @@ void Translator::prepare_async(const AsyncInstr& row) {
 void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
   Place& p = code.places[size_t(place)];
   constexpr int widest = 16;
-  touch(p, row.bytes ? row.bytes : widest, row.callee.access[arg] != 'r');
-  bool shared = row.operands[arg] == 's';
+  bool shared = row.operands[arg] == 's', tensor = row.operands[arg] == 't';
+  touch(p, row.bytes ? row.bytes : tensor ? p.type.bytes() : widest, row.callee.access[arg] != 'r');
   if (p.scope != (shared ? Scope::shared : Scope::global))
     fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1,
          shared ? "shared" : "global", p.name);

@@ -111,10 +111,12 @@ bool Engine::land_next() {
   return true;
 }
 
-std::vector<std::pair<int64_t, int32_t>> Engine::unread() const {
-  std::vector<std::pair<int64_t, int32_t>> all;
+std::vector<Engine::Unawaited> Engine::unawaited() const {
+  std::vector<Unawaited> all;
   for (auto& [key, g] : grouped)
-    if (key.first == Line::bulk_writes && g.waited < g.last) all.emplace_back(key.second, g.site);
+    if (key.first == Line::bulk_writes && g.waited < g.last) all.push_back({false, key.second, g.site});
+  for (auto& [address, m] : barriers)
+    if (m.load.phase >= m.seen) all.push_back({true, m.load.thread, m.load.site});
   return all;
 }
 
@@ -124,7 +126,7 @@ void Engine::land_telling(size_t which) {
 }
 
 void Engine::append_state(std::string& state) const {
-  for (auto& [at, m] : barriers) state += fmt::format("{} {} {} {};", at, m.pending, m.bytes, m.phase);
+  for (auto& [at, m] : barriers) state += fmt::format("{} {} {} {} {} {};", at, m.pending, m.bytes, m.phase, m.seen, m.load.phase);
   for (auto& b : telling) state += fmt::format("{} {} {};", b.thread, b.epoch, b.left);
 }
 

@@ -51,6 +51,12 @@ struct MBarrier {
   int64_t number = 0;              // of its slot
   uint32_t copies = 0;             // that were ever to tell it
   int64_t initialiser = -1;        // the thread, until its fence
+  int64_t seen = 0;                // phases that somebody has seen end
+  // The last bulk load that tells it: in which phase it was begun, by which thread, where.
+  struct Load {
+    int64_t phase = -1, thread = -1;
+    int32_t site = 0;
+  } load = {};
   std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
   KnownRef gathered = {}, told = {};                   // from all that came; until the end of the last phase
 
@@ -71,7 +77,13 @@ class Engine {
   void advance();    // to now: what is due lands
   bool land_next();  // nobody can go on before something lands: one thing does
   void finish();     // the block has ended
-  std::vector<std::pair<int64_t, int32_t>> unread() const;  // bulk stores nobody has waited for: thread and site
+  // Bulk copies that nobody has waited for: what may go on after the block, and who began it.
+  struct Unawaited {
+    bool loads;
+    int64_t thread;
+    int32_t site;
+  };
+  std::vector<Unawaited> unawaited() const;
   size_t tellings() const { return telling.size(); }  // what barriers still wait for
   void land_telling(size_t which);
   void append_state(std::string& state) const;

@@ -28,8 +28,7 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
 }
 
-std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
-                              const Logical* begun) const {
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
@@ -37,8 +36,16 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
   else
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site);
   return at;
+}
+
+std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
+                            const Logical* begun) const {
+  const Place& p = place(arg);
+  auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
+  if (inside && warp.block->watch) warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+  return inside ? at : nullptr;
 }
 
 std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment) const {

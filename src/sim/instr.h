@@ -31,7 +31,10 @@ struct Execution {
   // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same, for an access that is not as the row says.
-  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, const Logical* begun = nullptr) const;
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const;
+  // The same at an offset in bytes; null where that leads outside, which is told.
+  std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
+                   const Logical* begun = nullptr) const;
   // The same for all lanes.
   std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }

@@ -35,6 +35,17 @@ std::vector<Tensor> Launch::tensors_of_call() {
   return all;
 }
 
+std::vector<MapView> Launch::maps_of_call() {
+  std::vector<MapView> all;
+  for (auto& m : host.f.maps) {
+    MapView view{.map = &m, .shape = {}, .strides = {}};
+    for (auto& e : shape_of(host.f, m)) view.shape.push_back(host.integer(e));
+    for (auto& e : strides_of(host.f, m)) view.strides.push_back(host.integer(e));
+    all.push_back(std::move(view));
+  }
+  return all;
+}
+
 std::vector<Extent> Launch::arguments_of_call() {
   std::vector<Extent> all;
   for (auto& [begin, end] : host.arguments) all.push_back({begin, end});
@@ -65,6 +76,7 @@ std::unique_ptr<Resident> Launch::make() {
   auto r = std::make_unique<Resident>(Resident{.block = {.code = code}});
   Block& block = r->block;
   block.tensors = tensors;
+  block.maps = maps;
   block.arguments = arguments;
   block.monitor = &monitor;
   block.tally = options.count ? &tally : nullptr;

@@ -30,6 +30,7 @@ struct Launch {
   GlobalCells& cells;
   Grid grid = grid_of_kernel();
   std::vector<Tensor> tensors = tensors_of_call();
+  std::vector<MapView> maps = maps_of_call();
   std::vector<Extent> arguments = arguments_of_call();
   Monitor monitor = {code, grid, findings, cells, tensors, written()};
   Tally tally{code};
@@ -42,6 +43,7 @@ struct Launch {
   // launch.cpp: what there is
   Grid grid_of_kernel();
   std::vector<Tensor> tensors_of_call();
+  std::vector<MapView> maps_of_call();
   std::vector<Extent> arguments_of_call();
   std::vector<Extent> written();
   std::vector<Extent> fresh();

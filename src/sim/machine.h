@@ -119,6 +119,12 @@ struct Tensor {
   int64_t low = 0, high = 0;
 };
 
+// A tensor map of the call, with numbers for its shape.
+struct MapView {
+  const TensorMap* map = nullptr;
+  std::vector<int64_t> shape, strides;  // in elements
+};
+
 class Engine;
 class Monitor;
 struct BlockWatch;
@@ -145,6 +151,7 @@ struct Block {
   int64_t number = 0;  // in the grid
   std::vector<Extent> arguments = {};
   std::vector<Tensor> tensors = {};  // by buffer id
+  std::vector<MapView> maps = {};    // by their places in the function
   std::vector<std::byte> memory = {};
   std::byte* shared = nullptr;  // the block's memory, within `memory`
   std::string where = {};       // "block (1, 0) of main"

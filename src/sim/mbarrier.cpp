@@ -136,6 +136,7 @@ void test_phase(const Execution& x) {
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {                                   // a wait reads once, however often it has to ask
       touch_barrier(x, 0, lane, Touch::atomic_read);
+      m.seen = m.phase;
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
       return;
     }

@@ -212,13 +212,14 @@ bool Launch::land_next() {
 }
 
 void Launch::finish(Resident& r) {
-  for (auto [thread, site] : r.engine->unread()) {
+  for (auto [loads, thread, site] : r.engine->unawaited()) {
     if (!options.watch) break;
     Warp& w = r.warps[size_t(thread / lane_count)];
     Finding f{.kind = Finding::Kind::race,
-              .text = fmt::format("{} has begun a bulk store that may still read shared memory when the block, and its memory, "
-                                  "has ended; wait for it before (cp_async_bulk_wait_group_read(0))",
-                                  describe_thread(w, int(thread % lane_count)))};
+              .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block, and its memory, "
+                                  "has ended; wait for it before ({})",
+                                  describe_thread(w, int(thread % lane_count)), loads ? "load" : "store", loads ? "write" : "read",
+                                  loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
     monitor.report(w, int(thread % lane_count), std::move(f), site);
   }
   r.engine->finish();

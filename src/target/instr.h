@@ -68,13 +68,17 @@ struct AsyncInstr {
     signal, signal_counted,               // arrive at a barrier when this thread's copies have landed
     init, inval, arrive, expect, arrive_expect, test,  // of a barrier
     bulk_load, bulk_store,                // (to, from, bytes[, barrier]), by the asynchronous proxy
+    tensor_load,                          // (to, map, tensor, coordinates…, barrier), by the same
+    tensor_store,                         // (map, tensor, coordinates…, from)
     bulk_commit, bulk_wait, bulk_wait_read,
     fence, fence_init                     // generic accesses before it are seen by the asynchronous proxy; inits are
   };
   Callee callee;
   Does does;
   int bytes = 0;                         // that a call copies, or accesses; 0: an argument says it
-  std::string_view operands;             // s an address of shared memory, g of global memory, r 32 bits, n a constant
+  // s an address of shared memory, g of global memory, r 32 bits, n a constant, m a tensor map, t the tensor of it, which
+  // is for the compiler alone
+  std::string_view operands;
   std::string_view ptx;                  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 };
 

@@ -9,7 +9,8 @@
 //
 // Bulk copies (sm_90) are begun by one thread for many bytes and carried out by another way to memory, the asynchronous
 // proxy: what threads have written it sees behind their fences only.  Loads tell an mbarrier of each byte, stores are
-// waited for by groups.
+// waited for by groups.  What they move is a run of bytes, or a box of a tensor: a map says how that lies in memory, and
+// an instruction names the box's first element; what lies outside the tensor is read as 0 and never written.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -25,6 +26,13 @@ AsyncInstr async_row(std::string_view name, Does does, int bytes, std::string_vi
                      .result = does == Does::test ? Result::boolean : Result::none,
                      .effect = Callee::Effect::memory, .access = access},
           .does = does, .bytes = bytes, .operands = operands, .ptx = ptx};
+}
+
+AsyncInstr tensor_load(std::string_view name, std::string_view access, std::string_view operands, std::string_view ptx) {
+  return async_row(name, Does::tensor_load, 0, access, operands, ptx);
+}
+AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands, std::string_view ptx) {
+  return async_row(name, Does::tensor_store, 0, access, operands, ptx);
 }
 
 }  // namespace
@@ -77,6 +85,31 @@ std::span<const AsyncInstr> nvidia_async(bool with_sm_90) {
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];"),
       async_row("cp_async_bulk_store",            Does::bulk_store,     0,  "wr-",  "gsr",
                 "cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};"),
+      tensor_load("cp_async_bulk_tensor_1d_load",  "wmr-x",     "smtrs",
+                  "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                  "[{0}], [{1}, {{3}}], [{4}];"),
+      tensor_load("cp_async_bulk_tensor_2d_load",  "wmr--x",    "smtrrs",
+                  "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                  "[{0}], [{1}, {{4}, {3}}], [{5}];"),
+      tensor_load("cp_async_bulk_tensor_3d_load",  "wmr---x",   "smtrrrs",
+                  "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                  "[{0}], [{1}, {{5}, {4}, {3}}], [{6}];"),
+      tensor_load("cp_async_bulk_tensor_4d_load",  "wmr----x",  "smtrrrrs",
+                  "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                  "[{0}], [{1}, {{6}, {5}, {4}, {3}}], [{7}];"),
+      tensor_load("cp_async_bulk_tensor_5d_load",  "wmr-----x", "smtrrrrrs",
+                  "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                  "[{0}], [{1}, {{7}, {6}, {5}, {4}, {3}}], [{8}];"),
+      tensor_store("cp_async_bulk_tensor_1d_store", "mw-r",     "mtrs",
+                   "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [{0}, {{2}}], [{3}];"),
+      tensor_store("cp_async_bulk_tensor_2d_store", "mw--r",    "mtrrs",
+                   "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [{0}, {{3}, {2}}], [{4}];"),
+      tensor_store("cp_async_bulk_tensor_3d_store", "mw---r",   "mtrrrs",
+                   "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [{0}, {{4}, {3}, {2}}], [{5}];"),
+      tensor_store("cp_async_bulk_tensor_4d_store", "mw----r",  "mtrrrrs",
+                   "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
+      tensor_store("cp_async_bulk_tensor_5d_store", "mw-----r", "mtrrrrrs",
+                   "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
       async_row("cp_async_bulk_commit_group",     Does::bulk_commit,    0,  "",     "",
                 "cp.async.bulk.commit_group;"),
       async_row("cp_async_bulk_wait_group",       Does::bulk_wait,      0,  "n",    "n",
@@ -85,7 +118,7 @@ std::span<const AsyncInstr> nvidia_async(bool with_sm_90) {
                 "cp.async.bulk.wait_group.read {0};"),
   };
   // clang-format on
-  constexpr size_t new_in_sm_90 = 10;
+  constexpr size_t new_in_sm_90 = 20;
   return {rows, std::size(rows) - (with_sm_90 ? 0 : new_in_sm_90)};
 }
 

@@ -1,6 +1,6 @@
-// What random programs do beside the threads is written with: teams of warps, barriers in memory, sums of what was read; and
-// the steps that need no more: phases alone, arrays that are copied whole.  Each step has its own buffers, waits for all
-// that it has begun, and ends its barriers.
+// What random programs do beside the threads is written with: teams of warps, barriers in memory, sums of what
+// was read; and the steps that need no more: phases alone, arrays that are copied whole.  Each step has its own
+// buffers, waits for all that it has begun, and ends its barriers.
 #pragma once
 #include <functional>
 
@@ -9,8 +9,8 @@
 namespace tl::fuzz {
 
 struct AsyncText : ThreadText {
-  bool newer = false;           // also what came with sm_90
-  int often = 0;                // steps of this kind, in a hundred
+  bool newer = false;                // also what came with sm_90
+  int often = 0;                     // steps of this kind, in a hundred
   std::function<void()> aside = {};  // statements of whole warps that touch registers alone
 
   struct Team {  // of whole warps
@@ -110,7 +110,8 @@ struct AsyncText : ThreadText {
   }
 
   // ── barriers in memory ──────────────────────────────────────────────────────────────────────────────
-  std::string barriers(std::initializer_list<std::pair<int64_t, int64_t>> kinds, bool by_proxy) {  // how many, of what count
+  std::string barriers(std::initializer_list<std::pair<int64_t, int64_t>> kinds,
+                       bool by_proxy) {  // how many, of what count
     int64_t all = 0;
     for (auto& [many, count] : kinds) all += many;
     std::string m = shared("M", "u64", all), i = fresh_name("k");
@@ -139,8 +140,8 @@ struct AsyncText : ThreadText {
     under(fmt::format("if t < {}", all), [&] { line("mbarrier_inval(address_of({}[t]))", m); });
   }
   void wait_alone(const std::string& barrier, const std::string& parity) {
-    under(fmt::format("while not mbarrier_{}_wait(address_of({}), {})", newer && chance(60) ? "try" : "test", barrier,
-                      parity),
+    under(fmt::format("while not mbarrier_{}_wait(address_of({}), {})", newer && chance(60) ? "try" : "test",
+                      barrier, parity),
           [] {});
   }
   void wait(const std::string& barrier, const std::string& parity) {
@@ -156,8 +157,10 @@ struct AsyncText : ThreadText {
   // ── phases alone ────────────────────────────────────────────────────────────────────────────────────
   // Threads exchange what they have stored; the second phase of a trip says that all have read.
   void phases() {
-    Team team{.first = 0, .count = warps > 1 && chance(40) ? 32 * (1 + below(warps - 1)) : threads, .barrier = 3};
-    std::string t = pick<std::string>({"i32", "f32", "u8", "i16"}), s = shared("S", t, team.count), acc = begin_sum(t);
+    Team team{
+        .first = 0, .count = warps > 1 && chance(40) ? 32 * (1 + below(warps - 1)) : threads, .barrier = 3};
+    std::string t = pick<std::string>({"i32", "f32", "u8", "i16"}), s = shared("S", t, team.count),
+                acc = begin_sum(t);
     bool by_warp = chance(40), two = chance(50);
     int64_t count = by_warp ? team.warps() : team.count;
     std::string m = barriers({{two ? 2 : 1, count}}, false);
@@ -191,14 +194,16 @@ struct AsyncText : ThreadText {
       under(fmt::format("if t == {}", leader), [&] {
         line("cp_async_bulk_store(address_of({}[bx*{}]), address_of({}[0]), {})", y, a.size, a.name, bytes);
         line("cp_async_bulk_commit_group()");
-        line("cp_async_bulk_wait_group{}(0)", indent == 2 && chance(50) ? "_read" : "");  // in a loop it is written again
+        line("cp_async_bulk_wait_group{}(0)",
+             indent == 2 && chance(50) ? "_read" : "");  // in a loop it is written again
       });
       return line("sync_threads()");
     }
     std::string from = tensor("A", a.type, blocks * a.size), m = barriers({{1, 1}}, true);
     under(fmt::format("if t == {}", leader), [&] {
       line("mbarrier_arrive_expect_tx(address_of({}[0]), {})", m, bytes);
-      line("cp_async_bulk_load(address_of({}[0]), address_of({}[bx*{}]), {}, address_of({}[0]))", a.name, from, a.size, bytes, m);
+      line("cp_async_bulk_load(address_of({}[0]), address_of({}[bx*{}]), {}, address_of({}[0]))", a.name,
+           from, a.size, bytes, m);
     });
     wait(m + "[0]", "0");
     end_barriers(m, 1);
@@ -210,8 +215,8 @@ struct AsyncText : ThreadText {
     for (auto& input : inputs)
       if (input.type == a.type) from = fmt::format("{}[{}]", input.name, index(input.size, 2));
     bool partly = chance(40);
-    line("cp_async_4{}(address_of({}[{}]), address_of({}){})", partly ? "_zfill" : "", a.name, own_place(a), from,
-         partly ? fmt::format(", select({}, 4, 0)", condition(1)) : "");
+    line("cp_async_4{}(address_of({}[{}]), address_of({}){})", partly ? "_zfill" : "", a.name, own_place(a),
+         from, partly ? fmt::format(", select({}, 4, 0)", condition(1)) : "");
     if (chance(50)) {
       line("cp_async_wait_all()");
     } else {

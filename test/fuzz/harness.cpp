@@ -23,7 +23,8 @@
 namespace tl::fuzz {
 
 const char* const no_meaning =
-    "no meaning: an index overflows, a division by zero, a wild shift, or a float beyond the integer that it becomes";
+    "no meaning: an index overflows, a division by zero, a wild shift, or a float beyond the integer that it "
+    "becomes";
 
 bool ask_lockstep(const Function& f, Trial& trial) {
   try {

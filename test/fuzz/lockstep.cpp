@@ -1,6 +1,6 @@
-// One evaluator per thread; statements walk down with the set of threads that execute them.  What is copied beside
-// the threads is copied where it is begun, so that of all waits only those for barriers in memory can fail.  Where such
-// waits stand on both sides of a condition, the two sides take turns.
+// One evaluator per thread; statements walk down with the set of threads that execute them.  What is copied
+// beside the threads is copied where it is begun, so that of all waits only those for barriers in memory can
+// fail.  Where such waits stand on both sides of a condition, the two sides take turns.
 #include "fuzz/lockstep.h"
 
 #include <algorithm>
@@ -32,10 +32,7 @@ struct Machine {
   Threads here = {}, returned = {};                             // who executes, who has left
   Jumps* jumps = nullptr;
   bool as_one = false;  // a tile operator: the first thread does it for all
-  struct Barrier {      // in memory
-    int64_t count, pending, bytes = 0, phase = 0;
-  };
-  std::map<std::pair<BufferId, int64_t>, Barrier> barriers = {};
+  std::map<std::pair<BufferId, int64_t>, MemoryBarrier> barriers = {};
   Strands strands = {};
 
   [[noreturn]] static void no_meaning(const std::string& why) {
@@ -176,33 +173,23 @@ struct Machine {
     if (r) visit(r, [&](const Call& c) { found |= waits(c.callee->name); });
     return found;
   }
-  int64_t place(int64_t thread, const Expr& address) {
-    return place(thread, place_of(address)->buffer, place_of(address)->index);
+  std::pair<BufferId, int64_t> key(int64_t thread, const Expr& address) {
+    return {place_of(address)->buffer, place(thread, place_of(address)->buffer, place_of(address)->index)};
   }
-  Barrier& barrier(int64_t thread, const Expr& address) {
-    auto it = barriers.find({place_of(address)->buffer, place(thread, address)});
+  MemoryBarrier& barrier(int64_t thread, const Expr& address) {
+    auto it = barriers.find(key(thread, address));
     if (it == barriers.end()) no_meaning("a barrier in memory that nobody has made");
     return it->second;
   }
-  static void end_phase(Barrier& b) {
-    if (b.pending || b.bytes) return;
-    b.phase++;
-    b.pending = b.count;
-  }
-  Value test(int64_t thread, const Call& c) {
-    return {barrier(thread, c.args[0]).phase % 2 != integer(thread, c.args[1]), 0};
-  }
-  void arrive(int64_t thread, const Call& c, int64_t arrivals, int64_t bytes) {
-    Barrier& b = barrier(thread, c.args[0]);
-    if (arrivals > b.pending) no_meaning("more arrivals at a barrier in memory than it counts");
-    b.pending -= arrivals;
-    b.bytes += bytes;
-    end_phase(b);
+  void change(int64_t thread, const Expr& address, int64_t arrivals, int64_t bytes) {
+    if (!barrier(thread, address).change(arrivals, bytes))
+      no_meaning("more arrivals at a barrier in memory than it counts");
   }
   // (to, from): what is not given is 0.
   void copy(int64_t thread, const Call& c, int64_t bytes, int64_t given) {
-    BufferId to = place_of(c.args[0])->buffer, from = place_of(c.args[1])->buffer;
-    int64_t size = f[to].dtype.bytes(), at = place(thread, c.args[0]), source = place(thread, c.args[1]);
+    auto [to, at] = key(thread, c.args[0]);
+    auto [from, source] = key(thread, c.args[1]);
+    int64_t size = f[to].dtype.bytes();
     if (f[from].dtype != f[to].dtype || bytes % size || given % size || given < 0 || given > bytes || at < 0)
       no_meaning("a copy of parts of elements");
     for (int64_t i = 0; i < bytes / size; i++) {
@@ -217,28 +204,25 @@ struct Machine {
     std::string_view name = c.callee->name;
     auto argument = [&](size_t i) { return integer(thread, c.args[i]); };
     if (name == "mbarrier_init") {
-      auto key = std::pair(place_of(c.args[0])->buffer, place(thread, c.args[0]));
-      barriers.insert_or_assign(key, Barrier{argument(1), argument(1)});
+      barriers.insert_or_assign(key(thread, c.args[0]), MemoryBarrier{argument(1), argument(1)});
     } else if (name == "mbarrier_inval") {
-      barriers.erase({place_of(c.args[0])->buffer, place(thread, c.args[0])});
+      barriers.erase(key(thread, c.args[0]));
     } else if (name == "mbarrier_arrive" || name == "cp_async_mbarrier_arrive_noinc") {
-      arrive(thread, c, 1, 0);
+      change(thread, c.args[0], 1, 0);
     } else if (name == "mbarrier_expect_tx" || name == "mbarrier_arrive_expect_tx") {
-      arrive(thread, c, name == "mbarrier_arrive_expect_tx", argument(1));
+      change(thread, c.args[0], name == "mbarrier_arrive_expect_tx", argument(1));
     } else if (name == "cp_async_bulk_load" || name == "cp_async_bulk_store") {
       copy(thread, c, argument(2), argument(2));
-      if (c.args.size() < 4) return;
-      Barrier& b = barrier(thread, c.args[3]);
-      b.bytes -= argument(2);
-      end_phase(b);
-    } else if (size_t digit = name.find_first_of("0123456789"); name.starts_with("cp_async_") && digit != name.npos) {
+      if (c.args.size() > 3) change(thread, c.args[3], 0, -argument(2));
+    } else if (size_t digit = name.find_first_of("0123456789");
+               name.starts_with("cp_async_") && digit != name.npos) {
       int64_t bytes = std::stoll(std::string(name.substr(digit)));
       copy(thread, c, bytes, c.args.size() > 2 ? argument(2) : bytes);
     }
   }
   Value call(int64_t thread, const Call& c) {
     std::string_view name = c.callee->name;
-    if (waits(name)) return test(thread, c);
+    if (waits(name)) return {barrier(thread, c.args[0]).has_ended(integer(thread, c.args[1])), 0};
     auto& dims = kernel->threads;
     if (name == "thread_number") return {Wide(thread), 0};
     if (name == "thread_index") {
@@ -250,7 +234,17 @@ struct Machine {
     if (name.starts_with("sync_threads_")) return barrier_vote(c);
     if (name.ends_with("_sync")) return vote(thread, c);
     if (c.callee->atomic != Callee::Atomic::none) return atomic(thread, c);
+    if (c.callee->eval) return function(thread, c);
     throw std::logic_error(fmt::format("{} is not known here", name));
+  }
+  Value function(int64_t thread, const Call& c) {
+    std::vector<double> args;
+    for (auto& a : c.args) {
+      Value v = value(thread, a);
+      args.push_back(a->dtype.is_float() ? v.f : double(v.i));
+    }
+    double result = c.callee->eval(args.data());
+    return c.dtype.is_float() ? Value{0, Evaluator::rounded(result, c.dtype)} : Value{Wide(result), 0};
   }
 
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
-// Rings of tiles that are filled ahead of their use: by groups of cp.async, or handed over by barriers in memory among all
-// threads, or between producers and consumers.
+// Rings of tiles that are filled ahead of their use: by groups of cp.async, or handed over by barriers in memory
+// among all threads, or between producers and consumers.
 #pragma once
 #include "fuzz/async_text.h"
 
@@ -7,14 +7,15 @@ namespace tl::fuzz {
 
 struct RingText : AsyncText {
   enum class Fill { stores, copies, bulk };
-  // When the copies of a thread have landed, a barrier hears of it: arrivals that are counted, or count themselves, or of the
-  // thread itself that has waited.
+  // When the copies of a thread have landed, a barrier hears of it: by arrivals that are counted, or count
+  // themselves, or of the thread itself, which has waited.
   enum class Told { counted, uncounted, waited };
   struct Ring {
     std::string name = {}, type = {}, source = {}, acc = {};
     int64_t stages = 1, trips = 0;
-    int64_t tile = 0, total = 0, stride = 0;  // elements; of the source, for each block; from one block to the next
-    bool rows = false;  // two dimensions
+    int64_t tile = 0, total = 0,
+            stride = 0;  // elements; of the source, for each block; from one block to the next
+    bool rows = false;   // two dimensions
     Fill fill = Fill::stores;
     Told told = Told::waited;
     int64_t copies = 1, each = 1, split = 1;  // per trip and thread; elements; bulk copies of a part
@@ -33,15 +34,19 @@ struct RingText : AsyncText {
   };
   Turn turn(int64_t stages, const std::string& trip, bool may_carry) {
     if (!may_carry || chance(70))
-      return {.stage = fmt::format("({}) % {}", trip, stages),
-              .parity = stages == 1 ? fmt::format("({}) % 2", trip) : fmt::format("({})//{} % 2", trip, stages),
-              .before = fmt::format("(({})//{} + 1) % 2", trip, stages),
-              .carried = ""};
+      return {
+          .stage = fmt::format("({}) % {}", trip, stages),
+          .parity = stages == 1 ? fmt::format("({}) % 2", trip) : fmt::format("({})//{} % 2", trip, stages),
+          .before = fmt::format("(({})//{} + 1) % 2", trip, stages),
+          .carried = ""};
     std::string q = fresh_name("q");
     line("{} = local i32[2]", q);
     line("{}[0] = 0", q);
     line("{}[1] = 0", q);
-    return {.stage = fmt::format("cast<i64>({}[0])", q), .parity = q + "[1]", .before = fmt::format("1 - {}[1]", q), .carried = q};
+    return {.stage = fmt::format("cast<i64>({}[0])", q),
+            .parity = q + "[1]",
+            .before = fmt::format("1 - {}[1]", q),
+            .carried = q};
   }
   void advance(const Turn& turn, int64_t stages) {
     const std::string& q = turn.carried;
@@ -86,7 +91,8 @@ struct RingText : AsyncText {
     return fmt::format("{}[bx*{} + ({})*{} + {}]", r.source, r.stride, trip, r.tile, index);
   }
   // One thread's copies number [first, last) of a trip.
-  void copy(const Ring& r, const Team& team, const std::string& stage, const std::string& trip, int64_t first, int64_t last) {
+  void copy(const Ring& r, const Team& team, const std::string& stage, const std::string& trip, int64_t first,
+            int64_t last) {
     int64_t bytes = r.each * bytes_of(r.type);
     auto one = [&](const std::string& number) {
       std::string to = fmt::format("({}*{} + {})*{}", number, team.count, team.number(), r.each), from = to;
@@ -94,11 +100,12 @@ struct RingText : AsyncText {
         from = fmt::format("({}*{} + {} - {})*{}", number, team.count, team.count - 1, team.number(), r.each);
       std::string given;
       if (r.ragged)
-        given = fmt::format(", min(max(({} - ({})*{} - {})*{}, 0), {})", r.total, trip, r.tile, from, bytes_of(r.type), bytes);
+        given = fmt::format(", min(max(({} - ({})*{} - {})*{}, 0), {})", r.total, trip, r.tile, from,
+                            bytes_of(r.type), bytes);
       else if (chance(25))
         given = fmt::format(", (t*{} + ({})) % {} * {}", 1 + below(5), trip, r.each + 1, bytes_of(r.type));
-      line("cp_async_{}{}(address_of({}), address_of({}){})", bytes, given.empty() ? "" : "_zfill", r.at(stage, to),
-           source_at(r, trip, from), given);
+      line("cp_async_{}{}(address_of({}), address_of({}){})", bytes, given.empty() ? "" : "_zfill",
+           r.at(stage, to), source_at(r, trip, from), given);
     };
     if (last - first > 1 && chance(50)) {
       std::string g = fresh_name("k");
@@ -126,7 +133,9 @@ struct RingText : AsyncText {
     place_ring(r);
     int64_t ahead = below(r.stages + 1), parts = r.copies > 1 && chance(50) ? 2 : 1, half = r.copies / 2;
     bool lazy = chance(15);  // no empty groups at the end
-    auto share = [&](int64_t part) { return std::pair(part ? half : 0, parts == 1 || part ? r.copies : half); };
+    auto share = [&](int64_t part) {
+      return std::pair(part ? half : 0, parts == 1 || part ? r.copies : half);
+    };
     auto commit = [&] { line("cp_async_commit_group()"); };
     auto begin = [&](const std::string& trip, const std::string& cond) {
       for (int64_t p = 0; p < parts; p++) {
@@ -148,7 +157,8 @@ struct RingText : AsyncText {
     std::string jump = !chance(20) ? "" : chance(50) ? "break()" : "continue()";
     if (!front && ahead > 0 && jump == "continue()") jump = "";
     under(fmt::format("for {} in serial({})", k, n.text), [&] {
-      std::string next = fmt::format("{} + {}", k, ahead), more = fmt::format("{} + {} < {}", k, ahead, n.text);
+      std::string next = fmt::format("{} + {}", k, ahead),
+                  more = fmt::format("{} + {} < {}", k, ahead, n.text);
       if (ahead == 0) begin(k, "");
       for (int64_t p = 0; p < parts; p++) {
         int64_t most = parts * ahead - p - 1 + (ahead == 0 || (front && p > 0) ? parts : 0);
@@ -159,11 +169,13 @@ struct RingText : AsyncText {
           line("cp_async_wait_group({})", most);
         if (!r.own) line("sync_threads()");
         if (p == 0 && front) begin(next, more);
-        if (p == 0 && !jump.empty()) under(fmt::format("if {} % 3 == {}", k, below(3)), [&] { line("{}", jump); });
+        if (p == 0 && !jump.empty())
+          under(fmt::format("if {} % 3 == {}", k, below(3)), [&] { line("{}", jump); });
         auto [first, last] = share(p);
         int64_t from = first * threads * r.each, size = (last - first) * threads * r.each;
         for (int64_t i = 1 + below(2); i > 0; i--) {
-          std::string index = r.own ? fmt::format("({}*{} + t)*{} + {}", first + below(last - first), threads, r.each, below(r.each))
+          std::string index = r.own ? fmt::format("({}*{} + t)*{} + {}", first + below(last - first), threads,
+                                                  r.each, below(r.each))
                                     : fmt::format("{} + {}", from, somewhere(std::to_string(size)));
           take(r.acc, r.type, r.at(fmt::format("{} % {}", k, r.stages), index));
         }
@@ -184,7 +196,8 @@ struct RingText : AsyncText {
     if (r.fill == Fill::stores) {
       for (int64_t j = 0; j < r.copies; j++) {
         std::string slot = fmt::format("{} + {}", team.number(), j * team.count);
-        line("{} = {}", r.at(now.stage, slot), chance(50) ? source_at(r, trip, slot) : mix(r.type, r.acc + "[0]", source_at(r, trip, slot)));
+        line("{} = {}", r.at(now.stage, slot),
+             chance(50) ? source_at(r, trip, slot) : mix(r.type, r.acc + "[0]", source_at(r, trip, slot)));
       }
       return arrive(full, r.full_by_warp);
     }
@@ -205,7 +218,8 @@ struct RingText : AsyncText {
   }
   // One thread of the team, or of each of its warps, begins the copies of a part.
   int64_t bulk_parts(const Ring& r, const Team& team) const { return r.full_by_warp ? team.warps() : 1; }
-  void fill_bulk(const Ring& r, const Team& team, const Turn& now, const std::string& trip, const std::string& full) {
+  void fill_bulk(const Ring& r, const Team& team, const Turn& now, const std::string& trip,
+                 const std::string& full) {
     int64_t part = r.tile / bulk_parts(r, team), b = bytes_of(r.type), piece = part / r.split;
     under(r.full_by_warp ? "if t % 32 == 0" : "if " + team.leads(), [&] {
       std::string bytes = r.ragged ? fmt::format("({})*{}", limit(r, trip), b) : std::to_string(part * b);
@@ -213,7 +227,8 @@ struct RingText : AsyncText {
       int64_t order = below(3);
       if (order == 0) line("mbarrier_arrive_expect_tx(address_of({}), {})", full, bytes);
       for (int64_t i = 0; i < r.split; i++) {
-        std::string index = fmt::format("{}{}", first, i * piece), size = r.ragged ? bytes : std::to_string(piece * b);
+        std::string index = fmt::format("{}{}", first, i * piece),
+                    size = r.ragged ? bytes : std::to_string(piece * b);
         if (order == 1) line("mbarrier_expect_tx(address_of({}), {})", full, size);
         line("cp_async_bulk_load(address_of({}), address_of({}), {}, address_of({}))", r.at(now.stage, index),
              source_at(r, trip, index), size, full);
@@ -223,7 +238,9 @@ struct RingText : AsyncText {
     });
   }
   void use(const Ring& r, const Team& team, const Turn& now, const std::string& trip) {
-    auto element = [&] { return r.at(now.stage, r.own ? fmt::format("{}", team.number()) : somewhere(limit(r, trip))); };
+    auto element = [&] {
+      return r.at(now.stage, r.own ? fmt::format("{}", team.number()) : somewhere(limit(r, trip)));
+    };
     for (int64_t i = 1 + below(2); i > 0; i--) take(r.acc, r.type, element());
     std::string place = fmt::format("(bx*{} + {})*{}", r.trips, trip, r.width);
     if (!r.outbox.empty()) {
@@ -234,7 +251,8 @@ struct RingText : AsyncText {
       line("fence_proxy_async()");
       sync(team);
       under("if " + team.leads(), [&] {
-        line("cp_async_bulk_store(address_of({}[{}]), address_of({}[{}]), {})", r.out, place, r.outbox, box, r.width * bytes_of(r.type));
+        line("cp_async_bulk_store(address_of({}[{}]), address_of({}[{}]), {})", r.out, place, r.outbox, box,
+             r.width * bytes_of(r.type));
         line("cp_async_bulk_commit_group()");
       });
     } else if (!r.out.empty()) {
@@ -270,11 +288,12 @@ struct RingText : AsyncText {
     if (r.fill == Fill::bulk && r.full_by_warp) r.split = std::max<int64_t>(r.split, 2);  // none is ragged
     place_ring(r);
     bool hands_back = parted || chance(60);  // else all wait for all
-    int64_t full = r.fill == Fill::bulk                                ? bulk_parts(r, makers)
-                   : r.full_by_warp                                    ? makers.warps()
-                                                                       : makers.count;
-    std::string m = barriers({{r.stages, full}, {hands_back ? r.stages : 0, r.empty_by_warp ? users.warps() : users.count}},
-                             r.fill == Fill::bulk);
+    int64_t full = r.fill == Fill::bulk ? bulk_parts(r, makers)
+                   : r.full_by_warp     ? makers.warps()
+                                        : makers.count;
+    std::string m = barriers(
+        {{r.stages, full}, {hands_back ? r.stages : 0, r.empty_by_warp ? users.warps() : users.count}},
+        r.fill == Fill::bulk);
     r.barriers = m;
     if (r.trips > 0 && chance(60)) {
       r.width = users.count;
@@ -296,20 +315,27 @@ struct RingText : AsyncText {
     auto consume = [&](const Turn& now, const std::string& trip) {
       wait(fmt::format("{}[{}]", m, now.stage), now.parity);
       use(r, users, now, trip);
-      if (hands_back) arrive(fmt::format("{}[{} + {}]", m, now.stage, r.stages), r.empty_by_warp);
-      else line("sync_threads()");
+      if (hands_back)
+        arrive(fmt::format("{}[{} + {}]", m, now.stage, r.stages), r.empty_by_warp);
+      else
+        line("sync_threads()");
       advance(now, r.stages);
     };
-    parted ? apart(r, makers, users, rounds, twice, make, consume) : together(r, rounds, twice, make, consume);
-    if (!r.outbox.empty() && !parted) under("if " + users.leads(), [&] { line("cp_async_bulk_wait_group(0)"); });
+    parted ? apart(r, makers, users, rounds, twice, make, consume)
+           : together(r, rounds, twice, make, consume);
+    if (!r.outbox.empty() && !parted)
+      under("if " + users.leads(), [&] { line("cp_async_bulk_wait_group(0)"); });
     end_barriers(m, r.stages * (hands_back ? 2 : 1));
     if (!r.out.empty() && chance(50))
-      take(r.acc, r.type, fmt::format("{}[bx*{} + {}]", r.out, r.trips * r.width, somewhere(std::to_string(r.trips * r.width))));
+      take(r.acc, r.type,
+           fmt::format("{}[bx*{} + {}]", r.out, r.trips * r.width,
+                       somewhere(std::to_string(r.trips * r.width))));
     end_sum(r.acc, r.type);
   }
   // The two sides, each with its own loops.
   template <class Make, class Consume>
-  void apart(const Ring& r, const Team& makers, const Team& users, const Trips* rounds, bool twice, Make make, Consume consume) {
+  void apart(const Ring& r, const Team& makers, const Team& users, const Trips* rounds, bool twice, Make make,
+             Consume consume) {
     auto side = [&](auto work) {
       Turn carried = turn(r.stages, "", chance(30));
       for (int64_t i = 0; i <= int64_t(twice); i++) {
@@ -350,7 +376,9 @@ struct RingText : AsyncText {
     Turn made = turn(r.stages, "", carries), used = turn(r.stages, "", !made.carried.empty());
     for (int64_t i = 0; i <= int64_t(twice); i++) {
       std::string k = fresh_name("k"), base = i ? fmt::format(" + {}", rounds[0].text) : "";
-      auto now = [&](const Turn& t, const std::string& trip) { return t.carried.empty() ? turn(r.stages, trip, false) : t; };
+      auto now = [&](const Turn& t, const std::string& trip) {
+        return t.carried.empty() ? turn(r.stages, trip, false) : t;
+      };
       under(fmt::format("for {} in serial({} + {})", k, rounds[i].text, ahead), [&] {
         under(fmt::format("if {} < {}", k, rounds[i].text), [&] { make(now(made, k + base), k + base); });
         std::string late = fmt::format("{} - {}{}", k, ahead, base);

@@ -1,6 +1,8 @@
-// Parts of one program that take turns, each on a stack of its own: one runs until it passes on, or ends.
+// What waiting means to threads in step: barriers in memory, and parts of one program that take turns, each on a
+// stack of its own, where one runs until it passes on, or ends.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <semaphore>
@@ -8,6 +10,21 @@
 #include <vector>
 
 namespace tl::test {
+
+struct MemoryBarrier {
+  int64_t count, pending, bytes = 0, phase = 0;
+
+  bool has_ended(int64_t parity) const { return phase % 2 != parity; }
+  bool change(int64_t arrivals, int64_t expected) {  // are so many still to come?
+    if (arrivals > pending) return false;
+    pending -= arrivals;
+    bytes += expected;
+    if (pending || bytes) return true;
+    phase++;
+    pending = count;
+    return true;
+  }
+};
 
 class Strands {
  public:

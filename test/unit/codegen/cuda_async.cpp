@@ -13,13 +13,21 @@ Function each_row(const Target& target) {
   BufferId s = m.on_chip("S", Scope::shared, f32, 1024, 128), b = m.on_chip("M", Scope::shared, u64, 1, 0);
   BufferId x = m.tensor("X", f32, {imm(1024)}), y = m.tensor("Y", i32, {imm(1024)});
   std::vector<Stmt> stmts = {alloc(s), alloc(b)};
+  std::vector<BufferId> boxed;  // a tensor of each rank, and a map of it
+  for (size_t rank = 1; rank <= 5; rank++) {
+    boxed.push_back(m.tensor(fmt::format("T{}", rank), f16, std::vector<Expr>(rank, imm(16))));
+    m.f.maps.push_back({.name = fmt::format("M{}", rank), .tensor = boxed.back(), .box = std::vector<int64_t>(rank, 8)});
+  }
   for (auto& row : target.async) {
     bool of_barrier = row.bytes == 8 && row.callee.name.find("mbarrier") != row.callee.name.npos;
+    auto rank = size_t(std::count(row.operands.begin(), row.operands.end(), 'r'));  // of a copy of a box
     std::vector<Expr> args;
     for (size_t i = 0; i < row.operands.size(); i++) {
       char kind = row.operands[i];
-      bool barrier = kind == 's' && (of_barrier || i == 3);
+      bool barrier = kind == 's' && (of_barrier || i >= 3) && row.does != AsyncInstr::Does::tensor_store;
       args.push_back(kind == 'g'   ? m.address(x, m.k.thread * 4)
+                     : kind == 'm' ? string_imm(fmt::format("M{}", rank))
+                     : kind == 't' ? m.address(boxed[rank - 1], imm(0))
                      : barrier     ? m.address(b, imm(0))
                      : kind == 's' ? m.address(s, m.k.thread * 4)
                      : kind == 'n' ? imm(int64_t(i) + 1, i32)
@@ -50,6 +58,20 @@ TEST_CASE("cuda: every row that goes on beside the threads compiles to its instr
     }
   }
   CHECK_EQ(find_target("sm_80")->async.back().callee.name, "cp_async_mbarrier_arrive_noinc");
+}
+
+TEST_CASE("cuda: a tensor map is a parameter of its own, and coordinates count from the last dimension") {
+  Program p = print_cuda(each_row(*find_target("sm_90")), *find_target("sm_90"));
+  CHECK(contains(p.text, R"(
+TL_DEVICE void tl_cp_async_bulk_tensor_3d_load(void* a, const tensor_map* b, u32 d, u32 e, u32 f, void* g) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%4, %3, %2}], [%5];" :  : "r"(u32(__cvta_generic_to_shared(a))), "l"(b), "r"(d), "r"(e), "r"(f), "r"(u32(__cvta_generic_to_shared(g))) : "memory");
+}
+)"));
+  CHECK(contains(p.text, "const __grid_constant__ tensor_map M3"));
+  CHECK(contains(p.text, "tl_cp_async_bulk_tensor_3d_load(&S[i64(tx) * 4], &M3, u32(tx), u32(tx), u32(tx), &M[0]);"));
+  REQUIRE_EQ(p.maps.size(), 5);
+  CHECK_EQ(p.maps[2].shape.size(), 3);
+  CHECK_EQ(evaluate(p.maps[2].strides[0], {}), 256);
 }
 
 TEST_CASE("cuda: addresses are those of their window, a constant is part of the name, a predicate is a bool") {

@@ -191,6 +191,28 @@ TEST_CASE("places: a node's span is its text") {
   CHECK(f[BufferId{0}].span == Span{s->span.file, 1, 8, 1, 9});
 }
 
+TEST_CASE("tensor maps come back, and are a part of what makes two functions equal") {
+  std::string_view text = R"(func main(A: f16[m, n], B: f16[m, 128]):
+  tensor_map `for` = A box(64, 64) swizzle(128)
+  tensor_map panels = A[n//64, m, 64] strides(64, n, 1) box(2, 64, 64)
+  tensor_map M = B box(8, 16)
+  kernel main grid(b: 1) threads(32) thread(tx):
+    S = shared f16[4096] address(0) elements(4096)
+    cp_async_bulk_tensor_2d_store("for", address_of(A[0]), 0, 64, address_of(S[0]))
+)";
+  Function f = parse(text, "maps", vocabulary);
+  CHECK_EQ(print(f), text);
+  check_round_trip(f);
+  REQUIRE_EQ(f.maps.size(), 3);
+  CHECK_EQ(f.maps[0].box_elements(), 4096);
+  CHECK_EQ(strides_of(f, f.maps[2]).size(), 2);
+  for (auto change : {+[](TensorMap& m) { m.swizzle = 64; }, +[](TensorMap& m) { m.box[0] = 3; }, +[](TensorMap& m) { m.name = "x"; }}) {
+    Function other = f;
+    change(other.maps[1]);
+    CHECK(!equivalent(f, other));
+  }
+}
+
 TEST_CASE("sugar: ceildiv, base elements, comments, lines that go on inside brackets") {
   Function f = parse(R"(
 # a comment first

@@ -58,25 +58,24 @@ TEST_CASE("programs: as bytes and back; a part of one is none") {
   p.chip = "haswell";
   p.text = "; text\n";
   p.flags = {"-mattr=+sse"};
-  p.params = {{"A", true, "f32", 32, {Formula::constant(4)}, {Formula::constant(1)}, true},
+  p.params = {{"A", true, "f32", 32, {Formula::constant(4)}, {Formula::constant(1)}, true, false},
               {"n", false, "i32", 32, {}, {}, false}};
-  p.integers = {{"n", 1, IntegerSource::From::value, 0}};
-  p.workspaces = {{"w", {{{Op::integer, 0}}}}};
+  p.integers = {{"n", 1, IntegerSource::From::extent, 2, 3, 4}};
+  p.workspaces = {{"w", {{{Op::integer, 0}}}, true}};
+  p.maps = {{"M", true, 5, "f16", 16, {Formula::constant(6)}, {Formula::constant(7)}, {8}, 128}};
   EntrySpec entry{.name = "f",
                   .grid = {Formula::constant(2)},
                   .threads = {128, 1, 1},
                   .shared_bytes = 3,
                   .arena_bytes = 4,
-                  .args = {{EntrySpec::Arg::From::workspace, 0}}};
+                  .cooperative = true,
+                  .args = {{EntrySpec::Arg::From::workspace, 2}}};
   p.entries = {entry};
   p.alignment = 64;
   std::string bytes = serialize(p);
   auto back = deserialize_program(bytes);
   REQUIRE(back);
-  CHECK_EQ(serialize(*back), bytes);
-  CHECK_EQ(back->entries[0].threads[0], 128);
-  CHECK_EQ(back->params[0].shape[0].steps[0].value, 4);
-  CHECK_EQ(back->alignment, 64);
+  CHECK(*back == p);
   for (size_t size = 0; size < bytes.size(); size++)
     CHECK(!deserialize_program(std::string_view(bytes).substr(0, size)));
   CHECK(!deserialize_program(bytes + "x"));

@@ -337,6 +337,25 @@ constexpr Planted bulk[] = {
       if tx == 0:
         mbarrier_arrive_expect_tx(address_of(M[0]), 256)
         cp_async_bulk_load(address_of(S[0]), address_of(X[0]), 256, address_of(M[0]))  # fence
+      while not mbarrier_try_wait(address_of(M[0]), 0):
+        pass
+)", 1, "sm_90"},
+    {"a bulk load that nobody waits for, at the end of a block", R"(
+      M = shared u64[2] address(0) elements(2)
+      S = shared f32[128] address(16) elements(128)
+      if tx == 0:
+        mbarrier_init(address_of(M[0]), 1)
+        mbarrier_init(address_of(M[1]), 1)
+        fence_mbarrier_init()
+        for k in serial(2):
+          mbarrier_arrive_expect_tx(address_of(M[k]), 256)
+          cp_async_bulk_load(address_of(S[k*64]), address_of(X[0]), 256, address_of(M[k]))  # race
+      sync_threads()
+      while not mbarrier_try_wait(address_of(M[0]), 0):
+        pass
++     while not mbarrier_try_wait(address_of(M[1]), 0):
++       pass
+      Y[tx] = S[63 - tx]
 )", 1, "sm_90"},
     {"a bulk store of what threads have written, without a fence", R"(
       S = shared f32[64] address(0) elements(64)

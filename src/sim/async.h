@@ -1,0 +1,33 @@
+// What instructions share that go on beside their threads.
+#pragma once
+#include <vector>
+
+#include "sim/engine.h"
+#include "sim/instr.h"
+
+namespace tl::sim {
+
+inline constexpr int64_t bulk_unit = 16;  // bytes that a bulk copy moves at once
+
+inline BlockWatch* watch_of(const Execution& x) { return x.warp.block->watch; }
+inline Engine& engine_of(const Execution& x) { return *x.warp.block->engine; }
+
+// A logical thread of that line, where anyone watches.
+Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch);
+// That of a barrier's copies, which those join that wait for the phase.
+Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane);
+
+// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.  Either may be null: then 0
+// comes, or it goes nowhere.
+void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from, int64_t bytes, int64_t given);
+
+// The bulk load that the pieces are, which will tell the barrier in argument `barrier`; and the store.
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces);
+void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces);
+void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes);
+
+// tensor_copy.cpp
+void begin_tensor_load(const Execution& x);
+void begin_tensor_store(const Execution& x);
+
+}  // namespace tl::sim
