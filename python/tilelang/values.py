@@ -1,7 +1,8 @@
 """Values of a kernel as Python objects: elements, slices, and what is computed with them.
 
-Plain helper functions compute with the compiler's `Expr` and `Buffer` as with numbers.  `A[i, j]` is an `Element`: not yet a value, because a tile operator takes it as
-the place where a tile begins; everything else loads it.
+Plain helper functions compute with the compiler's `Expr` and `Buffer` as with numbers.  `A[i, j]` is an
+`Element`: not yet a value, because a tile operator takes it as the place where a tile begins; everything
+else loads it.
 """
 
 from __future__ import annotations

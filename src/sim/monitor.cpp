@@ -186,8 +186,8 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
   if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))
     race(w, p, lane, me, c.write, past(Touch::write), touch, at);
-  else if (by_proxy && touch == Touch::read && c.write.epoch)
-    check_fence(w, p, lane, c.write, me.site, at);
+  else if (by_proxy && c.write.epoch)
+    check_fence(w, p, lane, c.write, touch, me.site, at);
   auto check = [&](const Stamp& s) {
     if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread)) race(w, p, lane, me, s, past(Touch(s.how)), touch, at);
   };
@@ -392,8 +392,9 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
   report(w, lane, std::move(f), me.site, other.site, p.number);
 }
 
-// The asynchronous proxy reads what a thread has written: only behind that thread's fence is it sure to be there.
-void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at) {
+// The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is it sure to
+// come second.
+void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   bool copied = clocks.is_line(write.thread, Line::copies);
   if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
@@ -404,11 +405,13 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
   Finding f{.kind = Finding::Kind::fence,
-            .text = fmt::format("missing proxy fence: {}[{}] is read by the bulk copy that {} begins, but thread {} wrote it{} "
-                                "and has passed no fence since, so the copy may read what stood there before; let the threads "
-                                "that write execute fence_proxy_async(), before the barrier",
-                                p.name, index, describe_thread(w, lane), writer,
-                                there ? fmt::format(" on line {}", there.line) : "")};
+            .text = fmt::format("missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} "
+                                "and has passed no fence since, so {}; let the threads that write execute "
+                                "fence_proxy_async(), before the barrier",
+                                p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
+                                there ? fmt::format(" on line {}", there.line) : "",
+                                touch == Touch::read ? "the copy may read what stood there before"
+                                                     : "what it wrote may come after the copy")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

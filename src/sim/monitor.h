@@ -142,7 +142,7 @@ class Monitor {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};
   }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
-  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at);
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at);
   // Of a read: a hole, or a finding, if nobody has written this unit.
   void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,
                      const Stamp& me, Holes* holes);
