@@ -7,7 +7,6 @@ names each, with its time and how it ended, and the exit status is 1 if any fail
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -32,7 +31,7 @@ class Run:
         begin = time.monotonic()
         try:
             pipe = {} if seen else {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            done = subprocess.run(self.command, cwd=ROOT, env=None if seen else with_nvrtc(), **pipe)
+            done = subprocess.run(self.command, cwd=ROOT, **pipe)
             self.status, self.output = done.returncode, done.stdout or b""
         except OSError as error:
             self.status, self.output = -1, f"{error}\n".encode()
@@ -41,15 +40,6 @@ class Run:
     def __str__(self) -> str:
         how = "ok" if self.status == 0 else "not run" if self.status is None else f"FAILED ({self.status})"
         return f"  {self.name:<10} {self.seconds:6.1f} s   {how}"
-
-
-def with_nvrtc() -> dict[str, str]:
-    """The environment in which the C++ tests find NVRTC, where it is a package of this Python."""
-    found = importlib.util.find_spec("nvidia")
-    places = list(found.submodule_search_locations or ()) if found else []
-    folders = sorted({str(library.parent) for p in places for library in Path(p).glob("*/lib/libnvrtc.so.*")})
-    paths = [*folders, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return os.environ | ({"LD_LIBRARY_PATH": ":".join(paths)} if folders else {})
 
 
 def main() -> int:
