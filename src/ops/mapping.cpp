@@ -159,10 +159,20 @@ int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const s
 
 }  // namespace
 
-bool keeps_pairs(const ParallelNest& nest, const Function& f) {
+static bool is_of_pairs(const NestAccess& a, const Function& f) {
+  return f[a.buffer].dtype.is_packed() && (a.is_store || f[a.buffer].scope > Scope::shared);
+}
+
+bool has_pairs(const ParallelNest& nest, const Function& f) {
+  std::vector<NestAccess> all = accesses_of(nest);
+  return std::any_of(all.begin(), all.end(), [&](auto& a) { return is_of_pairs(a, f); });
+}
+
+bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f) {
   std::vector<NestAccess> all = accesses_of(nest);
   return std::any_of(all.begin(), all.end(), [&](auto& a) {
-    return f[a.buffer].dtype.is_packed() && (a.is_store || f[a.buffer].scope > Scope::shared);
+    bool along_last = is_of_pairs(a, f) && loop_of(nest, a.index.back()) == nest.vars.size() - 1;
+    return along_last && run_length(nest, mapping) % 2;
   });
 }
 
@@ -170,7 +180,7 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   std::vector<NestAccess> accesses = accesses_of(nest);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
-  bool pairs = keeps_pairs(nest, ctx.function);
+  bool pairs = has_pairs(nest, ctx.function);
   for (Scope scope : {Scope::global, Scope::shared})     // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
       bool masked = ctx.target.masked_vectors, idle = points / v < ctx.threads && !(pairs && v == 2);

@@ -19,8 +19,10 @@ std::vector<int64_t> tile_shape(const BufferInfo& info);                     // 
 // How many elements this shared buffer may take without the others running out of the block's memory.
 int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 
-// Must both elements of a byte lie on one thread, which stores it, now or later out of a fragment?
-bool keeps_pairs(const ParallelNest& nest, const Function& f);
+// Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest have such
+// bytes, and does a mapping part them that lie along the last loop?
+bool has_pairs(const ParallelNest& nest, const Function& f);
+bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f);
 // The widest vector along the last loop that suits the accesses to memory; 1 if none does.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.
