@@ -127,14 +127,17 @@ class Monitor {
   std::vector<bool> watched = {};  // by place
   StampPool pool = {};
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
+  bool tells = false;  // some atomic access had an order
 
   void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch, bool same,
                   const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
             const std::byte* at);
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const;
+  std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
-  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, int32_t site, const std::byte* at);
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
+                   const std::byte* at);
   void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);
 };
 
