@@ -232,7 +232,7 @@ bool fails_alike(const std::string& text, const Test& test, const Verdict& befor
   if (!judge_apart(text, test, seconds).is_like(before)) return false;
   if (before.kind != Verdict::Kind::wrong || test.target.starts_with("sim:")) return true;
   Test simulated = test;
-  simulated.target = "sim:sm_80";
+  simulated.target = "sim:sm_90";
   return judge_apart(text, simulated, seconds).kind != Verdict::Kind::finding;
 }
 

@@ -153,12 +153,12 @@ Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index,
   if (!k.predicate.empty()) {
     if (type.lanes == k.predicate_lanes)
       p.mask.extra = k.predicate;
-    else {
-      internal_check(type.lanes == 1, "a select and a load under it with different lanes");
-      std::string bits = fmt::format("i{}", k.predicate_lanes);
-      std::string flags = type_text(boolean.with_lanes(k.predicate_lanes));
+    else {  // an element of many lanes, or of some: a byte of two
+      internal_check(k.predicate_lanes % type.lanes == 0, "a select and a load under it with different lanes");
+      std::string bits = fmt::format("i{}", k.predicate_lanes / type.lanes), flags = type_text(boolean.with_lanes(k.predicate_lanes));
+      if (type.lanes > 1) bits = fmt::format("<{} x {}>", type.lanes, bits);
       Value packed = k.w.pure(fmt::format("bitcast {} {} to {}", flags, k.predicate, bits));
-      p.mask.extra = k.w.pure(fmt::format("icmp ne {} {}, 0", bits, packed));
+      p.mask.extra = k.w.pure(fmt::format("icmp ne {} {}, {}", bits, packed, type.lanes > 1 ? "zeroinitializer" : "0"));
     }
   }
   p.alignment = alignment_of(k, buffer, p.contiguous ? i : imm(1));

@@ -127,7 +127,7 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
     Modular m = modular_of(e, inner);
     return floor_mod(m.remainder, v) == 0 && m.modulus % v == 0;
   };
-  bool may_be = info.scope != Scope::global || v * info.dtype.bytes() <= tensor_alignment(ctx.kernel, ctx.target);
+  bool may_be = info.scope != Scope::global || bytes_of(v, info.dtype) <= std::max<int64_t>(1, tensor_alignment(ctx.kernel, ctx.target));
   return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
 }
 
@@ -145,14 +145,18 @@ int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const s
 
 }  // namespace
 
+bool keeps_pairs(const ParallelNest& nest, const Function& f) {
+  std::vector<NestAccess> all = accesses_of(nest);
+  return std::any_of(all.begin(), all.end(), [&](auto& a) {
+    return f[a.buffer].dtype.is_packed() && (a.is_store || f[a.buffer].scope > Scope::shared);
+  });
+}
+
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   std::vector<NestAccess> accesses = accesses_of(nest);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
-  bool pairs = std::any_of(accesses.begin(), accesses.end(), [&](const NestAccess& a) {  // one thread stores a byte
-    const BufferInfo& info = ctx.function[a.buffer];
-    return a.is_store && info.dtype.is_packed() && info.scope <= Scope::shared;
-  });
+  bool pairs = keeps_pairs(nest, ctx.function);
   for (Scope scope : {Scope::global, Scope::shared})     // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
       bool masked = ctx.target.masked_vectors, idle = points / v < ctx.threads && !(pairs && v == 2);
@@ -166,7 +170,7 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
       }
       if (fits && any) return v;
     }
-  return 1;
+  return pairs && nest.extents.back() % 2 == 0 ? 2 : 1;
 }
 
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {

@@ -17,6 +17,8 @@ std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index);  // 
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);                     // of a shared, fragment or local buffer
 
+// Must both elements of a byte lie on one thread, which stores it, now or later out of a fragment?
+bool keeps_pairs(const ParallelNest& nest, const Function& f);
 // The widest vector along the last loop that suits the accesses to memory; 1 if none does.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.

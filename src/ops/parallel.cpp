@@ -117,11 +117,14 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
   }
   // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a fragment's.
   bool alone = is_in_place(nest, ctx.function) && stores_fragment(nest, ctx.function);
+  auto parts_pairs = [&] { return out.loop && run_length(nest, *out.loop) % 2 && keeps_pairs(nest, ctx.function); };
   if (level == Strictness::common && ctx.target.has_threads()) out.loop = follow_known(nest, ctx, fragments);
+  if (parts_pairs()) out.loop.reset();
   if (alone && out.loop && out.loop->replicas > 1) out.loop.reset();
   if (level != Strictness::free) return;
   out.lanes = vector_width(nest, ctx);
   if (ctx.target.has_threads() && !alone) out.loop = follow_copies(nest, ctx, fragments, out.lanes);
+  if (parts_pairs()) out.loop.reset();
   if (!out.loop) out.loop = plan_free(nest, ctx, out.lanes);
 }
 

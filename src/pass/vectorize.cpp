@@ -294,7 +294,7 @@ struct Vectorizer final : ScopedRewriter {
   const Target& target;
   int64_t alignment;
   std::set<BufferId> written;  // by other threads, at any time: tensors are other blocks' as well
-  Vectorizer(Function& f, const Kernel& k, const Target& target) : f(f), target(target), alignment(tensor_alignment(k, target)) {
+  Vectorizer(Function& f, const Kernel& k, const Target& target) : f(f), target(target), alignment(std::max<int64_t>(1, tensor_alignment(k, target))) {
     if (!target.has_threads()) return;
     gather_written(f, k.body, Scope::global, written);
     if (k.attrs.get_int("thread_level")) gather_written(f, k.body, Scope::shared, written);

@@ -107,7 +107,9 @@ void Clocks::acquire(std::span<const int32_t> who, const KnownRef& released) {
 
 void Clocks::fence(int64_t thread) {
   join(thread, Line::fenced, epochs[size_t(thread)]++);
-  join(thread, Line::fenced_copies, joined[size_t(slot(Line::copies, thread))]);
+  int32_t copies = slot(Line::copies, thread);   // those that have landed: it has waited for them, or heard it from a barrier
+  const Known* k = known[size_t(thread)].get();
+  join(thread, Line::fenced_copies, std::max(joined[size_t(copies)], k && k->own ? k->own[copies] : 0));
 }
 
 void Clocks::append_state(std::string& state) const {

@@ -30,6 +30,22 @@ std::string arrivals(const Code& code, const MBarrier& m) {
   return m.came.size() > most ? fmt::format("{} and {} more", text, m.came.size() - most) : text;
 }
 
+MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
+  int64_t address = address_of_barrier(x, arg, lane);
+  auto& barriers = x.warp.block->engine->barriers;
+  auto it = barriers.find(address);
+  if (it == barriers.end() || it->second.count == 0)
+    stop(Finding::Kind::unwritten, x.site.span, "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
+         "put a barrier behind that", x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
+         it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
+  return it->second;
+}
+
+void touch_barrier(const Execution& x, size_t arg, int lane, Touch touch) {
+  constexpr int64_t bytes = 8;
+  x.operand(arg, lane, bytes, bytes, touch);
+}
+
 // ── what threads do ───────────────────────────────────────────────────────────────────────────────────
 void init_barrier(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
@@ -118,14 +134,15 @@ void test_phase(const Execution& x) {
   Warp& w = x.warp;
   w.awaited = -1;
   for_lanes(x.lanes, [&](int lane) {
-    MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_read);
+    MBarrier& m = barrier_at(x, 0, lane);
     int64_t parity = x.value(1, lane).i;
     if (parity != 0 && parity != 1)
       stop(Finding::Kind::fault, x.site.span, "{}: a parity of {}, in {}; phases are even (0) or odd (1)", x.site.callee->name,
            parity, describe_thread(w, lane));
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
-    if (ended) {
+    if (ended) {                                   // a wait reads once, however often it has to ask
+      touch_barrier(x, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
       return;
@@ -161,16 +178,9 @@ Semantics barrier_semantics(Does does) {
 }
 
 MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
-  constexpr int64_t bytes = 8;
-  int64_t address = address_of_barrier(x, arg, lane);
-  auto& barriers = x.warp.block->engine->barriers;
-  auto it = barriers.find(address);
-  if (it == barriers.end() || it->second.count == 0)
-    stop(Finding::Kind::unwritten, x.site.span, "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
-         "put a barrier behind that", x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
-         it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
-  x.operand(arg, lane, bytes, bytes, touch);
-  return it->second;
+  MBarrier& m = barrier_at(x, arg, lane);
+  touch_barrier(x, arg, lane, touch);
+  return m;
 }
 
 namespace {

@@ -387,8 +387,8 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
   report(w, lane, std::move(f), me.site, other.site, p.number);
 }
 
-// The asynchronous proxy reads what a thread has written, or writes over it: only behind that thread's fence is it sure to
-// be there before.
+// The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is it sure to
+// come second.
 void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   bool copied = clocks.is_line(write.thread, Line::copies);
@@ -398,16 +398,15 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   fenced.thread = uint16_t(clocks.slot(copied ? Line::fenced_copies : Line::fenced, writer));
   if (clocks.ordered(fenced, w.first + lane)) return;
   int64_t index = index_of(w, p, lane, at);
-  bool reads = touch == Touch::read;
   const Span& there = code.sites[size_t(write.site)].span;
   Finding f{.kind = Finding::Kind::fence,
             .text = fmt::format("missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} "
                                 "and has passed no fence since, so {}; let the threads that write execute "
                                 "fence_proxy_async(), before the barrier",
-                                p.name, index, reads ? "read" : "written", describe_thread(w, lane), writer,
+                                p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
                                 there ? fmt::format(" on line {}", there.line) : "",
-                                reads ? "the copy may read what stood there before"
-                                      : "what the thread wrote may come to stand there after the copy")};
+                                touch == Touch::read ? "the copy may read what stood there before"
+                                                     : "what it wrote may come after the copy")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

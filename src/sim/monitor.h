@@ -136,8 +136,7 @@ class Monitor {
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const;
   std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
-  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
-                   const std::byte* at);
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at);
   void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);
 };
 

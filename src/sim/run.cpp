@@ -182,7 +182,8 @@ void Launch::resolve_grid() {
 }
 
 void Launch::wake() {
-  if (rounds.version != monitor.memory_version) rounds = {.version = monitor.memory_version};
+  bool is_first = rounds.version != monitor.memory_version;  // as after each copy that lands: too often to look closely
+  if (is_first) rounds = {.version = monitor.memory_version};
   const Warp* stuck = nullptr;
   std::vector<const Warp*> waiting;
   auto tells_more = [](const Warp& a, const Warp& b) {  // an mbarrier can say what is missing, most where some have come
@@ -197,8 +198,9 @@ void Launch::wake() {
         waiting.push_back(&w);
         w.spins = false;
         w.idle_trips = 0;
-        append_state(state, w);
+        if (!is_first) append_state(state, w);
       }
+  if (is_first) return;
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
   if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
   if (stuck->awaited >= 0) {

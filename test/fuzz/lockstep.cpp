@@ -1,10 +1,13 @@
-// One evaluator per thread; statements walk down with the set of threads that execute them.
+// One evaluator per thread; statements walk down with the set of threads that execute them.  What is copied
+// beside the threads is copied where it is begun, so that of all waits only those for barriers in memory can
+// fail.  Where such waits stand on both sides of a condition, the two sides take turns.
 #include "fuzz/lockstep.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "fuzz/evaluate.h"
+#include "fuzz/strands.h"
 #include "ops/op.h"
 
 namespace tl::test {
@@ -29,6 +32,8 @@ struct Machine {
   Threads here = {}, returned = {};                             // who executes, who has left
   Jumps* jumps = nullptr;
   bool as_one = false;  // a tile operator: the first thread does it for all
+  std::map<std::pair<BufferId, int64_t>, MemoryBarrier> barriers = {};
+  Strands strands = {};
 
   [[noreturn]] static void no_meaning(const std::string& why) {
     throw std::logic_error("no meaning: " + why);
@@ -160,8 +165,64 @@ struct Machine {
     put(thread, where.buffer, at, now);
     return old;
   }
+  // ── what goes on beside the threads ─────────────────────────────────────────────────────────────────
+  static bool waits(std::string_view name) { return name.starts_with("mbarrier_t"); }
+  template <class R>
+  static bool waits_in(const R& r) {
+    bool found = false;
+    if (r) visit(r, [&](const Call& c) { found |= waits(c.callee->name); });
+    return found;
+  }
+  std::pair<BufferId, int64_t> key(int64_t thread, const Expr& address) {
+    return {place_of(address)->buffer, place(thread, place_of(address)->buffer, place_of(address)->index)};
+  }
+  MemoryBarrier& barrier(int64_t thread, const Expr& address) {
+    auto it = barriers.find(key(thread, address));
+    if (it == barriers.end()) no_meaning("a barrier in memory that nobody has made");
+    return it->second;
+  }
+  void change(int64_t thread, const Expr& address, int64_t arrivals, int64_t bytes) {
+    if (!barrier(thread, address).change(arrivals, bytes))
+      no_meaning("more arrivals at a barrier in memory than it counts");
+  }
+  // (to, from): what is not given is 0.
+  void copy(int64_t thread, const Call& c, int64_t bytes, int64_t given) {
+    auto [to, at] = key(thread, c.args[0]);
+    auto [from, source] = key(thread, c.args[1]);
+    int64_t size = f[to].dtype.bytes();
+    if (f[from].dtype != f[to].dtype || bytes % size || given % size || given < 0 || given > bytes || at < 0)
+      no_meaning("a copy of parts of elements");
+    for (int64_t i = 0; i < bytes / size; i++) {
+      bool has = i < given / size;
+      if (has && (source < 0 || (tensor(from) && source + i >= tensor(from)->size())))
+        no_meaning("a copy from outside of a tensor");
+      put(thread, to, at + i, has ? get(thread, from, source + i) : Value{});
+    }
+  }
+  // Groups, their waits and fences have nothing to do.
+  void beside(int64_t thread, const Call& c) {
+    std::string_view name = c.callee->name;
+    auto argument = [&](size_t i) { return integer(thread, c.args[i]); };
+    if (name == "mbarrier_init") {
+      barriers.insert_or_assign(key(thread, c.args[0]), MemoryBarrier{argument(1), argument(1)});
+    } else if (name == "mbarrier_inval") {
+      barriers.erase(key(thread, c.args[0]));
+    } else if (name == "mbarrier_arrive" || name == "cp_async_mbarrier_arrive_noinc") {
+      change(thread, c.args[0], 1, 0);
+    } else if (name == "mbarrier_expect_tx" || name == "mbarrier_arrive_expect_tx") {
+      change(thread, c.args[0], name == "mbarrier_arrive_expect_tx", argument(1));
+    } else if (name == "cp_async_bulk_load" || name == "cp_async_bulk_store") {
+      copy(thread, c, argument(2), argument(2));
+      if (c.args.size() > 3) change(thread, c.args[3], 0, -argument(2));
+    } else if (size_t digit = name.find_first_of("0123456789");
+               name.starts_with("cp_async_") && digit != name.npos) {
+      int64_t bytes = std::stoll(std::string(name.substr(digit)));
+      copy(thread, c, bytes, c.args.size() > 2 ? argument(2) : bytes);
+    }
+  }
   Value call(int64_t thread, const Call& c) {
     std::string_view name = c.callee->name;
+    if (waits(name)) return {barrier(thread, c.args[0]).has_ended(integer(thread, c.args[1])), 0};
     auto& dims = kernel->threads;
     if (name == "thread_number") return {Wide(thread), 0};
     if (name == "thread_index") {
@@ -215,6 +276,7 @@ struct Machine {
     each([&](int64_t t) { put(t, n.buffer, what[size_t(t)].first, what[size_t(t)].second); });
   }
   void begin(BufferId b) {
+    std::erase_if(barriers, [&](auto& other) { return other.first.first == b; });
     int64_t size = 1;
     for (int64_t e : shape_of(b)) size *= e;
     std::vector<Cell> cells(size_t(size), Cell{});
@@ -267,18 +329,33 @@ struct Machine {
       here = left;
       each([&](int64_t t) { left[size_t(t)] = value(t, n.cond).i != 0; });
       if (!any(left)) break;
+      if (waits_in(n.cond)) pass_on();
       iterate(n.body, left, left);
     }
     after(before);
   }
   void branch(const If& n) {
     Threads before = here, yes = here, no = here;
+    Jumps* outer = jumps;
     each([&](int64_t t) { no[size_t(t)] = !(yes[size_t(t)] = value(t, n.cond).i != 0); });
-    here = yes;
-    run(n.then_body);
-    here = no;
-    run(n.else_body);
+    auto side = [&](const Threads& who, const Stmt& body) {
+      here = who;
+      jumps = outer;
+      run(body);
+    };
+    if (waits_in(n.then_body) && waits_in(n.else_body))
+      strands.run([&] { side(yes, n.then_body); }, [&] { side(no, n.else_body); });
+    else
+      side(yes, n.then_body), side(no, n.else_body);
+    jumps = outer;
     after(before);
+  }
+  void pass_on() {  // this one's threads wait
+    Threads mine = here;
+    Jumps* around = jumps;
+    strands.pass_on();
+    here = mine;
+    jumps = around;
   }
   void effect(const Eval& n) {
     auto& c = *n.value.as<Call>();
@@ -293,7 +370,9 @@ struct Machine {
       each([&](int64_t t) { atomic(t, c); });
     } else if (c.callee->result != Callee::Result::none) {
       each([&](int64_t t) { call(t, c); });
-    }  // barriers, of all kinds: nothing to wait for
+    } else {
+      each([&](int64_t t) { beside(t, c); });
+    }  // other barriers, of all kinds: nothing to wait for
   }
 
   // ── what the block does as one: by the row's own meaning ─────────────────────────────────────────────

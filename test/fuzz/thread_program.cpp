@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "fuzz/thread_text.h"
+#include "fuzz/ring_text.h"
 
 namespace tl::fuzz {
 namespace {
 
-struct Generator : ThreadText {
+struct Generator : RingText {
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
   std::string name(const char* hint) { return fmt::format("{}{}", hint, fresh++); }
   const Register& any_register() { return registers[size_t(below(int64_t(registers.size())))]; }
@@ -33,7 +33,7 @@ struct Generator : ThreadText {
     names.resize(outer);
   }
   void some(int64_t most, int depth) {
-    for (int64_t i = 1 + below(most); i > 0; i--) divergent ? inner(depth) : outer(depth);
+    for (int64_t i = 1 + below(most); i > 0; i--) divergent ? inner(depth) : step(depth);
   }
 
   // Statements of threads that are not in step.
@@ -118,6 +118,7 @@ struct Generator : ThreadText {
   void own_store() {
     for (auto& a : arrays)
       if (a.use == Use::own && chance(60)) {
+        if (chance(25) && own_copy(a)) return;
         line("{}[{}] = {}", a.name, own_place(a), expr(a.type, 3));
         return;
       }
@@ -181,7 +182,9 @@ struct Generator : ThreadText {
     if (!a.atomic.empty()) return;
     std::vector<Use> uses;
     for (auto& other : arrays) uses.push_back(&other == &a ? Use::none : Use::read);
-    with_use(uses, [&] { line("{}[{}] = {}", a.name, own_place(a), expr(a.type, 3)); });
+    with_use(uses, [&] {
+      if (chance(75) || !own_copy(a)) line("{}[{}] = {}", a.name, own_place(a), expr(a.type, 3));
+    });
   }
   void read_step() {
     with_use(std::vector<Use>(arrays.size(), Use::read), [&] { chance(50) ? define() : assign(); });
@@ -284,8 +287,34 @@ struct Generator : ThreadText {
     });
   }
 
+  // What whole warps do with their registers.
+  void between() {
+    bool outer = std::exchange(divergent, true);
+    switch (below(4)) {
+      case 0:
+        parted([&] { branch(condition(2), 0); });
+        break;
+      case 1:
+        warp_step();
+        break;
+      case 2:
+        define();
+        break;
+      default:
+        assign();
+    }
+    divergent = outer;
+  }
+  // Where the compiler places no barriers, one stands behind each.
+  void step(int depth) {
+    outer(depth);
+    if (all_barriers) line("sync_threads()");
+  }
+  bool all_barriers = false;
+
   // Statements of the block as a whole.
   void outer(int depth) {
+    if (chance(depth == 2 ? often : often / 6)) return async_step();
     switch (below(depth > 0 ? 18 : 13)) {
       case 0:
       case 1:
@@ -382,7 +411,8 @@ struct Generator : ThreadText {
          flat ? std::to_string(threads) : fmt::format("16, {}", threads / 16));
     indent++;
     declare();
-    for (int64_t i = 2 + below(7); i > 0; i--) outer(2);
+    line("sync_threads()");
+    for (int64_t i = 2 + below(7); i > 0; i--) step(2);
     line("sync_threads()");
     if (chance(20)) {
       line("if {}:", condition(2));
@@ -404,14 +434,19 @@ struct Generator : ThreadText {
     Program p;
     if ((scalar = chance(50))) {
       params += ", s: i32";
-      p.given["s"] = double(below(8));
+      given["s"] = double(below(8));
     }
+    often = pick({0, 30, 50});
+    newer = chance(50);
+    aside = [this] { between(); };
+    if ((all_barriers = chance(50))) p.skip = {"insert_sync"};
     indent = 1;
     kernel("main");
     if (chance(15)) {
       inputs.insert(inputs.end(), written.begin(), written.end());
       kernel("second");
     }
+    p.given = given;
     p.text = fmt::format("func main({}):\n{}", params, text());
     return p;
   }
@@ -419,6 +454,6 @@ struct Generator : ThreadText {
 
 }  // namespace
 
-Program random_thread_program(uint64_t seed) { return Generator{{{std::mt19937_64(seed)}}}.run(); }
+Program random_thread_program(uint64_t seed) { return Generator{{{{std::mt19937_64(seed)}}}}.run(); }
 
 }  // namespace tl::fuzz

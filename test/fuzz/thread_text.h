@@ -30,6 +30,7 @@ struct ThreadText : RandomText {
   std::vector<std::pair<std::string, std::string>> names = {};  // of values in scope: name, type
   std::vector<Register> inputs = {};                            // tensors that are only read
   std::string params = {};
+  std::map<std::string, double> given = {};  // scalars that a call brings
   std::vector<Register> written = {};
   int fresh = 0;
   bool divergent = false, in_loop = false, scalar = false;

@@ -20,8 +20,8 @@ struct Generator : TileText {
     if (to.name.empty() || chance(40))
       to = add(scope(), from.rough && !is_float(kind) ? "f32" : kind, from.shape);
     if (to.name.empty()) return;
-    if (is_unsigned(to.type) && !is_unsigned(from.type) && is_float(from.type))
-      return initialise(to);  // no negative floats
+    bool wild = is_unsigned(to.type) || to.type == "i4";  // no negative floats, none of 8
+    if (wild && to.type != from.type && is_float(from.type)) return initialise(to);
     line("copy({}, {})", from.name, to.name);
     if (bits_of(to.type) <= 8 && !is_float(from.type) && to.type != from.type) clamp_number(to);
     if (is_unsigned(to.type) && !is_unsigned(from.type)) clamp_number(to);
@@ -32,7 +32,7 @@ struct Generator : TileText {
   }
   void reduce_step() {
     bool any_type = chance(60);
-    Tile from = find([&](const Tile& t) { return any_type ? !is_storage(t.type) : !is_float(t.type); });
+    Tile from = find([&](const Tile& t) { return any_type ? !is_storage(t.type) : !is_float(t.type) && !is_storage(t.type); });
     if (from.name.empty()) return;
     bool integers = !is_float(from.type), truth = from.type == "bool";
     size_t dim = size_t(below(int64_t(from.shape.size())));

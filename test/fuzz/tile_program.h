@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace tl::fuzz {
 
@@ -13,6 +14,7 @@ struct Program {
   std::string text = {};
   std::map<std::string, double> given = {};  // extents and scalars that a call brings
   double tolerance = 0;                      // 0: what each type explains
+  std::vector<std::string> skip = {};        // passes
 };
 
 // What a seed gives; the same on every machine.

@@ -26,8 +26,10 @@ inline bool is_float(const std::string& type) {
   return type[0] == 'f' || type == "bf16" || type == "tf32" || type[0] == 'e';
 }
 inline bool is_unsigned(const std::string& type) { return type[0] == 'u'; }
-inline bool is_storage(const std::string& type) { return type == "tf32" || type[0] == 'e'; }
+inline bool is_packed(const std::string& type) { return type == "i4" || type == "u4" || type == "e2m1"; }
+inline bool is_storage(const std::string& type) { return type == "tf32" || type[0] == 'e' || is_packed(type); }
 inline int64_t bits_of(const std::string& type) {
+  if (is_packed(type)) return 4;
   if (type == "bool" || type[0] == 'e') return 8;
   return std::stoll(type.substr(type.find_first_of("0123456789")));
 }
@@ -79,7 +81,7 @@ struct TileText : RandomText {
   std::string type() {
     return chance(60) ? pick<std::string>({"f32", "f16", "i32"})
                       : pick<std::string>(
-                            {"bf16", "f64", "i8", "i16", "i64", "u8", "u32", "bool", "e4m3", "e5m2", "tf32"});
+                            {"bf16", "f64", "i8", "i16", "i64", "u8", "u32", "bool", "e4m3", "e5m2", "tf32", "i4", "u4", "e2m1"});
   }
   // Inside of a loop or condition what is exact must stay so, whatever runs first.
   bool usable(const Tile& t) const { return !t.rough || nested == 0; }
@@ -120,6 +122,7 @@ struct TileText : RandomText {
            .scope = scope,
            .type = type,
            .shape = shape};
+    if (is_packed(type) && shape.back() % 2) return {};
     int64_t bits = t.size() * bits_of(type);
     if (scope == "shared") {
       if (!take_shared(bits)) return {};
@@ -147,14 +150,16 @@ struct TileText : RandomText {
     for (size_t d = 0; d < t.shape.size(); d++) {
       int64_t e = t.shape[d], size = e;
       std::string first = "0";
+      bool pairs = is_packed(t.type) && d + 1 == t.shape.size();
       if (d == 0 && own)
         first = fmt::format("b*{}", e), size = blocks * e;
       else if (by_loop && d == (own ? 1 : 0))
         first = fmt::format("{}*{}", loops.back().var, e), size = loops.back().trips * e;
       else if (chance(15))
-        first = std::to_string(below(5)), size += below(9);
+        first = std::to_string(pairs ? 2 * below(3) : below(5)), size += below(9);
       if (chance(25)) size = std::max<int64_t>(1, size - below(e / 2 + 1));
-      bool open = chance(15);
+      if (pairs) size += size % 2;
+      bool open = !pairs && chance(15);
       if (open) program.given[fmt::format("n{}", tensors)] = double(size);
       extents +=
           fmt::format("{}{}", d ? ", " : "", open ? fmt::format("n{}", tensors++) : std::to_string(size));
@@ -271,7 +276,8 @@ struct TileText : RandomText {
   }
   static std::string stored(const Tile& to, const std::string& value) {
     if (to.type == "bool") return fmt::format("{} > 0.0", value);
-    return fmt::format("cast<{}>(min(max({}, {}.0), 8.0))", to.type, value, is_unsigned(to.type) ? 0 : -8);
+    return fmt::format("cast<{}>(min(max({}, {}.0), {}.0))", to.type, value, is_unsigned(to.type) ? 0 : -8,
+                       to.type == "i4" ? 7 : 8);
   }
   // Iterations would depend on each other: another element of `to`, or of another shape of it.
   bool depends(const Tile& to, std::string text) const {
@@ -294,6 +300,7 @@ struct TileText : RandomText {
       if (to.name.empty()) return;
       initialise(to);
     }
+    some &= !is_packed(to.type);  // both elements of a byte, or none
     std::string a = value(to.shape, 1 + int(below(2)), !rough), b = value(to.shape, 1, !rough),
                 cond = condition(to.shape);
     if (depends(to, a + b + cond)) return;
@@ -319,7 +326,7 @@ struct TileText : RandomText {
     mark(to, rough);
   }
   void clamp(const Tile& t) {
-    if (chance(50))
+    if (chance(50) && !is_packed(t.type))
       return line("clamp({}, {}, {})", t.name,
                   is_float(t.type)      ? "-8.0"
                   : is_unsigned(t.type) ? "0"

@@ -38,7 +38,7 @@ TEST_CASE("tile programs have every tile operator, statement and kind of type") 
                                      "if ",     "else:",     "break()",    "continue()"};
   for (auto* op : all_ops()) wanted.push_back(std::string(op->info.name) + "(");
   for (auto* type :
-       {"f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2", "i8", "i16", "i32", "i64", "u8", "u32", "bool"})
+       {"f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "i4", "u4", "e2m1"})
     wanted.push_back(fmt::format(" {}[", type));
   for (auto& word : wanted) CHECK_MESSAGE(all.find(word) != all.npos, word);
 }

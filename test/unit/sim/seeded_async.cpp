@@ -401,6 +401,22 @@ constexpr Planted bulk[] = {
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
 )", 1, "sm_90"},
+    {"a bulk load into what threads have written, without a fence", R"(
+      M = shared u64[1] address(0) elements(1)
+      S = shared f32[64] address(16) elements(64)
+      S[tx] = X[tx]  # fence
+      if tx == 0:
+        mbarrier_init(address_of(M[0]), 1)
+        fence_mbarrier_init()
++     fence_proxy_async()
+      sync_threads()
+      if tx == 0:
+        mbarrier_arrive_expect_tx(address_of(M[0]), 256)
+        cp_async_bulk_load(address_of(S[0]), address_of(X[0]), 256, address_of(M[0]))  # fence
+      while not mbarrier_try_wait(address_of(M[0]), 0):
+        pass
+      Y[tx] = S[tx]
+)", 1, "sm_90"},
     {"the source of a bulk store is filled again before it was read", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
