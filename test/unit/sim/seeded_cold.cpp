@@ -110,25 +110,6 @@ constexpr Planted cold[] = {
 -           mbarrier_arrive(address_of(M[1]))  # deadlock
 +         mbarrier_arrive(address_of(M[1]))
 )", 1, "sm_90"},
-    {"the next bulk load writes over what threads have computed in place, without a fence", R"(
-      S = shared f16[512] address(0) elements(512)
-      M = shared u64[1] address(1024) elements(1)
-      if tx == 0:
-        mbarrier_init(address_of(M[0]), 1)
-        fence_mbarrier_init()
-      sync_threads()
-      for k in serial(8):
-        if tx == 0:
-          mbarrier_arrive_expect_tx(address_of(M[0]), 1024)
-          cp_async_bulk_load(address_of(S[0]), address_of(A[k * 512]), 1024, address_of(M[0]))  # fence
-        while not mbarrier_try_wait(address_of(M[0]), k % 2):
-          pass
-        for i in serial(8):
-          S[i * 64 + tx] = S[i * 64 + tx] + S[i * 64 + tx]  # fence
-          B[k * 512 + i * 64 + tx] = S[i * 64 + tx]
-+       fence_proxy_async()
-        sync_threads()
-)", 1, "sm_90"},
     {"two stages of a bulk store, of which the wait leaves both under way", R"(
       S = shared f16[1024] address(0) elements(1024)
       for k in serial(8):
