@@ -149,7 +149,6 @@ struct TileIndex {
   TileIndex(const T& v, Where where = Where::current()) : index(Operand(v, where)) {}
 };
 
-class Element;
 class Region;
 
 // A tensor, a tile or a variable of the function being built.
@@ -180,9 +179,7 @@ class Element {
  private:
   friend struct detail::Access;
   Element(Buffer buffer, std::vector<Expr> index, Where where)
-      : buffer(std::move(buffer)),
-        index(std::move(index)),
-        where(where) {}
+      : buffer(std::move(buffer)), index(std::move(index)), where(where) {}
   Buffer buffer;
   std::vector<Expr> index;
   Where where;
@@ -260,9 +257,7 @@ struct Range {
     requires std::convertible_to<const T&, Expr>
   Range(const T& count) : stop(count) {}
   Range(Expr start, Expr stop, Expr step = 1)
-      : start(std::move(start)),
-        stop(std::move(stop)),
-        step(std::move(step)) {}
+      : start(std::move(start)), stop(std::move(stop)), step(std::move(step)) {}
 };
 
 // The threads of a block: a count, up to three extents, or the target's default.

@@ -1,11 +1,11 @@
-// The legality table, and a walk that holds every node against it: types, scopes, ranks, definitions before
-// uses.
+// A walk that holds every node against the legality table: types, scopes, ranks, definitions before uses.
 #include "ir/verify.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "ir/build.h"
+#include "ir/legality.h"
 #include "ir/line.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
@@ -13,41 +13,6 @@
 
 namespace tl {
 namespace {
-
-// ── the table ─────────────────────────────────────────────────────────────────────────────────────────
-constexpr uint8_t at_tile = 1, at_thread = 2, at_machine = 4, lowered = at_thread | at_machine;
-
-struct KindRow {
-  Kind kind;
-  uint8_t levels;
-  std::string_view what;
-};
-constexpr KindRow kind_rows[] = {
-    // what is not listed stands at every level
-    {Kind::Tile, at_tile, "tile operators"},
-    {Kind::Ramp, lowered, "vectors"},
-    {Kind::Broadcast, lowered, "vectors"},
-};
-struct LoopRow {
-  Loop loop;
-  uint8_t levels;
-};
-constexpr LoopRow loop_rows[] = {
-    {Loop::parallel, at_tile},
-    {Loop::pipelined, at_tile},
-    {Loop::vectorized, at_tile | at_thread},
-};
-// How many indices an access has: one per dimension (logical), one in elements (physical).
-enum class Rank : uint8_t { logical, physical, either };
-struct RankRow {
-  Level level;
-  Rank global, tile;
-};
-constexpr RankRow rank_rows[] = {
-    {Level::tile, Rank::logical, Rank::logical},
-    {Level::thread, Rank::either, Rank::physical},
-    {Level::machine, Rank::physical, Rank::physical},
-};
 
 struct Checker {
   const Function& f;
@@ -279,6 +244,13 @@ struct Checker {
     if (!ok) bad("{} takes a text and a key first{}", n.callee->name, texts == 3 ? ", then how many places it writes" : "");
   }
 
+  // At level tile an index that is added to others, of the tile or of its strides, which are i64.
+  void wide(const Expr& index, const std::string& buffer) const {
+    if (level == Level::tile && index->dtype != i64)
+      bad("an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let its loop run over i64", buffer,
+          to_string(index->dtype), print(index, &f));
+  }
+
   // The indices of a Load or Store; returns the lanes they select.
   int access(BufferId id, const std::vector<Expr>& index) {
     touch(id);
@@ -286,6 +258,7 @@ struct Checker {
     int lanes = 1;
     for (auto& i : index) {
       expr(i);
+      if (i->dtype.is_int() && index.size() > 1) wide(i, b.name);
       Here here(*this, i->span);
       if (!i->dtype.is_int()) bad("an index is {}, not an integer", to_string(i->dtype));
       if (i->dtype.lanes > 1) lanes = i->dtype.lanes;
@@ -310,6 +283,8 @@ struct Checker {
     for (auto& range : r.ranges) {
       integer(range.min, "the beginning of a slice");
       integer(range.extent, "the extent of a slice");
+      wide(range.min, b.name);
+      wide(range.extent, b.name);
     }
   }
   void attrs(const Attrs& a) {

@@ -49,8 +49,6 @@ bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickl
 // Does the region, a whole fragment, as far as it is known, lie as this wants it?  What is not known will.
 bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted);
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
-// How many elements this shared buffer may take without the others running out of the block's memory.
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 // The region as it lies in shared memory.
 SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r);
 // An empty scratch tile of that layout.

@@ -6,9 +6,8 @@
 #include <algorithm>
 
 #include "arith/prove.h"
-#include "layout/banks.h"
 #include "ops/gemm.h"
-#include "ops/parallel.h"
+#include "ops/warp_accesses.h"
 
 namespace tl {
 namespace {
@@ -50,12 +49,11 @@ Fragment fma_accumulator(const Gemm& g, const ThreadGrid& t) {
   return make_fragment({g.m, g.n}, 1, std::move(terms));
 }
 
-// Does C lie, as far as it is known, as the grid wants it?
 // ── where A and B lie ─────────────────────────────────────────────────────────────────────────────────
 
 // One of the reads of warp 0 and of the last: each lane's row of A at one k, or its columns of B.
-void add_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp, size_t rank,
-               std::vector<WarpAccess>& out) {
+std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp, size_t rank) {
+  std::vector<WarpAccess> out;
   bool transposed = is_a ? g.trans_a : g.trans_b;
   int64_t n = is_a || transposed ? 1 : t.vector, warps = std::max<int64_t>(1, threads / warp);
   int64_t times = g.k * warps * (is_a ? t.m_steps : t.n_steps * t.vector / n);
@@ -71,31 +69,13 @@ void add_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, i
       }
       out.push_back(std::move(access));
     }
+  return out;
 }
 
-// What a copy that fills the tile writes: neighbouring threads neighbouring vectors, row after row.
-void add_writes(const std::vector<int64_t>& shape, int bits, const Target& target,
-                std::vector<WarpAccess>& out) {
-  size_t rank = shape.size();
-  int64_t n = target.vector_bytes * 8 / bits, rows = shape[rank - 2], cols = shape[rank - 1];
-  while (n > 1 && cols % n) n /= 2;
-  WarpAccess access{.lanes = {}, .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp};
-  for (int64_t lane = 0; lane < std::min<int64_t>(target.warp, rows * cols / n); lane++) {
-    std::vector<int64_t> index(rank, 0);
-    index[rank - 2] = lane * n / cols;
-    index[rank - 1] = lane * n % cols;
-    access.lanes.push_back(std::move(index));
-  }
-  out.push_back(std::move(access));
-}
-
-// The layout with the fewest wavefronts for the reads here and the copy's writes.
-Layout layout_for(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads,
-                  const std::vector<int64_t>& shape, const Target& target, int64_t most) {
-  int bits = (is_a ? g.a_type : g.b_type).bits;
-  std::vector<WarpAccess> accesses;
-  add_reads(g, t, is_a, threads, target.warp, shape.size(), accesses);
-  add_writes(shape, bits, target, accesses);
+// The layout with the fewest wavefronts for these reads and the copy's writes.
+Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<int64_t>& shape, const Target& target,
+                  int64_t most) {
+  accesses.push_back(copy_writes(shape, bits, target));
   return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
 }
 
@@ -107,12 +87,16 @@ LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness l
   if (lies_as(g.c, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
-    if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
-    std::vector<int64_t> shape;
-    for (auto& e : info.shape) shape.push_back(*as_int(e));
-    if (matrix_dims(*r)[0] + 2 != shape.size()) continue;
-    int64_t most = room_for(r->buffer, ctx.function, ctx.target, ctx.known);
-    out.shared.emplace(r->buffer, layout_for(g, t, r == &g.a, ctx.threads, shape, ctx.target, most));
+    size_t rank = info.shape.size();
+    if (info.scope != Scope::shared || matrix_dims(*r)[0] + 2 != rank) continue;
+    auto reads = fma_reads(g, t, r == &g.a, ctx.threads, ctx.target.warp, rank);
+    auto& all = out.reads[r->buffer];  // A may be B
+    all.insert(all.end(), reads.begin(), reads.end());
+  }
+  for (auto& [b, reads] : out.reads) {
+    const BufferInfo& info = ctx.function[b];
+    int64_t most = room_for(b, ctx.function, ctx.target, ctx.known);
+    out.shared.emplace(b, layout_for(reads, info.dtype.bits, tile_shape(info), ctx.target, most));
   }
   return out;
 }
@@ -124,7 +108,8 @@ SharedMatrix fma_factor(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, b
   if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
   auto dims = matrix_dims(r);
   std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
-  Layout layout = layout_for(g, t, is_a, ctx.threads, shape, ctx.target, ctx.target.shared_bytes);
+  auto reads = fma_reads(g, t, is_a, ctx.threads, ctx.target.warp, shape.size());
+  Layout layout = layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, ctx.target.shared_bytes);
   return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
                     before);
 }

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "layout/swizzle.h"
 #include "ops/gemm_mma_load.h"
-#include "ops/parallel.h"
+#include "ops/mapping.h"
 #include "target/check.h"
 
 namespace tl {
@@ -216,6 +216,19 @@ std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
   return "";
 }
 
+// An operand of so many elements as ldmatrix reads it, each of these warps all of it: eight rows of 16 bytes at once.
+WarpAccess block_reads(const std::vector<int64_t>& shape, int bits, int64_t elements, int64_t warps) {
+  size_t rank = shape.size();
+  int64_t rows = std::min<int64_t>(8, shape[rank - 2]), chunk = std::min<int64_t>(128 / bits, shape[rank - 1]);
+  WarpAccess access{.lanes = {}, .elements = chunk, .times = elements / (rows * chunk) * warps};
+  for (int64_t r = 0; r < rows; r++) {
+    std::vector<int64_t> index(rank, 0);
+    index[rank - 2] = r;
+    access.lanes.push_back(std::move(index));
+  }
+  return access;
+}
+
 // C and the tiles in shared memory lie as the instruction wants, strictly.  A fragment operand mostly follows
 // the accumulator that it was computed from, which agrees with the instruction or, in another grid, goes
 // through scratch; so it is asked for at `common`, after its producers.
@@ -233,13 +246,14 @@ LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness l
   want(g.c, mma_accumulator(g, p));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
-    if (info.scope != Scope::shared || ctx.known.shared.contains(r->buffer)) continue;
-    std::vector<int64_t> shape;
-    for (auto& e : info.shape) shape.push_back(*as_int(e));
+    if (info.scope != Scope::shared) continue;
+    std::vector<int64_t> shape = tile_shape(info);
     Layout layout = conflict_free(shape, info.dtype.bits, true);
     if (layout.ranges[0] > room_for(r->buffer, ctx.function, ctx.target, ctx.known))
       layout = swizzled(shape, info.dtype.bits);
     out.shared.emplace(r->buffer, std::move(layout));
+    bool is_b = r == &g.b;
+    out.reads[r->buffer].push_back(block_reads(shape, info.dtype.bits, (is_b ? g.n : g.m) * g.k, is_b ? p.rows : p.cols));
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "layout/swizzle.h"
+#include "ops/mapping.h"
 #include "target/check.h"
 
 namespace tl {

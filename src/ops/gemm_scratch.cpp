@@ -139,20 +139,6 @@ BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DTy
                       .elements = n});
 }
 
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known) {
-  int64_t left = target.shared_bytes;
-  for (size_t i = 0; i < f.buffers.size(); i++) {
-    const BufferInfo& info = f.buffers[i];
-    if (info.scope != Scope::shared || BufferId{int(i)} == buffer) continue;
-    int64_t elements = 1;
-    for (auto& e : info.shape) elements *= *as_int(e);
-    auto at = known.shared.find(BufferId{int(i)});
-    if (at != known.shared.end()) elements = at->second.ranges[0];
-    left -= (elements * info.versions * info.dtype.bytes() + 127) / 128 * 128;
-  }
-  return std::max<int64_t>(0, left) / (f[buffer].versions * f[buffer].dtype.bytes());
-}
-
 SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r) {
   const BufferInfo& info = ctx.function[r.buffer];
   std::vector<int64_t> shape;

@@ -16,6 +16,8 @@ std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index);  // 
 // Every thread holds, or runs, all of it.
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);                     // of a shared, fragment or local buffer
+// How many elements this shared buffer may take without the others running out of the block's memory.
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 
 // Must both elements of a byte lie on one thread, which stores it, now or later out of a fragment?
 bool keeps_pairs(const ParallelNest& nest, const Function& f);

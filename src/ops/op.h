@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "layout/banks.h"
 #include "layout/fragment.h"
 #include "target/target.h"
 
@@ -37,9 +38,11 @@ enum class Strictness : uint8_t { strict, common, free };
 // What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping of
 // iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive registers it
 // would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".  Fragments it
-// cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory beside it.
+// cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory beside it.  How its
+// warps read a shared tile stands in `reads`: where another operator wants another layout of it, they are weighed.
 struct LayoutMap {
   std::map<BufferId, Layout> shared;
+  std::map<BufferId, std::vector<WarpAccess>> reads;
   std::map<BufferId, Fragment> fragments;
   std::optional<Fragment> loop;
   int64_t lanes = 0;

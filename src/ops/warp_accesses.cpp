@@ -1,5 +1,6 @@
 #include "ops/warp_accesses.h"
 
+#include <algorithm>
 #include <map>
 
 #include "arith/prove.h"
@@ -69,6 +70,20 @@ std::optional<std::vector<WarpAccess>> warp_accesses(const ParallelNest& nest, c
   std::vector<WarpAccess> out;
   for (auto& [key, access] : found) out.push_back(std::move(access));
   return out;
+}
+
+WarpAccess copy_writes(const std::vector<int64_t>& shape, int bits, const Target& target) {
+  size_t rank = shape.size();
+  int64_t n = target.vector_bytes * 8 / bits, rows = shape[rank - 2], cols = shape[rank - 1];
+  while (n > 1 && cols % n) n /= 2;
+  WarpAccess access{.lanes = {}, .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp};
+  for (int64_t lane = 0; lane < std::min<int64_t>(target.warp, rows * cols / n); lane++) {
+    std::vector<int64_t> index(rank, 0);
+    index[rank - 2] = lane * n / cols;
+    index[rank - 1] = lane * n % cols;
+    access.lanes.push_back(std::move(index));
+  }
+  return access;
 }
 
 }  // namespace tl

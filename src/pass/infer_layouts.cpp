@@ -14,143 +14,49 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/mapping.h"
+#include "pass/layout_items.h"
 #include "pass/own_elements.h"
 #include "pass/passes.h"
+#include "pass/share_storage.h"
 #include "pass/spread_banks.h"
 #include "pass/stage_tiles.h"
+#include "pass/weigh_layouts.h"
 
 namespace tl {
 namespace {
 
 constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 
-// A tile operator, a parallel nest, or a statement that loads or stores single elements of fragments; and the
-// mapping found for its iterations.
-struct Item {
-  Stmt stmt;
-  std::optional<ParallelNest> nest = {};       // of a parallel loop, or of an operator that is sugar for one
-  struct Element {
-    BufferId buffer;
-    std::vector<Expr> index;
-    bool is_store;
-  };
-  std::vector<Element> places = {};            // of the third kind
-  std::set<BufferId> elements = {};            // their fragments
-  std::set<BufferId> touched = {};             // all fragments
-  std::optional<Fragment> loop = {};
-  int64_t lanes = 0;
-  std::set<BufferId> stage = {};
-  bool settled = false;
-};
-
 struct Inference {
   const Function& f;
   const Kernel& kernel;
   const Target& target;
   const OwnElements& own;
-  std::vector<Item> items = {};
+  std::vector<LayoutItem> items = {};
   LayoutMap known = {};
   std::vector<Note> notes = {};
 
   LayoutContext context() const {
     return {.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
   }
-  bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
-
-  // ── what is to be laid out ────────────────────────────────────────────────────────────────────────────
-  void add_element(Item& item, BufferId b, const std::vector<Expr>& index, bool is_store) const {
-    item.elements.insert(b);
-    item.places.push_back({b, index, is_store});
-  }
-
-  template <class R>
-  void add_elements(Item& item, const R& r) const {
-    if (!r) return;
-    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false); });
-  }
-
-  // A fragment that the user made, as a mapping of iterations or of elements to threads: kept, or refused.
-  Fragment checked(const IndexMap& map, std::string_view what, Span span) const {
-    Fragment fragment = fragment_from_map(map);
-    if (std::string why = why_not_inverse(fragment); !why.empty())
-      fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what, to_string(fragment), why);
-    if (fragment.threads > thread_count(kernel))
-      fail(span, "{} {} names {} threads, but a block of this kernel has {}", what, to_string(fragment), fragment.threads,
-           thread_count(kernel));
-    return fragment;
-  }
-
-  std::optional<Fragment> annotated_loop(const ParallelNest& nest) const {
-    auto* value = nest.attrs.find("loop_layout");
-    auto* map = value ? std::get_if<IndexMap>(value) : nullptr;
-    if (!map || !target.has_threads()) return std::nullopt;
-    return checked(*map, "the loop_layout", nest.span);
-  }
-
-  void collect_scalar(const Stmt& s) {
-    Item item{.stmt = s};
-    if (auto* l = s.as<Let>()) add_elements(item, l->value);
-    else if (auto* e = s.as<Eval>()) add_elements(item, e->value);
-    else if (auto* i = s.as<If>()) add_elements(item, i->cond);
-    else if (auto* w = s.as<While>()) add_elements(item, w->cond);
-    else if (auto* l = s.as<For>()) { add_elements(item, l->min); add_elements(item, l->extent); }
-    else if (auto* st = s.as<Store>()) {
-      add_elements(item, s);
-      if (is_fragment(st->buffer)) add_element(item, st->buffer, st->index, true);
-    }
-    item.touched = item.elements;
-    if (!item.elements.empty()) items.push_back(std::move(item));
-  }
-
-  void collect(const Stmt& s) {
-    if (!s) return;
-    if (auto* t = s.as<Tile>()) {
-      if (t->body) return collect(t->body);
-      Item item{.stmt = s};
-      if (row_of(*t).nest) {
-        item.nest = row_of(*t).nest(*t, f);
-        item.loop = annotated_loop(*item.nest);
-      }
-      for (auto& o : t->operands)
-        if (auto* r = std::get_if<Region>(&o); r && is_fragment(r->buffer)) item.touched.insert(r->buffer);
-      items.push_back(std::move(item));
-      return;
-    }
-    auto* loop = s.as<For>();
-    if (loop && loop->loop == Loop::parallel) {
-      Item item{.stmt = s, .nest = read_nest(*loop)};
-      item.loop = annotated_loop(*item.nest);
-      for (auto& a : accesses_of(*item.nest))
-        if (is_fragment(a.buffer)) item.touched.insert(a.buffer);
-      items.push_back(std::move(item));
-      return;
-    }
-    collect_scalar(s);
-    if (loop) collect(loop->body);
-    if (auto* w = s.as<While>()) collect(w->body);
-    if (auto* g = s.as<Group>()) collect(g->body);
-    if (auto* i = s.as<If>()) { collect(i->then_body); collect(i->else_body); }
-    if (auto* b = s.as<Block>())
-      for (auto& inner : b->stmts) collect(inner);
-  }
 
   // ── asking and learning ───────────────────────────────────────────────────────────────────────────────
   // Do all threads find the elements that they name in their own registers, and may write them there?
-  bool are_at_hand(const Item& item, BufferId b, const Fragment& fragment, bool is_everywhere) const {
-    return std::all_of(item.places.begin(), item.places.end(), [&](const Item::Element& e) {
+  bool are_at_hand(const LayoutItem& item, BufferId b, const Fragment& fragment, bool is_everywhere) const {
+    return std::all_of(item.places.begin(), item.places.end(), [&](const LayoutItem::Element& e) {
       if (e.buffer != b || (is_everywhere && !(e.is_store && own.differ(e.index)))) return true;
       return own.are_own(fragment, e.index, e.is_store);
     });
   }
 
   // Does every thread store a number of its own under one index?  Then each needs its own element.
-  bool keeps_own_numbers(const Item& item, BufferId b) const {
+  bool keeps_own_numbers(const LayoutItem& item, BufferId b) const {
     return !own.own_numbers(b).empty() &&
            std::any_of(item.places.begin(), item.places.end(),
-                       [&](const Item::Element& e) { return e.buffer == b && e.is_store && !own.differ(e.index); });
+                       [&](const LayoutItem::Element& e) { return e.buffer == b && e.is_store && !own.differ(e.index); });
   }
 
-  LayoutMap ask_elements(const Item& item, Strictness level) const {
+  LayoutMap ask_elements(const LayoutItem& item, Strictness level) const {
     LayoutMap out;
     int64_t threads = thread_count(kernel);
     for (BufferId b : item.elements) {
@@ -165,7 +71,7 @@ struct Inference {
     return out;
   }
 
-  LayoutMap ask(const Item& item, Strictness level) {
+  LayoutMap ask(const LayoutItem& item, Strictness level) {
     if (!item.elements.empty()) return ask_elements(item, level);
     known.loop = item.loop;
     if (item.nest) return infer_parallel(*item.nest, context(), level);
@@ -179,64 +85,18 @@ struct Inference {
     return "a single element";
   }
 
-  void note(BufferId buffer, const Item& item, Strictness level, const std::string& layout) {
-    std::string by = subject(item.stmt), strictness(strictness_names[size_t(level)]);
+  void note(BufferId buffer, const std::string& by, Span span, Strictness level, const std::string& layout) {
+    std::string strictness(strictness_names[size_t(level)]);
     notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
-                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = item.stmt->span,
+                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = span,
                      .buffer = buffer, .by = by, .strictness = strictness});
+  }
+  void note(BufferId buffer, const LayoutItem& item, Strictness level, const std::string& layout) {
+    note(buffer, subject(item.stmt), item.stmt->span, level, layout);
   }
 
   // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
   BufferId root(BufferId b) const { return f[b].alias_of ? f[b].alias_of : b; }
-
-  // Where the elements of a buffer of another shape live that has this layout's storage, row-major element by element.
-  Layout reshaped(const Layout& l, BufferId from, BufferId to) const {
-    std::vector<int64_t> shape = tile_shape(f[to]), old = tile_shape(f[from]);
-    size_t others = l.extents.size() - old.size();             // a fragment's replica
-    Layout row = row_major(shape);
-    std::vector<Expr> vars = input_vars(shape.size() + others), at(vars.begin(), vars.begin() + std::ptrdiff_t(shape.size()));
-    Facts facts;
-    for (size_t d = 0; d < shape.size(); d++) facts.bind(vars[d], Interval{0, shape[d] - 1});
-    if (others) facts.bind(vars.back(), Interval{0, l.extents.back() - 1});
-    // Of another type in registers: so many of its elements in one of `from`, or so many of `from` in one of it.
-    bool in_registers = f[to].scope == Scope::fragment;
-    int64_t parts = in_registers ? std::max(1, f[from].dtype.bits / f[to].dtype.bits) : 1;
-    int64_t wholes = in_registers ? std::max(1, f[to].dtype.bits / f[from].dtype.bits) : 1;
-    Expr flat_of_to = map_index(row, at)[0];
-    Expr flat = parts > 1 ? floordiv(flat_of_to, parts) : wholes > 1 ? flat_of_to * wholes : flat_of_to;
-    std::vector<Expr> inputs(old.size());
-    int64_t below = 1;
-    for (size_t d = old.size(); d-- > 0; below *= old[d]) {
-      Expr i = floordiv(flat, below);
-      inputs[d] = simplify(d == 0 ? i : floormod(i, old[d]), facts);
-    }
-    if (others) inputs.push_back(vars.back());
-    IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
-    if (others) map.extents.push_back(l.extents.back());
-    std::vector<Expr> outputs = map_index(l, inputs);
-    if (parts > 1) outputs[1] = outputs[1] * parts + floormod(flat_of_to, parts);
-    if (wholes > 1) outputs[1] = floordiv(outputs[1], wholes);
-    for (auto& e : outputs) map.outputs.push_back(simplify(e, facts));
-    return from_map(map);
-  }
-
-  // Elements that make up one of a wider type must be neighbours in one thread's registers.
-  void check_wider(const Fragment& given, BufferId from, BufferId to) const {
-    int64_t n = f[to].dtype.bits / f[from].dtype.bits;
-    std::vector<int64_t> shape = tile_shape(f[from]), rows = table(given.layout);
-    int64_t points = 1, copies = given.layout.extents.back();
-    for (int64_t e : shape) points *= e;
-    for (int64_t at = 0; at < points; at++)
-      for (int64_t c = 0; c < copies; c++) {
-        const int64_t* here = &rows[size_t((at * copies + c) * 2)];
-        const int64_t* first = &rows[size_t((at / n * n * copies + c) * 2)];
-        if (here[0] == first[0] && here[1] == first[1] + at % n && first[1] % n == 0) continue;
-        fail(f[to].span,
-             "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one {} are not "
-             "together; copy it to a shared buffer and look at that",
-             f[to].name, f[from].name, to_string(f[to].dtype), to_string(given), n, to_string(f[to].dtype));
-      }
-  }
 
   // What was learnt of a buffer holds for all that share its storage.
   void share(BufferId learnt) {
@@ -245,23 +105,15 @@ struct Inference {
       if (b == learnt || root(b) != root(learnt) || f[b].scope == Scope::global) continue;
       if (f[b].scope == Scope::shared) {
         if (known.shared.contains(b)) continue;
-        known.shared.emplace(b, reshaped(known.shared.at(learnt), learnt, b));
+        known.shared.emplace(b, reshaped(known.shared.at(learnt), f, learnt, b));
       } else if (!known.fragments.contains(b)) {
-        const Fragment& given = known.fragments.at(learnt);
-        if (f[b].dtype.bits > f[learnt].dtype.bits) check_wider(given, learnt, b);
-        Fragment made = fragment_of(reshaped(given.layout, learnt, b));
-        if (std::string why = why_not_inverse(made); !why.empty())
-          fail(f[f[b].alias_of ? b : learnt].span,
-               "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one thread holds "
-               "cannot be read off, because {}; copy it to a shared buffer and reshape that", f[b].name, f[learnt].name,
-               to_string(given), f[b].name, why);
-        known.fragments.emplace(b, std::move(made));
+        known.fragments.emplace(b, reshaped_fragment(known.fragments.at(learnt), f, learnt, b));
       }
     }
   }
 
   // Adds what an item wants; true if that was new.
-  bool learn(Item& item, LayoutMap wanted, Strictness level) {
+  bool learn(LayoutItem& item, LayoutMap wanted, Strictness level) {
     bool news = false;
     for (auto& [buffer, fragment] : wanted.fragments) {
       auto [at, fresh] = known.fragments.emplace(buffer, fragment);
@@ -273,7 +125,7 @@ struct Inference {
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
-      bool fresh = known.shared.emplace(buffer, layout).second;   // the first demand stands: any layout is right
+      bool fresh = known.shared.emplace(buffer, layout).second;   // what stands is right, if not best
       if (fresh) {
         note(buffer, item, level, to_string(layout));
         share(buffer);
@@ -294,9 +146,58 @@ struct Inference {
 
   bool round(Strictness level) {
     bool news = false;
-    for (Item& item : items)
+    for (LayoutItem& item : items)
       if (!item.settled && learn(item, ask(item, level), level)) news = true;
     return news;
+  }
+
+  // ── shared tiles ──────────────────────────────────────────────────────────────────────────────────────
+  // Before anything else: every operator that strictly wants a layout of one is asked, and what they all want is weighed.
+  void lay_out_shared() {
+    std::map<BufferId, std::vector<SharedDemand>> demands;
+    for (LayoutItem& item : items) {
+      if (item.nest || !item.stmt.as<Tile>()) continue;
+      LayoutMap wanted = ask(item, Strictness::strict);
+      for (auto& [b, layout] : wanted.shared) {
+        if (!demands.contains(b) && known.shared.contains(b)) continue;   // the user's, or another shape's
+        if (known.shared.emplace(b, layout).second) share(b);
+        demands[b].push_back({item.stmt, layout, std::move(wanted.reads[b])});
+      }
+    }
+    for (auto& [b, all] : demands) agree(b, all);
+  }
+
+  void agree(BufferId b, const std::vector<SharedDemand>& demands) {
+    const BufferInfo& tile = f[b];
+    auto is_wanted = [&](const SharedDemand& d) { return equal(d.layout, known.shared.at(b)); };
+    if (!std::all_of(demands.begin(), demands.end(), is_wanted)) {
+      Layout best = weigh_layouts(tile, demands, target, room_for(b, f, target, known));
+      for (size_t i = 0; i < f.buffers.size(); i++)            // its other shapes lie as it does
+        if (root(BufferId{int(i)}) == root(b)) known.shared.erase(BufferId{int(i)});
+      known.shared.emplace(b, std::move(best));
+      share(b);
+    }
+    const Layout& chosen = known.shared.at(b);
+    auto winner = std::find_if(demands.begin(), demands.end(), is_wanted);
+    bool nobodys = winner == demands.end();
+    note(b, nobodys ? "the banks" : subject(winner->stmt), nobodys ? tile.span : winner->stmt->span, Strictness::strict,
+         to_string(chosen));
+    for (auto& d : demands)
+      if (!is_wanted(d)) note_lost(b, d, demands);
+  }
+
+  // A demand that gave way; a refusal where its operator's own reads have become dearer.
+  void note_lost(BufferId b, const SharedDemand& lost, const std::vector<SharedDemand>& demands) {
+    const Layout& chosen = known.shared.at(b);
+    auto count = [&](const Layout& l, const std::vector<SharedDemand>& all) { return wavefronts(l, f[b], all, target); };
+    std::string line = lost.stmt->span ? fmt::format(" on line {}", lost.stmt->span.line) : "";
+    std::string why = lost.reads.empty() ? "another operator was asked first"
+                                         : fmt::format("for all that read it that takes {} wavefronts, this {}",
+                                                       count(lost.layout, demands), count(chosen, demands));
+    notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
+                     .text = fmt::format("{}{} wants {}: {}", subject(lost.stmt), line, to_string(lost.layout), why),
+                     .span = lost.stmt->span, .refusal = lost.reads.empty() || count(chosen, {lost}) > count(lost.layout, {lost}),
+                     .buffer = b});
   }
 
   void settle() {
@@ -385,9 +286,10 @@ struct Inference {
   }
 
   void run() {
+    lay_out_shared();
     do settle();
     while (free_step());
-    for (Item& item : items)                     // what was learnt after an item was last asked
+    for (LayoutItem& item : items)                     // what was learnt after an item was last asked
       if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
   }
 
@@ -397,9 +299,7 @@ struct Inference {
     for (auto& item : items)
       if (item.nest && item.loop) nests.push_back({item.stmt, &*item.nest, &*item.loop, item.lanes});
     for (auto& [b, layout] : spread_over_banks(f, kernel, target, nests, known)) {
-      notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
-                       .text = fmt::format("{} (by the banks, free)", to_string(layout)), .span = f[b].span, .buffer = b,
-                       .by = "the banks", .strictness = "free"});
+      note(b, "the banks", f[b].span, Strictness::free, to_string(layout));
       known.shared.emplace(b, layout);
     }
   }
@@ -420,7 +320,7 @@ void preset_layouts(Inference& inference) {
     if (info.scope == Scope::fragment && !inference.target.has_threads())
       known.fragments.emplace(n.buffer, everywhere(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
-      known.fragments.emplace(n.buffer, inference.checked(*info.layout, "the layout of " + info.name, info.span));
+      known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name, info.span, inference.kernel));
     else if (info.scope == Scope::shared && info.layout)
       known.shared.emplace(n.buffer, from_map(*info.layout));
     else if (info.alias_of && info.scope == Scope::shared && inference.f[info.alias_of].dtype != info.dtype)
@@ -434,7 +334,7 @@ void preset_layouts(Inference& inference) {
 
 // The body with the staged items' copies put around them.
 Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
-  std::map<const StmtNode*, const Item*> of;
+  std::map<const StmtNode*, const LayoutItem*> of;
   for (auto& item : inference.items)
     if (!item.stage.empty()) of.emplace(item.stmt.get(), &item);
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
@@ -458,10 +358,10 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   return Walk(with_copies)(kernel.body);
 }
 
-Stmt annotated(const Stmt& body, const std::vector<Item>& items) {
-  std::map<const StmtNode*, const Item*> of;
+Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
+  std::map<const StmtNode*, const LayoutItem*> of;
   for (auto& item : items) of.emplace(item.stmt.get(), &item);
-  auto attrs_with = [](Attrs attrs, const Item& item) {
+  auto attrs_with = [](Attrs attrs, const LayoutItem& item) {
     if (item.loop) attrs.entries["loop_layout"] = item.loop->layout.map();
     if (item.lanes) attrs.entries["loop_lanes"] = item.lanes;
     return attrs;
@@ -503,7 +403,7 @@ Function infer_layouts(Function f, const Target& target) {
       OwnElements own(f, k);
       Inference inference{.f = f, .kernel = k, .target = target, .own = own};
       preset_layouts(inference);
-      inference.collect(k.body);
+      inference.items = layout_items(f, k, target);
       inference.run();
       bool stage = std::any_of(inference.items.begin(), inference.items.end(), [](auto& i) { return !i.stage.empty(); });
       if (stage) {
@@ -512,7 +412,7 @@ Function infer_layouts(Function f, const Target& target) {
       }
       if (target.has_threads()) inference.spread();
       LayoutMap known = std::move(inference.known);
-      std::vector<Item> items = std::move(inference.items);
+      std::vector<LayoutItem> items = std::move(inference.items);
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
       write_back(f, known, k);
       k.body = annotated(k.body, items);

@@ -28,15 +28,15 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
 }
 
-std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const {
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, Holes* holes) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
   if (!warp.block->watch || !inside) return at;
   if (p.scope == Scope::fragment || p.scope == Scope::local)
-    warp.block->monitor->registers(warp, p, offset, bytes, Mask(1) << lane, touch != Touch::read, site.site);
+    touch_registers(p, offset, bytes, Mask(1) << lane, touch != Touch::read, holes);
   else
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site);
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, nullptr, holes);
   return at;
 }
 
@@ -48,11 +48,21 @@ std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes,
   return inside ? at : nullptr;
 }
 
-std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment) const {
+void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes, Holes* holes) const {
+  if (writes || !holes) return warp.block->monitor->registers(warp, p, offset, bytes, those, writes, site.site);
+  auto found = warp.block->monitor->unwritten_registers(warp, p, offset, bytes, those, site.site);
+  holes->insert(holes->end(), found.begin(), found.end());
+}
+
+std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment, Holes* holes) const {
   std::array<std::byte*, lane_count> all;
   const Place& p = place(arg);
+  char access = site.args[arg].access;
   if (!site.args[arg].uniform || p.scope == Scope::global || p.scope == Scope::shared) {
-    for (int lane = 0; lane < lane_count; lane++) all[size_t(lane)] = operand(arg, lane, bytes, alignment);
+    for (int lane = 0; lane < lane_count; lane++)
+      for (Touch touch : {Touch::read, Touch::write})
+        if (access != (touch == Touch::read ? 'w' : 'r'))
+          all[size_t(lane)] = operand(arg, lane, bytes, alignment, touch, holes);
     return all;
   }
   int64_t offset = value(arg, 0).i;  // registers lie alike in every lane: one question for all
@@ -60,8 +70,8 @@ std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes
   for (int lane = 0; lane < lane_count; lane++)
     all[size_t(lane)] = first + (inside ? lane * warp.code->lane_bytes : 0);
   if (!warp.block->watch || !inside) return all;
-  if (site.args[arg].access != 'w') warp.block->monitor->registers(warp, p, offset, bytes, lanes, false, site.site);
-  if (site.args[arg].access != 'r') warp.block->monitor->registers(warp, p, offset, bytes, lanes, true, site.site);
+  if (access != 'w') touch_registers(p, offset, bytes, lanes, false, holes);
+  if (access != 'r') touch_registers(p, offset, bytes, lanes, true, holes);
   return all;
 }
 
@@ -90,17 +100,53 @@ namespace {
 // ── matrix instructions ───────────────────────────────────────────────────────────────────────────────
 // f(where in the operand's rows × cols, where in memory) for each of its elements.
 template <class F>
-void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int bytes, F each) {
+void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int bytes, Holes* holes, F each) {
   const int32_t* at = x.site.positions[arg].data();
-  for (std::byte* memory : x.operands(arg, f.registers * bytes, std::max(4, bytes)))
+  for (std::byte* memory : x.operands(arg, f.registers * bytes, std::max(4, bytes), holes))
     for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory + reg * bytes);
 }
 
+// What of its operands d, a, b a matrix instruction has found unwritten.  A row of A reaches a row of D, a column of B
+// a column, an element of C its own; those of D are then as if they were not written.
+struct MatrixHoles {
+  const Execution& x;
+  const MatrixInstr& row;
+  std::array<Holes, 3> of = {};
+
+  // f(row, column, where it came from) for each such element of an operand.
+  template <class F>
+  void for_holes(size_t arg, const OperandFragment& f, DType type, F each) const {
+    const int32_t* at = x.site.positions[arg].data();
+    for (auto& hole : of[arg])
+      for_lanes(hole.lanes, [&](int lane) {
+        for (int64_t r = std::max<int64_t>(0, hole.at) / type.bytes(); r < f.registers && r * type.bytes() < hole.at + hole.bytes; r++)
+          each(at[lane * f.registers + r] / f.cols, at[lane * f.registers + r] % f.cols, hole.origin);
+      });
+  }
+  void forget() const {
+    if (of[0].empty() && of[1].empty() && of[2].empty()) return;
+    std::vector<const Origin*> from(size_t(row.m * row.n));
+    auto reach = [&](int i, int j, const Origin& o) {
+      auto& first = from[size_t(i * row.n + j)];
+      if (!first) first = &o;
+    };
+    for_holes(1, row.a, row.a_type, [&](int i, int, const Origin& o) { for (int j = 0; j < row.n; j++) reach(i, j, o); });
+    for_holes(2, row.b, row.b_type, [&](int, int j, const Origin& o) { for (int i = 0; i < row.m; i++) reach(i, j, o); });
+    for_holes(0, row.c, row.c_type, reach);
+    const int32_t* at = x.site.positions[0].data();
+    int64_t bytes = row.c_type.bytes();
+    for (int lane = 0; lane < lane_count; lane++)
+      for (int r = 0; r < row.c.registers; r++)
+        if (const Origin* o = from[size_t(*at++)])
+          x.warp.block->monitor->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes, bytes, lane, *o);
+  }
+};
+
 template <class T>
-void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DType type, std::vector<T>& to) {
+void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DType type, std::vector<T>& to, MatrixHoles& holes) {
   to.resize(size_t(f.rows * f.cols));
   with_element(type, [&](auto element) {
-    for_elements(x, arg, f, element.bytes, [&](size_t at, const std::byte* memory) {
+    for_elements(x, arg, f, element.bytes, &holes.of[arg], [&](size_t at, const std::byte* memory) {
       Scalar v = element.get(memory);
       to[at] = std::is_floating_point_v<T> ? T(v.d) : T(v.i);
     });
@@ -129,16 +175,18 @@ void accumulate(const MatrixInstr& m, const T* a, const T* b, T* c) {
 template <class T>
 void multiply(const Execution& x, const MatrixInstr& m) {
   thread_local std::vector<T> a, b, c;
-  read_operand(x, 0, m.c, m.c_type, c);
-  read_operand(x, 1, m.a, m.a_type, a);
-  read_operand(x, 2, m.b, m.b_type, b);
+  MatrixHoles holes{x, m};
+  read_operand(x, 0, m.c, m.c_type, c, holes);
+  read_operand(x, 1, m.a, m.a_type, a, holes);
+  read_operand(x, 2, m.b, m.b_type, b, holes);
   (m.n % 8 ? accumulate<T, 1> : accumulate<T, 8>)(m, a.data(), b.data(), c.data());
   with_element(m.c_type, [&](auto element) {
-    for_elements(x, 0, m.c, element.bytes, [&](size_t at, std::byte* memory) {
+    for_elements(x, 0, m.c, element.bytes, nullptr, [&](size_t at, std::byte* memory) {
       T v = c[at];
       element.put(memory, std::is_floating_point_v<T> ? scalar(double(v)) : scalar(int64_t(v)));
     });
   });
+  holes.forget();
 }
 
 void matrix(const Execution& x) {
@@ -157,10 +205,11 @@ void user_matrix(const Execution& x) {
   if (!eval) return matrix(x);
   x.require_whole_warp();
   x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
+  MatrixHoles holes{x, row};
   auto read = [&](size_t arg, const OperandFragment& f, DType type) {
     std::vector<double> values(size_t(f.rows * f.cols));
     auto get = element_access(type).get;
-    for_elements(x, arg, f, type.bytes(), [&](size_t at, const std::byte* memory) {
+    for_elements(x, arg, f, type.bytes(), &holes.of[arg], [&](size_t at, const std::byte* memory) {
       Scalar v = get(memory);
       values[at] = type.is_float() ? v.d : double(v.i);
     });
@@ -169,9 +218,10 @@ void user_matrix(const Execution& x) {
   auto c = read(0, row.c, row.c_type), a = read(1, row.a, row.a_type), b = read(2, row.b, row.b_type);
   std::vector<double> d = (*eval)(a, b, c);
   auto put = element_access(row.c_type).put;
-  for_elements(x, 0, row.c, row.c_type.bytes(), [&](size_t at, std::byte* memory) {
+  for_elements(x, 0, row.c, row.c_type.bytes(), nullptr, [&](size_t at, std::byte* memory) {
     put(memory, row.c_type.is_float() ? scalar(d[at]) : scalar(int64_t(d[at])));
   });
+  holes.forget();
 }
 
 // ── copies of 8×8 blocks ──────────────────────────────────────────────────────────────────────────────
@@ -184,22 +234,43 @@ struct Blocks {
   const CopyInstr& row = x.row<CopyInstr>();
   std::array<std::byte*, lane_count> held = x.operands(registers, 4 * row.matrices, 4);
 
-  std::byte* row_at(int block, int r) const { return x.operand(memory, 8 * block + r, row_bytes, row_bytes); }
+  std::byte* row_at(int block, int r, Holes* holes) const {
+    Touch touch = x.site.args[memory].access == 'r' ? Touch::read : Touch::write;
+    return x.operand(memory, 8 * block + r, row_bytes, row_bytes, touch, holes);
+  }
+  // Registers that were loaded from what is not written are not either.
+  void forget(int block, const Holes& holes) const {
+    for (auto& hole : holes)
+      for (int lane = 0; lane < lane_count; lane++)
+        for (int e = 0; e < 2; e++) {
+          auto [i, j] = element(lane, e);
+          if (!(hole.lanes >> (8 * block + i) & 1) || 2 * j + 2 <= hole.at || 2 * j >= hole.at + hole.bytes) continue;
+          x.warp.block->monitor->forget_registers(x.warp, x.place(registers), x.value(registers, lane).i + 4 * block + 2 * e, 2,
+                                                  lane, hole.origin);
+        }
+  }
+  // In the block's rows, what a lane's register holds in its half e.
+  std::array<int, 2> element(int lane, int e) const {
+    std::array at{lane / 4, 2 * (lane % 4) + e};
+    if (row.transposed) std::swap(at[0], at[1]);
+    return at;
+  }
   // f(element in the block's rows, element in a lane's registers), both of 16 bits
   template <class F>
   void for_elements(Counter::Kind kind, F f) const {
     Tally::Addresses addresses(x.warp.block->tally);
     for (int block = 0; block < row.matrices; block++) {
       std::array<std::byte*, 8> rows;
-      for (int r = 0; r < 8; r++) addresses.set(8 * block + r, rows[size_t(r)] = row_at(block, r));
+      Holes holes;
+      for (int r = 0; r < 8; r++) addresses.set(8 * block + r, rows[size_t(r)] = row_at(block, r, &holes));
       for (int lane = 0; lane < lane_count; lane++) {
         std::byte* to = held[size_t(lane)] + 4 * block;
         for (int e = 0; e < 2; e++) {
-          int i = lane / 4, j = 2 * (lane % 4) + e;
-          if (row.transposed) std::swap(i, j);
+          auto [i, j] = element(lane, e);
           f(rows[size_t(i)] + 2 * j, to + 2 * e);
         }
       }
+      if (!holes.empty()) forget(block, holes);
     }
     addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, kind, x.site.callee->name);
   }

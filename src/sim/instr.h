@@ -32,12 +32,13 @@ struct Execution {
   // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same, for an access that is not as the row says.
-  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch) const;
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, Holes* holes = nullptr) const;
   // The same at an offset in bytes; null where that leads outside, which is told.
   std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
                    const Logical* begun = nullptr) const;
-  // The same for all lanes.
-  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment) const;
+  // The same for all lanes.  `holes`: for who sees himself what comes of what they have not written.
+  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment, Holes* holes = nullptr) const;
+  void touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes, Holes* holes) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
   // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
   void require_whole_warp() const;

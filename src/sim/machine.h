@@ -185,14 +185,23 @@ struct Jumping {
 
 // Where a value came from that is not defined.
 struct Origin {
-  int32_t place = -1;   // the registers that were read; -1: those of another lane, in a shuffle
+  int32_t place = -1;   // what was read; -1: registers of another lane, in a shuffle
   int64_t index = 0;    // of the element; that lane
   int32_t site = 0;     // of the read
+  int64_t thread = -1;  // that read it; -1: the one that has come to use it
+  int32_t stale = -1;   // the place whose elements lay there before
 };
+// Of what was accessed, bytes that these lanes have found unwritten.
+struct Hole {
+  Mask lanes;
+  int64_t at, bytes;
+  Origin origin;
+};
+using Holes = std::vector<Hole>;
 struct Undefined {
   int32_t slot;         // of 32 lanes
-  Mask lanes;
-  Origin origin;
+  Mask lanes = 0;
+  std::array<Origin, lane_count> origins = {};  // of these lanes
 };
 
 struct Warp {

@@ -114,21 +114,22 @@ struct Accessor {
     std::byte* address = at(lane, index);
     return address ? address - lane * lane_stride : nullptr;
   }
-  void note(int lane, int64_t index, const std::byte* at, Touch touch, bool same = false) const {
+  void note_store(int lane, int64_t index, const std::byte* at, bool same) const {
     if (!watched) return;
     if (lane_stride)
-      w.block->monitor->registers(w, place, index * element, bytes, Mask(1) << lane, touch == Touch::write, o.site);
+      w.block->monitor->registers(w, place, index * element, bytes, Mask(1) << lane, true, o.site);
     else
-      w.block->monitor->access(w, place, lane, at, bytes, touch, o.site, same);
+      w.block->monitor->access(w, place, lane, at, bytes, Touch::write, o.site, same);
   }
-  // Registers that these lanes read.
-  void note_load(Mask lanes, int64_t index) const {
-    for (int32_t e = 0; e < o.count; e += lane_count) {
-      Origin origin;
-      int64_t offset = (index + e / lane_count) * element;
-      if (Mask missing = w.block->monitor->unwritten_registers(w, place, offset, element, lanes, o.site, origin))
-        add_undefined(w, o.to + e, missing, origin);
-    }
+  // What these lanes read of memory; of registers all at the same index.
+  void note_load(Mask lanes, int64_t index, const std::byte* at) const {
+    if (!watched) return;
+    Holes holes;
+    if (lane_stride)
+      holes = w.block->monitor->unwritten_registers(w, place, index * element, bytes, lanes, o.site);
+    else
+      w.block->monitor->access(w, place, __builtin_ctz(lanes), at, bytes, Touch::read, o.site, false, nullptr, &holes);
+    if (!holes.empty()) add_undefined(w, o, element, holes);
   }
   void note_all(Mask lanes, int64_t index, bool writes) const {
     if (watched) w.block->monitor->registers(w, place, index * element, bytes, lanes, writes, o.site);
@@ -154,7 +155,7 @@ void load(Warp& w, const Operation& o) {
   if (uniform && access.lane_stride && active && active == w.active) {  // a register: one question for all
     const std::byte* at = access.of_first(active, index->i);
     if (!at) return;
-    if (access.watched) access.note_load(active, index->i);
+    access.note_load(active, index->i, at);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
       for (int lane = 0; lane < lane_count; lane++) to[e + lane] = T::get(at + lane * access.lane_stride);
     return;
@@ -163,8 +164,7 @@ void load(Warp& w, const Operation& o) {
   for_lanes(active, [&](int lane) {
     int64_t i = index[uniform ? 0 : lane].i;
     const std::byte* at = access.at(lane, i);
-    if (at && access.lane_stride && access.watched) access.note_load(Mask(1) << lane, i);
-    else if (at) access.note(lane, i, at, Touch::read);
+    if (at) access.note_load(Mask(1) << lane, i, at);
     addresses.set(lane, at);
     if (!at) at = nowhere(access.place.type);
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
@@ -194,7 +194,7 @@ void store(Warp& w, const Operation& o) {
     if (!to) return;
     std::byte made[most_bytes], *at = compared ? made : to;
     for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) T::put(at, value[e + lane]);
-    access.note(lane, i, to, Touch::write, compared && !std::memcmp(made, to, size_t(access.bytes)));
+    access.note_store(lane, i, to, compared && !std::memcmp(made, to, size_t(access.bytes)));
     if (compared) std::memcpy(to, made, size_t(access.bytes));
     w.block->monitor->memory_version += !access.lane_stride && !access.watched;
   });

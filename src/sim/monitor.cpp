@@ -27,24 +27,29 @@ void StampPool::release(uint32_t& list) {
 }
 
 void Findings::add(Finding f, std::array<int64_t, 4> where) {
-  auto [it, is_new] = known.emplace(where, list.size());
-  if (!is_new) {
-    if (it->second < list.size()) list[it->second].times++;
-    return;
-  }
-  if (list.size() < most)
-    list.push_back(std::move(f));
-  else
-    it->second = most;
+  if (again(where)) return;
+  known.emplace(where, list.size());  // `most`: not listed
+  if (list.size() < most) list.push_back(std::move(f));
 }
 
-void Findings::withdraw(std::array<int64_t, 4> where) {
-  size_t& at = known.emplace(where, most).first->second;
-  if (at >= list.size()) return;
-  list.erase(list.begin() + int64_t(at));
-  for (auto& [other, index] : known)
-    if (index != most && index > at) index--;
-  at = most;
+bool Findings::again(const std::array<int64_t, 4>& where) {
+  if (withdrawn.contains({where[0], where[1], where[3]})) return true;
+  auto it = known.find(where);
+  if (it == known.end()) return false;
+  if (it->second < list.size()) list[it->second].times++;
+  return true;
+}
+
+void Findings::withdraw(const std::array<int64_t, 4>& where) {
+  std::array<int64_t, 3> wherever{where[0], where[1], where[3]};
+  if (!withdrawn.insert(wherever).second) return;
+  for (auto& [it, at] : known) {
+    if (std::array{it[0], it[1], it[3]} != wherever || at >= list.size()) continue;
+    list.erase(list.begin() + int64_t(at));
+    for (auto& [other, index] : known)
+      if (index != most && index > at) index--;
+    at = most;
+  }
 }
 
 // ── a launch ──────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +141,7 @@ int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
 }  // namespace
 
 void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-                     bool same, const Logical* begun) {
+                     bool same, const Logical* begun, Holes* holes) {
   if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
   BlockWatch& watch = *w.block->watch;
@@ -144,15 +149,34 @@ void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int
   me.how = uint8_t(touch);
   if (begun) me.thread = uint16_t(begun->slot), me.epoch = begun->epoch;
   bool by_proxy = begun && begun->by_proxy;
-  if (p.scope == Scope::shared) {
-    int64_t offset = at - w.block->shared, unit = code.shared_unit;
-    for (int64_t i = offset / unit; i * unit < offset + bytes; i++)
-      touch_cell(watch.shared[size_t(i)], watch.pool, w, p, lane, me, touch, same, at, by_proxy);
-    return;
+  bool is_shared = p.scope == Scope::shared;
+  StampPool& lists = is_shared ? watch.pool : pool;
+  auto begin = is_shared ? uintptr_t(at - w.block->shared) : reinterpret_cast<uintptr_t>(at);
+  auto unit = uintptr_t(is_shared ? code.shared_unit : cells.unit);
+  for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++) {
+    Cell& c = is_shared ? watch.shared[i] : cells.at(i);
+    if (touch != Touch::write && (!c.written || c.place != p.storage))
+      check_written(w, p, lane, c, at + (int64_t(i * unit) - int64_t(begin)), at, me, holes);
+    touch_cell(c, lists, w, p, lane, me, touch, same, at, by_proxy);
   }
-  auto begin = reinterpret_cast<uintptr_t>(at), unit = uintptr_t(cells.unit);
-  for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++)
-    touch_cell(cells.at(i), pool, w, p, lane, me, touch, same, at, by_proxy);
+}
+
+void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,
+                            const Stamp& me, Holes* holes) {
+  const BlockWatch& watch = *w.block->watch;
+  bool is_shared = p.scope == Scope::shared;
+  bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
+  if (c.written && !stale) return;
+  const std::byte* first = std::max(unit, at);
+  Origin origin{.place = p.number, .index = index_of(w, p, lane, first), .site = me.site, .thread = w.first + lane,
+                .stale = stale ? c.place : -1};
+  if (is_shared && !c.written)
+    if (auto it = watch.forgotten.find((unit - w.block->shared) / code.shared_unit); it != watch.forgotten.end())
+      origin = it->second;
+  if (holes)
+    holes->push_back({Mask(1) << lane, unit - at, is_shared ? code.shared_unit : cells.unit, origin});
+  else
+    undefined(w, lane, origin, me.site, "");
 }
 
 void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
@@ -160,11 +184,6 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   const Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
-  if (touch != Touch::write && !c.written)
-    unwritten(w, p, lane, index_of(w, p, lane, at), me.site, "nobody has written it");
-  else if (touch != Touch::write && p.scope == Scope::shared && c.place >= 0 && c.place != p.storage && clocks.ordered(c.write, thread))
-    unwritten(w, p, lane, index_of(w, p, lane, at), me.site,
-              "what stands there was written to " + code.places[size_t(c.place)].name + ", which lay in the same memory");
   if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))
     race(w, p, lane, me, c.write, past(Touch::write), touch, at);
   else if (by_proxy && c.write.epoch)
@@ -204,31 +223,25 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
 
 void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site) {
   int64_t unit = code.register_unit;
-  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
-    Mask& filled = w.filled[size_t(i)];
-    if (writes) {
-      filled |= lanes;
-    } else if (Mask missing = lanes & ~filled) {
-      int64_t index = std::max<int64_t>(0, (i * unit - p.address) / p.type.bytes());
-      unwritten(w, p, __builtin_ctz(missing), index, site, "it has not written it");
-      filled |= missing;
-    }
-  }
+  if (writes)
+    for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) w.filled[size_t(i)] |= lanes;
+  else
+    for (auto& hole : unwritten_registers(w, p, offset, bytes, lanes, site))
+      undefined(w, __builtin_ctz(hole.lanes), hole.origin, site, "");
 }
 
-Mask Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site,
-                                  Origin& origin) {
-  int64_t unit = code.register_unit;
-  Mask missing = 0;
-  for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
-    Mask here = lanes & ~w.filled[size_t(i)];
-    if (here && !missing) {
-      auto it = w.forgotten.find({i, __builtin_ctz(here)});
-      origin = it != w.forgotten.end() ? it->second : Origin{p.number, offset / p.type.bytes(), site};
-    }
-    missing |= here;
-  }
-  return missing;
+Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site) {
+  int64_t unit = code.register_unit, begin = p.address + offset;
+  Holes holes;
+  for (int64_t i = begin / unit; i * unit < begin + bytes; i++)
+    if (Mask missing = lanes & ~w.filled[size_t(i)])
+      for_lanes(missing, [&](int lane) {
+        auto it = w.forgotten.find({i, lane});
+        int64_t index = std::max<int64_t>(0, i * unit - p.address) / p.type.bytes();
+        holes.push_back({Mask(1) << lane, i * unit - begin, unit,
+                        it != w.forgotten.end() ? it->second : Origin{.place = p.number, .index = index, .site = site}});
+      });
+  return holes;
 }
 
 void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin) {
@@ -239,10 +252,13 @@ void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t 
   }
 }
 
-void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes) {
+void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin) {
   int64_t unit = code.shared_unit, begin = p.address + offset;
-  auto& cells = w.block->watch->shared;
-  for (int64_t i = begin / unit; i * unit < begin + bytes && i < int64_t(cells.size()); i++) cells[size_t(i)].written = false;
+  BlockWatch& watch = *w.block->watch;
+  for (int64_t i = begin / unit; i * unit < begin + bytes && i < int64_t(watch.shared.size()); i++) {
+    watch.shared[size_t(i)].written = false;
+    watch.forgotten[i] = origin;
+  }
 }
 
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
@@ -255,14 +271,22 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   }
   const Place& p = code.places[size_t(origin.place)];
   const Span& there = code.sites[size_t(site)].span;
+  bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
+  int32_t other_site = at_once ? -1 : site;
+  if (findings.again(key(Finding::Kind::unwritten, origin.site, other_site, p.number))) return;
+  std::string line = there ? fmt::format(" (line {})", there.line) : "";
+  std::string made = at_once ? "" : fmt::format(", and what is made of it {}{}", how, line);
+  bool own = p.scope == Scope::fragment || p.scope == Scope::local;
+  std::string why = own ? "it has not written it" : "nobody has written it";
+  if (origin.stale >= 0)
+    why = fmt::format("what stands there was written to {}, which lay in the same memory", code.places[size_t(origin.stale)].name);
+  int reader = origin.thread < 0 ? lane : int(origin.thread - w.first);
   Finding f{.kind = Finding::Kind::unwritten,
-            .text = fmt::format("{}[{}] is read by {}, but it has not written it, and what is made of it {}{}; fill it first "
-                                "(T.clear, T.fill, T.copy)",
-                                p.name, origin.index, describe_thread(w, lane), how,
-                                there ? fmt::format(" (line {})", there.line) : "")};
+            .text = fmt::format("{}[{}] is read by {}, but {}{}; fill it first (T.clear, T.fill, T.copy)", p.name, origin.index,
+                                describe_thread(w, reader), why, made)};
   f.buffer = p.name;
   f.index = origin.index;
-  report(w, lane, std::move(f), origin.site, site, p.number);
+  report(w, reader, std::move(f), origin.site, other_site, p.number);
 }
 
 void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
@@ -312,7 +336,8 @@ void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_s
   }
   f.block = w.block->where;
   if (f.thread < 0) f.thread = w.first + lane;
-  findings.add(std::move(f), {int64_t(f.kind) + 100 * code.number, site, other_site, place});
+  auto where = key(f.kind, site, other_site, place);
+  findings.add(std::move(f), where);
 }
 
 std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
@@ -369,7 +394,7 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
                    const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
-  if (touch != Touch::read) findings.withdraw({int64_t(Finding::Kind::unwritten) + 100 * code.number, other.site, -1, p.number});
+  if (touch != Touch::read) findings.withdraw(key(Finding::Kind::unwritten, other.site, -1, p.number));
   bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
@@ -411,15 +436,6 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   f.buffer = p.name;
   f.index = index;
   report(w, lane, std::move(f), site, write.site, p.number);
-}
-
-void Monitor::unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why) {
-  Finding f{.kind = Finding::Kind::unwritten,
-            .text = fmt::format("{}[{}] is read by {}, but {}; fill it first (T.clear, T.fill, T.copy)", p.name, index,
-                                describe_thread(w, lane), why)};
-  f.buffer = p.name;
-  f.index = index;
-  report(w, lane, std::move(f), site, -1, p.number);
 }
 
 }  // namespace tl::sim

@@ -5,6 +5,7 @@
 //
 // A unit is as wide as the narrowest access of the kernel to that kind of memory.
 #pragma once
+#include <set>
 #include <unordered_map>
 
 #include "sim/clock.h"
@@ -46,6 +47,7 @@ struct BlockWatch {
   Clocks clocks;
   std::vector<Cell> shared;
   StampPool pool = {};
+  std::map<int64_t, Origin> forgotten = {};  // by unit of shared memory: what undefined value was written
 };
 
 // What was found, each place once.
@@ -53,11 +55,13 @@ class Findings {
  public:
   std::vector<Finding> list = {};
   void add(Finding f, std::array<int64_t, 4> where);
-  void withdraw(std::array<int64_t, 4> where);  // it has another reason; not to be found again
+  bool again(const std::array<int64_t, 4>& where);  // then it is counted
+  void withdraw(const std::array<int64_t, 4>& where);  // whatever its other site: it has another reason, and is found no more
   static constexpr size_t most = 32;  // further places are not listed
 
  private:
-  std::map<std::array<int64_t, 4>, size_t> known = {};
+  std::map<std::array<int64_t, 4>, size_t> known = {};  // by kind, site, other site, place
+  std::set<std::array<int64_t, 3>> withdrawn = {};      // by kind, site, place
 };
 
 // The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages made when
@@ -100,16 +104,17 @@ class Monitor {
           const std::vector<Extent>& written);
 
   std::unique_ptr<BlockWatch> watch(int32_t block) const;
-  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.
+  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.  What is
+  // read and nobody has written is a finding, unless the reader takes it in `holes`, to see what comes of it.
   void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-              bool same = false, const Logical* begun = nullptr);
+              bool same = false, const Logical* begun = nullptr, Holes* holes = nullptr);
   // Of `lanes`, at the same offset in their registers.
   void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site);
-  // Of those the ones that have not written these bytes, and for one of them what they are then.
-  Mask unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site, Origin& origin);
+  // What of these bytes they have not written, lane by lane.
+  Holes unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site);
   // A lane has written there what is not defined.
   void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin);
-  void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes);
+  void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin);
   void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
@@ -135,9 +140,14 @@ class Monitor {
             const std::byte* at);
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const;
   std::string cure_of_load(const Warp& w, const Stamp& load) const;
+  std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
+    return {int64_t(kind) + 100 * code.number, site, other_site, place};
+  }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
   void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at);
-  void unwritten(Warp& w, const Place& p, int lane, int64_t index, int32_t site, const std::string& why);
+  // Of a read: a hole, or a finding, if nobody has written this unit.
+  void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,
+                     const Stamp& me, Holes* holes);
 };
 
 }  // namespace tl::sim

@@ -8,30 +8,37 @@
 namespace tl::sim {
 namespace {
 
-struct Found {
-  Mask lanes = 0;
-  Origin origin = {};
-  void add(const Found& o) {
-    if (!lanes) origin = o.origin;
-    lanes |= o.lanes;
-  }
-};
-
-Found undefined_at(const Warp& w, int32_t slot) {
-  for (auto& u : w.undefined)
-    if (u.slot == slot) return {u.lanes, u.origin};
-  return {};
+void add(Undefined& to, const Undefined& from) {
+  for_lanes(from.lanes & ~to.lanes, [&](int lane) { to.origins[size_t(lane)] = from.origins[size_t(lane)]; });
+  to.lanes |= from.lanes;
 }
 
-void set(Warp& w, int32_t slot, const Found& found) {
-  auto it = std::find_if(w.undefined.begin(), w.undefined.end(), [&](auto& u) { return u.slot == slot; });
+auto find_slot(Warp& w, int32_t slot) {
+  return std::find_if(w.undefined.begin(), w.undefined.end(), [&](auto& u) { return u.slot == slot; });
+}
+
+Undefined undefined_at(Warp& w, int32_t slot) {
+  auto it = find_slot(w, slot);
+  return it == w.undefined.end() ? Undefined{slot} : *it;
+}
+
+void set(Warp& w, int32_t slot, Undefined found) {
+  found.slot = slot;
+  auto it = find_slot(w, slot);
   if (it == w.undefined.end()) {
-    if (found.lanes) w.undefined.push_back({slot, found.lanes, found.origin});
+    if (found.lanes) w.undefined.push_back(found);
   } else if (found.lanes) {
-    *it = {slot, found.lanes, found.origin};
+    *it = found;
   } else {
     w.undefined.erase(it);
   }
+}
+
+void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
+  Undefined all = undefined_at(w, slot), more{slot, lanes};
+  more.origins.fill(origin);
+  add(all, more);
+  set(w, slot, all);
 }
 
 Mask where_true(Warp& w, int32_t slot) {
@@ -40,27 +47,29 @@ Mask where_true(Warp& w, int32_t slot) {
   return mask;
 }
 
-void use(Warp& w, const Found& found, Mask lanes, int32_t site, const char* how) {
-  if (Mask used = found.lanes & lanes) w.block->monitor->undefined(w, __builtin_ctz(used), found.origin, site, how);
+void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* how) {
+  for_lanes(found.lanes & lanes, [&](int lane) {
+    w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how);
+  });
 }
 
 // What element e of an operation's result is made of.
-Found made_of(Warp& w, const Operation& o, int32_t e) {
-  Found all;
+Undefined made_of(Warp& w, const Operation& o, int32_t e) {
+  Undefined all{o.to + e};
   if (o.run == repeat || o.run == ramp) {
-    all.add(undefined_at(w, o.a));
-    if (o.run == ramp) all.add(undefined_at(w, o.b));
+    add(all, undefined_at(w, o.a));
+    if (o.run == ramp) add(all, undefined_at(w, o.b));
   } else if (o.run == select) {
     Mask cond = where_true(w, o.a + e);
-    Found a = undefined_at(w, o.b + e), b = undefined_at(w, o.c + e);
+    Undefined a = undefined_at(w, o.b + e), b = undefined_at(w, o.c + e);
     a.lanes &= cond;
     b.lanes &= ~cond;
-    for (auto& f : {undefined_at(w, o.a + e), a, b}) all.add(f);
+    for (auto& u : {undefined_at(w, o.a + e), a, b}) add(all, u);
   } else if (o.run == scalar_call) {
-    for (auto& arg : w.code->calls[size_t(o.row)].args) all.add(undefined_at(w, arg.slot + e));
+    for (auto& arg : w.code->calls[size_t(o.row)].args) add(all, undefined_at(w, arg.slot + e));
   } else {
     for (int32_t operand : {o.a, o.b, o.c})
-      if (operand >= 0) all.add(undefined_at(w, operand + e));
+      if (operand >= 0) add(all, undefined_at(w, operand + e));
   }
   return all;
 }
@@ -70,7 +79,7 @@ void follow_store(Warp& w, const Operation& o) {
   Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
   bool registers = p.scope == Scope::fragment || p.scope == Scope::local;
   for (int32_t e = 0; e < o.count; e += lane_count) {
-    Found value = undefined_at(w, o.c + e);
+    Undefined value = undefined_at(w, o.c + e);
     value.lanes &= lanes;
     if (!value.lanes) continue;
     if (p.scope == Scope::global) {
@@ -81,19 +90,19 @@ void follow_store(Warp& w, const Operation& o) {
     for_lanes(value.lanes, [&](int lane) {
       int64_t offset = (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * element;
       if (registers)
-        w.block->monitor->forget_registers(w, p, offset, element, lane, value.origin);
+        w.block->monitor->forget_registers(w, p, offset, element, lane, value.origins[size_t(lane)]);
       else
-        w.block->monitor->forget_shared(w, p, offset, element);
+        w.block->monitor->forget_shared(w, p, offset, element, value.origins[size_t(lane)]);
     });
   }
 }
 
 }  // namespace
 
-void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
-  Found all = undefined_at(w, slot);
-  all.add({lanes, origin});
-  set(w, slot, all);
+void add_undefined(Warp& w, const Operation& o, int64_t element, const Holes& holes) {
+  for (auto& hole : holes)
+    for (int64_t e = std::max<int64_t>(0, hole.at) / element; e * element < hole.at + hole.bytes && e * lane_count < o.count; e++)
+      add_undefined(w, o.to + int32_t(e) * lane_count, hole.lanes, hole.origin);
 }
 
 void clear_undefined(Warp& w, int32_t slot, int32_t count) {
@@ -102,20 +111,16 @@ void clear_undefined(Warp& w, int32_t slot, int32_t count) {
 
 void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<int8_t, lane_count>& source) {
   int32_t from = site.args[0].slot;
-  std::vector<Undefined> made;
-  for (auto& u : w.undefined) {
-    if (u.slot != from) continue;
-    Undefined moved{site.to, 0, u.origin};
-    for_lanes(lanes, [&](int lane) { moved.lanes |= (u.lanes >> source[size_t(lane)] & 1) << lane; });
-    made.push_back(moved);
-  }
+  Undefined taken = undefined_at(w, from), made{site.to};
   for_lanes(lanes, [&](int lane) {
-    int64_t other = source[size_t(lane)];
-    if (lanes >> other & 1) return;
-    made.push_back({site.to, Mask(1) << lane, {.place = -1, .index = other, .site = site.site}});
+    size_t other = size_t(source[size_t(lane)]);
+    bool takes_part = lanes >> other & 1;
+    if (takes_part && !(taken.lanes >> other & 1)) return;
+    made.lanes |= Mask(1) << lane;
+    made.origins[size_t(lane)] = takes_part ? taken.origins[other] : Origin{.place = -1, .index = int64_t(other), .site = site.site};
   });
   clear_undefined(w, site.to, lane_count);
-  for (auto& u : made) add_undefined(w, u.slot, u.lanes, u.origin);
+  set(w, site.to, made);
 }
 
 void check_index(Warp& w, const Operation& o) {
@@ -141,13 +146,13 @@ void follow_undefined(Warp& w, const Operation& o, Mask active) {
     case Operation::Effect::call: {
       const CallSite& site = w.code->calls[size_t(o.row)];
       const Callee& callee = *site.callee;
-      Found all;
+      Undefined all{site.to};
       // What a shuffle moves it has followed itself.
       bool is_shuffle = callee.effect == Callee::Effect::warp && callee.result == Callee::Result::same;
       for (size_t i = is_shuffle ? 1 : 0; i < site.args.size(); i++)
-        if (!site.args[i].uniform) all.add(undefined_at(w, site.args[i].slot));
+        if (!site.args[i].uniform) add(all, undefined_at(w, site.args[i].slot));
       use(w, all, active, o.site, "is used here");
-      if (site.to >= 0 && !is_shuffle) set(w, site.to, Found());
+      if (site.to >= 0 && !is_shuffle) set(w, site.to, {});
       return;
     }
     case Operation::Effect::compute:

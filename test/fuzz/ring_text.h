@@ -169,7 +169,7 @@ struct RingText : AsyncText {
           line("cp_async_wait_group({})", most);
         if (!r.own) line("sync_threads()");
         if (p == 0 && front) begin(next, more);
-        if (p == 0 && !jump.empty())
+        if (p == parts - 1 && !jump.empty())  // all parts have landed
           under(fmt::format("if {} % 3 == {}", k, below(3)), [&] { line("{}", jump); });
         auto [first, last] = share(p);
         int64_t from = first * threads * r.each, size = (last - first) * threads * r.each;

@@ -239,6 +239,108 @@ def test_operators_that_want_different_layouts_of_one_tile(dtype):
     assert np.array_equal(c, a.T)
 
 
+def two_products(dtype, products, layout=None):
+    """`products`: (rows, operand "A" or "B") of gemms that S takes part in, one after the other."""
+    Tile, Sums = T.Tensor((64, 64), dtype), T.Tensor((len(products), 64, 64), "float32")
+
+    @T.prim_func
+    def main(A: Tile, X: Tile, C: Sums):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), dtype)
+            Q = T.alloc_shared((64, 64), dtype)
+            if layout:
+                T.annotate_layout({S: layout})
+            T.copy(A, S)
+            T.copy(X, Q)
+            for n, (rows, operand) in enumerate(products):
+                P = T.alloc_fragment((rows, 64), "float32")
+                T.clear(P)
+                if operand == "A":
+                    T.gemm(S[0:rows, 0:64], Q, P)
+                else:
+                    T.gemm(Q[0:rows, 0:64], S, P)
+                T.copy(P, C[n, 0:rows, 0:64])
+
+    return main
+
+
+def run_products(dtype, products, target=SIM, layout=None):
+    """How far the result is off, the wavefronts that reading and writing S takes, and what explain() says."""
+    rng = np.random.default_rng(0)
+    a, x = rng.integers(-4, 5, (2, 64, 64)).astype(dtype)
+    c = np.zeros((len(products), 64, 64), np.float32)
+    kernel = tilelang.compile(two_products(dtype, products, layout), target=target)
+    kernel(a, x, c)
+    error = 0
+    for n, (rows, operand) in enumerate(products):
+        expected = a[:rows] @ x if operand == "A" else x[:rows] @ a
+        error = max(error, np.abs(c[n, :rows] - expected).max())
+    report = kernel.explain()
+    if target != SIM:
+        return error, 0, report
+    return error, sum(r.requests for r in kernel.simulate(a, x, c).counters if r.buffer == "S"), report
+
+
+# By multiply-adds S is read along k as A, and across it as B; mma.sync reads 16 rows at least, by 16 bytes.
+DEMANDS = {
+    "two multiply-adds": ("float32", (64, "A"), (64, "B")),
+    "mma.sync and multiply-adds": ("float16", (64, "A"), (8, "A")),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("case", DEMANDS)
+def test_two_gemms_that_want_different_layouts_of_a_shared_tile(case, turned):
+    """The tile lies as is cheapest for both, whoever comes first, and explain() says who gave way."""
+    dtype, *products = DEMANDS[case]
+    if turned:
+        products.reverse()
+    wanted = [run_products(dtype, [p])[2].buffer("S") for p in products]
+    assert not wanted[0].layout.is_equal(wanted[1].layout)
+    error, cost, report = run_products(dtype, products)
+    assert error == 0
+    assert cost <= min(run_products(dtype, products, layout=w.layout)[1] for w in wanted)
+    tile = report.buffer("S")
+    for w in wanted:
+        assert tile.layout.is_equal(w.layout) != any(f"wants {w.formula}: for all" in why for why in tile.why)
+    assert run_products(dtype, products, "cpu")[0] == 0
+
+
+def sum_of_products(depths):
+    Tile = T.Tensor((64, 64), "float16")
+
+    @T.prim_func
+    def main(A: Tile, B: Tile, C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            Q = T.alloc_shared((64, 64), "float16")
+            P = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, S)
+            T.copy(B, Q)
+            T.clear(P)
+            for k in depths:
+                T.gemm(S[0:64, 0:k], Q[0:k, 0:64], P)
+            T.copy(P, C)
+
+    return main
+
+
+@pytest.mark.parametrize("depths", [(64, 4), (4, 64)])  # 4 are too few for mma.sync
+def test_two_gemms_that_want_different_layouts_of_a_fragment(depths):
+    """The second one's product goes through shared memory, and explain() says so."""
+    wanted = [tilelang.compile(sum_of_products([k]), target=SIM).explain().buffer("P").layout for k in depths]
+    assert not wanted[0].is_equal(wanted[1])
+    a, b = np.random.default_rng(0).integers(-4, 5, (2, 64, 64)).astype(np.float32)
+    for target in (SIM, "cpu", "reference"):
+        kernel, c = tilelang.compile(sum_of_products(depths), target=target), np.zeros((64, 64), np.float32)
+        kernel(a.astype(np.float16), b.astype(np.float16), c)
+        assert np.array_equal(c, sum(a[:, :k] @ b[:k] for k in depths))
+        if target == SIM:
+            assert kernel.explain().buffer("P").layout.is_equal(wanted[0])
+            refusals = [n.text for n in kernel.explain().refusals]
+            assert "P goes through 18400 bytes of shared memory: another operator laid it out" in refusals
+
+
 # ── 20, 26, 27: the same text every time, soon, in any number of processes ────────────────────────────
 COMPILE = """
 import hashlib, sys

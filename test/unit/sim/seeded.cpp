@@ -124,7 +124,56 @@ constexpr Planted planted[] = {
         S[ramp(tx*8, 1, 8)] = A[ramp(tx*8, 1, 8)]
       sync_threads()
       ldmatrix_x4(address_of(r[0]), address_of(S[tx*8]))  # unwritten
-      B[ramp(tx*8, 1, 8)] = r[ramp(0, 1, 8)]
+      B[ramp(tx*8, 1, 8)] = r[ramp(0, 1, 8)]  # unwritten
+)"},
+    {"mma of a tile of which the upper rows are filled, and more than their products are stored", R"(
+      S = shared f16[256] address(0) elements(256)
+      a = local f16[8] elements(8)
+      w = local f16[4] elements(4)
+      c = local f32[4] elements(4)
+      if tx < 16:
+        S[ramp(tx*8, 1, 8)] = A[ramp(tx*8, 1, 8)]
+      sync_threads()
+      ldmatrix_x4(address_of(a[0]), address_of(S[tx%16*16 + tx%32//16*8]))  # unwritten
+      w[ramp(0, 1, 4)] = A[ramp(tx*4, 1, 4)]
+      c[ramp(0, 1, 4)] = broadcast(0.0, 4)
+      mma_m16n8k16_f16_f32(address_of(c[0]), address_of(a[0]), address_of(w[0]))
+-     Y[tx] = c[0] + c[2]  # unwritten
++     Y[tx] = c[0] + c[1]
+)"},
+    {"mma of columns of which some are filled, and more than their products are stored", R"(
+      S = shared f16[128] address(0) elements(128)
+      a = local f16[8] elements(8)
+      w = local f16[4] elements(4)
+      c = local f32[4] elements(4)
+      if tx < 8:
+        S[ramp(tx*8, 1, 8)] = A[ramp(tx*8, 1, 8)]
+      sync_threads()
+      ldmatrix_x2(address_of(w[0]), address_of(S[tx%8*16 + tx%16//8*8]))  # unwritten
+      a[ramp(0, 1, 8)] = A[ramp(tx*8, 1, 8)]
+      c[ramp(0, 1, 4)] = broadcast(0.0, 4)
+      mma_m16n8k16_f16_f32(address_of(c[0]), address_of(a[0]), address_of(w[0]))
+-     Y[tx] mask(tx%4 < 3) = c[3]  # unwritten
++     Y[tx] mask(tx%4 < 2) = c[3]
+)"},
+    {"half of a tile is filled, more of what was loaded from it stored", R"(
+      S = shared f32[64] address(0) elements(64)
+      x = local f32[2] elements(2)
+      S[tx] mask(tx < 32) = X[tx]
+      sync_threads()
+      x[ramp(0, 1, 2)] = S[ramp(tx//2*2, 1, 2)]  # unwritten
+-     Y[tx] mask(tx < 34) = x[0]  # unwritten
++     Y[tx] mask(tx < 32) = x[0]
+)"},
+    {"what nobody wrote goes from one tile to another, and is stored", R"(
+      S = shared f32[64] address(0) elements(64)
+      R = shared f32[64] address(256) elements(64)
+      S[tx] mask(tx != 5) = X[tx]
+      sync_threads()
+      R[63 - tx] = S[tx]  # unwritten
+      sync_threads()
+-     Y[tx] = R[tx]  # unwritten
++     Y[tx] mask(tx != 58) = R[tx]
 )"},
     {"mma in half of a warp", R"(
       a = local f16[8] elements(8)
@@ -146,7 +195,7 @@ constexpr Planted planted[] = {
       w[ramp(0, 1, 4)] = A[ramp(tx*4, 1, 4)]
 +     c[ramp(0, 1, 4)] = broadcast(0.0, 4)
       mma_m16n8k16_f16_f32(address_of(c[0]), address_of(a[0]), address_of(w[0]))  # unwritten
-      Y[tx] = c[0]
+      Y[tx] = c[0]  # unwritten
 )"},
     {"mma of a fragment of which half was loaded", R"(
       a = local f16[8] elements(8)
@@ -157,7 +206,7 @@ constexpr Planted planted[] = {
       w[ramp(0, 1, 4)] = A[ramp(tx*4, 1, 4)]
       c[ramp(0, 1, 4)] = broadcast(0.0, 4)
       mma_m16n8k16_f16_f32(address_of(c[0]), address_of(a[0]), address_of(w[0]))  # unwritten
-      Y[tx] = c[0]
+      Y[tx] = c[0]  # unwritten
 )"},
     {"a vector of global memory, misaligned", R"(
 -     B[ramp(tx*8, 1, 8)] = A[ramp(tx*8 + 4, 1, 8)]  # misaligned

@@ -1,0 +1,129 @@
+"""Python's operators on the values of a kernel: `a + b`, `A[i]`, `bool(a)`, `np.float32(2) * a`.
+
+Expr, Buffer and the kinds of values.py get their special methods here, as values.py is imported; each asks
+one of its functions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ._core import Buffer, Expr
+from .trace import builder, fail
+from .values import Element, Late, as_value, binary, store, subscript, unary
+
+
+def _forward(op: str) -> Callable:
+    def method(self: Any, other: Any) -> Any:
+        return binary(op, self, other)
+
+    return method
+
+
+def _reflected(op: str) -> Callable:
+    def method(self: Any, other: Any) -> Any:
+        return binary(op, other, self)
+
+    return method
+
+
+def _unary(op: str) -> Callable:
+    def method(self: Any) -> Any:
+        return unary(op, self)
+
+    return method
+
+
+def _constant(x: Any, what: str) -> Any:
+    value = as_value(x)
+    if value.__class__ is not Expr:
+        return value
+    if value.is_const:
+        return value.value
+    mend = ("in a plain Python function use T.if_then_else, or make the function a @T.macro"
+            if what == "a truth value" else
+            "use the language's own functions (T.exp for math.exp), and T.cast to convert")  # fmt: skip
+    raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
+               f"{mend}")
+
+
+def _bool(self: Any) -> bool:
+    if self.__class__ is Buffer and self.scope != "var":
+        return True
+    return bool(_constant(self, "a truth value"))
+
+
+def _astype(self: Any, dtype: Any) -> Any:
+    """The value converted to `dtype`."""
+    from .scalar import cast
+
+    return cast(self, dtype)
+
+
+def _refuse_iteration(self: Any) -> Any:
+    raise fail("cannot iterate over or unpack a value of the kernel; use range, T.serial or T.Parallel")
+
+
+def _abs(self: Any) -> Any:
+    return builder().call("abs", (as_value(self),))
+
+
+_COMPARISONS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+                "greater_equal": "ge"}  # fmt: skip
+
+
+def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """NumPy's numbers compute with values as Python's do, by our operators; its functions have no meaning."""
+    import numpy
+
+    def boxed(x: Any) -> Any:
+        if isinstance(x, numpy.ndarray):
+            return x
+        box = numpy.empty((), object)
+        box[()] = x
+        return box
+
+    numbers = (numpy.generic, numpy.ndarray)
+    inputs = tuple(x.item() if isinstance(x, numbers) and x.ndim == 0 else x for x in inputs)
+    if ufunc.__name__ in _COMPARISONS:
+        return getattr(operator, _COMPARISONS[ufunc.__name__])(*inputs)
+    name = {"maximum": "max", "minimum": "min"}.get(ufunc.__name__, ufunc.__name__)
+    if name == ufunc.__name__:
+        try:
+            return getattr(ufunc, method)(*map(boxed, inputs), **options)
+        except TypeError:
+            pass
+    from . import language
+
+    ours = f"T.{name}" if name in language.__all__ else "the language's own functions"
+    raise fail(f"np.{ufunc.__name__} computes while the kernel is built, but only the device will know the "
+               f"value: use {ours}")
+
+
+def _attach() -> None:
+    methods: dict[str, Any] = {}
+    for name in ("add", "sub", "mul", "floordiv", "pow", "and", "or", "xor", "matmul"):
+        methods[f"__{name}__"], methods[f"__r{name}__"] = _forward(name), _reflected(name)
+    for dunder, name in (("truediv", "div"), ("mod", "floormod"), ("lshift", "shl"), ("rshift", "shr")):
+        methods[f"__{dunder}__"], methods[f"__r{dunder}__"] = _forward(name), _reflected(name)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        methods[f"__{name}__"] = _forward(name)
+    for name in ("neg", "pos", "invert"):
+        methods[f"__{name}__"] = _unary(name)
+    methods.update(__abs__=_abs, __bool__=_bool, astype=_astype, __iter__=_refuse_iteration,
+                   __array_ufunc__=_array_ufunc,
+                   __index__=lambda self: operator.index(_constant(self, "an integer")),
+                   __int__=lambda self: int(_constant(self, "an integer")),
+                   __float__=lambda self: float(_constant(self, "a number")))
+    for kind in (Expr, Buffer, Element, Late):
+        identity = kind.__hash__ or object.__hash__
+        for name, method in methods.items():
+            setattr(kind, name, method)
+        kind.__hash__ = identity
+    Buffer.__getitem__ = subscript
+    Buffer.__setitem__ = store
+
+
+_attach()
