@@ -120,13 +120,27 @@ bool agrees(const Program& program, Trial& trial, Trial& wanted) {
 
 Inputs inputs_of(const Arguments& a) { return a.inputs == "whole" ? Inputs::whole : Inputs::eighths; }
 
+void simulate(CompiledKernel& kernel, Trial& trial, const SimulationOptions& options) {
+  SimulationReport report = kernel.simulate(arguments_of(kernel.program, trial), options);
+  if (!report.findings.empty()) throw SimulationError(report);
+}
+
 int run(const Arguments& a, const Function& f) {
-  Settings settings{
-      .options = {.skip = a.skip, .stop_after = "", .flags = {}}, .cache = std::nullopt, .dump_dir = ""};
+  if (a.level == "thread")
+    fail({}, "a program of level thread cannot be run: run it at level tile or machine");
+  bool at_machine = a.level == "machine";
+  if (at_machine && a.check) fail({}, "--check: the reference runs programs of level tile");
+  Settings settings{.options = {.skip = a.skip, .stop_after = "", .flags = {}},
+                    .cache = std::nullopt,
+                    .dump_dir = "",
+                    .at_machine = at_machine};
   auto kernel = compile_kernel(f, a.target.empty() ? "reference" : a.target, settings);
   Trial trial = random_trial(kernel->program, read_settings(a.set), a.seed, inputs_of(a));
   Trial wanted = trial;
-  launch(*kernel, trial);
+  if (kernel->target.kind == "sim")
+    simulate(*kernel, trial, {.seed = a.seed, .schedules = a.schedules});
+  else
+    launch(*kernel, trial);
   print_results(kernel->program, trial);
   if (!a.check) return 0;
   auto reference = compile_kernel(f, "reference", settings);
@@ -144,6 +158,7 @@ int reduce(const Arguments& a) {
             .seed = a.seed,
             .inputs = inputs_of(a),
             .tolerance = a.tolerance,
+            .first_schedule = a.seed,
             .schedules = a.schedules,
             .at_machine = a.level == "machine"};
   std::string text = print(read_function(a, false));
@@ -187,7 +202,8 @@ void declare_options(CLI::App& app, Arguments& a) {
                                     "the reference's, or by a crash; the smaller program is printed")
                      ->fallthrough();
   for (auto* sub : {run, reduce}) {
-    sub->add_option("--seed", a.seed, "of the random inputs");
+    sub->add_option("--seed", a.seed, "of the random inputs, and of the simulator's first order of warps");
+    sub->add_option("--schedules", a.schedules, "of the simulator: how many orders of warps are tried");
     sub->add_option("--set", a.set, "NAME=NUMBER: an extent or a scalar; may be repeated")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -196,7 +212,6 @@ void declare_options(CLI::App& app, Arguments& a) {
   }
   run->add_flag("--check", a.check, "compare with the reference");
   run->callback([&a] { a.run = true; });
-  reduce->add_option("--schedules", a.schedules, "of the simulator: how many orders of warps are tried");
   reduce->add_option(
       "--tolerance", a.tolerance,
       "a result is wrong if it differs by more than so much of its largest number; else by more "

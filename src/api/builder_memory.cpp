@@ -150,6 +150,9 @@ Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std:
   if ((m.remainder * element) % step)
     fail(here(), "{} moves {} bytes, which must begin at an address divisible by {}, but this element of {} does not", what,
          bytes, need, describe(buffer));
+  if (auto row = as_int(info.shape.back()); row && !wants_shared && *row * element < bytes)
+    fail(here(), "{} moves {} bytes, which are {} elements, but a row of {} has {}, so that no such access lies within it; give "
+         "it longer rows (T.view), or move fewer bytes", what, bytes, bytes / element, describe(buffer), *row);
   keep_rows(buffer, fmt::format("{}, which moves neighbouring elements", what));
   Expr mask = predicate ? to_bool(*predicate, here()) : Expr();
   return tl::address(tl::load(draft->function, buffer.id, std::move(at), here(), mask), "", here());

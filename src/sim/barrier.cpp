@@ -56,6 +56,7 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   f.thread = first->first;
   f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it", describe_thread(*first, 0),
                        first->barrier, b.expected, b.arrived);
+  if (b.phase > 0) f.text += fmt::format(" (as many have come {} time{} before)", b.phase, b.phase > 1 ? "s" : "");
   std::set<size_t> told = {first->next};
   for (auto& w : warps) {
     if (!is_waiting(w) || !told.insert(w.next).second) continue;

@@ -36,11 +36,15 @@ Clocks::Clocks(int32_t block, int64_t threads, int lines, int64_t barriers)
       joined(size_t(lines * threads + barriers)),
       known(size_t(threads)) {}
 
-bool Clocks::knows_other(const Stamp& s, int64_t thread) const {
-  const Known* k = known[size_t(thread)].get();
-  if (!k) return false;
-  auto it = k->blocks.find(s.block);
-  return it != k->blocks.end() && (*it->second)[s.thread] >= s.epoch;
+bool Clocks::knows(int64_t thread, const KnownRef& told, int64_t first, int64_t end) const {
+  auto it = told->blocks.find(block);
+  if (it == told->blocks.end()) return true;
+  const Known* mine = known[size_t(thread)].get();
+  for (int64_t t = 0; t < threads; t++) {
+    bool is_told = (*it->second)[size_t(t)] > 0 && (t < first || t >= end);
+    if (is_told && !(mine && mine->own && mine->own[t] >= (*it->second)[size_t(t)])) return false;
+  }
+  return true;
 }
 
 // k, and what these threads have done and joined so far.

@@ -56,12 +56,20 @@ class Clocks {
   // Did it happen before what the thread does now?
   int32_t number() const { return block; }
   bool ordered(const Stamp& s, int64_t thread) const {
-    if (s.block != block) return knows_other(s, thread);
+    if (s.block != block) return covers(known[size_t(thread)], s);
     if (s.thread == thread) return true;
     if (s.thread >= threads && owner(s.thread) == thread && joined[s.thread] >= s.epoch) return true;
     const Known* k = known[size_t(thread)].get();
     return k && k->own && k->own[s.thread] >= s.epoch;
   }
+  // Does who knows k know that it has happened?
+  bool covers(const KnownRef& k, const Stamp& s) const {
+    if (!k) return false;
+    auto it = k->blocks.find(s.block);
+    return it != k->blocks.end() && (*it->second)[s.thread] >= s.epoch;
+  }
+  // Does the thread know all that, but for what threads [first, end) of its block have done?
+  bool knows(int64_t thread, const KnownRef& told, int64_t first, int64_t end) const;
   // These have met: each knows what any of them knew and did.
   void meet(std::span<const int32_t> threads);
   KnownRef release(int64_t thread);  // what it knows and did, for someone to acquire
@@ -90,7 +98,6 @@ class Clocks {
   Epochs joined;                 // by slot: what its owner has waited for
   std::vector<KnownRef> known;
 
-  bool knows_other(const Stamp& s, int64_t thread) const;
   KnownRef with_own(const KnownRef& k, std::span<const int32_t> threads) const;
 };
 

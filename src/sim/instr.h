@@ -2,6 +2,7 @@
 // Execution in instr.cpp and name it in the table there.
 #pragma once
 #include <array>
+#include <span>
 
 #include "sim/monitor.h"
 #include "sim/tally.h"
@@ -57,7 +58,8 @@ Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, w
 Semantics async_semantics(AsyncInstr::Does does);  // async.cpp
 Semantics barrier_semantics(AsyncInstr::Does does);  // mbarrier.cpp
 MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch);  // a finding that ends the run if it is none
-// A warp waits for ever for a phase of an mbarrier: what is missing there.
-Finding phase_finding(const Warp& w);
+// A warp waits for ever for a phase of an mbarrier: what is missing there, and what where others wait.
+Finding phase_finding(const Warp& w, std::span<const Warp* const> others);
+bool has_begun(const Warp& w);  // something has come or landed in the phase that it waits for
 
 }  // namespace tl::sim

@@ -133,12 +133,19 @@ struct Known;
 
 // A named barrier of a block.
 struct NamedBarrier {
+  // When and where a warp came last, and what those know that came to that phase; null while it goes on.
+  struct Arrival {
+    int64_t phase = -1;
+    int32_t site = 0;
+    std::shared_ptr<const Known> told = {};
+  };
   int64_t arrived = 0, expected = 0;  // threads
   int64_t first = -1;                 // the first one that came, and where
   int32_t site = 0;
   int64_t phase = 0;                  // how often all have come
   // What those know that have come: since the last phase, and to the last phase.
   std::shared_ptr<const Known> gathered = {}, told = {};
+  std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
 };
 
 // Memory that the caller gave: what an address may point into.

@@ -1,4 +1,7 @@
 // Barriers in memory: who has come in a phase, what has landed, and what is missing when nobody comes any more.
+#include <bit>
+#include <set>
+
 #include "base/error.h"
 #include "sim/engine.h"
 #include "sim/instr.h"
@@ -78,13 +81,16 @@ void expect_bytes(const Execution& x, MBarrier& m, int lane) {
   x.warp.block->monitor->memory_version++;
 }
 
-void come(const Execution& x, MBarrier& m, int lane) {
+void check_room(const Execution& x, const MBarrier& m, int lane) {
   if (m.pending == 0)
     stop(Finding::Kind::barrier, x.site.span,
          "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count more arrivals in "
          "mbarrier_init, or wait for the phase first",
          x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count,
          m.phase, arrivals(*x.warp.code, m), m.bytes);
+}
+
+void come(const Execution& x, MBarrier& m, int lane) {
   if (Clocks* clocks = clocks_of(x)) m.gathered = merge(m.gathered, clocks->release(x.warp.first + lane));
   m.came.emplace_back(x.warp.first + lane, x.site.site);
   m.pending--;
@@ -101,6 +107,7 @@ void arrive(const Execution& x) {
   bool expects = x.row<AsyncInstr>().does == Does::arrive_expect;
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
+    check_room(x, m, lane);
     if (expects) expect_bytes(x, m, lane);
     come(x, m, lane);
   });
@@ -176,26 +183,62 @@ MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
   return m;
 }
 
-Finding phase_finding(const Warp& w) {
-  const Code& code = *w.code;
-  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
+namespace {
+
+// "waits for phase 1 of M[0] (parity 1)"
+std::string awaited_by(const Warp& w) {
+  int64_t phase = w.block->engine->barriers.at(w.awaited).phase;
   std::string name;
-  for (auto& p : code.places)
+  for (auto& p : w.code->places)
     if (p.scope == Scope::shared && name.empty() && w.awaited >= p.address && w.awaited < p.address + p.elements * p.type.bytes())
       name = name_of_barrier(p, w.awaited);
+  return fmt::format("waits for phase {} of {} (parity {})", phase, name, phase % 2);
+}
+
+std::string missing_in(const MBarrier& m) {
+  if (m.pending < 0) return fmt::format("more have come than the {} that it counts", m.count);
+  if (m.bytes < 0) return fmt::format("{} bytes more have landed than were expected", -m.bytes);
   std::vector<std::string> missing;
   if (m.pending > 0) missing.push_back(fmt::format("{} of {} arrivals", m.pending, m.count));
   if (m.bytes > 0) missing.push_back(fmt::format("{} bytes that were expected", m.bytes));
+  std::string text = fmt::format("missing: {}", fmt::join(missing, ", "));
+  int64_t beside = m.pending + int64_t(m.came.size()) - m.count;
+  if (m.pending > 0 && beside > 0)
+    text += fmt::format(", beside {} of cp_async_mbarrier_arrive, which adds each to the count (…_noinc does not)", beside);
+  return text;
+}
+
+}  // namespace
+
+bool has_begun(const Warp& w) {
+  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
+  return !m.came.empty() || m.bytes != 0;
+}
+
+Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
+  const Code& code = *w.code;
+  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
   std::string came = m.came.empty() ? "nobody has come" : arrivals(code, m) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
-  std::string what = m.pending < 0 ? fmt::format("more have come than the {} that it counts", m.count)
-                     : m.bytes < 0 ? fmt::format("{} bytes more have landed than were expected", -m.bytes)
-                                   : fmt::format("missing: {}", fmt::join(missing, ", "));
   std::string meant = m.came.empty() && m.phase > 0
                           ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2) : "";
-  f.text = fmt::format("{} waits for phase {} of {} (parity {}), and nobody else can go on; {}; {}{}",
-                       describe_thread(w, w.awaiting), m.phase, name, m.phase % 2, what, came, meant);
+  f.text = fmt::format("{} {}, and nobody else can go on; {}; {}{}", describe_thread(w, w.awaiting), awaited_by(w), missing_in(m),
+                       came, meant);
+  int behind = std::popcount(w.alive & ~w.returned & ~w.active);
+  if (m.pending > 0 && m.pending == behind)
+    f.text += fmt::format("; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it wait in "
+                          "a warp of its own", behind);
+  constexpr size_t most = 4;
+  std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};
+  for (auto* other : others) {
+    if (told.size() > most || other->block != w.block || other->awaited < 0) continue;
+    if (!told.emplace(other->awaited, other->awaits_at).second) continue;
+    const Span& there = code.sites[size_t(other->awaits_at)].span;
+    f.text += fmt::format("; thread {} {}{}, {}", other->first + other->awaiting, awaited_by(*other),
+                          there ? fmt::format(" on line {}", there.line) : "",
+                          missing_in(w.block->engine->barriers.at(other->awaited)));
+  }
   if (!m.came.empty()) {
     f.other_thread = m.came[0].first;
     f.other = code.sites[size_t(m.came[0].second)].span;

@@ -300,6 +300,7 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
   int64_t thread = w.first + lane;
   bool acquires = reads && (order == MemoryOrder::acquire || order >= MemoryOrder::acq_rel);
   bool releases = writes && order >= MemoryOrder::release;
+  tells |= acquires || releases;
   if (acquires)
     if (auto it = released.find(at); it != released.end()) clocks.acquire(thread, it->second);
   // An update without an order passes on what was released before it; a plain store would end that.
@@ -346,12 +347,30 @@ std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
   return owner < 0 ? "a bulk copy" : fmt::format("a copy that thread {} has begun", owner);
 }
 
+// Of an access with a bulk load that an mbarrier is to tell.
+std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  for (auto& [at, m] : w.block->engine->barriers) {
+    bool is_last = clocks.slot_of_barrier(m.number) == load.thread && m.copies == load.epoch;
+    if (!is_last) continue;
+    if (m.phase > m.load.phase && !clocks.covers(m.told, load))
+      return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes (mbarrier_arrive_expect_tx)";
+    return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
+  }
+  return "wait for the phase of its mbarrier first";
+}
+
 // What would order them.
 std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const {
   const Clocks& clocks = w.block->watch->clocks;
-  if (other.block != clocks.number()) return "blocks run in any order: use an atomic access, or a kernel of its own";
+  if (other.block != clocks.number()) {
+    constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
+    return tells ? fmt::format("{}, or let the writer's block tell of it (a barrier of the block, then an atomic release) and the "
+                               "other one learn of it (an acquire, then a barrier)", cure)
+                 : std::string(cure);
+  }
   int64_t owner = clocks.owner(other.thread);
-  if (owner < 0) return "wait for the phase of its mbarrier first";
+  if (owner < 0) return cure_of_load(w, other);
   bool bulk = !clocks.is_line(other.thread, Line::copies);
   if (other.thread < code.thread_count()) {
     if (same_statement) return "use an atomic access, or read, wait at a barrier, and then write";
@@ -365,8 +384,9 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
   auto later = groups.committed.end() - std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
-  std::string wait = later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group(0))", prefix)
-                                : fmt::format("wait for its group ({}_wait_group({}))", prefix, later - 1);
+  std::string_view read = clocks.is_line(other.thread, Line::bulk_reads) ? "_read" : "";
+  std::string wait = later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))", prefix, read)
+                                : fmt::format("wait for its group ({}_wait_group{}({}))", prefix, read, later - 1);
   return owner == w.first + lane ? wait + " first" : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
 }
 

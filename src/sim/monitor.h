@@ -132,12 +132,14 @@ class Monitor {
   std::vector<bool> watched = {};  // by place
   StampPool pool = {};
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
+  bool tells = false;  // some atomic access had an order
 
   void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch, bool same,
                   const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
             const std::byte* at);
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const;
+  std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};
   }

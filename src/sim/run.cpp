@@ -185,11 +185,17 @@ void Launch::wake() {
   bool is_first = rounds.version != monitor.memory_version;  // as after each copy that lands: too often to look closely
   if (is_first) rounds = {.version = monitor.memory_version};
   const Warp* stuck = nullptr;
+  std::vector<const Warp*> waiting;
+  auto tells_more = [](const Warp& a, const Warp& b) {  // an mbarrier can say what is missing, most where some have come
+    if (a.awaited < 0 || b.awaited < 0) return a.awaited >= 0 && b.awaited < 0;
+    return has_begun(a) && !has_begun(b);
+  };
   std::string state;
   for (auto& r : residents)
     for (auto& w : r->warps)
       if (w.state == Warp::State::running) {
-        if (!stuck || (stuck->awaited < 0 && w.awaited >= 0)) stuck = &w;  // an mbarrier can say what is missing
+        if (!stuck || tells_more(w, *stuck)) stuck = &w;
+        waiting.push_back(&w);
         w.spins = false;
         w.idle_trips = 0;
         if (!is_first) append_state(state, w);
@@ -198,7 +204,7 @@ void Launch::wake() {
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
   if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
   if (stuck->awaited >= 0) {
-    Finding f = phase_finding(*stuck);
+    Finding f = phase_finding(*stuck, waiting);
     complete(f, *stuck);
     throw Fault(std::move(f));
   }

@@ -123,6 +123,27 @@ void warp_barrier(const Execution& x) {
   }
 }
 
+// Does it come for a second time to one phase, or may it?  Then it counts twice, and lets those go on who wait for others.
+void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
+  Warp& w = x.warp;
+  auto [it, is_first] = b.arrivals.try_emplace(w.first);
+  NamedBarrier::Arrival& last = it->second;
+  bool knows = is_first;  // one lane does: the warp comes as a whole
+  for (Mask left = last.told ? x.lanes : 0; left && !knows; left &= left - 1)
+    knows = w.block->watch->clocks.knows(w.first + std::countr_zero(left), last.told, w.first, w.first + lane_count);
+  if (!knows) {
+    const Span& there = w.code->sites[size_t(last.site)].span;
+    Finding f{.kind = Finding::Kind::barrier,
+              .text = fmt::format("{} comes to barrier {} again{}, and nothing makes it wait until those have come whom it awaited{}: "
+                                  "it may count twice there; let it wait in between, at another barrier, to which they come "
+                                  "behind this one", describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
+                                  there ? fmt::format(" on line {}", there.line) : "")};
+    f.other_thread = w.first;
+    w.block->monitor->report(w, 0, std::move(f), x.site.site, last.site);
+  }
+  last = {.phase = b.phase, .site = x.site.site, .told = nullptr};
+}
+
 // A warp counts as a whole, as on the chip.
 void come_to_named(const Execution& x) {
   require_all(x, "every thread of the warp");
@@ -144,6 +165,7 @@ void come_to_named(const Execution& x) {
     b.first = x.warp.first;
     b.site = x.site.site;
   }
+  if (x.warp.block->watch) check_again(x, id, b);
   b.expected = expected;
   b.arrived += lane_count;
   x.tally(Counter::Kind::barrier);
@@ -151,8 +173,10 @@ void come_to_named(const Execution& x) {
     for_lanes(x.lanes, [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
   if (b.arrived < b.expected) return;
   b.arrived = 0;
-  b.phase++;
   b.told = std::exchange(b.gathered, {});
+  for (auto& [first, arrival] : b.arrivals)
+    if (arrival.phase == b.phase) arrival.told = b.told;
+  b.phase++;
 }
 }  // namespace
 
