@@ -133,6 +133,8 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
   if (!out.loop) out.loop = plan_free(nest, ctx, out.lanes);
 }
 
+constexpr int64_t most_copied = 64;  // elements of a fragment that every thread holds all of
+
 }  // namespace
 
 LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level) {
@@ -146,6 +148,8 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
     auto here = out.fragments.find(a.buffer);
     if (known == ctx.known.fragments.end() && here == out.fragments.end()) {
       if (auto f = project(nest, *out.loop, a, tile_shape(ctx.function[a.buffer]))) {
+        // One element for all is no reason to give each thread the whole tile, if another nest lays it out.
+        if (level != Strictness::free && f->replicas == ctx.threads && f->registers > most_copied) continue;
         here = out.fragments.emplace(a.buffer, std::move(*f)).first;
       } else {
         out.stage.insert(a.buffer);
