@@ -138,9 +138,10 @@ struct Inference {
       news = true;
     }
     item.stage.insert(wanted.stage.begin(), wanted.stage.end());
-    bool all_known = std::all_of(item.touched.begin(), item.touched.end(), [&](BufferId b) { return known.fragments.contains(b); });
+    auto decided = [&](BufferId b) { return known.fragments.contains(b) || item.stage.contains(b); };
+    bool all_decided = std::all_of(item.touched.begin(), item.touched.end(), decided);
     bool answered = item.stmt.as<Tile>() && !(wanted.fragments.empty() && wanted.shared.empty());
-    item.settled |= item.loop.has_value() || (answered && all_known);   // the rest is known, or to be staged
+    item.settled |= (item.loop.has_value() || answered) && all_decided;
     return news;
   }
 
