@@ -144,18 +144,16 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
   decide_loop(nest, ctx, accesses, level, out);
   if (!out.loop || !ctx.target.has_threads()) return out;
   for (auto& a : accesses) {
+    if (ctx.known.fragments.contains(a.buffer) || out.fragments.contains(a.buffer)) continue;
+    auto f = project(nest, *out.loop, a, tile_shape(ctx.function[a.buffer]));
+    // One element for all is no reason to give each thread the whole tile, if another access lays it out.
+    if (f && level != Strictness::free && f->replicas == ctx.threads && f->registers > most_copied) continue;
+    f ? void(out.fragments.emplace(a.buffer, std::move(*f))) : void(out.stage.insert(a.buffer));
+  }
+  for (auto& a : accesses) {
     auto known = ctx.known.fragments.find(a.buffer);
     auto here = out.fragments.find(a.buffer);
-    if (known == ctx.known.fragments.end() && here == out.fragments.end()) {
-      if (auto f = project(nest, *out.loop, a, tile_shape(ctx.function[a.buffer]))) {
-        // One element for all is no reason to give each thread the whole tile, if another nest lays it out.
-        if (level != Strictness::free && f->replicas == ctx.threads && f->registers > most_copied) continue;
-        here = out.fragments.emplace(a.buffer, std::move(*f)).first;
-      } else {
-        out.stage.insert(a.buffer);
-        continue;
-      }
-    }
+    if (known == ctx.known.fragments.end() && here == out.fragments.end()) continue;
     const Fragment& fragment = here != out.fragments.end() ? here->second : known->second;
     if (!agrees(nest, *out.loop, a, fragment)) out.stage.insert(a.buffer);
   }
