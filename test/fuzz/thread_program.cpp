@@ -454,6 +454,10 @@ struct Generator : RingText {
 
 }  // namespace
 
-Program random_thread_program(uint64_t seed) { return Generator{{{{std::mt19937_64(seed)}}}}.run(); }
+Program random_thread_program(uint64_t seed) {
+  Generator generator;
+  generator.random.seed(seed);
+  return generator.run();
+}
 
 }  // namespace tl::fuzz
