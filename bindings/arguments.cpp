@@ -13,13 +13,15 @@ bool is_bool(PyObject* o) {
   return PyBool_Check(o) || type == "numpy.bool" || type == "numpy.bool_";
 }
 
-int64_t integer_of(PyObject* o) {
+Argument integer_of(PyObject* o) {
   int overflow = 0;
   long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
-  if (overflow)
-    unusable("the number " + nb::cast<std::string>(nb::str(nb::handle(o))) +
-             ", which does not fit in 64 bits");
-  return n;
+  if (!overflow) return int64_t(n);
+  unsigned long long large = PyLong_AsUnsignedLongLong(o);
+  if (!PyErr_Occurred()) return uint64_t(large);
+  PyErr_Clear();
+  unusable("the number " + nb::cast<std::string>(nb::str(nb::handle(o))) +
+           ", which does not fit in 64 bits");
 }
 
 Argument number(nb::handle object) {
@@ -139,6 +141,6 @@ void Arguments::read(size_t param, nb::handle object, ArrayType& type) {
   } catch (const nb::builtin_exception& e) {
     throw ArgumentError(fmt::format("{}: argument {} '{}' is {}; {} of type {} was expected", program.name,
                                     param, spec.name, e.what(), spec.is_tensor ? "a tensor" : "a number",
-                                    spec.dtype));
+                                    python_dtype(spec.dtype)));
   }
 }

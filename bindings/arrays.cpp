@@ -43,6 +43,17 @@ ArrayType::Family family_of(PyTypeObject* type) {
   return ArrayType::Family::other;
 }
 
+bool derives_from(PyTypeObject* type, std::string_view package, std::string_view name) {
+  nb::object mro = nb::borrow<nb::object>(type->tp_mro);
+  for (nb::handle base : nb::borrow<nb::tuple>(mro)) {
+    nb::object module = class_attribute(reinterpret_cast<PyTypeObject*>(base.ptr()), "__module__");
+    if (reinterpret_cast<PyTypeObject*>(base.ptr())->tp_name == name && module.is_valid() &&
+        nb::cast<std::string>(nb::str(module)).starts_with(package))
+      return true;
+  }
+  return false;
+}
+
 bool derives_from_ndarray(PyTypeObject* type) {
   nb::object mro = nb::borrow<nb::object>(type->tp_mro);
   for (nb::handle base : nb::borrow<nb::tuple>(mro))
@@ -58,9 +69,10 @@ ArrayType look_up(PyTypeObject* type) {
   if ((found.api = find_exchange_api(type))) {
     found.protocol = Protocol::exchange;
     found.is_torch_tensor = found.family == ArrayType::Family::torch && torch_tensors::is_plain(type);
-  } else if (derives_from_ndarray(type))
+  } else if (derives_from_ndarray(type)) {
     found.protocol = Protocol::numpy;
-  else if ((found.family == ArrayType::Family::cupy || found.family == ArrayType::Family::jax) && has("__dlpack__"))
+    found.is_masked = derives_from(type, "numpy.ma", "MaskedArray");
+  } else if ((found.family == ArrayType::Family::cupy || found.family == ArrayType::Family::jax) && has("__dlpack__"))
     found.protocol = Protocol::capsule;  // their buffers are there for arrays in host memory only
   else if (type->tp_as_buffer && type->tp_as_buffer->bf_getbuffer)
     found.protocol = Protocol::buffer;
@@ -320,13 +332,23 @@ void Borrowed::read_capsule(nb::handle object, ArrayType& type, TensorView& view
           .readonly = readonly};
 }
 
+// Its library does not lend the memory: Python says why not, in a line.
+[[noreturn]] static void refused(nb::handle object) {
+  nb::python_error why;
+  unusable(nb::cast<std::string>(
+      nb::module_::import_("tilelang.interop").attr("why_not_lent")(object, nb::str(why.value()))));
+}
+
 bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_t stream) {
   using Protocol = ArrayType::Protocol;
   switch (type.protocol) {
     case Protocol::exchange: {
+      if (type.family == ArrayType::Family::torch &&
+          torch_tensors::is_negated(object.ptr(), type.is_torch_tensor))
+        unusable("a view that negates what is in memory, to be resolved by x.resolve_neg()");
       if (type.is_torch_tensor && torch_tensors::read(object.ptr(), *type.api, view)) return true;
       dlpack::Tensor t{};
-      if (type.api->borrow(object.ptr(), &t) != 0) throw nb::python_error();
+      if (type.api->borrow(object.ptr(), &t) != 0) refused(object);
       view.data = static_cast<char*>(t.data) + t.byte_offset;
       view.code = t.code;
       view.bits = t.bits;
@@ -339,6 +361,9 @@ bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_
       return true;
     }
     case Protocol::numpy:
+      if (type.is_masked && PyObject_IsTrue(nb::object(object.attr("mask").attr("any")()).ptr()) != 0)
+        unusable("a masked array, whose mask no kernel sees: pass a.filled(value), or a.data and the mask as a "
+                 "tensor of its own");
       if (!read_numpy(object, type, view)) read_array_interface(object, view);
       return true;
     case Protocol::buffer:

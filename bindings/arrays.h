@@ -15,6 +15,7 @@ struct ArrayType {
   Family family = Family::other;
   bool is_record_checked = false;  // NumPy: this type's record was compared with what its attributes say
   bool is_torch_tensor = false;    // read by torch_tensors.h
+  bool is_masked = false;          // NumPy: elements may be masked
   bool takes_version = true;       // capsule: __dlpack__ knows max_version
   const dlpack::ExchangeApi* api = nullptr;
 };

@@ -101,15 +101,6 @@ std::vector<TileOperand> operands_of(nb::handle sequence) {
   return operands;
 }
 
-Expr constant(nb::handle value, DType type, const Span& here) {
-  if (type == u64 && PyLong_Check(value.ptr())) {
-    unsigned long long n = PyLong_AsUnsignedLongLong(value.ptr());
-    if (!PyErr_Occurred()) return imm(int64_t(n), u64, here);
-    PyErr_Clear();
-  }
-  return to_type(value_of(value), type, "the constant", here);
-}
-
 void bind_signature(nb::class_<Builder>& c) {
   c.def(
        "tensor",
@@ -192,7 +183,7 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
-       "const", [](Builder& b, nb::object value, DType dtype) { return constant(value, dtype, b.here()); },
+       "const", [](Builder& b, nb::object value, DType dtype) { return to_type(value_of(value), dtype, "the constant", b.here()); },
        nb::arg("value"), nb::arg("dtype"))
       .def(
           "unary",

@@ -1,6 +1,7 @@
 #include "call_key.h"
 
 #include <bit>
+#include <unordered_map>
 
 using namespace tl;
 
@@ -8,10 +9,29 @@ namespace {
 
 constexpr int most_depth = 20;
 
-bool is_plain(PyObject* o) {
-  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
-         PyUnicode_CheckExact(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
-         nb::isinstance<DType>(nb::handle(o));
+// Do objects of this type count by identity alone?  Asked once per type (keys.py).
+bool is_settled(PyTypeObject* type) {
+  static std::unordered_map<PyTypeObject*, bool> known;
+  auto it = known.find(type);
+  if (it != known.end()) return it->second;
+  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.keys").attr("is_settled")(nb::handle(type)));
+  if (known.size() >= 1000) return settled;
+  Py_INCREF(type);  // so that its address stays its own
+  return known.emplace(type, settled).first->second;
+}
+
+// Is it a function, whose own reads are watched too?
+bool is_watched(PyObject* o) {
+  if (PyFunction_Check(o)) {
+    PyObject* attributes = reinterpret_cast<PyFunctionObject*>(o)->func_dict;
+    return !attributes || PyDict_GET_SIZE(attributes) == 0;
+  }
+  PyObject* of = PyCFunction_CheckExact(o) ? PyCFunction_GET_SELF(o) : Py_None;
+  return of != Py_None && (!of || PyModule_CheckExact(of));
+}
+
+bool is_static_type(PyObject* o) {
+  return PyType_Check(o) && !PyType_HasFeature(reinterpret_cast<PyTypeObject*>(o), Py_TPFLAGS_HEAPTYPE);
 }
 
 nb::object root_of(const Watch& w) {
@@ -63,6 +83,8 @@ void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::obje
     std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
     return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
   }
+  if (!(by_identity && is_watched(o)) && !is_static_type(o) && !is_settled(Py_TYPE(o)))
+    throw nb::type_error("an object whose attributes count is a matter for Python");
   words.add(Mark::object);
   words.add(reinterpret_cast<uintptr_t>(o));
   if (!by_identity) {  // an object that compares by its contents may have changed
@@ -74,16 +96,16 @@ void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::obje
 }
 
 nb::object Watch::value() const {
-  nb::object value = root_of(*this), asked = value;
+  nb::object value = root_of(*this);
   for (auto& attribute : attributes) {
     if (!value.is_valid()) return value;
-    bool of_module = PyModule_CheckExact(value.ptr());
-    value = nb::steal<nb::object>(PyObject_GetAttr(value.ptr(), attribute.ptr()));
-    if (!value.is_valid()) {
-      PyErr_Clear();
-      return of_module ? value : asked;
+    nb::object found = nb::steal<nb::object>(PyObject_GetAttr(value.ptr(), attribute.ptr()));
+    if (found.is_valid()) {
+      value = std::move(found);
+      continue;
     }
-    if (of_module) asked = value;
+    PyErr_Clear();
+    return value;
   }
-  return value.is_valid() && is_plain(value.ptr()) ? value : asked;
+  return value;
 }

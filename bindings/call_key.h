@@ -75,6 +75,6 @@ struct Watch {
   nb::object holder, name;  // a dict and a name in it, or a cell
   std::vector<nb::object> attributes;
 
-  // The end of the chain if it is plain or a module's, else the object that was asked first; null: not bound.
+  // The end of the chain, or the object that was asked in vain; null: not bound.
   nb::object value() const;
 };

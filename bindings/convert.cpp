@@ -26,15 +26,23 @@ int64_t integer_of(nb::handle object) {
   return n;
 }
 
+// A whole number, of which those from 2^63 on are u64.
+Value whole_number(nb::handle object) {
+  unsigned long long large = PyLong_AsUnsignedLongLong(object.ptr());
+  if (!PyErr_Occurred() && large > uint64_t(INT64_MAX)) return uint64_t(large);
+  PyErr_Clear();
+  return integer_of(object);
+}
+
 }  // namespace
 
 Value value_of(nb::handle object) {
   PyObject* o = object.ptr();
   if (nb::isinstance<Expr>(object)) return nb::cast<Expr>(object);
   if (PyBool_Check(o)) return o == Py_True;
-  if (PyLong_Check(o)) return integer_of(object);
+  if (PyLong_Check(o)) return whole_number(object);
   if (PyFloat_Check(o)) return PyFloat_AsDouble(o);
-  if (PyIndex_Check(o)) return integer_of(nb::steal<nb::object>(PyNumber_Index(o)));
+  if (PyIndex_Check(o)) return whole_number(nb::steal<nb::object>(PyNumber_Index(o)));
   if (nb::hasattr(object, "__float__") && !PyUnicode_Check(o)) {
     double d = PyFloat_AsDouble(o);
     if (d == -1 && PyErr_Occurred()) throw nb::python_error();

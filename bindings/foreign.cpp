@@ -49,7 +49,7 @@ ForeignEval foreign_eval(const nb::object& function) {
       if (v.type.is_float())
         v.d = nb::cast<double>(item);
       else
-        v.i = nb::cast<int64_t>(item);
+        v.i = v.type == u64 ? int64_t(nb::cast<uint64_t>(item)) : nb::cast<int64_t>(item);
     }
     return out;
   };

@@ -90,12 +90,16 @@ Settings settings_of(const nb::dict& options) {
       s.at_machine = nb::cast<bool>(value);
     else if (name == "fast_math")
       s.options.fast_math = nb::cast<bool>(value);
+    else if (name == "deterministic")
+      s.options.deterministic = nb::cast<bool>(value);
+    else if (name == "own_barriers")
+      s.options.own_barriers = nb::cast<bool>(value);
     else if (name == "edit_text")
       s.edit_text = editor_of(nb::borrow(value));
     else
       fail(
           {}, "compile has no option `{}`{}", name,
-          did_you_mean(name, {"at_machine", "cache", "cache_dir", "dump_dir", "edit_text", "flags", "skip", "stop_after", "fast_math"}));
+          did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text", "flags", "own_barriers", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};
@@ -233,6 +237,8 @@ const char* attr_name(OpInfo::Attr::Type type) {
   switch (type) {
     case OpInfo::Attr::Type::flag:
       return "flag";
+    case OpInfo::Attr::Type::condition:
+      return "condition";
     case OpInfo::Attr::Type::integer:
       return "integer";
     case OpInfo::Attr::Type::number:
@@ -301,6 +307,8 @@ void bind_kernel(nb::module_& m) {
         return resolve_target(target).text();
       },
       nb::arg("target"));
+  m.def("register_source", [](const std::string& file, std::string text) { register_source(file, std::move(text)); },
+        nb::arg("file"), nb::arg("text"));
   m.def("tile_ops", &tile_ops);
   m.def(
       "parse", [](const std::string& text, const std::string& file) { return parse_text(text, file); },

@@ -23,6 +23,7 @@ struct Functions {
   int (*device_index)(Handle, int32_t*);
   int (*layout)(Handle, int32_t*);
   bool (*recording)();
+  bool (*negated)(Handle) = nullptr;  // C++, and so perhaps not there
 };
 
 template <class F>
@@ -34,6 +35,7 @@ const Functions* functions() {
   static Functions f;
   static const bool found = [] {
     void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);  // the one that is there, or none
+    if (library) bind(library, f.negated, "_ZN2at6native6is_negERKNS_6TensorE");  // at::native::is_neg
     return library && bind(library, f.data, "aoti_torch_get_data_ptr") &&
            bind(library, f.dim, "aoti_torch_get_dim") && bind(library, f.sizes, "aoti_torch_get_sizes") &&
            bind(library, f.strides, "aoti_torch_get_strides") &&
@@ -128,6 +130,13 @@ bool is_plain(PyTypeObject* type) {
   if (!module.is_valid() || !PyUnicode_Check(module.ptr())) return PyErr_Clear(), false;
   std::string from = nb::cast<std::string>(module);
   return (name == "Tensor" && from == "torch") || (name == "Parameter" && from == "torch.nn.parameter");
+}
+
+bool is_negated(PyObject* object, bool is_plain) {
+  if (is_plain && quick && quick->negated) return quick->negated(handle_in(object));
+  nb::object answer = nb::steal<nb::object>(PyObject_CallMethod(object, "is_neg", nullptr));
+  if (!answer.is_valid()) return PyErr_Clear(), false;
+  return answer.ptr() == Py_True;
 }
 
 bool read(PyObject* object, const dlpack::ExchangeApi& api, TensorView& view) {

@@ -11,6 +11,8 @@ namespace torch_tensors {
 
 // Is this torch.Tensor or torch.nn.Parameter itself?  Subclasses may have no memory of their own.
 bool is_plain(PyTypeObject* type);
+// Does its memory hold the negated numbers?  DLPack does not say so.
+bool is_negated(PyObject* object, bool is_plain);
 // False: ask DLPack.
 bool read(PyObject* object, const dlpack::ExchangeApi& api, tl::TensorView& view);
 // Whether autograd records what is done now; PyTorch is there.

@@ -37,6 +37,12 @@ nb::tuple tuple_from(const Array& a) {
   return nb::make_tuple(a.dtype, tuple_of(shape), nb::bytes(data, size_t(a.size()) * sizeof(double)));
 }
 
+nb::object number_from(const Array& a) {
+  if (a.dtype.is_float()) return nb::float_(a.floats[0]);
+  if (a.dtype.is_bool()) return nb::bool_(a.ints[0] != 0);
+  return a.dtype == u64 ? nb::int_(uint64_t(a.ints[0])) : nb::int_(a.ints[0]);
+}
+
 // (are they floats?, shape, the bytes of doubles or of 64-bit integers)
 Array array_from(nb::handle result) {
   auto items = items_of(result);
@@ -59,17 +65,12 @@ nb::object option_object(const AttrValue& value) {
 UserEval tile_eval(const nb::object& function) {
   if (function.is_none()) return nullptr;
   PyObject* called = nb::object(function).release().ptr();  // the operator is never removed
-  return [called](const std::vector<std::variant<Array, double>>& read, const std::vector<Array>& written,
+  return [called](const std::vector<UserArgument>& read, const std::vector<Array>& written,
                   const Attrs& attrs) {
     nb::gil_scoped_acquire held;
     nb::list given, shapes;
     nb::dict options;
-    for (auto& value : read) {
-      if (auto* a = std::get_if<Array>(&value))
-        given.append(tuple_from(*a));
-      else
-        given.append(std::get<double>(value));
-    }
+    for (auto& [array, is_number] : read) given.append(is_number ? number_from(array) : tuple_from(array));
     for (auto& a : written) shapes.append(tuple_from(a));
     for (auto& [name, value] : attrs.entries) options[name.c_str()] = option_object(value);
     nb::object results = nb::handle(called)(given, shapes, options);

@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import tilelang.language as T
 from tilelang import _core, surface
@@ -40,6 +41,12 @@ def entry(name: str) -> str:
     return f"### `{signature(name, value)}`\n\n{doc}\n"
 
 
+def comes_from(module: ModuleType, name: str) -> bool:
+    value = getattr(T, name)
+    home = getattr(value, "__module__", "")
+    return name in module.__all__ or home == module.__name__ or home.startswith(f"{module.__name__}.")
+
+
 def operators() -> str:
     lines = ["| operator | operands | attributes | meaning |", "|---|---|---|---|"]
     for row in _core.tile_ops():
@@ -52,17 +59,24 @@ def operators() -> str:
 def reference() -> str:
     parts = ["# The language\n\n" + MADE, inspect.getdoc(T) or "", "\n"]
     for module in MODULES:
-        names = [name for name in module.__all__ if entry(name)]
+        names = [name for name in T.__all__ if comes_from(module, name) and entry(name)]
         if not names:
             continue
-        head, _, rest = (inspect.getdoc(module) or "").partition("\n")
-        parts.append(f"\n## {head.rstrip('.:')}\n\n{rest.strip()}\n")
+        head, _, rest = (inspect.getdoc(module) or "").partition("\n\n")
+        parts.append(f"\n## {' '.join(head.split()).rstrip('.:')}\n\n{rest.strip()}\n")
         parts += [f"\n{entry(name)}" for name in names]
-    types = [name for name in T.dtypes.__all__ if isinstance(getattr(T, name), T.dtypes.DType)]
-    parts.append("\n## Types\n\n" + ", ".join(f"`T.{name}`" for name in types) + "\n")
+    types = ", ".join(f"`T.{name}`" for name in T.__all__ if isinstance(getattr(T, name), T.dtypes.DType))
+    parts.append(f"\n## Types\n\n{types}; `T.dtypes` is the module that holds them.\n")
     parts.append("\n## Rows of the tile operators\n\nAs text IR and C++ see them.\n\n" + operators())
     text = "".join(part if part.endswith("\n") else part + "\n" for part in parts)
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def without_entry(text: str) -> list[str]:
+    """The names of the language that the reference, `text`, says nothing of."""
+    entries, _, types = text.partition("\n## Types\n")
+    told = {*re.findall(r"^### `T\.(\w+)", entries, re.M), *re.findall(r"`T\.(\w+)`", types)}
+    return [name for name in T.__all__ if name not in told]
 
 
 def surface_page() -> str:
@@ -92,6 +106,11 @@ def surface_page() -> str:
 
 def main() -> int:
     stale = []
+    untold = without_entry(reference())
+    if untold:
+        print(f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
+              "tilelang/language.py, MODULES")
+        return 1
     for name, make in {"reference.md": reference, "surface.md": surface_page}.items():
         path, text = DOCS / name, make()
         if not path.exists() or path.read_text() != text:

@@ -22,6 +22,7 @@ struct Tensor {
   int64_t size() const;
   std::byte* at(int64_t i);  // of the i-th element in row-major order
   double number(int64_t i);
+  int64_t whole(int64_t i);  // of an integer type, its bits
 };
 
 struct Trial {
@@ -62,6 +63,7 @@ struct Verdict {
   enum class Kind : uint8_t { right, refused, wrong, finding, crash } kind = Kind::right;
   std::string what = {};  // of a finding its kind, of a crash what broke: what a smaller program keeps
   std::string text = {};  // one sentence
+  int line = 0;           // of a refusal: of the program, or 0
 
   bool is_failure() const { return kind >= Kind::wrong; }
   bool is_like(const Verdict& other) const { return kind == other.kind && what == other.what; }

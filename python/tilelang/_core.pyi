@@ -311,6 +311,9 @@ def compile(function: Function, target: str, options: dict[str, Any]) -> Kernel:
 def resolve_target(target: str) -> str:
     """"auto" and bare "cuda" become what the machine has; an unknown one raises CompileError listing the known."""
 
+def register_source(file: str, text: str) -> None:
+    """From now on errors that name `file` quote this text, not the file."""
+
 def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
 

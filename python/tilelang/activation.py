@@ -385,10 +385,12 @@ class Activation:
         try:
             return fn(*args, **kwargs)
         except TypeError as error:
-            ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
-            if ours and error.__traceback__.tb_next is None:  # not called as it is defined
-                raise self.error(str(error), site) from None
-            raise
+            from .misuse import wrong_call
+
+            refused = wrong_call(error, fn)
+            if refused is None:
+                raise
+            raise refused from None
 
     def binary(self, site: tuple, op: str, a: Any, b: Any) -> Any:
         """`a op b`."""

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .captures import key_of
+from .keys import Same
 from .supply import TensorSupplyType
 
 __all__ = ["AutoTuner", "AutotuneResult", "autotune", "get_autotune_inputs", "set_autotune_inputs"]
@@ -242,6 +244,11 @@ class AutoTuneImpl:
         self._found: dict[Any, AutotuneResult] = {}
         self._signature = inspect.signature(getattr(impl, "func", impl))
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        from .factory import BoundJIT
+
+        return self if instance is None else BoundJIT(self, instance)
+
     def __getattr__(self, name: str) -> Any:
         if name == "impl":  # not made yet
             raise AttributeError(name)
@@ -281,7 +288,10 @@ class AutoTuneImpl:
         def part(value: Any) -> Any:
             if hasattr(value, "shape"):
                 return (tuple(value.shape), str(value.dtype), str(getattr(value, "device", "cpu")))
-            return repr(value)
+            try:
+                return key_of(value)
+            except TypeError:
+                return Same(object())  # tuned anew in each call
 
         return tuple(map(part, args)), tuple(sorted((name, part(value)) for name, value in kwargs.items()))
 

@@ -1,9 +1,9 @@
 """What a function reads from around itself, as a part of a key: a kernel that was built from it is valid as
 long as these are the same.
 
-Numbers, strings, dtypes and containers of them count by value, everything else by identity.  Free variables
-and globals are found in the bytecode, with the attributes that are read from them (`config.block`), in the
-function and, as far as they are the user's, in the macros and functions that it calls.
+What values count as: keys.py.  Free variables and globals are found in the bytecode, with the attributes that
+are read from them (`config.block`), in the function and, as far as they are the user's, in the macros and
+functions that it calls.
 """
 
 from __future__ import annotations
@@ -15,45 +15,61 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ._core import DType
+from .keys import CONTAINERS, PLAIN, Same, Walk, is_library_file
 from .macros import Macro
 from .parse import HELPER
 
-_BY_VALUE = (int, str, bool, type(None))
-_PLAIN = (*_BY_VALUE, float, DType)
-_CONTAINERS = (tuple, list, dict)
 _MISSING = object()
-_MOST = 400  # names in all: a helper may call half of the world
+_MOST = 2000  # names in all: a helper may call half of the world
 
 
-def key_of(value: Any) -> Any:
-    """A value as part of a key: equal exactly if the kernels made from the values would be."""
-    kind = value.__class__
-    if kind in _BY_VALUE:
-        return (kind, value)
-    if kind is float:
-        return (kind, value.hex())
-    if kind is DType:
-        return (kind, value.name)
-    if kind is tuple or kind is list:
-        return (kind, tuple([key_of(item) for item in value]))
-    if kind is dict:
-        return (kind, tuple([(key_of(k), key_of(v)) for k, v in value.items()]))
-    hash(value)
-    return (kind, value)
+def key_of(value: Any, root: FunctionType | None = None) -> Any:
+    """A value as part of a key, with all that functions in it read from around themselves.
+
+    root: the function for which the key is made; functions of its package are the user's, as it is.
+    """
+    if value.__class__ in PLAIN:
+        return _walk(root).key(value)
+    walk = _walk(root)
+    made = walk.key(value)
+    around = tuple([walk.key(watch.value()) for watch in _reach(walk, [])])
+    return (made, around) if around else made
 
 
-def _is_plain(value: Any) -> bool:
-    return value.__class__ in _PLAIN or isinstance(value, _CONTAINERS)
+def key_of_argument(value: Any, root: FunctionType, name: str) -> Any:
+    """What the parameter `name` of `root` is given, as part of a key: of an object only what is read."""
+    if value.__class__ in PLAIN or value.__class__ in (*CONTAINERS, FunctionType):
+        return key_of(value, root)
+    reads = _reads_of(root.__code__, name) if type(value).__module__ not in ("numpy", "torch") else None
+    if reads is None:
+        return key_of(value, root)
+    return (Same(type(value)), tuple([key_of(_follow(value, chain), root) for chain in reads]))
 
 
-def _captured(value: Any) -> Any:
-    if _is_plain(value):
+def _walk(root: FunctionType | None) -> Walk:
+    return Walk(lambda fn: _is_users(fn, root), _method_key)
+
+
+def _method_key(walk: Walk, method: MethodType) -> Any:
+    """A bound method counts by what it reads of its object, which may change otherwise."""
+    fn, held = method.__func__, method.__self__
+    plain = getattr(fn, "__wrapped__", fn) if isinstance(fn, Macro) else fn
+    reads = None
+    if isinstance(plain, FunctionType) and plain.__code__.co_argcount and not isinstance(held, type):
+        reads = _reads_of(plain.__code__, plain.__code__.co_varnames[0])
+    if reads is None:
+        return (walk.key(fn), walk.key(held))
+    return (walk.key(fn), Same(type(held)), tuple([walk.key(_follow(held, chain)) for chain in reads]))
+
+
+def _follow(value: Any, attributes: tuple) -> Any:
+    """What a chain of attributes gives: the end of it, or the object that has none of that name."""
+    for name in attributes:
         try:
-            return key_of(value)
-        except TypeError:
-            return id(value)
-    return id(value)
+            value = getattr(value, name)
+        except Exception:
+            return value
+    return value
 
 
 class _Watch:
@@ -74,17 +90,8 @@ class _Watch:
             return _MISSING
 
     def value(self) -> Any:
-        """What is read: the end of the chain if it is plain or a module's, else the object that was asked."""
-        value = kept = self.root()
-        for name in self.attributes:
-            if value.__class__ is ModuleType:
-                kept = value = value.__dict__.get(name, _MISSING)
-                continue
-            try:
-                value = getattr(value, name)
-            except Exception:
-                return kept
-        return value if _is_plain(value) else kept
+        """What is read: the end of the chain, or the object that was asked in vain."""
+        return _follow(self.root(), self.attributes)
 
 
 class Captures:
@@ -100,28 +107,56 @@ class Captures:
     def refresh(self) -> bool:
         """Look again at what the functions it calls read; whether that is something else than before."""
         found: dict[tuple, _Watch] = {}
-        seen: set[int] = set()
-        todo: list[tuple] = [(self.fn, self.code, self.scope)]
-        while todo and len(found) < _MOST:
-            fn, code, scope = todo.pop()
-            if id(code) in seen:
-                continue
-            seen.add(id(code))
-            for watch in _watches(fn, code, scope):
-                found[id(watch.holder), watch.name, watch.attributes] = watch
-                todo.extend(_functions(watch, self.fn))
+        walk = _walk(self.fn)
+        for watch in _reach(walk, self._own()):
+            found[id(watch.holder), watch.name, watch.attributes] = watch
+            try:
+                walk.key(watch.value())
+            except TypeError:
+                continue  # it has no key, and so the function has none
         changed = found.keys() != {(id(w.holder), w.name, w.attributes) for w in self.watches}
         if changed:
             self.watches = list(found.values())
         return changed
 
-    def values(self) -> list[Any]:
-        """What it reads; to be kept for as long as a key goes by their identity."""
-        return [watch.value() for watch in self.watches]
-
     def key(self) -> tuple:
-        """The same as part of a key."""
-        return tuple([_captured(watch.value()) for watch in self.watches])
+        """What it reads, as part of a key."""
+        walk = _walk(self.fn)
+        return tuple([walk.key(watch.value()) for watch in _reach(walk, self._own())])
+
+    def _own(self) -> list[_Watch]:
+        return list(_watches(self.fn, self.code, self.scope))
+
+
+def _reach(walk: Walk, own: list[_Watch]) -> Iterator[_Watch]:
+    """`own`, and what the functions read that the walk meets meanwhile."""
+    count = done = 0
+    while True:
+        for watch in own:
+            count += 1
+            if count > _MOST:
+                raise TypeError("a function that reads so many names cannot be part of a key")
+            yield watch
+        if done == len(walk.functions):
+            return
+        met = walk.functions[done]
+        done += 1
+        fn = met if isinstance(met, FunctionType) else met.__wrapped__
+        code = met.rewritten.code if isinstance(met, Macro) else fn.__code__
+        own = list(_watches(fn, code, {})) + _defaults(fn)
+
+
+_known_defaults: dict[int, tuple[FunctionType, dict[str, Any]]] = {}
+
+
+def _defaults(fn: FunctionType) -> list[_Watch]:
+    """The default values of a function, which may be objects that change."""
+    values = {"defaults": fn.__defaults__, "kwdefaults": fn.__kwdefaults__}
+    if not any(values.values()):
+        return []
+    kept = _known_defaults.setdefault(id(fn), (fn, values))[1]
+    kept.update(values)
+    return [_Watch(kept, name, ()) for name in values]
 
 
 def _watches(fn: FunctionType, code: CodeType, scope: dict[str, Any]) -> Iterator[_Watch]:
@@ -190,34 +225,46 @@ def _names_in_text(text: str) -> Iterator[tuple[str, tuple]]:
             yield node.id, ()
 
 
-def _functions(watch: _Watch, root: FunctionType) -> Iterator[tuple]:
-    """The functions that are reached through a name and may be traced with the kernel."""
-    values = [watch.root()]
-    for name in watch.attributes:
-        try:
-            values.append(getattr(values[-1], name))
-        except Exception:
-            break
-    if isinstance(values[0], (tuple, list)):
-        values += values[0]
-    elif isinstance(values[0], dict):
-        values += values[0].values()
-    for value in values:
-        members = list(vars(value).values()) if isinstance(value, type) and not _is_ours(value) else [value]
-        for member in members:
-            if member.__class__.__name__ == "TileOp":
-                member = member.lower
-            if isinstance(member, MethodType):
-                member = member.__func__
-            if isinstance(member, Macro):
-                yield member.__wrapped__, member.rewritten.code, {}
-            elif isinstance(member, FunctionType) and _is_users(member, root):
-                yield member, member.__code__, {}
+_known_reads: dict[tuple[int, str], tuple[CodeType, tuple | None]] = {}
 
 
-def _is_users(fn: FunctionType, root: FunctionType) -> bool:
+def _reads_of(code: CodeType, name: str) -> tuple | None:
+    """The chains of attributes that a function reads of a parameter; None where it does anything else with
+    it, and so may read all of it.
+    """
+    found = _known_reads.get((id(code), name))
+    if found is None:
+        chains = set(_find_reads(code, name))
+        found = _known_reads[id(code), name] = (code, None if () in chains else tuple(sorted(chains)))
+    return found[1]
+
+
+def _find_reads(code: CodeType, name: str) -> Iterator[tuple]:
+    reading, attributes = False, ()
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes += (step.argval,)
+            continue
+        if step.opname in _SKIPPED:
+            continue
+        if reading:
+            yield attributes
+        reading, attributes = False, ()
+        loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if name not in loaded or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_", "DELETE_")):
+            continue
+        if step.opname.startswith("LOAD_FAST") and name in (*code.co_cellvars, *code.co_freevars):
+            continue  # the cell itself, for a function inside
+        if loaded[-1] != name or loaded.count(name) > 1 or not step.opname.startswith("LOAD"):
+            yield ()
+        reading = step.opname.startswith("LOAD") and loaded[-1] == name
+    for const in code.co_consts:
+        if isinstance(const, CodeType) and name in const.co_freevars:
+            yield from _find_reads(const, name)
+
+
+def _is_users(fn: FunctionType, root: FunctionType | None) -> bool:
     """Whether a function is the user's own, not a library's."""
-    own = (root.__module__ or "").partition(".")[0]
+    own = (root.__module__ or "").partition(".")[0] if root else None
     package = (fn.__module__ or "").partition(".")[0]
-    file = fn.__code__.co_filename
-    return package == own or not ("-packages" in file or "lib/python" in file or file.startswith("<frozen"))
+    return package != "tilelang" and (package == own or not is_library_file(fn.__code__.co_filename))

@@ -23,7 +23,7 @@ class PassConfigKey(str, enum.Enum, metaclass=_Keys):
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    # The user's own barriers count anyway, and what the compiler puts into shared memory needs its own.
+    # No barriers for what the program does with its own buffers: it places them itself.
     TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
     TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
@@ -45,6 +45,7 @@ def _register_usage(value: Any) -> list[str]:
 _OPTIONS = {  # key -> the options of _core.compile that a value means
     PassConfigKey.TL_ENABLE_FAST_MATH: lambda value: {"fast_math": bool(value)},
     PassConfigKey.TL_DISABLE_FAST_MATH: lambda value: {"fast_math": not value},
+    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: lambda value: {"own_barriers": bool(value)},
     PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: lambda value: {"flags": _register_usage(value)},
     PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT:
         lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
@@ -95,10 +96,13 @@ def _editor(target: str) -> Any:
 
 
 def options_of(
-    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None
+    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None,
+    deterministic: bool = False
 ) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.cache_dir()}
+    if deterministic:
+        options["deterministic"] = True
     if editors:
         options["edit_text"] = _editor(target_text(target))
     dump = str(debug_root_path) if debug_root_path else env.dump_dir()

@@ -28,9 +28,11 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
     if "prim_func" in names:
         return None
     try:
-        tree = function_tree(fn)
+        tree, _ = function_tree(fn)
     except CompileError:
-        return None
+        if "Kernel" in fn.__code__.co_names or any(map(_is_tensor, fn.__annotations__.values())):
+            raise
+        return None  # a factory, which Python runs as it stands
     parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     scope = _scope(fn, frame, tree, parameters)
     declared = {node.target.id for node in _own_nodes(tree) if isinstance(node, ast.AnnAssign)
@@ -77,7 +79,11 @@ def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
             kind = evaluate_annotation(arg.annotation, fn.__code__.co_filename, fn, scope)
         except CompileError:  # the trace will say what is wrong with it
             return "tensor" if "Tensor" in ast.unparse(arg.annotation) else ""
-    if isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor)):
+    if _is_tensor(kind):
         return "tensor"
     kind_of = kind if isinstance(kind, type) else type(kind)  # a dtype, a pointer
     return "number" if kind_of.__module__.startswith("tilelang.") and kind is not DType else ""
+
+
+def _is_tensor(kind: Any) -> bool:
+    return isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor))

@@ -9,6 +9,7 @@ kernel of that trace.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from . import _core, config, eager, interop
-from .captures import Captures, key_of
+from .captures import Captures, key_of_argument
 from .errors import compile_error
 from .factory import JITImpl
 from .function import PrimFunc, defaults_of
@@ -69,7 +70,6 @@ class EagerImpl(_core.CallCache, JITImpl):
         self._captures: Captures | None = None
         self._follows: bool | None = None              # whether the target is that of the tensors
         self._plans: dict[Any, list[_Plan]] = {}
-        self._kept: list[Any] = []                     # what keys know by identity
         self._guard = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
 
@@ -89,7 +89,7 @@ class EagerImpl(_core.CallCache, JITImpl):
         for plan in self._plans.get(key, ()):
             try:
                 found = plan.kernels.get(plan.read(args))
-            except (AttributeError, IndexError, TypeError):
+            except Exception:
                 continue  # not the tensors that this plan is about; the trace will say what is wrong
             if found is not None:
                 return found
@@ -106,7 +106,7 @@ class EagerImpl(_core.CallCache, JITImpl):
             self._follows = config.target_text(self.settings["target"]) == "auto"
         device = interop.device_kind([args[i] for i in self._runtime]) if self._follows else None
         try:
-            static = tuple([key_of(args[i]) for i in self._static])
+            static = tuple([key_of_argument(args[i], self.func, self._names[i]) for i in self._static])
             return (device, partial, static, self._captures.key())
         except TypeError:
             return None
@@ -158,10 +158,8 @@ class EagerImpl(_core.CallCache, JITImpl):
             found = self._find(args, key)
             if found is not None:
                 return found
-            kept = self._captures.values()
             kernel, reads = self._compile(args, constants)
             with self._guard:
-                self._kept.append(kept)
                 plans = self._plans.setdefault(key, [])
                 plan = next((p for p in plans if p.reads == reads), None)
                 if plan is None:
@@ -171,7 +169,8 @@ class EagerImpl(_core.CallCache, JITImpl):
                 same = self._key(args, self._partial(args, constants)) == key  # the trace ran the user's code
                 if same and kernel.__class__ is JITKernel and not self._partial(args, constants):
                     where = [(self._positions[name], kind, d) for name, kind, d in reads]
-                    self.remember(args, where, kernel, self._runtime)
+                    with contextlib.suppress(TypeError):  # values that Python has to look at in each call
+                        self.remember(args, where, kernel, self._runtime)
             return kernel
 
     def _compile(self, args: tuple, constants: dict[str, int]) -> tuple[JITKernel, tuple]:
@@ -249,6 +248,9 @@ class EagerImpl(_core.CallCache, JITImpl):
                                     (definition.file, *where))
         for i in self._passed(args):
             given = args[i]
+            strange = interop.library_of(given) == "torch" and interop.what_else(given)
+            if strange:
+                raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is {strange}")
             if not (given is eager.ABSENT or hasattr(given, "shape") or isinstance(given, (int, float))):
                 raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "
                                 f"{type(args[i]).__name__}; a tensor was expected")

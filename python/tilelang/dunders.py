@@ -10,9 +10,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ._core import Buffer, Expr
+from ._core import Buffer, Expr, Region
 from .trace import builder, fail
-from .values import Element, Late, as_value, binary, store, subscript, unary
+from .values import Element, Late, Part, as_value, binary, store, subscript, unary
 
 
 def _forward(op: str) -> Callable:
@@ -57,9 +57,19 @@ def _bool(self: Any) -> bool:
 
 def _astype(self: Any, dtype: Any) -> Any:
     """The value converted to `dtype`."""
+    if self.__class__ is Buffer and self.scope != "var":
+        raise fail(f"{self.name}.astype: {self.name} is a {self.scope} buffer, not a value: T.copy into a "
+                   f"buffer of that dtype converts, and so does T.cast({self.name}[…], dtype) of an element, "
+                   "in a T.Parallel loop")
     from .scalar import cast
 
     return cast(self, dtype)
+
+
+def _refuse_attribute(self: Any, name: str) -> Any:
+    from .misuse import unknown_attribute
+
+    raise unknown_attribute(self, name)
 
 
 def _refuse_iteration(self: Any) -> Any:
@@ -117,6 +127,8 @@ def _attach() -> None:
                    __index__=lambda self: operator.index(_constant(self, "an integer")),
                    __int__=lambda self: int(_constant(self, "an integer")),
                    __float__=lambda self: float(_constant(self, "a number")))
+    for kind in (Expr, Buffer, Element, Late, Part, Region):
+        kind.__getattr__ = _refuse_attribute
     for kind in (Expr, Buffer, Element, Late):
         identity = kind.__hash__ or object.__hash__
         for name, method in methods.items():

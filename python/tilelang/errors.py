@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import os
 import sys
+from types import CodeType, FrameType, TracebackType
+from typing import Any
 
 from ._core import CompileError
 
 Place = tuple  # (file, line, column, end_line, end_column)
 
+
+class RunningPlace(tuple):
+    """A place in code that Python runs: what stands there is quoted only if it is that code."""
+
+    def __new__(cls, place: Place, code: CodeType, scope: dict[str, Any]) -> RunningPlace:
+        """scope: the globals of the code."""
+        made = super().__new__(cls, place)
+        made.code, made.scope = code, scope
+        return made
+
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class UnknownName(CompileError, AttributeError):
-    """A name that `tilelang.language` does not have, or not yet; also an AttributeError, so that hasattr
-    works.
+    """A name that `tilelang.language` does not have, or not yet, or an attribute that a buffer or a value
+    does not have; also an AttributeError, so that hasattr works.
     """
 
 
@@ -41,9 +54,10 @@ def compile_error(text: str, place: Place | None, kind: type = CompileError) -> 
 
 def _render(place: Place) -> str:
     file, line, column, end_line, end_column = place
-    from .source import lines_of
+    from .source import lines_of, lines_running
 
-    lines = lines_of(file)
+    running = isinstance(place, RunningPlace)
+    lines = lines_running(place.code, place.scope) if running else lines_of(file)
     if not lines or not 0 < line <= len(lines):
         return ""
     text = lines[line - 1].rstrip("\n")
@@ -59,19 +73,30 @@ def caller_place() -> Place | None:
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    if frame is None:
+    return None if frame is None else _place_in(frame, frame.f_lineno, frame.f_lasti)
+
+
+def place_of_traceback(traceback: TracebackType) -> Place | None:
+    """Where its frame was when the error passed; None in this package."""
+    frame = traceback.tb_frame
+    if frame.f_code.co_filename.startswith(_PACKAGE):
         return None
-    code, line = frame.f_code, frame.f_lineno
+    return _place_in(frame, traceback.tb_lineno, traceback.tb_lasti)
+
+
+def _place_in(frame: FrameType, line: int, instruction: int) -> Place:
+    code = frame.f_code
     if hasattr(code, "co_positions"):  # Python 3.11 and later know the column
         import itertools
 
-        found = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+        found = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
         if found and None not in found:
             first, last, column, end_column = found
-            return (code.co_filename, first, column + 1, last, end_column + 1)
-    from .source import lines_of
+            place = (code.co_filename, first, column + 1, last, end_column + 1)
+            return RunningPlace(place, code, frame.f_globals)
+    from .source import lines_running
 
-    lines = lines_of(code.co_filename)
+    lines = lines_running(code, frame.f_globals)
     text = lines[line - 1] if lines and line <= len(lines) else ""
     column = len(text) - len(text.lstrip()) + 1
-    return (code.co_filename, line, column, line, len(text.rstrip()) + 1)
+    return RunningPlace((code.co_filename, line, column, line, len(text.rstrip()) + 1), code, frame.f_globals)

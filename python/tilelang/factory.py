@@ -11,10 +11,39 @@ from types import FunctionType
 from typing import Any
 
 from . import dialect
-from .captures import Captures, key_of
+from .captures import Captures, key_of_argument
 from .errors import caller_place, compile_error
 from .function import PrimFunc, defaults_of
 from .kernel import JITKernel, compile, run_all
+from .source import note
+
+
+class BoundJIT:
+    """A factory or eager kernel that is a method, of one object: it comes first among the arguments."""
+
+    def __init__(self, impl: Any, instance: Any) -> None:
+        functools.update_wrapper(self, impl)
+        self.impl, self.instance = impl, instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the method."""
+        return self.impl(self.instance, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("compile", "get_tir", "get_kernel_source", "tune"):
+            return functools.partial(getattr(self.impl, name), self.instance)
+        if name in ("impl", "instance"):  # not made yet
+            raise AttributeError(name)
+        return getattr(self.impl, name)
+
+    def par_compile(self, configs: Any, num_workers: int | None = None,
+                    ignore_error: bool = False) -> list[JITKernel | None]:
+        """As JITImpl.par_compile."""
+
+        def one(config: Any) -> JITKernel:
+            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
+
+        return run_all(one, list(configs), num_workers, ignore_error)
 
 
 class JITImpl:
@@ -27,12 +56,19 @@ class JITImpl:
         self.func = func
         self.settings = settings
         self._kernels: dict[Any, JITKernel] = {}
-        self._kept: list[Any] = []  # what was captured, so that an identity in a key stays its own
         self._making: dict[Any, threading.Lock] = {}  # per key: two threads never compile the same kernel
         code = func.__code__
         self._captures: Captures | None = None
         self._parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self._defaults = defaults_of(func)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else BoundJIT(self, instance)
+
+    def __getitem__(self, grid: Any) -> Any:
+        from .misuse import launched_in_brackets
+
+        raise launched_in_brackets(self.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments of the factory."""
@@ -47,7 +83,6 @@ class JITImpl:
             key = self._memo_key(args, kwargs)
         with self._making.setdefault(key, threading.Lock()):
             if key not in self._kernels:
-                self._kept.append(self._captures.values())
                 self._kernels[key] = compile(self.get_tir(*args, **kwargs), **self.settings)
             return self._kernels[key]
 
@@ -86,7 +121,8 @@ class JITImpl:
             return None  # too many, or one twice: Python will say so
         named = {**self._defaults, **given}
         try:
-            arguments = tuple([(name, key_of(named[name])) for name in sorted(named)])
+            arguments = tuple([(name, key_of_argument(named[name], self.func, name))
+                               for name in sorted(named)])
             if self._captures is None:
                 self._captures = Captures(self.func)
             return (arguments, self._captures.key())
@@ -105,6 +141,7 @@ def jit(
     pass_configs: dict[Any, Any] | None = None,
     debug_root_path: Any = None,
     compile_flags: Any = None,
+    deterministic: bool = False,
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
@@ -116,18 +153,22 @@ def jit(
     """
     settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,
                 "execution_backend": execution_backend, "pass_configs": pass_configs,
-                "debug_root_path": debug_root_path, "compile_flags": compile_flags}
+                "debug_root_path": debug_root_path, "compile_flags": compile_flags,
+                "deterministic": deterministic}
     if func is None:
         return lambda f: _wrap(f, settings, sys._getframe(1))
     return _wrap(func, settings, sys._getframe(1))
 
 
-def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> JITImpl | JITKernel:
+def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     if isinstance(func, PrimFunc):
         return compile(func, **settings)
+    if isinstance(func, (classmethod, staticmethod)):
+        return type(func)(_wrap(func.__func__, settings, frame))
     if not isinstance(func, FunctionType):
         raise compile_error("@tilelang.jit decorates a function, not a "
                             f"{type(func).__name__}", caller_place())
+    note(func)
     found = dialect.read(func, frame)
     if found is None:
         return JITImpl(func, settings)

@@ -142,8 +142,9 @@ class PrimFunc:
     def _trace(self, fn: FunctionType, scope: dict[str, Any], eager: Any) -> _core.Function:
         new = rewrite(fn)
         trace = Trace(fn.__name__)
-        self.breakpoints, self.large = trace.breakpoints, trace.large
+        self.breakpoints, self.large, self.texts = trace.breakpoints, trace.large, trace.texts
         with trace:
+            trace.read(new.text)
             trace.at(new.file, new.site)
             if eager is not None:
                 trace.eager = eager(trace)
@@ -202,6 +203,9 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
         made = trace.eager.parameter(arg.arg, lambda: _annotation(trace, new, arg, fn, scope))
         if made is not NotImplemented:  # nothing that only the eager dialect has
             return made
+    if arg.annotation is None and arg.arg in ("self", "cls") and arg is new.parameters[0]:
+        raise fail(f"a prim_func is no method: define it in a method, whose '{arg.arg}' it sees, and return "
+                   "it from there; or make the method itself a kernel by @tilelang.jit")
     if arg.annotation is None:
         raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
                    "scalar dtype such as T.float32")

@@ -43,6 +43,28 @@ def strides_of(tensor: Any) -> Sequence[int]:
     return steps[len(steps) - len(tensor.shape) :]
 
 
+def what_else(tensor: Any) -> str:
+    """What a tensor is that is no rectangle of numbers in memory, and what to pass instead; "" for others."""
+    layout, device = str(getattr(tensor, "layout", "")), getattr(tensor, "device", "")
+    for what, asked in (
+        ("a nested tensor, whose parts have shapes of their own: pass these, or x.to_padded_tensor(value)",
+         getattr(tensor, "is_nested", False)),
+        ("a quantized tensor: pass x.int_repr(), its integers, or x.dequantize()",
+         getattr(tensor, "is_quantized", False)),
+        (f"a tensor of layout {layout}: pass x.to_dense()", layout not in ("", "torch.strided")),
+        (f"a tensor on the device '{device}', which has no elements", getattr(device, "type", "") == "meta"),
+    ):
+        if asked:
+            return what
+    return ""
+
+
+def why_not_lent(tensor: Any, said: str) -> str:
+    """What a tensor is that PyTorch does not lend the memory of; `said`: its words."""
+    first = said.partition("\n")[0]
+    return what_else(tensor) or f"a {type(tensor).__name__}, whose memory PyTorch does not lend ({first})"
+
+
 def device_kind(args: Sequence[Any]) -> str | None:
     """Where the first array among the arguments lives, "cuda" or "cpu"; None if there is no array."""
     for arg in args:

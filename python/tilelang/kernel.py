@@ -11,6 +11,7 @@ from . import _core, config, env, registers
 from .artifact import KernelArtifacts
 from .errors import CompileError, caller_place, compile_error
 from .function import KernelParam, PrimFunc
+from .source import show
 
 if TYPE_CHECKING:
     from .report import Report
@@ -87,6 +88,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         """Why everything is as it is, without printing it; see explain."""
         from .report import report_of
 
+        for text in self._func.texts:
+            show(text)
         return report_of(self._kernel.report, self._kernel.phases, self.simulation)
 
     def explain(self, html: str | os.PathLike | None = None) -> Report:
@@ -145,6 +148,11 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         from .profiler import Profiler
 
         return Profiler(self, tensor_supply_type)
+
+    def __getitem__(self, grid: Any) -> Any:
+        from .misuse import launched_in_brackets
+
+        raise launched_in_brackets(self._func.name)
 
     def __repr__(self) -> str:
         return f"<kernel {self._func.name}({', '.join(map(repr, self.params))}) for {self.target}>"
@@ -210,6 +218,7 @@ def compile(
     pass_configs: dict[Any, Any] | None = None,
     compile_flags: Any = None,
     debug_root_path: Any = None,
+    deterministic: bool = False,
 ) -> JITKernel:
     """Compile a prim_func.
 
@@ -217,8 +226,9 @@ def compile(
     taking them. target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=sm_80",
     "sim:sm_80" (that GPU's program, executed here), "cpu", "cpu -mcpu=haswell", "reference", or a dict with
     "kind".  verbose: print the report.  pass_configs: see PassConfigKey.  compile_flags: for the device
-    compiler.  debug_root_path: a folder for the text of every level. execution_backend and target_host are
-    accepted and change nothing.
+    compiler.  debug_root_path: a folder for the text of every level. deterministic: an error that names the
+    operator, where a result depends on the order in which threads and blocks come to atomic accesses.
+    execution_backend and target_host are accepted and change nothing.
     """
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__
@@ -228,8 +238,10 @@ def compile(
     config.check_pass_configs(pass_configs or {})
     options = config.options_of(
         {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
-        debug_root_path, target,
+        debug_root_path, target, deterministic,
     )
+    for text in func.texts:
+        show(text)
     try:
         wanted = config.target_text(target)
         registers.warn(func.large, wanted)
@@ -286,12 +298,14 @@ def par_compile(
     compile_flags: Any = None,
     num_workers: int | None = None,
     ignore_error: bool = False,
+    deterministic: bool = False,
 ) -> list[JITKernel | None]:
     """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None."""
 
     def one(func: Any) -> JITKernel:
         return compile(
-            func, out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags
+            func, out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags,
+            deterministic=deterministic,
         )
 
     return run_all(one, funcs, num_workers, ignore_error)

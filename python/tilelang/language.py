@@ -18,6 +18,7 @@ from . import dtypes as dtypes
 from . import eager as _eager
 from . import foreign as _foreign
 from . import function as _function
+from . import layout as _layout
 from . import macros as _macros
 from . import mathematics as _mathematics
 from . import operators as _operators
@@ -91,8 +92,9 @@ __all__ += _values.__all__
 
 
 # For tools/make_docs.py: the modules in the order of the reference.
-MODULES = (_tile, _tile_op, _function, _values, _scalar, _mathematics, _packed, _thread, _control, _scheduler,
-           _atomic, _foreign, _random, _debug, _annotate, _allreduce, dtypes)  # fmt: skip
+MODULES = (_tile, _operators, _tile_op, _function, _eager, _macros, _values, _scalar, _mathematics,
+           _packed, _thread, _control, _scheduler, _layout, _atomic, _foreign, _random, _debug, _annotate,
+           _allreduce, dtypes)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

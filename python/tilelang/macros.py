@@ -5,7 +5,7 @@ of helpers for the time of the trace.
 from __future__ import annotations
 
 import ast
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from ._core import Buffer
@@ -84,12 +84,13 @@ class Macro:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        return lambda *args, **kwargs: self(instance, *args, **kwargs)
+        return MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         trace = current()
         if trace is None:
             raise fail(f"the macro '{self.__name__}' can only be called from a kernel")
+        trace.read(self.rewritten.text)
         activation = Activation(trace, self.rewritten.file, is_macro=True)
         names = [arg.arg for arg in self.rewritten.parameters]
         values = [self._argument(activation, name, x) for name, x in zip(names, args, strict=False)]

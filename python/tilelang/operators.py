@@ -298,9 +298,12 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     """An array to which the iterations of T.Parallel contribute, `o[i] += x` (or T.reducer_update), whatever
     thread runs them; T.finalize_reducer combines what the threads have.
 
-    Opened by T.clear, T.fill or T.reducer_init, whose value counts once.  shape: constant extents; every
-    thread has all of it.  op: "sum", "prod", "max", "min", "bitand", "bitor" or "bitxor".  replication:
-    "all", "none" or None; accepted, each thread has its own copy.
+    Opened by T.clear, T.fill or T.reducer_init, whose value counts once; then contributed to, finalised, and
+    only then read, all in the block of statements where it was opened (contributions may stand in loops and
+    branches); then it may be opened again.  Nothing else writes to it, before or after.  Floats of 16 and 8
+    bits are added in float32 and rounded once.  shape: constant extents; every thread has all of it.
+    op: "sum", "prod", "max", "min", "bitand", "bitor" or "bitxor".  replication: "all",
+    "none" or None; accepted, each thread has its own copy.
     """
     trace = in_kernel("T.alloc_reducer")
     if op not in _REDUCERS:
@@ -413,9 +416,9 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
     """Another shape and dtype of a buffer's storage, not a copy.
 
     As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be
-    neighbours in
-    one thread's registers, and a tensor is not written by parts of its elements.  Without shape the last
-    extent
+    neighbours in one thread's registers, and a tensor is not written by parts of its elements.  A shared
+    tile and its views lie in one layout, byte by byte: whichever of them is annotated, the others follow, and
+    bytes that make up one element of a wider dtype must be neighbours there.  Without shape the last extent
     follows the dtype.
     """
     return _alias("T.view", src, shape, dtype)

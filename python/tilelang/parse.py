@@ -21,7 +21,7 @@ from typing import Any
 
 from . import liveness
 from .errors import compile_error
-from .source import function_tree
+from .source import Text, adopt, function_tree
 
 HELPER = "__tl"
 
@@ -354,10 +354,11 @@ class Rewriter(ast.NodeTransformer):
 class Rewritten:
     """The code of a function after rewriting, and what its definition says about its parameters."""
 
-    __slots__ = ("code", "file", "parameters", "site", "original", "extra")
+    __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text")
 
-    def __init__(self, original: CodeType, tree: ast.FunctionDef) -> None:
+    def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:
         self.original = original  # kept alive: the cache below goes by its identity
+        self.text = text
         self.file = original.co_filename
         self.site = site_of(tree)
         a = tree.args
@@ -365,11 +366,13 @@ class Rewritten:
         if a.vararg or a.kwarg:
             raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
                                 (self.file, *site_of(a.vararg or a.kwarg)))
+        _mangle(tree, original)
         self.extra = names_outside(tree, original)
         rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
         liveness.annotate(tree.body)
         body = rewriter.body(tree.body)
         self.code = _compile(tree, body, original, self.extra)
+        adopt(self.code, text)
 
     def run_with(self, fn: FunctionType, helper: Any, scope: dict[str, Any] | None = None) -> FunctionType:
         """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`, `scope` has names
@@ -387,6 +390,20 @@ class Rewritten:
         new = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
         new.__kwdefaults__ = fn.__kwdefaults__
         return new
+
+
+def _mangle(tree: ast.FunctionDef, code: CodeType) -> None:
+    """Give private names of a class (`self.__m`) the form that Python gives them there (`self._Class__m`)."""
+    codes, private = [code], {}
+    for part in codes:
+        codes += [const for const in part.co_consts if isinstance(const, CodeType)]
+        for name in (*part.co_names, *part.co_varnames, *part.co_freevars, *part.co_cellvars):
+            if name[:1] == "_" and "__" in name[2:] and not name.startswith("__"):
+                private[name[name.index("__", 2) :]] = name
+    for node in ast.walk(tree) if private else ():
+        for field in ("id", "attr", "arg"):
+            if getattr(node, field, None) in private:
+                setattr(node, field, private[getattr(node, field)])
 
 
 def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
@@ -431,5 +448,5 @@ def rewrite(fn: FunctionType) -> Rewritten:
     key = id(fn.__code__)
     found = _rewritten.get(key)
     if found is None:
-        found = _rewritten[key] = Rewritten(fn.__code__, function_tree(fn))
+        found = _rewritten[key] = Rewritten(fn.__code__, *function_tree(fn))
     return found

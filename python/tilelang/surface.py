@@ -4,6 +4,8 @@ when one that is missing is asked for.  docs/surface.md is made from this.
 
 from __future__ import annotations
 
+from . import idioms
+
 _SM_90 = "needs sm_90 (clusters), which this version does not use yet"
 _SM_90A = "needs sm_90a (wgmma and warp roles), which is not among the targets yet"
 _ASYNC = "asynchronous copies are not in this version yet; T.copy is synchronous"
@@ -132,6 +134,8 @@ def message(name: str, known: list[str]) -> str:
         return f"T.{name}: {why_missing(name)}"
     if name.startswith("tcgen05") or "tmem" in name:
         return f"T.{name} needs sm_100 (Blackwell), which is not among the targets"
+    if name in idioms.NAMES:
+        return f"T.{name}: there is no such name in the language; here that is {idioms.NAMES[name]}"
     import difflib
 
     near = difflib.get_close_matches(name, [*known, *PUBLISHED], 1)

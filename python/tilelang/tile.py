@@ -21,11 +21,22 @@ class Kernel:
     blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
     threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
     CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.
+
+    The body is run by every thread of a block.  Tile operators and T.Parallel loops share their elements out
+    among the threads; any other statement each of them runs for itself.  So the values that it computes
+    agree, a store is made by all of them, and an atomic update outside of T.Parallel happens once per thread
+    on a GPU; executors that run one thread per block ("cpu", "reference") refuse that one.  What is meant
+    once per block stands in `for _ in T.Parallel(1):`, or under a condition on the thread,
+    `if T.get_thread_binding() == 0:`, in a kernel for GPUs.
     """
 
     def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None) -> None:
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
+        if isinstance(blocks[0], (tuple, list)):
+            given, what = ", ".join(map(str, blocks[0])), type(blocks[0]).__name__
+            raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
+                       f"{what}: T.Kernel({given}, threads=…)")
         self.grid = [as_value(b) for b in blocks]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
@@ -42,12 +53,14 @@ class Kernel:
             raise fail("a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after "
                        "another")
         n = len(self.grid)
-        if self.names and len(self.names) != n:
+        whole = not self.unpacks and n > 1  # `as bs`, for several: their tuple
+        if self.names and len(self.names) != n and not whole:
             raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
                        "names")
         names = [
             name or default
-            for name, default in zip(self.names or ("",) * n, ("bx", "by", "bz"), strict=False)
+            for name, default in zip(("",) * n if whole else self.names or ("",) * n, ("bx", "by", "bz"),
+                                     strict=False)
         ]
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
@@ -129,7 +142,10 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
 
 
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
-    """An array that every thread has for itself."""
+    """An array that every thread has for itself.
+
+    A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is slow.
+    """
     return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
@@ -187,9 +203,11 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
 
     src, dst: buffer, slice, or element where the tile begins (then the other side gives the extents).  The
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
-    outside it are dropped.  disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a
-    thread moves at once, at most; loop_layout: a T.Fragment over the extents (without those that are 1), as
-    for T.Parallel.  eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
+    outside it are dropped.  Two parts of one buffer, in whatever shapes it is looked at, must have no element
+    in common, or be the same; where only the run can tell, all is read before anything is written.
+    disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a thread moves at once, at
+    most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
+    eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
     annotations: hints that this version does not use; explain() lists them.
     """
     if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
@@ -212,14 +230,15 @@ def gemm(
     transpose_A: bool = False,
     transpose_B: bool = False,
     policy: GemmWarpPolicy = GemmWarpPolicy.Square,
-    clear_accum: bool = False,
+    clear_accum: Any = False,
     k_pack: int = 1,
     mbar: Any = None,
     annotations: Any = None,
 ) -> None:
     """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
 
-    A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead.  policy: how
+    A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
+    or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: how
     the warps share C.  k_pack: accepted, it tunes other chips.
     """
     if mbar is not None:
@@ -229,10 +248,16 @@ def gemm(
         raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}")
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
     attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": policy.value,
-             "clear_accum": bool(clear_accum)}
+             "clear_accum": _condition(clear_accum)}
     if k_pack != 1:
         attrs["k_pack"] = _ints(k_pack, "T.gemm: k_pack")[0]
     _tile("gemm", operands, attrs, annotations, operands[2])
+
+
+def _condition(x: Any) -> Any:
+    """A bool, or the value of the kernel that is true or false."""
+    value = as_value(x) if isinstance(x, DEVICE) else x
+    return value if isinstance(value, Expr) else bool(value)
 
 
 def _filled(buffer: Any, what: str) -> Any:
@@ -268,6 +293,9 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
              prefer_async: bool | None = None, annotations: Any = None) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
+    They run together, in any order: none may read what another writes.  The body is elementwise code of one
+    thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it are T.serial, T.unroll,
+    T.vectorized or `while`.
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
@@ -342,7 +370,9 @@ Serial, Unroll = serial, unroll
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
-    """A loop whose iterations are the lanes of vector instructions."""
+    """A loop whose iterations are the lanes of vector instructions; its body is code of one thread, as that
+    of T.Parallel, without another T.vectorized.
+    """
     _unused("T.vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
 

@@ -164,7 +164,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
     def array(given: Any) -> Any:
         import numpy
 
-        if isinstance(given, float):
+        if isinstance(given, (int, float)):
             return given
         dtype, shape, data = given
         wide = numpy.frombuffer(data, numpy.float64 if dtype.is_float else numpy.int64)

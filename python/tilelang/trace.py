@@ -12,6 +12,7 @@ from typing import Any
 
 from ._core import Buffer, Builder, Expr
 from .errors import Place, caller_place, compile_error
+from .source import Text, show
 
 _local = threading.local()
 
@@ -22,7 +23,7 @@ class Trace:
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
-                 "parameters", "sources", "breakpoints", "large")
+                 "parameters", "sources", "breakpoints", "large", "texts")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -48,6 +49,7 @@ class Trace:
         self.returns: Any = None           # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
         self.large: list[tuple[str, int, str]] = []   # tiles beyond registers: file, line, text
+        self.texts: list[Text] = []        # the texts that are traced
         self.eager: Any = None             # the arguments that an eager function meets, see eager.py
 
     def __enter__(self) -> Trace:
@@ -61,6 +63,12 @@ class Trace:
         """Everything built from here on was written there."""
         self.file, self.site = file, site
         self.builder.at(file, *site)
+
+    def read(self, text: Text) -> None:
+        """From here on functions of this text are traced, too."""
+        show(text)
+        if not any(text is other for other in self.texts):
+            self.texts.append(text)
 
     def wrote(self, buffer: Buffer) -> None:
         """A statement that writes to `buffer` was built."""

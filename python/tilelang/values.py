@@ -206,8 +206,9 @@ def as_value(x: Any) -> Any:
     if kind is Buffer:
         if x.scope == "var":
             return in_kernel(f"reading {x.name}").builder.load(x, ())
-        raise fail(f"{x.name} is a {x.scope} buffer of shape {_shape(x)}, not a value: index it, "
-                   f"{x.name}[...]")
+        from .misuse import whole_tile
+
+        raise fail(whole_tile(x))
     if kind is Region:
         raise fail(f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in "
                    "T.Parallel")
@@ -315,7 +316,7 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     if trace.undecided:
         loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
-    if hasattr(value, "lanes"):
+    if hasattr(value.__class__, "lanes"):
         return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "

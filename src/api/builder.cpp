@@ -154,8 +154,6 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
 
 void Builder::end_kernel() {
   Frame frame = close(Frame::Kind::kernel, "end_kernel");
-  check_reducers();
-  reducers.clear();
   draft->function.kernels.back().body = block(std::move(frame.stmts), frame.span);
 }
 
@@ -327,9 +325,7 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     if (n && *n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
     info.shape.push_back(e);
   }
-  bool reduces = !info.reducer.empty();
   BufferId id = draft->function.add(std::move(info));
-  if (reduces) reducers.emplace(id, false);
   if (place == Scope::global)
     draft->function.workspaces.push_back(id);
   else
@@ -370,15 +366,6 @@ Expr Builder::load(const Buffer& buffer, const std::vector<Value>& index) {
 void Builder::store(const Buffer& buffer, const std::vector<Value>& index, const Value& value) {
   auto place = index_of(buffer, index, "storing to");
   auto& info = buffer.info();
-  if (auto it = reducers.find(buffer.id); it != reducers.end()) {
-    bool parallel = std::any_of(frames.begin(), frames.end(), [](auto& x) { return x.loop == Loop::parallel; });
-    if (!parallel)
-      fail(here(), "{} is a reducer: contribute to it inside of T.Parallel, where each iteration counts once; its value "
-                   "is set by T.reducer_init, T.fill or T.clear", info.name);
-    if (it->second)
-      fail(here(), "{} is a reducer that has been finalised: open it again (T.reducer_init, T.fill or T.clear) before "
-                   "more is added", info.name);
-  }
   auto* e = std::get_if<Expr>(&value);
   if (e && !(*e)->dtype.is_int() && !(*e)->dtype.is_float() && !(*e)->dtype.is_bool())
     fail(here(), "{} cannot hold a value of type {}", describe(buffer), to_string((*e)->dtype));
@@ -441,6 +428,7 @@ Function Builder::finish() {
   finished = true;
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
+  check_tiles(f);
   return f;
 }
 

@@ -157,7 +157,6 @@ class Builder {
   std::vector<Expr> dynamics;
   std::vector<Stmt> made_tensors;             // Allocs of those that every kernel has
   std::map<BufferId, std::string> layout_by;  // who said where a buffer's elements live
-  std::map<BufferId, bool> reducers;  // of the open kernel: has it been finalised?
   bool finished = false;
 
   void require_kernel(std::string_view what) const;
@@ -174,13 +173,12 @@ class Builder {
   // Values become `element`, or keep their types.
   std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
                                      std::optional<DType> element);
-  void check_attrs(const OpInfo& op, Attrs& attrs) const;
+  AttrValue condition_attr(const AttrValue& value);
+  void check_attrs(const OpInfo& op, Attrs& attrs);
   void keep_rows(const Buffer& buffer, const std::string& by);
   Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
                   const std::optional<Value>& predicate);
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);
-  void follow_reducer(std::string_view op, const std::vector<TileOperand>& operands);
-  void check_reducers() const;
   void check_dynamics() const;
   void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
   void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;

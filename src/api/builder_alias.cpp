@@ -27,7 +27,7 @@ void check_storage(const BufferInfo& info, DType type, std::string_view what, co
          info.name, info.strides.empty() ? "a layout" : "strides");
   if (info.shape.empty()) fail(here, "{}: {} is a single value", what, info.name);
   if (!info.reducer.empty()) fail(here, "{}: {} is a reducer", what, info.name);
-  if (info.safe_value != 0) fail(here, "{}: {} has a safe value; annotate it afterwards", what, info.name);
+  if (info.safe_value) fail(here, "{}: {} has a safe value; annotate it afterwards", what, info.name);
   if (type == info.dtype || info.scope == Scope::shared) return;
   auto whole = [](DType t) { return !t.is_bool() && !t.is_packed() && t.lanes == 1; };
   if (whole(type) && whole(info.dtype)) return;
@@ -77,7 +77,7 @@ void Builder::annotate_safe_value(const Buffer& buffer, const Value& value) {
   auto whole = as_int(e);
   if (!real && !whole)
     fail(here(), "annotate_safe_value: the value for {} must be a constant, not {}", info.name, print(e));
-  info.safe_value = real ? real->value : double(*whole);
+  info.safe_value = (real ? real->value == 0 : *whole == 0) ? Expr() : e;
 }
 
 }  // namespace tl

@@ -1,4 +1,6 @@
 // Layouts that the user makes, and where the user wants them: annotate_layout, loop_layout.
+#include <algorithm>
+
 #include "api/builder.h"
 #include "api/layout.h"
 #include "base/error.h"
@@ -100,6 +102,13 @@ void Builder::annotate_layout(const Buffer& buffer, const Layout& layout, const 
 // A tensor keeps its size, and its layout is code in every kernel that touches it.
 void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) const {
   const BufferInfo& info = buffer.info();
+  const std::vector<BufferInfo>& all = draft->function.buffers;
+  auto shows = std::find_if(all.begin(), all.end(), [&](auto& b) { return b.alias_of == buffer.id; });
+  if (info.alias_of || shows != all.end())
+    fail({}, "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements lie in "
+             "row-major order has; index it as it lies, or do without the layout",
+         describe(buffer), info.alias_of ? info.name : shows->name,
+         info.alias_of ? draft->function[info.alias_of].name : info.name);
   if (!info.strides.empty())
     fail({}, "{} has strides of its own: a tensor with a layout is a dense one", describe(buffer));
   if (!flat.terms)

@@ -21,6 +21,8 @@ std::string_view type_name(OpInfo::Attr::Type type) {
   switch (type) {
     case OpInfo::Attr::Type::flag:
       return "true or false";
+    case OpInfo::Attr::Type::condition:
+      return "true, false or a condition";
     case OpInfo::Attr::Type::integer:
       return "an integer";
     case OpInfo::Attr::Type::number:
@@ -44,11 +46,18 @@ bool is_zero(const TileOperand& operand) {
   return e && is_int(*e, 0);
 }
 
+bool is_never(const AttrValue& condition) {
+  auto* n = std::get_if<int64_t>(&condition);
+  return n && *n == 0;
+}
+
 bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
   auto* n = std::get_if<int64_t>(&value);
   switch (type) {
     case OpInfo::Attr::Type::flag:
       return n && (*n == 0 || *n == 1);
+    case OpInfo::Attr::Type::condition:
+      return std::holds_alternative<Expr>(value) || (n && (*n == 0 || *n == 1));
     case OpInfo::Attr::Type::integer:
       return n;
     case OpInfo::Attr::Type::number:
@@ -130,11 +139,11 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
   if (auto* value = std::get_if<Value>(&operand)) {
     if (!wants_value) {
       DType type = strong(*value, here())->dtype;
-      fail(here(), "{}: {} must be a buffer or a part of one, not a value of type {}", op.name, name,
+      fail(here(), "{}: {} must be a buffer or a part of one, not a value of type {}", op.said(), name,
            to_string(type));
     }
     if (!element) return strong(*value, here());
-    return to_type(*value, *element, fmt::format("{}: {}", op.name, name), here());
+    return to_type(*value, *element, fmt::format("{}: {}", op.said(), name), here());
   }
   auto* part = std::get_if<BufferRegion>(&operand);
   const Buffer& buffer = part ? part->buffer : std::get<Buffer>(operand);
@@ -144,32 +153,45 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
       Expr loaded = load(buffer, {});
       return element ? cast(*element, loaded, here()) : loaded;
     }
-    fail(here(), "{}: {} must be a value, not the buffer {}", op.name, name, describe(buffer));
+    fail(here(), "{}: {} must be a value, not the buffer {}", op.said(), name, describe(buffer));
   }
   return Region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
 }
 
-void Builder::check_attrs(const OpInfo& op, Attrs& attrs) const {
+// A condition that is known becomes a flag; one that reads memory is read in front of the operator.
+AttrValue Builder::condition_attr(const AttrValue& value) {
+  auto* given = std::get_if<Expr>(&value);
+  if (!given) return value;
+  Expr e = to_bool(*given, here());
+  if (auto known = as_int(e)) return int64_t(*known != 0);
+  bool reads = false;
+  visit(e, [&](const Load&) { reads = true; }, [&](const Call&) { reads = true; });
+  return reads ? let("condition", e) : e;
+}
+
+void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
   std::vector<std::string_view> known;
   for (auto& a : op.attrs) known.push_back(a.name);
   for (auto& [key, value] : attrs.entries) {
     auto row = std::find_if(op.attrs.begin(), op.attrs.end(), [&](auto& a) { return a.name == key; });
     if (row == op.attrs.end())
-      fail(here(), "{} has no option `{}`{}", op.name, key,
+      fail(here(), "{} has no option `{}`{}", op.said(), key,
            known.empty()                      ? "; it has none"
            : did_you_mean(key, known).empty() ? "; it has " + listed(known)
                                               : did_you_mean(key, known));
-    if (!has_type(value, row->type)) fail(here(), "{}: {} must be {}", op.name, key, type_name(row->type));
+    if (!has_type(value, row->type)) fail(here(), "{}: {} must be {}", op.said(), key, type_name(row->type));
+    if (row->type == OpInfo::Attr::Type::condition) value = condition_attr(value);
     if (row->type != OpInfo::Attr::Type::choice || row->choices.empty()) continue;
     auto& word = std::get<std::string>(value);
     if (std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end())
-      fail(here(), "{}: {} cannot be `{}`; it is one of {}", op.name, key, word, listed(row->choices));
+      fail(here(), "{}: {} cannot be `{}`; it is one of {}", op.said(), key, word, listed(row->choices));
   }
   // What a front left out and what it said in so many words are one program.
   for (auto& a : op.attrs) {
     auto it = attrs.entries.find(a.name);
     if (it == attrs.entries.end()) continue;
     bool off = a.type == OpInfo::Attr::Type::flag && std::get<int64_t>(it->second) == 0;
+    if (a.type == OpInfo::Attr::Type::condition) off = is_never(it->second);
     bool first = a.type == OpInfo::Attr::Type::choice && !a.choices.empty() &&
                  std::get<std::string>(it->second) == a.choices[0];
     if (off || first) attrs.entries.erase(it);
@@ -181,42 +203,12 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   if (operands.size() != op.operands.size()) {
     std::vector<std::string_view> names;
     for (auto& o : op.operands) names.push_back(o.name);
-    fail(here(), "{} takes {} operands ({}), not {}", op.name, names.size(), listed(names), operands.size());
+    fail(here(), "{} takes {} operands ({}), not {}", op.said(), names.size(), listed(names), operands.size());
   }
   std::vector<Operand> made;
   for (size_t i = 0; i < operands.size(); i++)
     made.push_back(tile_operand(op, i, operands[i], element));
   return made;
-}
-
-// A reducer is opened, contributed to, finalised: once each, in this order.
-void Builder::follow_reducer(std::string_view op, const std::vector<TileOperand>& operands) {
-  for (auto& o : operands) {
-    auto* part = std::get_if<BufferRegion>(&o);
-    auto* buffer = part ? &part->buffer : std::get_if<Buffer>(&o);
-    auto it = buffer ? reducers.find(buffer->id) : reducers.end();
-    if (it == reducers.end()) continue;
-    if (op == "reducer_init") {
-      it->second = false;
-    } else if (op == "finalize_reducer") {
-      if (it->second)
-        fail(here(), "{} has been finalised before: a second time would count every part again; open it again "
-                     "(T.reducer_init, T.fill or T.clear) first", buffer->info().name);
-      it->second = true;
-    } else if (!it->second) {
-      fail(here(), "{}: {} is a reducer that has not been finalised: T.finalize_reducer({}) gives its value", op,
-           buffer->info().name, buffer->info().name);
-    }
-  }
-}
-
-void Builder::check_reducers() const {
-  for (auto& [id, done] : reducers)
-    if (!done) {
-      const BufferInfo& info = draft->function[id];
-      fail(info.span, "the reducer {} is never finalised: T.finalize_reducer({}) combines what the threads have",
-           info.name, info.name);
-    }
 }
 
 std::vector<Expr> Builder::function_vars(const std::vector<std::string>& names, DType type) const {
@@ -232,17 +224,12 @@ IndexMap Builder::function_of(const std::vector<Expr>& vars, const std::vector<V
 }
 
 void Builder::tile(std::string_view name, const std::vector<TileOperand>& operands, Attrs attrs) {
-  if ((name == "fill" || name == "clear") && std::holds_alternative<Buffer>(operands[0]) &&
-      reducers.contains(std::get<Buffer>(operands[0]).id))
-    return tile("reducer_init", {operands[0], name == "fill" ? operands[1] : TileOperand(Value(int64_t(0)))},
-                std::move(attrs));
   if (name == "fill" && operands.size() == 2 && is_zero(operands[1]))
     return tile("clear", {operands[0]}, std::move(attrs));
   const TileOp* op = find_op(name);
   if (!op) fail(here(), "there is no tile operator `{}`{}", name, did_you_mean(name, op_names()));
   require_kernel(name);
   check_attrs(op->info, attrs);
-  follow_reducer(name, operands);
   DType element = f32;  // values take the type of the first buffer
   for (size_t i = operands.size(); i-- > 0;) {
     if (auto* b = std::get_if<Buffer>(&operands[i])) element = b->info().dtype;
@@ -268,7 +255,7 @@ void Builder::use_swizzle(const Value& panel_size, std::string_view order) {
 }
 
 void Builder::begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs) {
-  require_kernel(op.info.name);
+  require_kernel(op.info.said());
   std::vector<Operand> made = tile_operands(op.info, operands, {});
   frames.push_back({.kind = Frame::Kind::tile, .span = here(), .attrs = std::move(attrs), .op = &op,
                     .operands = std::move(made)});

@@ -27,6 +27,7 @@ DType type_from(tl::DType type) {
 tl::Value Access::value(const Expr& e) {
   if (auto* node = std::get_if<std::shared_ptr<const ExprImpl>>(&e.value)) return (*node)->expr;
   if (auto* n = std::get_if<int64_t>(&e.value)) return *n;
+  if (auto* n = std::get_if<uint64_t>(&e.value)) return *n;
   if (auto* d = std::get_if<double>(&e.value)) return *d;
   return std::get<bool>(e.value);
 }
@@ -309,7 +310,7 @@ void Builder::gemm(const Tile& a, const Tile& b, const Tile& c, const GemmOption
   tl::Attrs attrs;
   attrs.entries["trans_a"] = int64_t(options.trans_a);
   attrs.entries["trans_b"] = int64_t(options.trans_b);
-  attrs.entries["clear_accum"] = int64_t(options.clear_accum);
+  attrs.entries["clear_accum"] = tl::to_bool(Access::value(options.clear_accum), impl->builder.here());
   attrs.entries["policy"] = options.policy;
   impl->builder.tile("gemm", {Access::tile(a), Access::tile(b), Access::tile(c)}, std::move(attrs));
 }

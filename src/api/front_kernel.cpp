@@ -86,6 +86,7 @@ Kernel compile(const Function& function, std::string_view target, const CompileO
   tl::Settings settings;
   settings.options.flags = options.flags;
   settings.options.fast_math = options.fast_math;
+  settings.options.deterministic = options.deterministic;
   settings.dump_dir = options.dump_dir;
   if (!options.cache)
     settings.cache = tl::Cache{};
@@ -101,6 +102,8 @@ void Kernel::launch(const std::vector<Argument>& arguments, uint64_t stream) con
       made.push_back(detail::view_of(*t));
     else if (auto* n = std::get_if<int64_t>(&a))
       made.push_back(*n);
+    else if (auto* large = std::get_if<uint64_t>(&a))
+      made.push_back(*large);
     else
       made.push_back(std::get<double>(a));
   }

@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/refused.h"
 #include "arith/simplify.h"
 #include "base/build_id.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/user_op.h"
+#include "pass/check_flow.h"
+#include "pass/check_order.h"
 #include "sim/reference.h"
 #include "target/foreign.h"
 #include "target/user_rows.h"
@@ -43,9 +47,18 @@ Program reference_signature(const Function& f) {
   return program;
 }
 
+DeviceBinary built(const Compiled& compiled, bool edited) {
+  try {
+    return build(compiled.program);
+  } catch (const BuildError& refusal) {
+    blame_refusal(refusal, compiled.function, edited);
+  }
+}
+
 // Better now than at the first call.
 void refuse_thread_code(const Function& f) {
-  for (auto& k : f.kernels)
+  for (auto& k : f.kernels) {
+    check_repeated_updates(f, k, "the reference");
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
       if (n.callee == &sync_threads) return;
@@ -54,6 +67,7 @@ void refuse_thread_code(const Function& f) {
                      "simulator of one (target='sim:…')",
              n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
     });
+  }
 }
 
 std::string folder_name(const std::string& name) {
@@ -125,14 +139,27 @@ Function parse_text(std::string_view text, std::string_view file) {
   return complete_tiles(parse(text, file, text_vocabulary()));
 }
 
-std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
-                                               Settings settings) {
+namespace {
+
+std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string_view target,
+                                                  Settings settings) {
   if (auto finding = check(f, settings.at_machine ? Level::machine : Level::tile))
     throw CompileError(finding->span, finding->text);
+  if (settings.options.deterministic) check_order(f);
   ResolvedTarget resolved = resolve_target(target);
   if (settings.at_machine && resolved.kind != "sim")
     fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}", resolved.text());
   return std::make_shared<CompiledKernel>(f, resolved, std::move(settings));
+}
+
+}  // namespace
+
+std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
+                                               Settings settings) {
+  check_written_depth(f);
+  std::shared_ptr<CompiledKernel> made;
+  on_stack_for(f, [&] { made = check_and_compile(f, target, std::move(settings)); });
+  return made;
 }
 
 CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
@@ -141,6 +168,9 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
       settings(std::move(s)) {
   report.function = function.name;
   report.target = target.text();
+  if (settings.options.deterministic)
+    report.notes.push_back({.subject = "deterministic", .text = "no result depends on the order of atomic accesses",
+                            .pass = "", .place = {}});
   if (!target.chip) {
     refuse_thread_code(function);
     program = reference_signature(function);
@@ -312,7 +342,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
     made.kernels = kernel_rows(compiled.program, {});
     return made;
   }
-  DeviceBinary binary = build(compiled.program);
+  DeviceBinary binary = built(compiled, edits);
   made.kernels = kernel_rows(compiled.program, binary);
   made.toolchain = binary.toolchain;
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
@@ -333,7 +363,7 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
       lenient.alignment = 0;
       Packed unused;
       check_and_pack(lenient, arguments, device_type(), unused);
-      general = std::make_unique<const Variant>(make(false).variant);
+      on_stack_for(function, [&] { general = std::make_unique<const Variant>(make(false).variant); });
       general_reason = why_unusual(arguments);
       general_made.store(general.get(), std::memory_order_release);
     }
@@ -394,7 +424,9 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   const Variant* variant = target.chip ? &variant_for(arguments) : nullptr;
   if (variant && variant->executable) return variant->executable->call(arguments, stream);
   Packed packed;
-  if (!variant) return run_reference(function, host_arguments(program, arguments, packed));
+  if (!variant)
+    return on_stack_for(function,
+                        [&] { run_reference(function, host_arguments(program, arguments, packed)); });
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
 }
 
@@ -425,13 +457,17 @@ void CompiledKernel::explain_passes() {
 
 std::string CompiledKernel::machine_text() const {
   if (!target.chip) fail({}, "{} was compiled for the reference, which has no level machine", function.name);
-  return settings.at_machine ? print(function)
-                             : print(compile(function_for(true), with_user_rows(*target.chip), settings.options).function);
+  std::string text;
+  on_stack_for(function, [&] {
+    Target chip = with_user_rows(*target.chip);
+    text = print(settings.at_machine ? function : compile(function_for(true), chip, settings.options).function);
+  });
+  return text;
 }
 
 Report CompiledKernel::current_report() {
   std::lock_guard guard(lock);
-  if (!explained) explain_passes();
+  if (!explained) on_stack_for(function, [&] { explain_passes(); });
   Report now = report;
   auto note = [&](std::string subject, std::string text, bool ran) {
     now.notes.push_back({.subject = std::move(subject),

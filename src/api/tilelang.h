@@ -49,6 +49,13 @@ struct LayoutImpl;
 struct FragmentImpl;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
+// In a variant a number is a double or an int64_t, from 2^63 on a uint64_t.
+template <class To, Number T>
+To held(T number) {
+  if constexpr (std::floating_point<T>) return double(number);
+  if (std::is_unsigned_v<T> && uint64_t(number) > uint64_t(INT64_MAX)) return uint64_t(number);
+  return int64_t(number);
+}
 }  // namespace detail
 
 class Buffer;
@@ -58,15 +65,9 @@ class Element;
 // An immutable value of the kernel, known when it runs (or sooner: constants fold).
 class Expr {
  public:
+  Expr(bool truth) : value(truth) {}
   template <detail::Number T>
-  Expr(T number) {
-    if constexpr (std::same_as<T, bool>)
-      value = number;
-    else if constexpr (std::integral<T>)
-      value = int64_t(number);
-    else
-      value = double(number);
-  }
+  Expr(T number) : value(detail::held<decltype(value)>(number)) {}
   Expr(const Element& element);  // its value now
   Expr(const Buffer& variable);  // the value of an alloc_var
   DType dtype() const;
@@ -75,7 +76,7 @@ class Expr {
  private:
   friend struct detail::Access;
   explicit Expr(std::shared_ptr<const detail::ExprImpl> node) : value(std::move(node)) {}
-  std::variant<std::shared_ptr<const detail::ExprImpl>, int64_t, double, bool> value;
+  std::variant<std::shared_ptr<const detail::ExprImpl>, int64_t, double, bool, uint64_t> value;
 };
 
 // An operand, and where it was written.
@@ -269,7 +270,8 @@ struct Threads {
 };
 
 struct GemmOptions {
-  bool trans_a = false, trans_b = false, clear_accum = false;
+  bool trans_a = false, trans_b = false;
+  Expr clear_accum = false;       // or a condition that all threads of the block have the same of
   std::string policy = "square";  // how the warps share C: square, full_row, full_col
 };
 // Named options of a tile operator.
@@ -441,7 +443,7 @@ TensorRef tensor(T* data, std::initializer_list<int64_t> shape) {
 }
 
 // An argument of a call.
-using Argument = std::variant<TensorRef, int64_t, double>;
+using Argument = std::variant<TensorRef, int64_t, double, uint64_t>;
 
 // A tensor where a kernel can reach it, made by Kernel::to_device; freed with its last copy.
 class DeviceTensor {
@@ -457,6 +459,7 @@ class DeviceTensor {
 struct CompileOptions {
   bool cache = true;
   bool fast_math = false;
+  bool deterministic = false;           // an error where a result depends on the order of atomic accesses
   std::string cache_dir = {};           // empty: the usual one
   std::string dump_dir = {};            // a folder for the text of every level
   std::vector<std::string> flags = {};  // for the device compiler
@@ -483,10 +486,7 @@ class Kernel {
   static Argument as_argument(const DeviceTensor& t) { return t.ref(); }
   template <detail::Number T>
   static Argument as_argument(T number) {
-    if constexpr (std::integral<T>)
-      return int64_t(number);
-    else
-      return double(number);
+    return detail::held<Argument>(number);
   }
   std::shared_ptr<detail::KernelImpl> impl;
 };

@@ -31,6 +31,7 @@ struct Pair {
 
 // Bit operations take the pattern: x & 0xFFFFFFFF is meant for an i32, too.
 Expr as_pattern(const Value& v, DType t, Span span) {
+  if (auto* large = std::get_if<uint64_t>(&v); large && t == i64) return imm(int64_t(*large), t, span);
   auto* n = std::get_if<int64_t>(&v);
   if (n && t.is_int() && t.bits < 64 && *n >= 0 && *n < int64_t(1) << t.bits)
     return imm(wrap_int(*n, t), t, span);
@@ -204,6 +205,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 Expr strong(const Value& value, Span span) {
   if (auto* e = std::get_if<Expr>(&value)) return *e;
   if (auto* n = std::get_if<int64_t>(&value)) return imm(*n, i64, span);
+  if (auto* n = std::get_if<uint64_t>(&value)) return imm(int64_t(*n), u64, span);
   if (auto* d = std::get_if<double>(&value)) return fimm(*d, f32, span);
   return imm(std::get<bool>(value), boolean, span);
 }
@@ -233,6 +235,11 @@ Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
     if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
     return imm(*n, type, span);
   }
+  if (auto* n = std::get_if<uint64_t>(&value)) {
+    if (type.is_float()) return fimm(double(*n), type, span);
+    if (type.scalar() != u64) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
+    return imm(int64_t(*n), type, span);
+  }
   double d = std::get<double>(value);
   if (type.is_float()) return fimm(d, type, span);
   if (!std::isfinite(d) || d != std::trunc(d) || std::fabs(d) >= 9.2e18 || !fits(int64_t(d), type))
@@ -244,6 +251,8 @@ Expr to_index(const Value& value, std::string_view what, Span span) {
   if (auto* n = std::get_if<int64_t>(&value)) return imm(*n, i64, span);
   Expr e = strong(value, span);
   if (!e->dtype.is_int()) fail(span, "{} is {}, not an integer", what, to_string(e->dtype));
+  if (e->dtype == u64 && as_int(e).value_or(0) < 0)
+    fail(span, "{} is {}: extents and indices are less than 2^63", what, uint64_t(*as_int(e)));
   return cast(i64, e, span);
 }
 
@@ -297,10 +306,12 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
     if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
       fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
            x->dtype.bits);
+    if (auto* n = std::get_if<uint64_t>(&b))
+      fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n, x->dtype.bits);
     return binary(op, x, to_type(b, x->dtype, "the shift amount", span), span);
   }
   auto [x, y] = same_type(op, a, b, span);
-  return binary(op, std::move(x), std::move(y), span);
+  return written_binary(op, std::move(x), std::move(y), span);
 }
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {

@@ -11,10 +11,10 @@
 
 namespace tl {
 
-// An expression, or a number of the host language.
-using Value = std::variant<Expr, int64_t, double, bool>;
+// An expression, or a number of the host language; a whole one from 2^63 on is a uint64_t.
+using Value = std::variant<Expr, int64_t, double, bool, uint64_t>;
 
-// The value with a type of its own: a whole number is i64, a float f32.
+// The value with a type of its own: a whole number is i64, from 2^63 on u64, a float f32.
 Expr strong(const Value& value, Span span);
 // The value as `type`.  An expression is cast; a number must be representable (`what` names it in the error).
 Expr to_type(const Value& value, DType type, std::string_view what, Span span);

@@ -77,7 +77,8 @@ Info of_cast(const Cast& n, const Info& a) {
   DType from = n.a->dtype;
   g.info.range = range_of_cast(a.range, from, n.dtype);
   if (!n.dtype.is_int() || !has_range(from)) return g.info;
-  g.info.modular = g.info.range == a.range ? a.modular : modular_wrapped(a.modular, n.dtype);
+  DType wraps = n.dtype == i64 ? u64 : n.dtype;  // a cast wraps, to i64 too
+  g.info.modular = g.info.range == a.range ? a.modular : modular_wrapped(a.modular, wraps);
   return g.info;
 }
 
@@ -211,6 +212,15 @@ Info Analysis::of(const Expr& e) {
   rows[row].info = info;
   rows[row].known = true;
   return info;
+}
+
+void learn(Facts& facts, const Expr& var, const Expr& value) {
+  Info info = Analysis(facts).of(value);
+  facts.ranges.erase(var.get());  // a body that stands twice defines its names twice
+  facts.divisibility.erase(var.get());
+  if (!has_range(var->dtype)) return;
+  if (info.range != type_range(var->dtype)) facts.bind(var, info.range);
+  if (info.modular.modulus != 1) facts.bind(var, info.modular);
 }
 
 Interval interval_of(const Expr& e, const Facts& facts) { return Analysis(facts).range(e); }

@@ -22,6 +22,7 @@ std::vector<Expr> operands_of(BinaryOp op, const Expr& a, const Expr& b) {
 }
 
 constexpr size_t few = 12;  // beyond this many operands, pairs are not compared
+constexpr size_t most_operands = 48;  // of a chain that is sorted, anew at each of its links
 
 // `and` where `absorbing` is false, `or` where it is true.  Operands keep their order, for those in front may
 // guard the loads of those behind.
@@ -81,8 +82,9 @@ Expr Simplifier::min_max(BinaryOp op, const Expr& a, const Expr& b) {
     auto d = op == BinaryOp::min ? difference(p, q) : difference(q, p);
     return d && at_most_zero(*d, 1);
   };
-  std::vector<Expr> kept;
-  for (const Expr& p : operands_of(op, a, b)) {
+  std::vector<Expr> kept, operands = operands_of(op, a, b);
+  if (operands.size() > most_operands) return plain(op, a, b);
+  for (const Expr& p : operands) {
     bool compare = kept.size() < few;
     if (compare && std::any_of(kept.begin(), kept.end(), [&](auto& k) { return wins(k, p); })) continue;
     if (compare) std::erase_if(kept, [&](auto& k) { return wins(p, k); });
@@ -95,9 +97,10 @@ Expr Simplifier::min_max(BinaryOp op, const Expr& a, const Expr& b) {
 }
 
 Expr Simplifier::exclusive_or(const Expr& a, const Expr& b) {
-  std::vector<Expr> kept;
+  std::vector<Expr> kept, operands = operands_of(BinaryOp::bit_xor, a, b);
+  if (operands.size() > most_operands) return plain(BinaryOp::bit_xor, a, b);
   int64_t ones = 0;
-  for (const Expr& p : operands_of(BinaryOp::bit_xor, a, b)) {
+  for (const Expr& p : operands) {
     if (auto* n = p.as<IntImm>()) {
       ones ^= n->value;
       continue;

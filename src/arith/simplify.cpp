@@ -173,16 +173,7 @@ Expr rebuild(Simplifier& s, const Expr& e) {
 
 }  // namespace
 
-Expr Simplifier::plain(BinaryOp op, const Expr& a, const Expr& b) {
-  if (!is_division(op) || !is_int(b, 0)) return binary(op, a, b, here);
-  // A division by zero has no meaning, but must not fail where it is never reached.
-  auto* n = new Binary(here);
-  n->dtype = a->dtype;
-  n->op = op;
-  n->a = a;
-  n->b = b;
-  return own(n);
-}
+Expr Simplifier::plain(BinaryOp op, const Expr& a, const Expr& b) { return binary(op, a, b, here); }
 
 Expr Simplifier::make(BinaryOp op, const Expr& a, const Expr& b) {
   bool constants = is_const(a) && is_const(b) && a->dtype.lanes == 1;

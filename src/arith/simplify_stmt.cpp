@@ -92,42 +92,60 @@ struct Walker {
     s.learn(s.run(lt(v, min + extent)));
   }
 
-  // Loops of one iteration go, but for those that a jump leaves, and among parallel ones the last around a
+  // Loops of one iteration go, except those that a jump leaves, and among parallel ones the last around a
   // statement (it is what spreads the statement over threads) and those of a nest with attributes (a layout
   // has a dimension for each).
-  bool removable(const For& n, Nest around) {
-    if (has_jump(n.body)) return false;
+  bool removable(const For& n, const Stmt& body, Nest around) {
+    if (has_jump(body)) return false;
     if (n.loop != Loop::parallel) return true;
     if (!n.attrs.entries.empty() || around == Nest::settled) return false;
-    auto* inner = n.body.as<For>();
+    auto* inner = body.as<For>();
     bool nested = around == Nest::parallel || (inner && inner->loop == Loop::parallel);
     for (; inner && inner->loop == Loop::parallel; inner = inner->body.as<For>())
       if (!inner->attrs.entries.empty()) return false;
     return nested;
   }
+  static Nest nest_of(const For& n, Nest around) {
+    if (n.loop != Loop::parallel) return Nest::none;
+    return !n.attrs.entries.empty() || around == Nest::settled ? Nest::settled : Nest::parallel;
+  }
+  Stmt loop_with(const For& n, const Expr& min, const Expr& extent, const Stmt& body) {
+    if (is_empty(body)) return block({}, n.span);
+    Attrs attrs = n.attrs;
+    bool changed = walk_attrs(attrs);
+    if (!changed && min.same(n.min) && extent.same(n.extent) && body.same(n.body)) return Stmt(&n);
+    return with(n, [&](For& c) { c.min = min, c.extent = extent, c.attrs = attrs, c.body = body; });
+  }
+
+  // Where only a parallel loop is left of the body, it is a part of this nest, which it did not know.
+  Stmt walk_body(const Stmt& stmt, Nest inside) {
+    nest = inside;
+    Stmt body = walk(stmt);
+    auto* inner = body.as<For>();
+    if (stmt.as<For>() || !inner || !is_int(inner->extent, 1) || !removable(*inner, inner->body, inside)) return body;
+    nest = inside;
+    return walk(body);
+  }
+
+  // What stops the loop from going may itself go when the body is simplified, hence the second question.
+  Stmt walk_once(const For& n, const Expr& min, const Expr& extent, Nest around) {
+    bool goes = removable(n, n.body, around);
+    s.replaced[n.var.get()] = min;
+    s.known.forget();
+    Stmt body = walk_body(n.body, goes ? around : nest_of(n, around));
+    s.replaced.erase(n.var.get());
+    s.known.forget();
+    return goes || removable(n, body, around) ? body : loop_with(n, min, extent, body);
+  }
 
   Stmt walk_for(const For& n, Nest around) {
     Expr min = walk(n.min), extent = walk(n.extent);
     if (s.known.range(extent).max <= 0 && !s.known.of(extent).impure) return block({}, n.span);
-    if (is_int(extent, 1) && !s.known.of(min).impure && removable(n, around)) {
-      nest = around;
-      s.replaced[n.var.get()] = min;
-      s.known.forget();
-      Stmt body = walk(n.body);
-      s.replaced.erase(n.var.get());
-      s.known.forget();
-      return body;
-    }
+    // A first value that is read from memory is read once, before the body may write there.
+    if (is_int(extent, 1) && !s.known.of(min).loads) return walk_once(n, min, extent, around);
     return scoped([&] {
       learn_loop(n.var, min, extent);
-      bool settled = !n.attrs.entries.empty() || around == Nest::settled;
-      nest = n.loop != Loop::parallel ? Nest::none : settled ? Nest::settled : Nest::parallel;
-      Stmt body = walk(n.body);
-      if (is_empty(body)) return block({}, n.span);
-      Attrs attrs = n.attrs;
-      bool changed = walk_attrs(attrs);
-      if (!changed && min.same(n.min) && extent.same(n.extent) && body.same(n.body)) return Stmt(&n);
-      return with(n, [&](For& c) { c.min = min, c.extent = extent, c.attrs = attrs, c.body = body; });
+      return loop_with(n, min, extent, walk_body(n.body, nest_of(n, around)));
     });
   }
 
@@ -140,7 +158,9 @@ struct Walker {
     if (is_empty(else_body)) else_body = {};
     if (is_empty(then_body)) {
       if (!else_body) return s.known.of(cond).impure ? eval(cond, n.span) : block({}, n.span);
-      return if_then(walk(otherwise), else_body, {}, n.span);
+      Expr negated = walk(otherwise);
+      if (auto c = as_int(negated)) return *c ? else_body : block({}, n.span);
+      return if_then(negated, else_body, {}, n.span);
     }
     if (cond.same(n.cond) && then_body.same(n.then_body) && else_body.same(n.else_body)) return Stmt(&n);
     return with(n, [&](If& c) { c.cond = cond, c.then_body = then_body, c.else_body = else_body; });

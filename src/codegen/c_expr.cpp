@@ -219,12 +219,13 @@ std::string Printer::text(const Expr& e, Rank at_least) {
 }
 
 Interval Printer::range_of(const Expr& e) const {
-  Interval known = interval_of(e, facts), possible = range_of_type(e->dtype);
+  if (!known) known.emplace(facts);
+  Interval range = known->range(e), possible = range_of_type(e->dtype);
   if (auto* n = e.as<Cast>(); n && n->a->dtype.is_int()) {  // a widening cast keeps its operand's range
     Interval narrow = range_of_type(n->a->dtype);
     if (possible.min <= narrow.min && narrow.max <= possible.max) possible = narrow;
   }
-  return {std::max(known.min, possible.min), std::min(known.max, possible.max)};
+  return {std::max(range.min, possible.min), std::min(range.max, possible.max)};
 }
 
 std::string c_string(std::string_view text) {

@@ -93,6 +93,7 @@ void Printer::body(const Stmt& s) {
   names.close();
   depth--;
   facts = std::move(outside);
+  known.reset();
 }
 
 void Printer::declare(const Expr& v, const std::string& init) {
@@ -110,6 +111,7 @@ std::string Printer::name_index(const Expr& v, bool fits_int) {
 
 void Printer::stmt(const Stmt& s) {
   hoisted_here.clear();
+  known.reset();
   dispatch(s, overloads{
                   [&](const Store& n) { print_store(n); },
                   [&](const Let& n) { print_let(n); },
@@ -151,8 +153,8 @@ void Printer::print_let(const Let& n) {
     return;
   }
   if (t.is_int()) {
-    facts.bind(n.var, range_of(n.value));
-    if (t == i64) facts.bind(n.var, modular_of(n.value, facts));
+    learn(facts, n.var, n.value);
+    if (Interval range = range_of(n.value); range != type_range(t)) facts.bind(n.var, range);
   }
   declare(n.var, text(n.value));
 }
@@ -175,6 +177,7 @@ void Printer::print_for(const For& n) {
   line("}");
   names.close();
   facts = std::move(outside);
+  known.reset();
 }
 
 void Printer::print_if(const If& n, std::string_view lead) {
@@ -183,6 +186,7 @@ void Printer::print_if(const If& n, std::string_view lead) {
   facts.assume(n.cond);
   body(n.then_body);
   facts = std::move(outside);
+  known.reset();
   if (!n.else_body) return line("}");
   if (auto* chained = n.else_body.as<If>()) return print_if(*chained, "} else ");
   line("} else {");

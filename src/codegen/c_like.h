@@ -3,8 +3,10 @@
 // after each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device compiler
 // sees wide accesses where the IR has them, and plain registers in between.
 #pragma once
+#include <optional>
 #include <set>
 
+#include "arith/analysis.h"
 #include "arith/prove.h"
 #include "codegen/codegen.h"
 #include "ir/rewrite.h"
@@ -83,6 +85,7 @@ struct Printer {
   int depth = 1;
   Names names = {};
   Facts facts = {};
+  mutable std::optional<Analysis> known = {};  // under the facts of the statement
   std::string thread = {};  // the linear thread index
   int64_t threads = 0;
   std::map<BufferId, std::string> buffers = {};

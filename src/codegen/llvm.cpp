@@ -100,9 +100,7 @@ void control(KernelWriter& k, const Callee& row) {
 
 void let(KernelWriter& k, const Let& n) {
   k.vars[n.var.get()] = k.expr(n.value);
-  if (n.var->dtype.lanes > 1 || !n.var->dtype.is_int()) return;
-  k.facts.bind(n.var, interval_of(n.value, k.facts));
-  k.facts.bind(n.var, modular_of(n.value, k.facts));
+  if (n.var->dtype.lanes == 1) learn(k.facts, n.var, n.value);
 }
 
 void alloc(KernelWriter& k, const Alloc& n) {
@@ -113,7 +111,7 @@ void alloc(KernelWriter& k, const Alloc& n) {
     k.pointers[n.buffer] = e->dtype.is_handle() ? v : k.w.fresh(fmt::format("inttoptr {} {} to ptr", type_text(e->dtype), v));
     return;
   }
-  if (info.scope != Scope::local || k.pointers.count(n.buffer)) return;
+  if (info.scope != Scope::local || is_in_arena(info) || k.pointers.count(n.buffer)) return;
   int64_t elements = 1;
   for (auto& extent : info.shape) {
     auto e = as_int(extent);
@@ -129,6 +127,9 @@ void alloc(KernelWriter& k, const Alloc& n) {
 }  // namespace
 
 void KernelWriter::stmt(const Stmt& s) {
+  if (s->span) statement = s->span;
+  known.reset();  // what follows may be known of more
+  fails.clear();
   dispatch(s, overloads{
                   [&](const Store& n) { store(n); },
                   [&](const Let& n) { let(*this, n); },

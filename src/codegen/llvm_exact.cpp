@@ -190,20 +190,10 @@ void print(KernelWriter& k, const Call& n) {
   w.line(fmt::format("call void (ptr, ...) @tl_print(ptr {}{})", text_constant(w, format + "\n"), values));
 }
 
-// The block ends here; the runtime raises the error when the others have ended.
 void check(KernelWriter& k, const Call& n) {
-  Writer& w = k.w;
-  Value holds = k.expr(n.args[0]);
-  std::string good = w.new_label("holds"), bad = w.new_label("fails");
-  w.branch(holds, good, bad);
-  w.label(bad);
   std::string_view text = n.args[1].as<StringImm>()->value, place = n.args[2].as<StringImm>()->value;
-  w.declarations.insert("declare void @tl_fail(ptr)");
-  w.line(fmt::format("call void @tl_fail(ptr {})",
-                     text_constant(w, fmt::format("{}: assertion failed{}{}", place,
-                                                  text.empty() ? "" : ": ", text))));
-  w.line("ret void");
-  w.label(good);
+  require(k, k.expr(n.args[0]),
+          fmt::format("{}: assertion failed{}{}", place, text.empty() ? "" : ": ", text));
 }
 
 void assume(KernelWriter& k, const Call& n) {
@@ -215,6 +205,18 @@ void assume(KernelWriter& k, const Call& n) {
 }
 
 }  // namespace
+
+// The runtime raises the error when the other blocks have ended.
+void require(KernelWriter& k, const Value& holds, const std::string& otherwise) {
+  Writer& w = k.w;
+  std::string good = w.new_label("holds"), bad = w.new_label("fails");
+  w.branch(holds, good, bad);
+  w.label(bad);
+  w.declarations.insert("declare void @tl_fail(ptr)");
+  w.line(fmt::format("call void @tl_fail(ptr {})", text_constant(w, otherwise)));
+  w.line("ret void");
+  w.label(good);
+}
 
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;

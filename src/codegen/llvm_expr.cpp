@@ -1,19 +1,12 @@
 // Expressions in LLVM IR.
 #include <fmt/format.h>
 
-#include <bit>
-
 #include "codegen/llvm_kernel.h"
 #include "ir/rewrite.h"
 #include "target/foreign.h"
 
 namespace tl::llvm {
 namespace {
-
-std::optional<int64_t> power_of_two(const Expr& e) {
-  auto v = as_int(e);
-  return v && *v > 0 && std::has_single_bit(uint64_t(*v)) ? v : std::nullopt;
-}
 
 std::string_view integer_opcode(BinaryOp op, DType t) {
   bool s = t.is_signed(), exact = t.scalar() == i64;
@@ -24,15 +17,9 @@ std::string_view integer_opcode(BinaryOp op, DType t) {
       return exact ? "sub nsw" : "sub";
     case BinaryOp::mul:
       return exact ? "mul nsw" : "mul";
-    case BinaryOp::truncdiv:
-      return s ? "sdiv" : "udiv";
-    case BinaryOp::truncmod:
-      return s ? "srem" : "urem";
     case BinaryOp::bit_and:
-    case BinaryOp::logical_and:
       return "and";
     case BinaryOp::bit_or:
-    case BinaryOp::logical_or:
       return "or";
     case BinaryOp::bit_xor:
       return "xor";
@@ -84,28 +71,22 @@ std::string_view float_opcode(BinaryOp op) {
   }
 }
 
-// Division that rounds towards minus infinity, of signed operands about which nothing is known.
-Value floor_division(Writer& w, bool quotient, DType t, const Value& a, const Value& b) {
-  DType flag = boolean.with_lanes(t.lanes);
-  Value zero = int_constant(0, t), r = w.op("srem", t, a, b);
-  Value differs = w.compare("icmp slt", t, w.op("xor", t, r, b), zero);
-  Value wrong = w.op("and", flag, differs, w.compare("icmp ne", t, r, zero));
-  if (quotient) return w.op("sub", t, w.op("sdiv", t, a, b), w.convert("zext", flag, wrong, t));
-  return w.op("add", t, r, w.select(t, t.lanes, wrong, b, zero));
-}
-
 }  // namespace
 
-bool KernelWriter::is_nonnegative(const Expr& e) const {
+Interval KernelWriter::range(const Expr& e) {
+  if (!known) known.emplace(facts);
+  return known->range(e);
+}
+
+bool KernelWriter::is_nonnegative(const Expr& e) {
   if (e->dtype.is_unsigned()) return true;
-  if (e->dtype.lanes == 1) return interval_of(e, facts).min >= 0;
+  if (e->dtype.lanes == 1) return range(e).min >= 0;
   if (auto* b = e.as<Broadcast>()) return is_nonnegative(b->value);
   auto* r = e.as<Ramp>();
   return r && is_nonnegative(r->base) && is_nonnegative(r->stride);
 }
 
 Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b, const Binary* node) {
-  bool floor = op == BinaryOp::floordiv || op == BinaryOp::floormod, quotient = op == BinaryOp::floordiv;
   if (op == BinaryOp::min || op == BinaryOp::max) {
     bool is_min = op == BinaryOp::min;
     if (t.is_float()) return w.intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
@@ -114,26 +95,24 @@ Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b,
                        {a, b});
   }
   if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
-  if (!floor) return w.op(integer_opcode(op, t), t, a, b);
-  if (auto p = power_of_two(node->b)) {
-    if (!quotient) return w.op("and", t, a, int_constant(*p - 1, t));
-    return w.op(is_nonnegative(node->a) ? "lshr" : "ashr", t, a,
-                int_constant(std::countr_zero(uint64_t(*p)), t));
-  }
-  if (is_nonnegative(node->a) && is_nonnegative(node->b)) return w.op(quotient ? "udiv" : "urem", t, a, b);
-  return floor_division(w, quotient, t, a, b);
+  return is_division(op) ? divide(*node, a, b) : w.op(integer_opcode(op, t), t, a, b);
 }
 
-bool KernelWriter::may_run_untaken(const Expr& e) const {
-  bool safe = true;
-  visit(
-      e, [&](const Load& n) { safe = safe && is_inside(n); },
-      [&](const Binary& n) {
-        bool divides = n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod ||
-                       n.op == BinaryOp::truncdiv || n.op == BinaryOp::truncmod;
-        if (divides && !as_int(n.b)) safe = false;
-      });
+bool KernelWriter::may_run_untaken(const Expr& e) {
+  bool safe = !may_fail(e);
+  visit(e, [&](const Load& n) { safe = safe && is_inside(n); });
   return safe;
+}
+
+// An element of many lanes, or of some of them, as a byte of two, takes part if one of its lanes does.
+Value KernelWriter::predicate_of(int lanes) {
+  if (lanes == predicate_lanes) return predicate;
+  internal_check(predicate_lanes % lanes == 0, "a select and a value under it with different lanes");
+  std::string bits = fmt::format("i{}", predicate_lanes / lanes);
+  std::string flags = type_text(boolean.with_lanes(predicate_lanes));
+  if (lanes > 1) bits = fmt::format("<{} x {}>", lanes, bits);
+  Value packed = w.pure(fmt::format("bitcast {} {} to {}", flags, predicate, bits));
+  return w.pure(fmt::format("icmp ne {} {}, {}", bits, packed, lanes > 1 ? "zeroinitializer" : "0"));
 }
 
 Value KernelWriter::phi_of(DType t, const Value& a, const std::string& from_a, const Value& b,
@@ -169,11 +148,11 @@ Value KernelWriter::select(const Select& n) {
     w.label(join);
     return phi_of(t, a, from_a, b, from_b);
   }
-  Value outer = predicate;
+  Value outer = predicate, around = outer.empty() ? outer : predicate_of(lanes);
   int outer_lanes = predicate_lanes;
   DType flag = boolean.with_lanes(lanes);
   auto arm = [&](const Value& taken, const Expr& e) {
-    predicate = outer.empty() ? taken : w.op("and", flag, outer, taken);
+    predicate = outer.empty() ? taken : w.op("and", flag, around, taken);
     predicate_lanes = lanes;
     return expr(e);
   };
@@ -185,7 +164,28 @@ Value KernelWriter::select(const Select& n) {
 
 namespace {
 
+// Has it no value where a condition before it is false, x << n say?  Then only a select keeps that out.
+bool needs_condition(const Expr& e) {
+  bool found = false;
+  visit(
+      e, [&](const Binary& n) { found |= (n.op == BinaryOp::shl || n.op == BinaryOp::shr) && !as_int(n.b); },
+      [&](const Cast& n) { found |= n.a->dtype.is_float() && n.dtype.is_int(); });
+  return found;
+}
+
+Value logical(KernelWriter& k, const Binary& n) {
+  DType t = n.dtype;
+  bool is_and = n.op == BinaryOp::logical_and;
+  Expr decided = imm(!is_and, t);
+  if (k.may_fail(n.b)) return k.expr(is_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b));
+  Value a = k.expr(n.a), b = k.expr(n.b);
+  if (!needs_condition(n.b)) return k.w.op(is_and ? "and" : "or", t, a, b);
+  Value c = int_constant(!is_and, t);
+  return k.w.select(t, t.lanes, a, is_and ? b : c, is_and ? c : b);
+}
+
 Value binary_expr(KernelWriter& k, const Binary& n) {
+  if (is_logical(n.op)) return logical(k, n);
   Value a = k.expr(n.a), b = k.expr(n.b);
   DType t = n.a->dtype;
   if (!is_half(t)) return k.binary(n.op, t, a, b, &n);
@@ -233,6 +233,28 @@ Value dot_expr(KernelWriter& k, const DotInstr& row, const Call& n) {
   return k.w.pure(fmt::format("call {} {}({} {}, {} {}, {} {})", type, name, type, sum, words, a, words, b));
 }
 
+// A vector of other lanes than the result that it is for: lane i takes part as the result's lane(i) does, or, of
+// -1, never.
+template <class F>
+Value under_lanes(KernelWriter& k, int lanes, F lane, const Expr& e) {
+  if (k.predicate.empty()) return k.expr(e);
+  Value outer = k.predicate, parts = "poison";
+  int outer_lanes = k.predicate_lanes;
+  auto part = [&](int i) {
+    if (lane(i) < 0) return Value("0");
+    if (outer_lanes == 1) return outer;
+    return k.w.pure(fmt::format("extractelement <{} x i1> {}, i32 {}", outer_lanes, outer, lane(i)));
+  };
+  for (int i = 0; lanes > 1 && i < lanes; i++)
+    parts = k.w.pure(fmt::format("insertelement <{} x i1> {}, i1 {}, i32 {}", lanes, parts, part(i), i));
+  k.predicate = lanes == 1 ? part(0) : parts;
+  k.predicate_lanes = lanes;
+  Value v = k.expr(e);
+  k.predicate = outer;
+  k.predicate_lanes = outer_lanes;
+  return v;
+}
+
 // One shufflevector after the other: pairs of vectors, then pairs of pairs.
 Value lanes_expr(KernelWriter& k, const Call& n) {
   auto shuffled = [&](const Value& a, const Value& b, DType from, int count, auto lane) {
@@ -244,12 +266,14 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
   DType from = n.args[0]->dtype;
   if (n.callee != &interleave) {
     int first = n.callee == &odd_lanes;
-    Value x = k.expr(n.args[0]);
+    Value x = under_lanes(k, from.lanes, [&](int i) { return i % 2 == first ? i / 2 : -1; }, n.args[0]);
     if (n.dtype.lanes == 1) return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
     return shuffled(x, "poison", from, n.dtype.lanes, [&](int i) { return 2 * i + first; });
   }
   std::vector<Value> parts;
-  for (auto& a : n.args) parts.push_back(k.expr(a));
+  int count = int(n.args.size());
+  for (int part = 0; part < count; part++)
+    parts.push_back(under_lanes(k, from.lanes, [&](int i) { return i * count + part; }, n.args[size_t(part)]));
   if (from.lanes == 1) {
     Value all = "poison";
     for (size_t i = 0; i < parts.size(); i++)

@@ -175,6 +175,18 @@ Value round_to_odd(Writer& w, DType from, const Value& a) {
   return m.from_bits(w.op("or", b, down, w.convert("zext", flag, inexact, b)));
 }
 
+// An integer of 64 bits that a double holds, and that rounds to fewer than 50 bits as this one does: where a double
+// may not hold it, its low bits are cut off, and the lowest that is left says whether any was set.
+Value significant_53(Writer& w, DType t, const Value& a) {
+  auto c = [&](int64_t v) { return int_constant(v, t); };
+  Value low = w.op("and", t, a, c(0x7ff));
+  Value sign = t.is_signed() ? w.op("ashr", t, a, c(63)) : c(0);
+  Value any = w.convert("zext", boolean.with_lanes(t.lanes), w.compare("icmp ne", t, low, c(0)), t);
+  Value cut = w.op("or", t, w.op("and", t, a, c(~int64_t(0x7ff))), w.op("shl", t, any, c(11)));
+  Value small = w.compare("icmp ult", t, w.op("xor", t, a, sign), c(int64_t(1) << 53));
+  return w.select(t, t.lanes, small, a, cut);
+}
+
 Value convert_int(Writer& w, DType from, const Value& a, DType to) {
   if (to.bits == from.bits && !from.is_bool()) return a;
   if (to.bits < from.bits) return w.convert("trunc", from, a, to);
@@ -192,7 +204,8 @@ Value convert(Writer& w, DType from, const Value& a, DType to, bool has_half) {
     if (from == wide) return convert(w, single, round_to_odd(w, wide, a), to, has_half);
     bool exact = from.is_bool() || from.bits <= 16;
     DType middle = exact ? single : wide;
-    return convert(w, middle, convert(w, from, a, middle, has_half), to, has_half);
+    Value kept = from.is_int() && from.bits == 64 ? significant_53(w, from, a) : a;
+    return convert(w, middle, convert(w, from, kept, middle, has_half), to, has_half);
   }
   if (to.is_bool()) {
     Value none = from.is_float() ? float_constant(0, from) : int_constant(0, from);

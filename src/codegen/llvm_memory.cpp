@@ -92,13 +92,13 @@ struct Mask {
   bool none() const { return scalars.empty() && vectors.empty() && bounds.empty() && extra.empty(); }
 };
 
-void read_mask(const Expr& e, Mask& out) {
+void read_mask(KernelWriter& k, const Expr& e, Mask& out) {
   if (!e || is_int(e, 1)) return;
-  if (auto* b = e.as<Broadcast>()) return read_mask(b->value, out);
+  if (auto* b = e.as<Broadcast>()) return read_mask(k, b->value, out);
   auto* n = e.as<Binary>();
-  if (n && n->op == BinaryOp::logical_and) {
-    read_mask(n->a, out);
-    read_mask(n->b, out);
+  if (n && n->op == BinaryOp::logical_and && !k.may_fail(n->b)) {
+    read_mask(k, n->a, out);
+    read_mask(k, n->b, out);
     return;
   }
   if (e->dtype.lanes == 1) return out.scalars.push_back(e);
@@ -136,7 +136,7 @@ int64_t alignment_of(const KernelWriter& k, BufferId buffer, const Expr& index) 
   if (info.scope == Scope::global) return 1;
   Modular m = modular_of(index, k.facts);
   int64_t bytes = std::gcd(int64_t{64}, std::gcd(m.modulus, m.remainder) * info.dtype.bytes());
-  return info.scope == Scope::local ? bytes : std::gcd(bytes, info.address);
+  return is_in_arena(info) ? std::gcd(bytes, info.address) : bytes;
 }
 
 Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index, DType type,
@@ -144,23 +144,13 @@ Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index,
   internal_check(index.size() <= 1, "one index per access at level machine");
   Expr i = index.empty() ? imm(0) : index[0];
   Place p{.k = k, .buffer = buffer, .type = type, .contiguous = true, .pointer = {}, .alignment = 1};
-  read_mask(mask, p.mask);
+  read_mask(k, mask, p.mask);
   if (i->dtype.lanes > 1) {
     auto steps = read_steps(i);
     p.contiguous = steps && steps->stride == 1;
     if (p.contiguous) i = steps->base;
   }
-  if (!k.predicate.empty()) {
-    if (type.lanes == k.predicate_lanes)
-      p.mask.extra = k.predicate;
-    else {  // an element of many lanes, or of some: a byte of two
-      internal_check(k.predicate_lanes % type.lanes == 0, "a select and a load under it with different lanes");
-      std::string bits = fmt::format("i{}", k.predicate_lanes / type.lanes), flags = type_text(boolean.with_lanes(k.predicate_lanes));
-      if (type.lanes > 1) bits = fmt::format("<{} x {}>", type.lanes, bits);
-      Value packed = k.w.pure(fmt::format("bitcast {} {} to {}", flags, k.predicate, bits));
-      p.mask.extra = k.w.pure(fmt::format("icmp ne {} {}, {}", bits, packed, type.lanes > 1 ? "zeroinitializer" : "0"));
-    }
-  }
+  if (!k.predicate.empty()) p.mask.extra = k.predicate_of(type.lanes);
   p.alignment = alignment_of(k, buffer, p.contiguous ? i : imm(1));
   p.pointer = k.address(buffer, i);
   return p;
@@ -285,7 +275,7 @@ template <class F>
 std::vector<Arrival> guarded(Place& p, Form form, F access) {
   Writer& w = p.k.w;
   std::string whole = w.new_label("whole"), part = w.new_label("part"), some = w.new_label("some");
-  std::string join = w.new_label("join"), before = w.block;
+  std::string join = w.new_label("join");
   std::vector<Arrival> out;
   auto arm = [&](const std::string& label, bool masked) {
     w.label(label);
@@ -295,14 +285,16 @@ std::vector<Arrival> guarded(Place& p, Form form, F access) {
     out.push_back({v, w.block});
     w.jump(join);
   };
-  w.branch(all_lanes(p, Within::every), whole, form == Form::split ? part : join);
+  Value every = all_lanes(p, Within::every);
+  std::string before = w.block;  // the mask may itself hold a guarded load, which ends in a block of its own
+  w.branch(every, whole, form == Form::split ? part : join);
   arm(whole, false);
   if (form == Form::split) {
     w.label(part);
     w.open_scope();
     w.branch(all_lanes(p, Within::some), some, join);
     w.close_scope();
-    before = part;
+    before = w.block;
     arm(some, true);
   }
   out.push_back({"", before});
@@ -344,7 +336,7 @@ void store_place(Place& p, const Value& value) {
 
 Value KernelWriter::address(BufferId buffer, const Expr& index) {
   const BufferInfo& info = f[buffer];
-  bool in_arena = info.scope == Scope::shared || info.scope == Scope::fragment;
+  bool in_arena = is_in_arena(info);
   internal_check(!in_arena || info.address >= 0, "no address for buffer " + info.name);
   auto it = pointers.find(buffer);
   internal_check(in_arena || it != pointers.end(), "no pointer for buffer " + info.name);
@@ -368,7 +360,7 @@ Value KernelWriter::address(BufferId buffer, const Expr& index) {
   return w.pure(fmt::format("getelementptr i8, ptr {}, i64 {}", base, constant));
 }
 
-bool KernelWriter::is_inside(const Load& n) const {
+bool KernelWriter::is_inside(const Load& n) {
   const BufferInfo& info = f[n.buffer];
   if (n.index.empty()) return true;
   if (info.elements < 0) return false;
@@ -378,10 +370,12 @@ bool KernelWriter::is_inside(const Load& n) const {
     last = steps->base + steps->stride * (n.dtype.lanes - 1);
   }
   if (last->dtype.lanes > 1) return false;
-  return interval_of(first, facts).min >= 0 && interval_of(last, facts).max < info.elements;
+  return range(first).min >= 0 && range(last).max < info.elements;
 }
 
 Value KernelWriter::load(const Load& n) {
+  if (n.mask && !n.index.empty() && may_fail(n.index[0]))
+    return expr(tl::select(n.mask, tl::load(f, n.buffer, n.index, n.span), zero(n.dtype)));
   auto repeats =
       n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
   if (repeats) {
@@ -425,11 +419,25 @@ std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
   return parts[0];
 }
 
+void KernelWriter::store_where(const Store& n) {
+  Stmt inner = tl::store(n.buffer, n.index, n.value, n.span);
+  auto* shared = n.mask.as<Broadcast>();
+  Expr mask = shared ? shared->value : n.mask;
+  if (mask->dtype.lanes == 1) return stmt(if_then(mask, inner));
+  predicate = expr(mask);
+  predicate_lanes = mask->dtype.lanes;
+  store(*inner.as<Store>());
+  predicate.clear();
+}
+
 void KernelWriter::store(const Store& n) {
+  bool fails = n.mask && (may_fail(n.value) || (!n.index.empty() && may_fail(n.index[0])));
+  if (fails) return store_where(n);
   DType t = n.value->dtype;
   auto* all = n.value.as<Call>();
   auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
   bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
+              predicate.empty() &&
               t.lanes * t.bits > 8 * target.vector_bytes && std::has_single_bit(all->args.size());
   if (many && where &&
       is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it

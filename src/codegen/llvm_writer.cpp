@@ -94,6 +94,12 @@ Value Writer::pure(std::string instruction) {
   return name;
 }
 
+bool Writer::is_first(std::string check) {
+  for (auto& scope : scopes)
+    if (scope.contains(check)) return false;
+  return scopes.back().emplace(std::move(check), "").second;
+}
+
 std::string Writer::new_label(std::string_view hint) { return fmt::format("{}.L{}", hint, labels++); }
 
 void Writer::label(const std::string& name) {

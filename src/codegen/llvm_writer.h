@@ -47,6 +47,7 @@ struct Writer {
   // Without effects and not a load: the register of an equal instruction, or a new one.
   Value pure(std::string instruction);
   Value fresh(std::string_view instruction);
+  bool is_first(std::string check);  // and no equal check dominates this place
   std::string new_label(std::string_view hint);
   void label(const std::string& name);
   void jump(const std::string& to);

@@ -101,7 +101,8 @@ std::vector<std::string_view> pass_names() {
 }
 
 std::string fingerprint(const Options& o) {
-  std::string text = fmt::format("stop {}\nfast_math {}\n", o.stop_after, o.fast_math);
+  std::string text = fmt::format("stop {}\nfast_math {}\ndeterministic {}\nown_barriers {}\n", o.stop_after,
+                                 o.fast_math, o.deterministic, o.own_barriers);
   for (auto& s : o.skip) text += fmt::format("skip {} {}\n", s.size(), s);
   for (auto& f : o.flags) text += fmt::format("flag {} {}\n", f.size(), f);
   return text;
@@ -110,6 +111,8 @@ std::string fingerprint(const Options& o) {
 Compiled compile(Function f, const Target& target, const Options& options, const Dump& dump) {
   check_names(options);
   Compiled c{.function = std::move(f), .program = {}, .phases = {}};
+  if (options.own_barriers)
+    for (Kernel& k : c.function.kernels) k.attrs.entries["own_barriers"] = int64_t(c.function.buffers.size());
   verify(c.function, Level::tile, "the front end");
   int number = 0;
   for (auto& pass : passes) {

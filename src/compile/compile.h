@@ -14,6 +14,8 @@ struct Options {
   std::string stop_after;               // the last pass to run; empty: all
   std::vector<std::string> flags;       // for the device compiler
   bool fast_math = false;
+  bool deterministic = false;           // refuse what depends on the order of atomic accesses
+  bool own_barriers = false;            // those between accesses of its own buffers are left to the program
 };
 std::string fingerprint(const Options& options);
 

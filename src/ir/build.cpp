@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -43,10 +44,11 @@ void check_operand_types(BinaryOp op, DType t, Span span) {
   if (arithmetic && t.is_bool()) fail(span, "`{}` takes numbers, not bool: cast first", symbol(op));
 }
 
+// A division by zero stays what it is: it has no meaning, but may stand where it is never reached.
 std::optional<Expr> fold(BinaryOp op, const Expr& a, const Expr& b, DType result, Span span) {
   DType t = a->dtype;
   if (auto *x = a.as<IntImm>(), *y = b.as<IntImm>(); x && y) {
-    if (is_division(op) && y->value == 0) fail(span, "division by zero: {} {} 0", x->value, symbol(op));
+    if (is_division(op) && y->value == 0) return std::nullopt;
     return imm(fold_int(op, x->value, y->value, t), result, span);
   }
   if (auto *x = a.as<FloatImm>(), *y = b.as<FloatImm>(); x && y) {
@@ -71,7 +73,8 @@ Expr fimm(double value, DType type, Span span) {
   if (type.lanes > 1) return broadcast(fimm(value, type.scalar(), span), type.lanes, span);
   internal_check(type.is_float(), "a float constant of type " + to_string(type));
   auto* n = fresh<FloatImm>(type, span);
-  n->value = round_float(value, type);
+  // A constant has one NaN of either sign: text could not tell more of them apart.
+  n->value = value != value ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : round_float(value, type);
   return own(n);
 }
 Expr string_imm(std::string value, Span span) {
@@ -119,6 +122,12 @@ Expr binary(BinaryOp op, Expr a, Expr b, Span span) {
   return own(n);
 }
 
+Expr written_binary(BinaryOp op, Expr a, Expr b, Span span) {
+  if (auto* x = a.as<IntImm>(); x && is_division(op) && is_int(b, 0))
+    fail(span, "division by zero: {} {} 0", x->value, symbol(op));
+  return binary(op, std::move(a), std::move(b), span);
+}
+
 Expr cast(DType type, Expr a, Span span) {
   if (a->dtype == type) return a;
   if (a->dtype.lanes != type.lanes)
@@ -127,8 +136,7 @@ Expr cast(DType type, Expr a, Span span) {
     fail(span, "there is no cast from {} to {}", to_string(a->dtype), to_string(type));
   if (auto* x = a.as<IntImm>()) {
     if (!type.is_float()) return imm(type.is_bool() ? x->value != 0 : x->value, type, span);
-    bool large = x->dtype == u64 && x->value < 0;
-    return fimm(large ? double(uint64_t(x->value)) : double(x->value), type, span);
+    return fimm(float_of_int(x->value, x->dtype, type), type, span);
   }
   if (auto* x = a.as<FloatImm>()) {
     if (type.is_float()) return fimm(x->value, type, span);

@@ -1,5 +1,6 @@
 // The only way to make a node: makers that check types and fold constants.
 #pragma once
+#include <algorithm>
 #include <initializer_list>
 
 #include "ir/callee.h"
@@ -7,9 +8,39 @@
 
 namespace tl {
 
+// Most walks over a tree are recursive, so its depth has a limit: of what is written, and a little more for what
+// passes make of it.
+constexpr int deepest_written = 2500, deepest = 3000;
+[[noreturn]] void refuse_depth(const Node& node, Span span = {});  // ir/depth.cpp
+
+template <class T>
+int depth_of(const T& field) {
+  if constexpr (requires { field->depth; })
+    return field ? field->depth : 0;
+  else if constexpr (requires { field.fields(); } || requires(T& t) { t.fields(); })
+    return std::apply([](auto&... f) { return std::max({0, depth_of(f)...}); },
+                      const_cast<T&>(field).fields());
+  else
+    return 0;
+}
+template <class T>
+int depth_of(const std::vector<T>& all) {
+  int most = 0;
+  for (auto& x : all) most = std::max(most, depth_of(x));
+  return most;
+}
+inline int depth_of(const Operand& o) {
+  return std::visit([](auto& x) { return depth_of(x); }, o);
+}
+
+// A node whose fields are set, taken over.
 template <class N>
 Ref<typename N::Base> own(N* node) {
-  return Ref<typename N::Base>(node);
+  Ref<typename N::Base> r(node);
+  int depth = 1 + depth_of(*node);
+  node->depth = uint16_t(depth);
+  if (depth > deepest) refuse_depth(*node);
+  return r;
 }
 
 // ── expressions ───────────────────────────────────────────────────────────────────────────────────────
@@ -21,6 +52,7 @@ Expr var(std::string hint, DType type = i64, Span span = {});
 // Operands must have one dtype (CompileError at span otherwise); two constants fold.
 Expr unary(UnaryOp op, Expr a, Span span = {});
 Expr binary(BinaryOp op, Expr a, Expr b, Span span = {});
+Expr written_binary(BinaryOp op, Expr a, Expr b, Span span);  // as a user writes it: 7 // 0 is an error there
 Expr cast(DType type, Expr a, Span span = {});
 Expr select(Expr cond, Expr a, Expr b, Span span = {});
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
@@ -66,6 +98,7 @@ int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type);       // operan
 double fold_float(BinaryOp op, double a, double b, DType type);        // arithmetic only, rounded to `type`
 bool is_comparison(BinaryOp op);
 bool is_logical(BinaryOp op);
+extern const std::string_view divisor_help;                            // what mends a division by zero
 bool is_division(BinaryOp op);                                         // or a remainder
 std::string_view symbol(BinaryOp op);                        // as text IR writes it: "+", "//", "min"
 std::string_view name(BinaryOp op);                          // "add", "floordiv"

@@ -117,12 +117,16 @@ struct OpInfo {
   };
   struct Attr {
     std::string_view name;
-    enum class Type : uint8_t { flag, integer, number, choice, map, function } type = Type::flag;
+    // A condition is a flag, or a bool that every thread of the block has the same of; it reads no memory.
+    enum class Type : uint8_t { flag, condition, integer, number, choice, map, function } type = Type::flag;
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;
   std::vector<Operand> operands;
   std::vector<Attr> attrs;
+  std::string_view published = {};  // what Python calls it, where that is another name
+
+  std::string_view said() const { return published.empty() ? name : published; }  // for errors
 };
 
 // How the parser finds the rows that live in rooms to the right of this one.

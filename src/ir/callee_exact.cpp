@@ -20,7 +20,7 @@ constexpr Scalar real(double d) { return {.d = d}; }
 // ── bits ──────────────────────────────────────────────────────────────────────────────────────────────
 uint64_t bits_of(Scalar v, DType t) {
   if (!t.is_float()) return t.bits == 64 ? uint64_t(v.i) : uint64_t(v.i) & ((uint64_t(1) << t.bits) - 1);
-  if (t.bits <= 16) return float_bits(v.d, t, default_rounding(t), false);
+  if (t.bits <= 16) return stored_bits(v.d, t);
   return t.bits == 32 ? std::bit_cast<uint32_t>(float(v.d)) : std::bit_cast<uint64_t>(v.d);
 }
 

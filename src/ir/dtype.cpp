@@ -72,6 +72,12 @@ uint64_t e8m0_bits(double value, Rounding rounding, bool saturate) {
   return exponent <= 254 ? uint64_t(exponent) : saturate ? 254 : 255;
 }
 
+// A NaN as a double that tells its bits in the narrower type: below what a cast to f32 looks at.
+constexpr uint64_t nan_mark(DType t) { return uint64_t(0x1A00 + int(t.kind)) << 16; }
+double marked_nan(uint64_t bits, DType t) {
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(double(NAN)) | nan_mark(t) | bits);
+}
+
 }  // namespace
 
 std::string to_string(DType t) {
@@ -119,6 +125,12 @@ DType arithmetic_type(DType t) {
   return (t.is_float() ? f32 : i32).with_lanes(t.lanes);
 }
 
+uint64_t stored_bits(double v, DType t) {
+  auto code = std::bit_cast<uint64_t>(v);
+  if (t.bits <= 16 && std::isnan(v) && (code & 0x1FFF0000) == nan_mark(t)) return code & 0xFFFF;
+  return float_bits(v, t, default_rounding(t), false);
+}
+
 uint64_t float_bits(double v, DType t, Rounding rounding, bool saturate) {
   if (t.kind == DType::Kind::e8m0) return e8m0_bits(v, rounding, saturate);
   if (t.bits == 64) return std::bit_cast<uint64_t>(v);
@@ -138,7 +150,7 @@ double float_value(uint64_t bits, DType t) {
   uint64_t code = bits & ((uint64_t(1) << (f.exponent_bits + f.mantissa_bits)) - 1);
   uint64_t mantissa = code & ((uint64_t(1) << f.mantissa_bits) - 1);
   int exponent = int(code >> f.mantissa_bits);
-  double value = NAN;
+  double value = marked_nan(bits, t);
   if (code <= f.top)
     value = exponent ? std::ldexp(double(mantissa | uint64_t(1) << f.mantissa_bits), exponent - f.bias - f.mantissa_bits)
                      : std::ldexp(double(mantissa), 1 - f.bias - f.mantissa_bits);
@@ -158,6 +170,16 @@ double sum_to_odd(double a, double b) {
   auto bits = std::bit_cast<int64_t>(s);
   if (!(error < 0 || error > 0) || bits & 1) return s;
   return std::bit_cast<double>(bits + ((error > 0) == (s > 0) ? 1 : -1));
+}
+double float_of_int(int64_t value, DType from, DType to) {
+  bool large = from.is_unsigned() && value < 0;
+  if (to.bits == 64) return large ? double(uint64_t(value)) : double(value);
+  double high = large ? double(uint64_t(value) >> 32) : double(value >> 32);  // what is below is not negative
+  return round_float(sum_to_odd(high * 0x1p32, double(uint32_t(value))), to);
+}
+int64_t truncated(double v, DType type) {
+  if (type.scalar() == u64 && v >= 0x1p63) return v < 0x1p64 ? int64_t(uint64_t(v)) : -1;
+  return v >= -0x1p63 && v < 0x1p63 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
 }
 double min_number(double a, double b) { return a != a ? b : b != b ? a : std::fmin(a, b); }
 double max_number(double a, double b) { return a != a ? b : b != b ? a : std::fmax(a, b); }

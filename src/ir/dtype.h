@@ -73,11 +73,17 @@ constexpr Rounding default_rounding(DType type) {
 uint64_t float_bits(double value, DType type, Rounding rounding, bool saturate = true);
 inline uint64_t float_bits(double value, DType type) { return float_bits(value, type, default_rounding(type)); }
 double float_value(uint64_t bits, DType type);
+// The bits of an element that holds the value, which is one of the type's.  A NaN of 16 bits or fewer that came out of
+// memory keeps its bits, as it does in registers; any operation, which rounds, makes it the usual one.
+uint64_t stored_bits(double value, DType type);
 // The value that the float type holds after a plain cast.
 double round_float(double value, DType type);
 // a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
 // fewer, that is a + b rounded once.
 double sum_to_odd(double a, double b);
+// An integer of type `from` (bits of an int64_t) as the float type `to` holds it, rounded once.
+double float_of_int(int64_t value, DType from, DType to);
+int64_t truncated(double value, DType type);  // the cast of a float to an integer type
 // The other operand where one is NaN, a signalling one too.
 double min_number(double a, double b);
 double max_number(double a, double b);

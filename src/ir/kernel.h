@@ -23,7 +23,7 @@ struct BufferInfo {
   int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
   BufferId alias_of = {};          // another shape or dtype of that buffer's storage, element by element in row-major order
   std::string reducer = {};        // local: every thread holds a part of the value; how the parts are combined ("sum", …)
-  double safe_value = 0;           // global: what a read outside gives
+  Expr safe_value = {};            // global: the constant that a read outside gives; null is 0
   DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
@@ -66,6 +66,7 @@ struct Function {
 
   const BufferInfo& operator[](BufferId id) const { return buffers[size_t(id.value)]; }
   BufferInfo& operator[](BufferId id) { return buffers[size_t(id.value)]; }
+  BufferId storage(BufferId id) const { return (*this)[id].alias_of ? (*this)[id].alias_of : id; }  // whose it has
   BufferId add(BufferInfo info) {
     buffers.push_back(std::move(info));
     return BufferId{int(buffers.size()) - 1};

@@ -38,6 +38,7 @@ enum class Kind : uint8_t {
 
 struct Node : Counted {
   Kind kind;
+  uint16_t depth = 1;  // of the tree below and including it; set by `own`
   Span span;
   Node(Kind k, Span s) : kind(k), span(s) {}
 };

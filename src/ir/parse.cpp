@@ -35,6 +35,10 @@ void check_attrs(const OpInfo& op, const Attrs& attrs, Span span) {
     for (auto c : row.choices) choices += fmt::format("{}\"{}\"", choices.empty() ? "one of " : ", ", c);
     if (row.type == Type::flag && (!integer || (*integer != 0 && *integer != 1)))
       fail(span, "{}: {} must be 0 or 1", op.name, row.name);
+    auto* e = std::get_if<Expr>(v);
+    bool truth = (integer && (*integer == 0 || *integer == 1)) || (e && *e && (*e)->dtype == boolean);
+    if (row.type == Type::condition && !truth)
+      fail(span, "{}: {} must be 0, 1 or (a condition)", op.name, row.name);
     if (row.type == Type::integer && !integer) fail(span, "{}: {} must be an integer", op.name, row.name);
     if (row.type == Type::number && !integer && !std::get_if<double>(v))
       fail(span, "{}: {} must be a number", op.name, row.name);
@@ -167,19 +171,21 @@ Stmt Parser::nest() {
   if (++depth > 500) fail(peek().span, "nested too deeply");
   if (!is(Token::Kind::indent)) expected("an indented block");
   next();
-  auto* block = new Block(peek().span);
-  Stmt nest = own(block);
+  Span span = peek().span;
+  std::vector<Stmt> stmts;
   open();
   while (!is(Token::Kind::dedent) && !is(Token::Kind::end)) {
     if (accept("pass"))
       end_of_line();
     else
-      block->stmts.push_back(statement());
+      stmts.push_back(statement());
   }
   if (is(Token::Kind::dedent)) next();
   close();
   depth--;
-  return nest;
+  auto* nest = new Block(span);
+  nest->stmts = std::move(stmts);
+  return own(nest);
 }
 Stmt Parser::body() {
   Stmt s = nest();

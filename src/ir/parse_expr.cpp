@@ -52,7 +52,7 @@ Expr Parser::expr(int tightness) {
     adopt(left, right->dtype);
     adopt(right, left->dtype);
     check_shift(*op, left, right, since(first));
-    left = binary(*op, std::move(left), std::move(right), since(first));
+    left = written_binary(*op, std::move(left), std::move(right), since(first));
     if (is_comparison(*op) && is_comparison_token(peek()))
       fail(peek().span, "comparisons do not chain: write `a < b and b < c`");
   }
@@ -270,7 +270,7 @@ Expr Parser::builtin(const Token& name, size_t first, bool& found) {
     if (!args[0]->dtype.is_int() || args[0]->dtype != args[1]->dtype)
       fail(span, "ceildiv takes two integers of one type, not {} and {}", to_string(args[0]->dtype),
            to_string(args[1]->dtype));
-    return binary(BinaryOp::floordiv, args[0] + (args[1] - 1), args[1], span);
+    return written_binary(BinaryOp::floordiv, args[0] + (args[1] - 1), args[1], span);
   }
   auto op = find_binary_op(name.text);
   if (op && precedence(*op) == loosest) {
@@ -278,7 +278,7 @@ Expr Parser::builtin(const Token& name, size_t first, bool& found) {
     Span span = finished(2, args);
     adopt(args[0], args[1]->dtype);
     adopt(args[1], args[0]->dtype);
-    return binary(*op, args[0], args[1], span);
+    return written_binary(*op, args[0], args[1], span);
   }
   found = false;
   return {};

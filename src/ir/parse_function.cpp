@@ -62,7 +62,9 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       expect("(", "before a value");
       bool negative = accept("-");
       if (!is_number(0)) expected("a number");
-      b.safe_value = std::strtod(next().text.c_str(), nullptr) * (negative ? -1 : 1);
+      size_t first = at;
+      Token number = next();
+      b.safe_value = constant(number, negative, b.holds != none_type ? b.holds : b.dtype, since(first));
       expect(")", "after a value");
     } else if (accept("holds")) {
       expect("(", "before a type");

@@ -241,8 +241,8 @@ struct Printer {
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
     if (b.alias_of) s += fmt::format(" alias({})", name_of(b.alias_of));
     if (!b.reducer.empty()) s += fmt::format(" reducer({})", quoted(b.reducer));
-    if (b.safe_value != 0) s += fmt::format(" safe_value({})", number_text(b.safe_value, f64));
     if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
+    if (b.safe_value) s += fmt::format(" safe_value({})", text(b.safe_value, loosest, false));
     while (declared.contains(next_id)) next_id++;
     if (id.value != next_id) s += fmt::format(" id({})", id.value);
     declared.insert(id.value);

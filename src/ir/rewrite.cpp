@@ -10,25 +10,6 @@
 
 namespace tl {
 
-void destroy(const ExprNode* node) {
-  switch (node->kind) {
-#define X(N) \
-  case Kind::N: delete static_cast<const N*>(node); break;
-    TL_EXPRS(X)
-#undef X
-    default: break;
-  }
-}
-void destroy(const StmtNode* node) {
-  switch (node->kind) {
-#define X(N) \
-  case Kind::N: delete static_cast<const N*>(node); break;
-    TL_STMTS(X)
-#undef X
-    default: break;
-  }
-}
-
 namespace {
 
 template <class T>
@@ -98,25 +79,58 @@ Ref<B> map_children(const Ref<B>& r, Rewriter& rw) {
   return dispatch(r, [&](const auto& n) -> Ref<B> {
     auto copy = n;
     bool changed = std::apply([&](auto&... f) { return (int(remap(f, rw)) + ... + 0) > 0; }, copy.fields());
-    return changed ? Ref<B>(new auto(std::move(copy))) : r;
+    return changed ? own(new auto(std::move(copy))) : r;
   });
 }
 
 // ── reading ───────────────────────────────────────────────────────────────────────────────────────────
-struct Visitor final : Rewriter {
-  const std::function<void(const Node&)>& f;
-  explicit Visitor(const std::function<void(const Node&)>& f) : f(f) {}
-  Expr operator()(const Expr& e) override {
-    f(*e);
-    children(e);
-    return e;
+// The nodes right below one, in order.  Of attributes, expressions only: a map has variables of its own.
+struct Below {
+  std::vector<const Node*>& out;
+
+  void add(const Expr& e) {
+    if (e) out.push_back(e.get());
   }
-  Stmt operator()(const Stmt& s) override {
-    f(*s);
-    children(s);
-    return s;
+  void add(const Stmt& s) {
+    if (s) out.push_back(s.get());
+  }
+  void add(const Attrs& attrs) {
+    for (auto& [name, value] : attrs.entries)
+      if (auto* e = std::get_if<Expr>(&value)) add(*e);
+  }
+  void add(const Operand& o) {
+    std::visit([&](auto& x) { add(x); }, o);
+  }
+  template <class T>
+  void add(const std::vector<T>& all) {
+    for (auto& x : all) add(x);
+  }
+  template <class T>
+  void add(const T& value) {
+    if constexpr (HasFields<T>)
+      std::apply([&](auto&... f) { (add(f), ...); }, const_cast<T&>(value).fields());
+  }
+  void below(const Node& node) {
+    switch (node.kind) {
+#define X(N) \
+  case Kind::N: return add<N>(static_cast<const N&>(node));
+      TL_EXPRS(X) TL_STMTS(X)
+#undef X
+    }
   }
 };
+
+void visit_all(const Node* root, const std::function<void(const Node&)>& f) {
+  std::vector<const Node*> left{root};
+  while (!left.empty()) {
+    const Node* node = left.back();
+    left.pop_back();
+    f(*node);
+    size_t first = left.size();
+    Below{left}.below(*node);
+    std::reverse(left.begin() + std::ptrdiff_t(first), left.end());
+  }
+}
 
 // ── comparing ─────────────────────────────────────────────────────────────────────────────────────────
 struct Comparison {
@@ -224,8 +238,18 @@ uint64_t hash_of(const std::vector<Expr>& v) {
 Expr Rewriter::children(const Expr& e) { return map_children(e, *this); }
 Stmt Rewriter::children(const Stmt& s) { return map_children(s, *this); }
 
-void visit_nodes(const Expr& root, const std::function<void(const Node&)>& f) { Visitor v(f); if (root) v(root); }
-void visit_nodes(const Stmt& root, const std::function<void(const Node&)>& f) { Visitor v(f); if (root) v(root); }
+void visit_nodes(const Expr& root, const std::function<void(const Node&)>& f) {
+  if (root) visit_all(root.get(), f);
+}
+void visit_nodes(const Stmt& root, const std::function<void(const Node&)>& f) {
+  if (root) visit_all(root.get(), f);
+}
+
+void visit_below(const Expr& e, const std::function<void(const Expr&)>& f) {
+  std::vector<const Node*> below;
+  Below{below}.below(*e);
+  for (auto* n : below) f(Expr(static_cast<const ExprNode*>(n)));
+}
 
 bool equal(const Expr& a, const Expr& b) { return Comparison{}.same(a, b); }
 bool equal(const Stmt& a, const Stmt& b) { return Comparison{}.same(a, b); }
@@ -240,7 +264,7 @@ bool equivalent(const Function& a, const Function& b) {
   auto buffers = [&](const BufferInfo& x, const BufferInfo& y) {
     return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.versions == y.versions &&
            x.address == y.address && x.elements == y.elements && x.holds == y.holds && x.alias_of == y.alias_of &&
-           x.reducer == y.reducer && x.safe_value == y.safe_value && c.same(x.shape, y.shape) &&
+           x.reducer == y.reducer && c.same(x.safe_value, y.safe_value) && c.same(x.shape, y.shape) &&
            c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
   };
   auto maps = [&](const TensorMap& x, const TensorMap& y) {

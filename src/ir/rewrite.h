@@ -97,6 +97,9 @@ R rewrite(const R& root, F... handlers) {
 void visit_nodes(const Expr& root, const std::function<void(const Node&)>& f);
 void visit_nodes(const Stmt& root, const std::function<void(const Node&)>& f);
 
+// The nodes right below, in order.
+void visit_below(const Expr& e, const std::function<void(const Expr&)>& f);
+
 // Handlers are `(const N&)`; called for every node of that kind, parents first.
 template <class R, class... F>
 void visit(const R& root, F... handlers) {

@@ -27,7 +27,7 @@ std::vector<Expr> shape_of(const Function& f, const TensorMap& map) {
 }
 
 std::vector<Expr> strides_of(const Function& f, const TensorMap& map) {
-  std::vector<Expr> strides = map.shape.empty() ? f[map.tensor].strides : map.strides;
+  std::vector<Expr> strides = map.shape.empty() && map.strides.empty() ? f[map.tensor].strides : map.strides;
   std::vector<Expr> shape = shape_of(f, map);
   if (!strides.empty()) return strides;
   strides.resize(shape.size());
@@ -39,6 +39,9 @@ std::vector<Expr> strides_of(const Function& f, const TensorMap& map) {
 std::string broken_rule(const Function& f, const TensorMap& map) {
   const BufferInfo& tensor = f[map.tensor];
   if (tensor.scope != Scope::global) return fmt::format("{} lies in no global memory", tensor.name);
+  bool given = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == map.tensor; });
+  if (!given && std::find(f.workspaces.begin(), f.workspaces.end(), map.tensor) == f.workspaces.end())
+    return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies", tensor.name);
   if (tensor.dtype.is_packed()) return fmt::format("{} is {}, of which two lie in a byte", tensor.name, to_string(tensor.dtype));
   constexpr int64_t no_rule_breaks = 16;  // an extent, or a stride, that is not known
   auto numbers = [&](const std::vector<Expr>& exprs) {

@@ -13,7 +13,7 @@ struct Function;
 struct TensorMap {
   std::string name;
   BufferId tensor;
-  std::vector<Expr> shape = {}, strides = {};  // i64, in elements; empty: the tensor's own
+  std::vector<Expr> shape = {}, strides = {};  // i64, in elements; empty: the tensor's own, or of a shape row-major
   std::vector<int64_t> box = {};         // what one instruction moves
   // Bytes of a row of the pattern by which pieces of 16 bytes lie in shared memory: 32, 64, 128; 0: in order.  A piece at
   // address x lies at x ^ (x / 128 % (swizzle / 16)) * 16.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "ir/build.h"
+#include "ir/depth.h"
 #include "ir/legality.h"
 #include "ir/line.h"
 #include "ir/names.h"
@@ -472,11 +472,11 @@ std::string_view to_string(Level level) {
 std::optional<Violation> check(const Function& f, Level level) {
   Checker checker{.f = f, .level = level};
   try {
-    checker.function();
+    on_stack_for(f, [&] { checker.function(); });
   } catch (Violation& finding) {
     return std::move(finding);
   }
-  return std::nullopt;
+  return level == Level::tile ? storage_fault(f) : std::nullopt;
 }
 
 void verify(const Function& f, Level level, std::string_view after) {

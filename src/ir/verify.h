@@ -15,6 +15,8 @@ struct Violation {
   std::string text;
 };
 std::optional<Violation> check(const Function& f, Level level);
+// Part of it, at level tile: two layouts of one storage that put a byte of it into two places.
+std::optional<Violation> storage_fault(const Function& f);
 
 // For the compiler itself: a finding is an InternalError that names `after`, the pass that left it.
 void verify(const Function& f, Level level, std::string_view after = "");

@@ -21,12 +21,13 @@ std::vector<Term> digits_of(const std::vector<Term>& terms, int output) {
   return out;
 }
 
-// The thread's digits; each must start where the smaller ones end, so that it reads back as (thread //
-// stride) % radix.
+// The thread's digits; each must start where the smaller ones end, or behind that, so that it reads back as
+// (thread // stride) % (the next larger digit's stride // stride).
 std::vector<Term> thread_digits(const std::vector<Term>& terms) {
   std::vector<Term> out = digits_of(terms, 0);
   for (size_t i = 0; i + 1 < out.size(); i++)
-    internal_check(out[i].stride % (out[i + 1].stride * out[i + 1].digit.radix) == 0,
+    internal_check(out[i].stride % out[i + 1].stride == 0 &&
+                       out[i].stride >= out[i + 1].stride * out[i + 1].digit.radix,
                    "a fragment that can be inverted");
   return out;
 }
@@ -101,8 +102,15 @@ FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads) {
   };
   int64_t above = f.threads;  // threads that no digit reaches take no part
   for (auto& t : thread_digits(*f.layout.terms)) {
-    add(t, thread_digit(t, thread, threads));
-    loops.guard = both(loops.guard, gap(thread, t.stride * t.digit.radix, above));
+    int64_t end = t.stride * t.digit.radix;
+    if (end < above && above % end) {  // a loop that ends within a digit of the fragment that it follows
+      Expr value = floormod(floordiv(thread, t.stride), above / t.stride);
+      add(t, value);
+      loops.guard = both(loops.guard, lt(value, imm(t.digit.radix)));
+    } else {
+      add(t, thread_digit(t, thread, threads));
+      loops.guard = both(loops.guard, gap(thread, end, above));
+    }
     above = t.stride;
   }
   loops.guard = both(loops.guard, gap(thread, 1, above));

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "ops/overlap.h"
 #include "ops/user_op.h"
 
 namespace tl {
@@ -68,6 +69,25 @@ Array make_array(DType type, std::vector<int64_t> shape) {
   return a;
 }
 
+Array as_type(const Array& a, DType type) {
+  Array out = make_array(type, a.shape);
+  for (size_t i = 0; i < size_t(a.size()); i++) {
+    if (type.is_float())
+      out.floats[i] = a.dtype.is_float() ? a.floats[i] : float_of_int(a.ints[i], a.dtype, type);
+    else if (type.is_bool())
+      out.ints[i] = a.number(int64_t(i)) != 0;
+    else
+      out.ints[i] = a.dtype.is_float() ? truncated(a.floats[i], type) : wrap_int(a.ints[i], type);
+  }
+  return out;
+}
+
+void fill(Array& a, const Array& value) {
+  Array v = as_type(value, a.dtype);
+  for (auto& x : a.floats) x = v.floats[0];
+  for (auto& x : a.ints) x = v.ints[0];
+}
+
 namespace {
 
 // Missing trailing dimensions are whole; a null extent of a tile's region is left to the row's `complete`.
@@ -95,14 +115,28 @@ void check_bounds(const Function& f, const Region& r, Span span) {
 
 }  // namespace
 
+namespace {
+
+// T.fill and T.clear open a reducer with their value.
+bool opens_reducer(const Function& f, const TileOp& op, std::vector<Operand>& operands) {
+  auto* r = operands.empty() ? nullptr : std::get_if<Region>(&operands[0]);
+  if (!r || f[r->buffer].reducer.empty() || (&op != &fill_op && &op != &clear_op)) return false;
+  if (&op == &clear_op) operands.push_back(zero(f[r->buffer].dtype));
+  return true;
+}
+
+}  // namespace
+
 Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span, Stmt body) {
+  if (opens_reducer(f, op, operands))
+    return make_tile(f, reducer_init_op, std::move(operands), std::move(attrs), span, std::move(body));
   const OpInfo& info = op.info;
   if (operands.size() != info.operands.size())
-    fail(span, "{} takes {} operands, not {}", info.name, info.operands.size(), operands.size());
+    fail(span, "{} takes {} operands, not {}", info.said(), info.operands.size(), operands.size());
   for (size_t i = 0; i < operands.size(); i++) {
     bool wants_value = info.operands[i].access == Access::value;
     if (wants_value != std::holds_alternative<Expr>(operands[i]))
-      fail(span, "{}: operand {} must be a {}", info.name, info.operands[i].name, wants_value ? "value" : "buffer");
+      fail(span, "{}: operand {} must be a {}", info.said(), info.operands[i].name, wants_value ? "value" : "buffer");
     if (auto* r = std::get_if<Region>(&operands[i])) operands[i] = expanded(f, *r, span);
   }
   if (op.complete) op.complete(operands, f, span);
@@ -110,6 +144,7 @@ Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operand
     if (auto* r = std::get_if<Region>(&o)) check_bounds(f, *r, span);
   Stmt s = tile(info, std::move(operands), std::move(attrs), span, std::move(body));
   op.check(*s.as<Tile>(), f);
+  check_overlap(*s.as<Tile>(), f);
   return s;
 }
 
@@ -118,7 +153,14 @@ Function complete_tiles(Function f) {
     k.body = rewrite(k.body, [&](const Tile& t, Rewriter& self) -> Stmt {
       return make_tile(f, row_of(t), t.operands, t.attrs, t.span, t.body ? self(t.body) : t.body);
     });
+  check_tiles(f);
   return f;
+}
+
+void check_tiles(const Function& f) {
+  check_nesting(f);
+  check_reducers(f);
+  check_iterations(f);
 }
 
 const Region& region_of(const Tile& t, size_t operand) { return std::get<Region>(t.operands[operand]); }

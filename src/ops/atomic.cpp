@@ -20,23 +20,23 @@ void complete_atomic(std::vector<Operand>& operands, const Function& f, Span spa
 void check_atomic(const Tile& t, const Function& f) {
   if (!same_extents(moving(t, f, updated(t)), moving(t, f, values(t))))
     fail(t.span, "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
-                 "apart)", t.op->name, describe(f, values(t)), describe(f, updated(t)));
+                 "apart)", t.op->said(), describe(f, values(t)), describe(f, updated(t)));
   const BufferInfo& info = f[updated(t).buffer];
   if (info.scope != Scope::global && info.scope != Scope::shared)
     fail(t.span, "{}: {} lies in registers, which no other thread reaches; atomics update tensors and shared tiles",
-         t.op->name, describe(f, updated(t)));
-  check_atomic_type(t.op->name, callee_of(t).atomic, info.dtype, t.span);
+         t.op->said(), describe(f, updated(t)));
+  check_atomic_type(t.op->said(), callee_of(t).atomic, info.dtype, t.span);
 }
 
 void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {
-  Array in = ctx.read(values(t)), out = ctx.read(updated(t));
+  Array out = ctx.read(updated(t)), in = as_type(ctx.read(values(t)), out.dtype);
   auto op = callee_of(t).atomic;
   for (int64_t i = 0; i < out.size(); i++) {
     auto at = size_t(i);
     if (out.dtype.is_float())
-      out.floats[at] = combine(op, out.floats[at], round_float(in.number(i), out.dtype), out.dtype);
+      out.floats[at] = combine(op, out.floats[at], round_float(in.floats[at], out.dtype), out.dtype);
     else
-      out.ints[at] = combine(op, out.ints[at], in.dtype.is_float() ? int64_t(in.floats[at]) : in.ints[at], out.dtype);
+      out.ints[at] = combine(op, out.ints[at], in.ints[at], out.dtype);
   }
   ctx.write(updated(t), out);
 }
@@ -57,11 +57,13 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
   return {.info = {.name = name,
                    .doc = doc,
                    .operands = {{"dst", Access::update}, {"value", Access::read}},
-                   .attrs = {{"memory_order", OpInfo::Attr::Type::choice, {orders.begin(), orders.end()}}}},
+                   .attrs = {{"memory_order", OpInfo::Attr::Type::choice, {orders.begin(), orders.end()}}},
+                   .published = name.substr(0, name.rfind('_'))},
           .complete = complete_atomic,
           .check = check_atomic,
           .eval = eval_atomic,
-          .nest = nest_atomic};
+          .nest = nest_atomic,
+          .in_place = true};
 }
 
 }  // namespace

@@ -16,10 +16,11 @@ void check_clamp(const Tile& t, const Function& f) {
 
 void eval_clamp(const Tile& t, const Function&, const EvalContext& ctx) {
   Array a = ctx.read(region_of(t, 0));
-  double low = ctx.value(std::get<Expr>(t.operands[1])), high = ctx.value(std::get<Expr>(t.operands[2]));
-  for (auto& x : a.floats) x = std::fmin(std::fmax(x, low), high);
+  Array low = as_type(ctx.value(std::get<Expr>(t.operands[1])), a.dtype);
+  Array high = as_type(ctx.value(std::get<Expr>(t.operands[2])), a.dtype);
+  for (auto& x : a.floats) x = std::fmin(std::fmax(x, low.floats[0]), high.floats[0]);
   for (auto& x : a.ints)
-    x = fold_int(BinaryOp::min, fold_int(BinaryOp::max, x, int64_t(low), a.dtype), int64_t(high), a.dtype);
+    x = fold_int(BinaryOp::min, fold_int(BinaryOp::max, x, low.ints[0], a.dtype), high.ints[0], a.dtype);
   ctx.write(region_of(t, 0), a);
 }
 

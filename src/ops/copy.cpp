@@ -13,11 +13,33 @@ void complete_copy(std::vector<Operand>& operands, const Function& f, Span span)
   complete_pair("copy", std::get<Region>(operands[0]), std::get<Region>(operands[1]), f, span);
 }
 
+// A whole tensor against a tile of other extents: the tile has its place in the tensor, which was not given.
+std::string origin_hint(const Tile& t, const Function& f) {
+  bool stores = f[target_of(t).buffer].scope == Scope::global;
+  const Region &tensor = stores ? target_of(t) : source(t), &tile = stores ? source(t) : target_of(t);
+  size_t rank = tensor.ranges.size();
+  if (f[tensor.buffer].scope != Scope::global || f[tile.buffer].scope == Scope::global || tile.ranges.size() != rank ||
+      rank == 0 || !is_whole(tensor, f))
+    return "";
+  static constexpr const char* blocks[] = {"bx", "by", "bz"};
+  std::vector<std::string> begin;
+  for (size_t d = 0; d < rank; d++) {
+    auto extent = tile.ranges[d].extent ? as_int(tile.ranges[d].extent) : std::nullopt;
+    size_t block = rank - 1 - d;
+    begin.push_back(extent && block < 3 ? fmt::format("{} * {}", blocks[block], *extent) : "0");
+  }
+  std::string at = fmt::format("{}[{}]", f[tensor.buffer].name, fmt::join(begin, ", ")), other = f[tile.buffer].name;
+  return stores ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped", other, at,
+                              f[tensor.buffer].name)
+                : fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is 0", at, other,
+                              f[tensor.buffer].name);
+}
+
 void check_copy(const Tile& t, const Function& f) {
   Moving src = moving(t, f, source(t)), dst = moving(t, f, target_of(t));
   if (!same_extents(src, dst))
     fail(t.span, "copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
-                 "apart)", describe(f, source(t)), describe(f, target_of(t)));
+                 "apart){}", describe(f, source(t)), describe(f, target_of(t)), origin_hint(t, f));
   if (auto* v = t.attrs.find("loop_layout")) {
     std::vector<int64_t> extents = extents_of(src);
     if (extents.empty()) extents = {1};
@@ -32,14 +54,8 @@ void check_copy(const Tile& t, const Function& f) {
 }
 
 void eval_copy(const Tile& t, const Function& f, const EvalContext& ctx) {
-  Array in = ctx.read(source(t)), out = make_array(f[target_of(t).buffer].dtype, region_shape(target_of(t)));
-  bool floats = out.dtype.is_float();
-  for (int64_t i = 0; i < out.size(); i++) {
-    if (floats)
-      out.floats[size_t(i)] = in.number(i);
-    else
-      out.ints[size_t(i)] = in.dtype.is_float() ? int64_t(in.floats[size_t(i)]) : in.ints[size_t(i)];
-  }
+  Array out = as_type(ctx.read(source(t)), f[target_of(t).buffer].dtype);
+  out.shape = region_shape(target_of(t));          // the same but for dimensions of extent 1
   ctx.write(target_of(t), out);
 }
 
@@ -66,6 +82,7 @@ const TileOp copy_op = {
     .check = check_copy,
     .eval = eval_copy,
     .nest = nest_copy,
+    .in_place = true,
 };
 
 }  // namespace tl

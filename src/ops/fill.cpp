@@ -18,9 +18,7 @@ void check_fill(const Tile& t, const Function& f) {
 void eval_fill(const Tile& t, const Function& f, const EvalContext& ctx) {
   const Region& dst = region_of(t, 0);
   Array out = make_array(f[dst.buffer].dtype, region_shape(dst));
-  double v = t.operands.size() > 1 ? ctx.value(std::get<Expr>(t.operands[1])) : 0;
-  for (auto& x : out.floats) x = v;
-  for (auto& x : out.ints) x = wrap_int(int64_t(v), out.dtype);
+  if (t.operands.size() > 1) fill(out, ctx.value(std::get<Expr>(t.operands[1])));
   ctx.write(dst, out);
 }
 

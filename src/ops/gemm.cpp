@@ -3,6 +3,7 @@
 #include "ops/gemm.h"
 
 #include "base/error.h"
+#include "ir/rewrite.h"
 
 namespace tl {
 namespace {
@@ -44,6 +45,14 @@ void check_types(const Gemm& g, const Function& f, Span span) {
          to_string(g.a_type), floats ? "f32" : "i32");
 }
 
+// In text IR it may be anything.
+void check_condition(const Expr& e, Span span) {
+  if (e->dtype != boolean) fail(span, "gemm: clear_accum is {}, not a bool", to_string(e->dtype));
+  visit(e, [&](const Load&) {
+    fail(span, "gemm: clear_accum reads memory: give what it reads a name in front of the gemm, and use that");
+  });
+}
+
 void check_gemm(const Tile& t, const Function& f) {
   Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
   auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span),
@@ -51,9 +60,8 @@ void check_gemm(const Tile& t, const Function& f) {
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
   int64_t m = a[ta], k = a[!ta], kb = b[tb], n = b[!tb];
   if (k != kb) {
-    const char* hint = b[!tb] == k   ? (tb ? "; did you mean trans_b=False?" : "; did you mean trans_b=True?")
-                       : a[ta] == kb ? (ta ? "; did you mean trans_a=False?" : "; did you mean trans_a=True?")
-                                     : "";
+    auto mean = [](const char* what, bool now) { return fmt::format("; did you mean {}={}?", what, now ? "False" : "True"); };
+    std::string hint = b[!tb] == k ? mean("transpose_B", tb) : a[ta] == kb ? mean("transpose_A", ta) : "";
     fail(t.span, "gemm: A is {}{} but B is {}{}; the inner extents ({}, {}) must be equal{}", describe(f, A),
          ta ? " transposed" : "", describe(f, B), tb ? " transposed" : "", k, kb, hint);
   }
@@ -69,7 +77,9 @@ void check_gemm(const Tile& t, const Function& f) {
   if (f[C.buffer].scope != Scope::fragment)
     fail(t.span, "gemm: C is {}, in {} memory; it must be a fragment (T.alloc_fragment)", describe(f, C),
          f[C.buffer].scope == Scope::global ? "global" : "shared");
-  check_types(read_gemm(t, f), f, t.span);
+  Gemm g = read_gemm(t, f);
+  check_types(g, f, t.span);
+  if (g.clear_if) check_condition(g.clear_if, t.span);
 }
 
 void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
@@ -78,8 +88,9 @@ void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
   for (auto* m : {&a, &b})
     if (m->dtype == tf32)
       for (double& x : m->floats) x = round_float(x, tf32);
+  bool clears = g.clear || (g.clear_if && ctx.value(g.clear_if).number(0) != 0);
   auto multiply = [&](const auto& x, const auto& y, auto& z) {
-    if (g.clear) std::fill(z.begin(), z.end(), 0);
+    if (clears) std::fill(z.begin(), z.end(), 0);
     for (int64_t i = 0; i < g.m; i++)
       for (int64_t k = 0; k < g.k; k++) {
         auto v = x[size_t(g.trans_a ? k * g.m + i : i * g.k + k)];
@@ -131,7 +142,8 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   bool refused = !c.why_not.empty() && ctx.target.has_threads();
   if (refused) text += " (not " + c.why_not + ")";
   if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span, refused);  // which says more itself
-  return c.strategy->lower(g, ctx);
+  Stmt multiply = c.strategy->lower(g, ctx);
+  return g.clear_if ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span) : multiply;
 }
 
 }  // namespace
@@ -162,11 +174,18 @@ Gemm read_gemm(const Tile& t, const Function& f) {
          .trans_a = ta,
          .trans_b = tb,
          .clear = t.attrs.get_int("clear_accum") != 0,
+         .clear_if = {},
          .policy = t.attrs.get_string("policy", "square"),
          .a_type = {},
          .b_type = {},
          .c_type = {}};
   auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
+  if (auto* condition = t.attrs.find("clear_accum"))
+    if (auto* e = std::get_if<Expr>(condition)) {
+      auto known = as_int(*e);
+      g.clear = known.value_or(0) != 0;
+      if (!known) g.clear_if = *e;
+    }
   g.m = a[ta];
   g.k = a[!ta];
   g.n = b[!tb];
@@ -184,7 +203,7 @@ const TileOp gemm_op = {
              .operands = {{"A", Access::read}, {"B", Access::read}, {"C", Access::update}},
              .attrs = {{"trans_a", OpInfo::Attr::Type::flag},
                        {"trans_b", OpInfo::Attr::Type::flag},
-                       {"clear_accum", OpInfo::Attr::Type::flag},
+                       {"clear_accum", OpInfo::Attr::Type::condition},
                        {"k_pack", OpInfo::Attr::Type::integer},
                        {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}}},
     .complete = nullptr,

@@ -12,6 +12,7 @@ struct Gemm {
   Region a, b, c;  // C += op(A) · op(B); 2-D after dropping points
   int64_t m, n, k;
   bool trans_a, trans_b, clear;  // clear: C = op(A) · op(B)
+  Expr clear_if;                 // a condition: clear where it holds; null: `clear` says it
   std::string policy;            // "square", "full_row", "full_col"
   DType a_type, b_type, c_type;
 };
@@ -44,7 +45,7 @@ struct SharedMatrix {
 };
 
 inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-bool is_whole(const Region& r, const Function& f);         // all of a two-dimensional buffer
+bool is_whole_matrix(const Region& r, const Function& f);  // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
 // Does the region, a whole fragment, as far as it is known, lie as this wants it?  What is not known will.
 bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted);
@@ -56,6 +57,7 @@ SharedMatrix scratch_matrix(const Gemm& g, LowerContext& ctx, std::string name, 
 // Copies a fragment's region to a scratch tile; `why` goes into the report.
 SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layout layout,
                         std::string_view why, std::vector<Stmt>& out);
+Stmt cleared(const Gemm& g, LowerContext& ctx);  // zeros in C's region
 // C's region becomes the product of that layout over `registers`, or grows by it, by way of a scratch tile.
 Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
                   std::string_view why);

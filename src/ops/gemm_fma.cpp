@@ -170,7 +170,7 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   if (!direct)
     stmts.push_back(from_scratch(
         g, ctx, sums, wanted,
-        is_whole(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
+        is_whole_matrix(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
   return block(std::move(stmts), at);
 }
 

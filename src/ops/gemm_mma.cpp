@@ -193,8 +193,8 @@ std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& ta
   std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
     return std::tuple(a.first, a.second.rows, a.second.cols) < std::tuple(b.first, b.second.rows, b.second.cols);
   });
-  int64_t must = !is_whole(g.c, f) + (is_fragment(g.a, f) && !is_whole(g.a, f)) +
-                 (is_fragment(g.b, f) && !is_whole(g.b, f));
+  int64_t must = !is_whole_matrix(g.c, f) + (is_fragment(g.a, f) && !is_whole_matrix(g.a, f)) +
+                 (is_fragment(g.b, f) && !is_whole_matrix(g.b, f));
   const Plan* best = nullptr;
   int64_t least = 0;
   for (auto& [cost, p] : plans) {
@@ -359,7 +359,7 @@ Factor mma_factor(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, co
               .part = part};
   if (is_fragment(r, ctx.function)) {
     auto dims = matrix_dims(r);
-    std::string why = is_whole(r, ctx.function)
+    std::string why = is_whole_matrix(r, ctx.function)
                           ? fmt::format("it lies as {}, but the instruction wants {}",
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
@@ -424,7 +424,7 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   if (!direct)
     stmts.push_back(from_scratch(
         g, ctx, l.sums, sums,
-        is_whole(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
+        is_whole_matrix(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
   return block(std::move(stmts), g.tile.span);
 }
 

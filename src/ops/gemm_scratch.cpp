@@ -6,6 +6,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "ops/gemm.h"
+#include "ops/regions.h"
 
 namespace tl {
 namespace {
@@ -105,12 +106,7 @@ Expr SharedMatrix::at(const Expr& row, const Expr& col, const Facts& facts) cons
   return simplify(map_index(layout, index)[0], facts);
 }
 
-bool is_whole(const Region& r, const Function& f) {
-  for (size_t d = 0; d < r.ranges.size(); d++)
-    if (!is_int(r.ranges[d].min, 0) || as_int(r.ranges[d].extent) != as_int(f[r.buffer].shape[d]))
-      return false;
-  return r.ranges.size() == 2;
-}
+bool is_whole_matrix(const Region& r, const Function& f) { return r.ranges.size() == 2 && is_whole(r, f); }
 
 bool same_fragment(const Fragment& a, const Fragment& b) {
   if (a.replicas != b.replicas || a.layout.extents != b.layout.extents) return false;
@@ -125,7 +121,7 @@ bool same_fragment(const Fragment& a, const Fragment& b) {
 
 bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted) {
   auto it = known.fragments.find(r.buffer);
-  return is_whole(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
+  return is_whole_matrix(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
 }
 
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n) {
@@ -181,6 +177,25 @@ SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layou
   ctx.note("gemm", fmt::format("{} goes through {} bytes of shared memory: {}", name, bytes_of(tile), why),
            g.tile.span, true);
   return tile;
+}
+
+// A whole fragment register by register; on targets without threads, whose registers lie in memory, vectors of them.
+Stmt cleared(const Gemm& g, LowerContext& ctx) {
+  Span span = g.tile.span;
+  const Fragment& c = ctx.layouts.fragments.at(g.c.buffer);
+  if (!is_whole(g.c, ctx.function)) {
+    Facts facts = facts_of(ctx.function, ctx.kernel);
+    return each_held(c, ctx, facts, span, [&](const Held& e) {
+      Stmt s = store(g.c.buffer, {simplify(e.reg, facts)}, zero(g.c_type), span);
+      return if_then(relative(g.c, e.index, ctx.function).inside, s, {}, span);
+    });
+  }
+  int64_t n = c.registers, lanes = ctx.target.has_threads() ? 1 : ctx.target.vector_bytes / g.c_type.bytes();
+  while (lanes > 1 && n % lanes) lanes /= 2;
+  Expr r = var("r"), lane = var("lane");
+  Stmt one = store(g.c.buffer, {lanes > 1 ? r * lanes + lane : r}, zero(g.c_type), span);
+  if (lanes > 1) one = for_loop(lane, lanes, Loop::vectorized, one, span);
+  return for_loop(r, n / std::max<int64_t>(lanes, 1), ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one, span);
 }
 
 Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,

@@ -105,7 +105,7 @@ int64_t room_for(BufferId buffer, const Function& f, const Target& target, const
   int64_t left = target.shared_bytes;
   for (size_t i = 0; i < f.buffers.size(); i++) {
     const BufferInfo& info = f.buffers[i];
-    if (info.scope != Scope::shared || BufferId{int(i)} == buffer) continue;
+    if (info.scope != Scope::shared || info.alias_of || BufferId{int(i)} == f.storage(buffer)) continue;
     int64_t elements = 1;
     for (auto& e : info.shape) elements *= *as_int(e);
     auto at = known.shared.find(BufferId{int(i)});

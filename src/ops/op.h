@@ -18,16 +18,20 @@ struct Array {
   std::vector<double> floats;
   std::vector<int64_t> ints;
   int64_t size() const;
-  double number(int64_t i) const { return dtype.is_float() ? floats[size_t(i)] : double(ints[size_t(i)]); }
+  double number(int64_t i) const {
+    return dtype.is_float() ? floats[size_t(i)] : float_of_int(ints[size_t(i)], dtype, f64);
+  }
 };
 Array make_array(DType type, std::vector<int64_t> shape);   // zeros
+Array as_type(const Array& a, DType type);                  // each element cast
+void fill(Array& a, const Array& value);                    // every element becomes the one of `value`, cast
 
 // What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape; reads
 // outside the buffer give 0, writes outside it are dropped; a write rounds to the buffer's type.
 struct EvalContext {
   std::function<Array(const Region&)> read;
   std::function<void(const Region&, const Array&)> write;
-  std::function<double(const Expr&)> value;
+  std::function<Array(const Expr&)> value;                   // one element
   // A function of values (an attribute's map without extents) on arrays of one shape, element by element.
   std::function<Array(const IndexMap&, const std::vector<Array>&)> apply;
 };
@@ -89,6 +93,7 @@ struct TileOp {
   // elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per dimension).
   Stmt (*lower)(const Tile& t, LowerContext& ctx) = nullptr;
   bool takes_shared = false;                                // may have shared tiles wherever it has fragments
+  bool in_place = false;                                    // may write to what it reads, element by element
 };
 
 const TileOp& row_of(const Tile& t);
@@ -101,8 +106,13 @@ Vocabulary text_vocabulary();                               // of operators and 
 // the whole buffer; a Range with a null extent is a base element.
 Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span,
                Stmt body = {});
-// A program that came as text: its tile operators made anew by make_tile.
+// A program that came as text: its tile operators made anew by make_tile, and check_tiles of the whole.
 Function complete_tiles(Function f);
+// What no operator can tell of itself, of every front's program: CompileError at the user's line.
+void check_tiles(const Function& f);
+void check_nesting(const Function& f);     // check_nesting.cpp: which loops a statement may stand in
+void check_reducers(const Function& f);    // check_reducers.cpp: opened, contributed to, finalised, read
+void check_iterations(const Function& f);  // check_iterations.cpp: no iteration reads what another writes
 
 // ── shared by the operators' files ────────────────────────────────────────────────────────────────────
 std::vector<int64_t> region_shape(const Region& r, bool drop_points = true);     // constant extents; internal error if not

@@ -97,7 +97,7 @@ bool is_in_place(const ParallelNest& nest, const Function& f) {
   std::set<BufferId> loaded, stored;
   for (auto& a : accesses_of(nest)) {
     if (f[a.buffer].scope != Scope::global && f[a.buffer].scope != Scope::shared) continue;
-    (a.is_store ? stored : loaded).insert(a.buffer);
+    (a.is_store ? stored : loaded).insert(f.storage(a.buffer));
   }
   return std::any_of(stored.begin(), stored.end(), [&](BufferId b) { return loaded.contains(b); });
 }

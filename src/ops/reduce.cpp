@@ -96,45 +96,45 @@ std::string shape_text(DType type, const std::vector<int64_t>& shape) {
 void check_reduced(const Tile& t, const Function& f, const Region& r) {
   const BufferInfo& info = f[r.buffer];
   if (info.scope != Scope::fragment && info.scope != Scope::shared)
-    fail(t.span, "{}: {} is in {} memory; copy it to a fragment or a shared buffer first", t.op->name,
+    fail(t.span, "{}: {} is in {} memory; copy it to a fragment or a shared buffer first", t.op->said(),
          describe(f, r), info.scope == Scope::global ? "global" : "a thread's own");
   bool part = false;
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = r.ranges[d].extent ? as_int(r.ranges[d].extent) : std::nullopt;
     if (!extent)
-      fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->name, info.name);
+      fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->said(), info.name);
     part |= r.ranges[d].point || extent != as_int(info.shape[d]);
   }
   if (part && info.scope == Scope::fragment)
     fail(t.span,
          "{}: an index or a slice of {} is given, but it is a fragment; reduce all of it, or copy it to a "
          "shared buffer and reduce a slice of that",
-         t.op->name, info.name);
+         t.op->said(), info.name);
 }
 
 // The function takes two values of the type it is computed in, and gives one.
 void check_combiner(const Reduce& r) {
   const Span& at = r.at();
-  if (!r.user) fail(at, "{}: `combine`, a function of two values, is missing", r.tile.op->name);
+  if (!r.user) fail(at, "{}: `combine`, a function of two values, is missing", r.tile.op->said());
   const IndexMap& m = *r.user;
   bool right = m.vars.size() == 2 && m.outputs.size() == 2;
   for (auto* list : {&m.vars, &m.outputs})
     for (auto& e : *list) right &= e->dtype == r.acc;
   if (!right)
     fail(at, "{}: combine must have the form (a: {}, b: {}) -> (their combination, the identity), all of the type that "
-             "it is computed in", r.tile.op->name, to_string(r.acc), to_string(r.acc));
+             "it is computed in", r.tile.op->said(), to_string(r.acc), to_string(r.acc));
   for (auto& e : m.outputs)
     visit_nodes(e, [&](const Node& n) {
       if (n.kind == Kind::Load)
         fail(at, "{}: combine reads a buffer; it may use its two arguments and scalars of the kernel only",
-             r.tile.op->name);
+             r.tile.op->said());
       if (n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect != Callee::Effect::pure)
-        fail(at, "{}: combine calls {}, which is more than a function of its two arguments", r.tile.op->name,
+        fail(at, "{}: combine calls {}, which is more than a function of its two arguments", r.tile.op->said(),
              static_cast<const Call&>(n).callee->name);
     });
   for (auto& v : m.vars)
     if (uses_var(m.outputs[1], v))
-      fail(at, "{}: the identity depends on an argument of combine", r.tile.op->name);
+      fail(at, "{}: the identity depends on an argument of combine", r.tile.op->said());
 }
 
 void check_fold(const Tile& t, const Function& f) {
@@ -144,17 +144,17 @@ void check_fold(const Tile& t, const Function& f) {
   if (r.fold == Fold::user) check_combiner(r);
   if (is_truth(r.fold)) {
     if (!to.is_bool() && !to.is_int())
-      fail(t.span, "{}: dst is {}; it must hold bool or integers", t.op->name, describe(f, r.dst));
+      fail(t.span, "{}: out is {}; it must hold bool or integers", t.op->said(), describe(f, r.dst));
     return;
   }
   if ((from.is_float() && !row.on_floats) || (from.is_bool() && !is_bitwise(r.fold)))
-    fail(t.span, "{}: src is {}; it must hold {}", t.op->name, describe(f, r.src),
+    fail(t.span, "{}: buffer is {}; it must hold {}", t.op->said(), describe(f, r.src),
          from.is_float() ? "integers or bool" : "numbers: cast it first");
   bool numbers = (from.is_float() && to.is_float()) || (from.is_bool() && to.is_bool()) ||
                  (from.is_int() && to.is_int() && from.is_signed() == to.is_signed());
   if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
-    fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
-         t.op->name, describe(f, r.src), describe(f, r.dst));
+    fail(t.span, "{}: buffer is {} but out is {}; out must have buffer's type, or a wider one of its kind",
+         t.op->said(), describe(f, r.src), describe(f, r.dst));
 }
 
 void check_reduce(const Tile& t, const Function& f) {
@@ -164,17 +164,17 @@ void check_reduce(const Tile& t, const Function& f) {
   std::vector<int64_t> shape = region_shape(src), given = region_shape(dst);
   int64_t rank = int64_t(shape.size()), dim = t.attrs.get_int("dim", -1);
   if (rank == 0)
-    fail(t.span, "{}: {} is a single element; there is nothing to reduce", t.op->name, describe(f, src));
+    fail(t.span, "{}: {} is a single element; there is nothing to reduce", t.op->said(), describe(f, src));
   if (dim < -rank || dim >= rank)
-    fail(t.span, "{}: dim is {}, but {} has {} dimension{}: it must lie in [{}, {})", t.op->name, dim,
+    fail(t.span, "{}: dim is {}, but {} has {} dimension{}: it must lie in [{}, {})", t.op->said(), dim,
          describe(f, src), rank, rank == 1 ? "" : "s", -rank, rank);
   size_t d = size_t(dim < 0 ? dim + rank : dim);
   DType to = f[dst.buffer].dtype;
   if (t.attrs.get_int("batch", 1) < 1)
-    fail(t.span, "{}: batch is {}; it counts results that are combined at once", t.op->name, t.attrs.get_int("batch"));
+    fail(t.span, "{}: batch is {}; it counts results that are combined at once", t.op->said(), t.attrs.get_int("batch"));
   auto dropped = without(shape, d, rank == 1), kept = without(shape, d, true);
   if (given != dropped && given != kept)
-    fail(t.span, "{}: src is {} and dim {}, so dst must be {}{}, but it is {}", t.op->name, describe(f, src),
+    fail(t.span, "{}: buffer is {} and dim {}, so out must be {}{}, but it is {}", t.op->said(), describe(f, src),
          d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept), describe(f, dst));
   check_fold(t, f);
 }
@@ -193,17 +193,6 @@ double combine(const Reduce& r, double a, double b) {
     default:
       return a + b;
   }
-}
-
-Array as_type(const Array& a, DType type) {
-  Array out = make_array(type, a.shape);
-  for (size_t i = 0; i < size_t(a.size()); i++) {
-    if (type.is_float())
-      out.floats[i] = a.number(int64_t(i));
-    else
-      out.ints[i] = a.dtype.is_float() ? int64_t(a.floats[i]) : a.ints[i];
-  }
-  return out;
 }
 
 // All of src's slices along dim, one after the other, through the user's function.
@@ -415,7 +404,10 @@ TileOp reduce_row(std::string_view name, std::string_view doc) {
                .infer_layout = infer_layout_reduce,
                .lower = lower_reduce};
   if (name.ends_with("max") || name.ends_with("min")) op.info.attrs.push_back({"nan_propagate", Type::flag});
-  if (name == "reduce_by") op.info.attrs.push_back({"combine", Type::function});
+  if (name == "reduce_by") {
+    op.info.attrs.push_back({"combine", Type::function});
+    op.info.published = "reduce";
+  }
   return op;
 }
 

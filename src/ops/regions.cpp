@@ -50,7 +50,7 @@ Moving moving(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = as_int(r.ranges[d].extent);
     if (!extent)
-      fail(t.span, "{}: the extent of dimension {} of {} must be a constant; a tile has a constant shape", t.op->name, d,
+      fail(t.span, "{}: the extent of dimension {} of {} must be a constant; a tile has a constant shape", t.op->said(), d,
            f[r.buffer].name);
     if (!r.ranges[d].point && *extent != 1) dims.emplace_back(d, *extent);
   }
@@ -74,6 +74,14 @@ std::vector<Expr> element_of(const Region& r, const Moving& dims, const std::vec
   return index;
 }
 
+bool is_whole(const Region& r, const Function& f) {
+  for (size_t d = 0; d < r.ranges.size(); d++) {
+    auto size = as_int(f[r.buffer].shape[d]);
+    if (!size || !is_int(r.ranges[d].min, 0) || !r.ranges[d].extent || as_int(r.ranges[d].extent) != size) return false;
+  }
+  return true;
+}
+
 std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at) {
   std::vector<Expr> index;
   size_t next = 0;
@@ -85,7 +93,7 @@ void check_constant(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++)
     if (!r.ranges[d].extent || !as_int(r.ranges[d].extent))
       fail(t.span, "{}: the extent of dimension {} of {} must be a constant; give a slice or the whole buffer",
-           t.op->name, d, f[r.buffer].name);
+           t.op->said(), d, f[r.buffer].name);
 }
 
 ParallelNest nest_over(const Tile& t, std::vector<int64_t> extents) {

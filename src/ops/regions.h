@@ -19,6 +19,9 @@ bool same_extents(const Moving& a, const Moving& b);
 std::vector<int64_t> extents_of(const Moving& dims);
 std::vector<Expr> element_of(const Region& r, const Moving& dims, const std::vector<Expr>& at);
 
+// All of a buffer whose shape is constant.
+bool is_whole(const Region& r, const Function& f);
+
 // The element of the region's buffer at an index that leaves out the points.
 std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at);
 // CompileError where an extent of the operand is no constant.

@@ -296,7 +296,8 @@ TileOp scan_row(std::string_view name, std::string_view doc) {
           .eval = eval_scan,
           .infer_layout = infer_layout_scan,
           .lower = lower_scan,
-          .takes_shared = true};
+          .takes_shared = true,
+          .in_place = true};
 }
 
 }  // namespace

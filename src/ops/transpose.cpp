@@ -32,14 +32,15 @@ void check_transpose(const Tile& t, const Function& f) {
 }
 
 void eval_transpose(const Tile& t, const Function& f, const EvalContext& ctx) {
-  Array in = ctx.read(region_of(t, 0)), out = make_array(f[region_of(t, 1).buffer].dtype, region_shape(region_of(t, 1)));
+  Array out = make_array(f[region_of(t, 1).buffer].dtype, region_shape(region_of(t, 1)));
+  Array in = as_type(ctx.read(region_of(t, 0)), out.dtype);
   int64_t columns = in.shape.back(), rows = in.shape[in.shape.size() - 2], plane = rows * columns;
   for (int64_t i = 0; i < in.size(); i++) {
     size_t to = size_t(i / plane * plane + i % columns * rows + i % plane / columns), from = size_t(i);
     if (out.dtype.is_float())
-      out.floats[to] = in.number(i);
+      out.floats[to] = in.floats[from];
     else
-      out.ints[to] = in.dtype.is_float() ? int64_t(in.floats[from]) : in.ints[from];
+      out.ints[to] = in.ints[from];
   }
   ctx.write(region_of(t, 1), out);
 }

@@ -87,17 +87,17 @@ const UserOp& made_of(const OpInfo* info) {
 }
 
 void evaluate(const Tile& t, const Function& f, const EvalContext& ctx) {
-  std::vector<std::variant<Array, double>> read;
+  std::vector<UserArgument> read;
   std::vector<Array> written;
   std::vector<const Region*> targets;
   for (size_t i = 0; i < t.operands.size(); i++) {
     Access access = t.op->operands[i].access;
     auto* r = std::get_if<Region>(&t.operands[i]);
     if (!r) {
-      read.emplace_back(ctx.value(std::get<Expr>(t.operands[i])));
+      read.push_back({ctx.value(std::get<Expr>(t.operands[i])), true});
       continue;
     }
-    if (access != Access::write) read.emplace_back(ctx.read(*r));
+    if (access != Access::write) read.push_back({ctx.read(*r)});
     if (access == Access::read) continue;
     Array shape = ctx.read(*r);
     written.push_back(make_array(f[r->buffer].dtype, shape.shape));

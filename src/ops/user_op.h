@@ -7,8 +7,12 @@ namespace tl {
 
 // What it means: (the operands that are read, in their order; zeros in the shapes of those that are written; the
 // options) -> the operands that are written.
-using UserEval = std::function<std::vector<Array>(const std::vector<std::variant<Array, double>>& read,
-                                                  const std::vector<Array>& written, const Attrs& options)>;
+struct UserArgument {
+  Array array;
+  bool is_number = false;  // a value: one element
+};
+using UserEval = std::function<std::vector<Array>(const std::vector<UserArgument>& read, const std::vector<Array>& written,
+                                                  const Attrs& options)>;
 
 struct UserOperand {
   std::string name;

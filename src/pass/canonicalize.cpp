@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
+#include "ops/reducer.h"
 #include "pass/check_flow.h"
 #include "pass/passes.h"
+#include "pass/read_first.h"
 
 namespace tl {
 namespace {
@@ -113,12 +115,17 @@ void accept_hints(Function& f, Kernel& k) {
 }  // namespace
 
 Function canonicalize(Function f, const Target& target) {
+  f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
     if (k.threads.empty()) k.threads = {target.default_threads};
-    if (!target.has_threads()) k.threads = {1};
+    if (!target.has_threads()) {
+      check_repeated_updates(f, k, target.name);
+      k.threads = {1};
+    }
     if (thread_count(k) > target.max_threads)
       fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
     if (!k.thread) k.thread = var("tx");
+    k.body = read_first(f, k);
     if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
     accept_hints(f, k);
     if (target.has_threads()) mark_thread_level(k);

@@ -105,6 +105,14 @@ struct Flow {
          gone.span.line, gone.why);
   }
 
+  void check_conditions(const Tile& t) const {
+    for (auto& [name, value] : t.attrs.entries)
+      if (auto* e = std::get_if<Expr>(&value))
+        if (std::string why = reason(*e); !why.empty())
+          fail(t.span, "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the same "
+               "in all of them", t.op->name, name, why);
+  }
+
   Stmt inside(const Stmt& body, const std::string& why, Span span, std::string_view word) {
     if (!body) return body;
     Condition outer = under;
@@ -127,6 +135,7 @@ struct Flow {
   Stmt walk(const Stmt& s) {
     if (needs_all_threads(s)) {
       if ((!under.why.empty() || !gone.why.empty()) && !is_own(s, f, varying)) refuse(s);
+      if (auto* t = s.as<Tile>()) check_conditions(*t);
       return s;
     }
     if (auto* l = s.as<Let>()) {
@@ -165,7 +174,39 @@ struct Flow {
   }
 };
 
+// To take the greater twice changes nothing, as long as nobody asks what was there before.
+bool may_repeat(const Call& c, bool is_used) {
+  using Atomic = Callee::Atomic;
+  Atomic a = c.callee->atomic;
+  bool idempotent = a == Atomic::max || a == Atomic::min || a == Atomic::bit_or;
+  return a == Atomic::none || a == Atomic::load || a == Atomic::store || (idempotent && !is_used);
+}
+
 }  // namespace
+
+void check_repeated_updates(const Function& f, const Kernel& k, std::string_view who) {
+  if (!k.threads.empty() && thread_count(k) == 1) return;
+  auto check = [&](const Call& c, bool is_used) {
+    const Load* at = c.callee->atomic == Callee::Atomic::none ? nullptr : place_of(c.args[0]);
+    if (!at || may_repeat(c, is_used) || f[at->buffer].scope == Scope::local) return;
+    fail(c.span, "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level code, and "
+         "{} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per block, or compile it "
+         "for a GPU target or the simulator of one (target='sim:…')", c.callee->name, who);
+  };
+  rewrite(k.body,
+          [&](const For& n, Rewriter& self) -> Stmt { return n.loop == Loop::parallel ? Stmt(&n) : self.children(n); },
+          [&](const Tile& n, Rewriter& self) -> Stmt { return n.body ? self.children(n) : Stmt(&n); },
+          [&](const Eval& n, Rewriter& self) -> Stmt {
+            auto* c = n.value.as<Call>();
+            if (!c || c->callee->atomic == Callee::Atomic::none) return self.children(n);
+            check(*c, false);
+            return Stmt(&n);
+          },
+          [&](const Call& n, Rewriter& self) -> Expr {
+            check(n, true);
+            return self.children(n);
+          });
+}
 
 Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
   Varying varying{.f = f};

@@ -3,6 +3,7 @@
 // Here, while tensors still have one index per dimension to compare with their extents.
 //
 //   C[by*128 + i, j] = Cl[r]   ->   C[by*128 + i, j] = Cl[r] mask(by*128 + i < 1000)
+//   n // D[i]                  ->   n // select(i < 1000 or d != 0, d, 1), where d = D[i] mask(i < 1000)
 #include "pass/passes.h"
 #include "pass/scoped.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 struct Guard final : ScopedRewriter {
   const Function& f;
+  VarMap named = {};  // values that read tensors
   explicit Guard(const Function& f) : f(f) {}
   using ScopedRewriter::operator();
 
@@ -49,6 +51,33 @@ struct Guard final : ScopedRewriter {
     return call(address_of, std::move(args), address.dtype, address.span);
   }
 
+  void gather_inside(const Expr& e, std::set<const ExprNode*>& seen, Expr& inside) {
+    visit(
+        e,
+        [&](const Load& l) {
+          if (f[l.buffer].scope != Scope::global || f[l.buffer].safe_value) return;
+          Expr mask = mask_of(l.buffer, l.index, {});
+          bool reads = false;
+          if (mask) visit(mask, [&](const Load&) { reads = true; });  // it may have changed since
+          if (mask && !reads && !(inside && equal(mask, inside))) inside = both(inside, mask);
+        },
+        [&](const Var& v) {
+          auto it = named.find(&v);
+          if (it != named.end() && seen.insert(&v).second) gather_inside(it->second, seen, inside);
+        });
+  }
+
+  // A 0 that was read outside of its tensor is no divisor: what it divides is not meant to be there.
+  Expr division(const Binary& n) {
+    if (!interval_of(n.b, facts).contains(0)) return Expr(&n);
+    std::set<const ExprNode*> seen;
+    Expr inside;
+    gather_inside(n.b, seen, inside);
+    if (!inside) return Expr(&n);
+    Expr counts = binary(BinaryOp::logical_or, inside, binary(BinaryOp::ne, n.b, zero(n.dtype)));
+    return binary(n.op, n.a, select(counts, n.b, imm(1, n.dtype)), n.span);
+  }
+
   Expr operator()(const Expr& e) override {
     if (auto* n = e.as<Call>()) {
       std::vector<Expr> args;
@@ -61,10 +90,8 @@ struct Guard final : ScopedRewriter {
       Expr mask = mask_of(n->buffer, n->index, n->mask);
       if (mask.same(n->mask)) return inner;
       Expr guarded = load(n->dtype, n->buffer, n->index, n->span, mask);
-      double safe = f[n->buffer].safe_value;
-      if (safe == 0) return guarded;
-      Expr otherwise = n->dtype.is_float() ? fimm(safe, n->dtype) : imm(int64_t(safe), n->dtype);
-      return select(mask_of(n->buffer, n->index, {}), guarded, otherwise, n->span);
+      Expr safe = f[n->buffer].safe_value;
+      return safe ? select(mask_of(n->buffer, n->index, {}), guarded, cast(n->dtype, safe), n->span) : guarded;
     }
     if (auto* n = e.as<Select>()) {       // an arm that is not taken is not loaded
       Expr cond = (*this)(n->cond);
@@ -74,11 +101,20 @@ struct Guard final : ScopedRewriter {
       facts = std::move(outer);
       return select(cond, a, (*this)(n->b), n->span);
     }
-    return children(e);
+    Expr inner = children(e);
+    auto* n = inner.as<Binary>();
+    return n && is_division(n->op) ? division(*n) : inner;
   }
 
   Stmt at(const Stmt& s) override {
     Stmt inner = children(s);
+    if (auto* let = inner.as<Let>()) {
+      bool reads = false;
+      visit(
+          let->value, [&](const Load& l) { reads |= f[l.buffer].scope == Scope::global; },
+          [&](const Var& v) { reads |= named.contains(&v); });
+      if (reads) named[let->var.get()] = let->value;
+    }
     auto* n = inner.as<Store>();
     if (!n) return inner;
     Expr mask = mask_of(n->buffer, n->index, n->mask);

@@ -22,7 +22,7 @@ struct Mover : Rewriter {
   const Function& f;
   const Facts& facts;
   std::set<const ExprNode*> defined = {};  // variables of the loop and inside it
-  std::set<BufferId> stored = {};
+  std::set<BufferId> stored = {};                      // storage: a view of another type is the same memory
   bool writes_tensors = false, finds_any = false;
   std::vector<Stmt> before = {};
   VarMap moved = {};             // names of the body whose values stand before it now
@@ -34,12 +34,12 @@ struct Mover : Rewriter {
     defined.insert(loop.var.get());
     visit(
         loop.body, [&](const For& n) { defined.insert(n.var.get()); },
-        [&](const Let& n) { defined.insert(n.var.get()); }, [&](const Store& n) { stored.insert(n.buffer); },
+        [&](const Let& n) { defined.insert(n.var.get()); }, [&](const Store& n) { stored.insert(f.storage(n.buffer)); },
         [&](const Load& n) { loads.push_back(&n); },
         [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
     finds_any = !is_opaque && std::any_of(loads.begin(), loads.end(), [&](const Load* n) {
-      return !stored.contains(n->buffer) && is_movable(Expr(n));
+      return !stored.contains(f.storage(n->buffer)) && is_movable(Expr(n));
     });
   }
 
@@ -62,15 +62,11 @@ struct Mover : Rewriter {
         [&](const Load& n) {
           bool global = f[n.buffer].scope == Scope::global;
           reads = true;
-          fixed &= !stored.contains(n.buffer) && !(global && writes_tensors) && is_inside(n);
+          fixed &= !stored.contains(f.storage(n.buffer)) && !(global && writes_tensors) && is_inside(n);
         },
         [&](const Call& n) { fixed &= is_value(n); },
-        [&](const Binary& n) { fixed &= n.dtype.is_float() || !divides(n.op) || as_int(n.b); });
+        [&](const Binary& n) { fixed &= !is_division(n.op) || as_int(n.b).value_or(0) != 0; });
     return reads && fixed;
-  }
-  static bool divides(BinaryOp op) {
-    return op == BinaryOp::div || op == BinaryOp::floordiv || op == BinaryOp::floormod ||
-           op == BinaryOp::truncdiv || op == BinaryOp::truncmod;
   }
 
   Expr name_of(const Expr& value) {

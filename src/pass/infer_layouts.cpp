@@ -96,13 +96,19 @@ struct Inference {
   }
 
   // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
-  BufferId root(BufferId b) const { return f[b].alias_of ? f[b].alias_of : b; }
+
+  void note_unfit(BufferId b, const LayoutItem& item, const Layout& wanted) {
+    notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
+                     .text = fmt::format("{} wants {}, in which the elements of a wider type that is a view of it would not "
+                                         "lie together: it is row-major", subject(item.stmt), to_string(wanted)),
+                     .span = item.stmt->span, .refusal = true, .buffer = b});
+  }
 
   // What was learnt of a buffer holds for all that share its storage.
   void share(BufferId learnt) {
     for (size_t i = 0; i < f.buffers.size(); i++) {
       BufferId b{int(i)};
-      if (b == learnt || root(b) != root(learnt) || f[b].scope == Scope::global) continue;
+      if (b == learnt || f.storage(b) != f.storage(learnt) || f[b].scope == Scope::global) continue;
       if (f[b].scope == Scope::shared) {
         if (known.shared.contains(b)) continue;
         known.shared.emplace(b, reshaped(known.shared.at(learnt), f, learnt, b));
@@ -125,12 +131,13 @@ struct Inference {
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
-      bool fresh = known.shared.emplace(buffer, layout).second;   // what stands is right, if not best
-      if (fresh) {
-        note(buffer, item, level, to_string(layout));
-        share(buffer);
-      }
-      news |= fresh;
+      if (known.shared.contains(buffer)) continue;                // what stands is right, if not best
+      bool fits = fits_others(layout, f, buffer);
+      if (!fits) note_unfit(buffer, item, layout);
+      else note(buffer, item, level, to_string(layout));
+      known.shared.emplace(buffer, fits ? layout : row_major(tile_shape(f[buffer])));
+      share(buffer);
+      news = true;
     }
     if (wanted.loop && !item.loop) {
       item.loop = std::move(wanted.loop);
@@ -161,6 +168,7 @@ struct Inference {
       LayoutMap wanted = ask(item, Strictness::strict);
       for (auto& [b, layout] : wanted.shared) {
         if (!demands.contains(b) && known.shared.contains(b)) continue;   // the user's, or another shape's
+        if (!fits_others(layout, f, b)) continue;                         // `learn` says so
         if (known.shared.emplace(b, layout).second) share(b);
         demands[b].push_back({item.stmt, layout, std::move(wanted.reads[b])});
       }
@@ -172,9 +180,9 @@ struct Inference {
     const BufferInfo& tile = f[b];
     auto is_wanted = [&](const SharedDemand& d) { return equal(d.layout, known.shared.at(b)); };
     if (!std::all_of(demands.begin(), demands.end(), is_wanted)) {
-      Layout best = weigh_layouts(tile, demands, target, room_for(b, f, target, known));
+      Layout best = weigh_layouts(f, b, demands, target, room_for(b, f, target, known));
       for (size_t i = 0; i < f.buffers.size(); i++)            // its other shapes lie as it does
-        if (root(BufferId{int(i)}) == root(b)) known.shared.erase(BufferId{int(i)});
+        if (f.storage(BufferId{int(i)}) == f.storage(b)) known.shared.erase(BufferId{int(i)});
       known.shared.emplace(b, std::move(best));
       share(b);
     }
@@ -324,9 +332,6 @@ void preset_layouts(Inference& inference) {
       known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name, info.span, inference.kernel));
     else if (info.scope == Scope::shared && info.layout)
       known.shared.emplace(n.buffer, from_map(*info.layout));
-    else if (info.alias_of && info.scope == Scope::shared && inference.f[info.alias_of].dtype != info.dtype)
-      for (BufferId b : {n.buffer, info.alias_of})  // bytes in order, for both
-        known.shared.emplace(b, row_major(tile_shape(inference.f[b])));
   });
   auto shared = known_ids(inference.known.shared), fragments = known_ids(inference.known.fragments);
   for (auto* ids : {&shared, &fragments})

@@ -6,6 +6,9 @@
 // before one of them writes it, and what one has filled and another one then sets.  Code for single threads (attribute
 // thread_level of the kernel) orders that itself, but for its loops over tiles.
 //
+// A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the compiler has
+// made, are looked after.
+//
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
 // form, and a loop whose own accesses meet nowhere count as a whole: the barrier goes before them, never inside.  Other loops are
 // walked twice, so that the last iteration's accesses meet the next one's first; what is pending at a break or a
@@ -39,6 +42,9 @@ struct Accesses {
   }
 };
 
+// Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler exchanges.
+bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
+
 // Do two buffers share memory?
 bool overlap(const Function& f, BufferId a, BufferId b) {
   const BufferInfo &x = f[a], &y = f[b];
@@ -47,13 +53,14 @@ bool overlap(const Function& f, BufferId a, BufferId b) {
 }
 
 // In shared memory, threads of a warp that meet count as those of a block.
-Meeting meeting(const Function& f, const std::map<BufferId, Footprint>& before,
+Meeting meeting(const Function& f, const Kernel& k, const std::map<BufferId, Footprint>& before,
                 const std::map<BufferId, Footprint>& after, int warp) {
   Meeting worst = Meeting::none;
   for (auto& [a, first] : before)
     for (auto& [b, second] : after) {
       bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
       if (a != b && !(shared && overlap(f, a, b))) continue;
+      if (is_own_affair(k, a) && is_own_affair(k, b)) continue;
       Meeting m = a == b ? meet(first, second, warp) : Meeting::in_block;
       if (m == Meeting::in_warp && shared) m = Meeting::in_block;
       worst = std::max(worst, m);
@@ -62,9 +69,9 @@ Meeting meeting(const Function& f, const std::map<BufferId, Footprint>& before,
 }
 
 // Must the later accesses wait for the earlier ones, and for whose?
-Meeting meeting(const Function& f, const Accesses& before, const Accesses& after, int warp) {
-  return std::max({meeting(f, before.writes, after.reads, warp), meeting(f, before.reads, after.writes, warp),
-                   meeting(f, before.writes, after.writes, warp)});
+Meeting meeting(const Function& f, const Kernel& k, const Accesses& before, const Accesses& after, int warp) {
+  return std::max({meeting(f, k, before.writes, after.reads, warp), meeting(f, k, before.reads, after.writes, warp),
+                   meeting(f, k, before.writes, after.writes, warp)});
 }
 
 constexpr int64_t all_lanes = 0xFFFFFFFF;
@@ -177,7 +184,7 @@ struct Inserter {
 
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    Meeting m = meeting(f, pending, a, warp);
+    Meeting m = meeting(f, kernel, pending, a, warp);
     bool whole = thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
     if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
@@ -206,7 +213,7 @@ struct Inserter {
     Accesses before = pending;
     for (int round = 0; round < 2; round++) {
       walk(body);
-      if (meeting(f, pending, head, warp) != Meeting::none) need_barrier(barrier_after, body);
+      if (meeting(f, kernel, pending, head, warp) != Meeting::none) need_barrier(barrier_after, body);
       pending.add(std::exchange(jumping.continues, {}), warp);
       pending.add(head, warp);
     }
@@ -218,7 +225,7 @@ struct Inserter {
   void walk_for(const Stmt& s, const For& loop) {
     const Accesses& all = accesses(s);
     bool whole = all.writes.empty() || loop.attrs.get_int("independent") ||
-                 (!has_barrier(loop.body) && meeting(f, all, all, warp) == Meeting::none);
+                 (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
     if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
     Accesses bounds = accesses(loop.min);           // read once, before the loop
     bounds.add(accesses(loop.extent), warp);
@@ -256,7 +263,7 @@ struct Inserter {
   }
 
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (meeting(f, pending, jumping.head, warp) != Meeting::none)) need_barrier(barrier, s);
+    if (&callee == &continue_loop && (meeting(f, kernel, pending, jumping.head, warp) != Meeting::none)) need_barrier(barrier, s);
     if (&callee == &break_loop) jumping.breaks.add(pending, warp);
     if (&callee == &continue_loop) jumping.continues.add(pending, warp);
     pending = {};                                 // nothing comes here
@@ -334,8 +341,13 @@ struct Inserter {
 
 Function insert_sync(Function f, const Target& target) {
   if (!target.has_threads()) return f;
-  for (Kernel& k : f.kernels)
+  for (Kernel& k : f.kernels) {
+    if (k.attrs.find("own_barriers"))
+      f.notes.push_back({"insert_sync", k.name,
+                         "barriers between accesses of the program's own buffers are left to it (tl.disable_thread_storage_sync): "
+                         "the simulator finds those that are missing", k.span, true});
     if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
+  }
   return f;
 }
 

@@ -1,5 +1,6 @@
 // plan_memory: gives every shared buffer its place in the block's memory; on a target of one thread per block, all
-// tiles live there.  First at machine level: from here on addresses are numbers.
+// tiles live there, and local arrays that its stack has no room for.  First at machine level: from here on
+// addresses are numbers.
 //
 // Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A buffer
 // is alive from its first access to its last; where a loop accesses a buffer that exists outside it, for all of
@@ -17,7 +18,15 @@ namespace {
 
 constexpr int64_t alignment = 128;         // of a buffer: a row of all shared-memory banks
 
-int64_t bytes_of(const BufferInfo& b) { return b.elements * b.versions * b.dtype.bytes(); }
+constexpr int64_t largest_on_stack = 16 << 10, most_on_stack = 128 << 10;  // of a CPU's local arrays
+
+int64_t elements_of(const BufferInfo& b) {
+  if (b.elements >= 0) return b.elements;
+  int64_t elements = 1;  // of a local array
+  for (auto& e : b.shape) elements *= as_int(e).value_or(1);
+  return elements;
+}
+int64_t bytes_of(const BufferInfo& b) { return elements_of(b) * b.versions * b.dtype.bytes(); }
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 struct Lifetime {
@@ -32,15 +41,27 @@ struct Lifetimes {
   const Target& target;
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
-  int64_t clock = 0;
+  int64_t clock = 0, own = 0;                // own: bytes of a thread's local arrays
 
-  bool placed(BufferId b) const {
-    return f[b].scope == Scope::shared || (f[b].scope == Scope::fragment && !target.has_threads());
+  // Decided where the buffer begins.
+  bool placed(BufferId b) {
+    const BufferInfo& info = f[b];
+    if (info.scope == Scope::shared) return true;
+    if (info.scope == Scope::fragment) return !target.has_threads();
+    if (info.scope != Scope::local) return false;
+    int64_t bytes = bytes_of(info);
+    if (!target.has_threads() && (bytes > largest_on_stack || own + bytes > most_on_stack)) return true;
+    own += bytes;
+    if (target.has_threads() && own > target.local_bytes)
+      fail(info.span,
+           "the local arrays of a thread take {:.1f} KB with {}, but {} gives a thread {} KB: use a smaller array, "
+           "or one that the block shares (T.alloc_shared)",
+           double(own) / 1024, info.name, target.name, target.local_bytes / 1024);
+    return false;
   }
 
   void touch(BufferId b, int64_t first, int64_t last) {
-    if (f[b].alias_of) b = f[b].alias_of;
-    auto it = at.find(b);
+    auto it = at.find(f.storage(b));
     if (it == at.end()) return;
     Lifetime& l = found[it->second];
     l.first = l.first < 0 ? first : std::min(l.first, first);
@@ -48,7 +69,7 @@ struct Lifetimes {
   }
 
   bool outlives(BufferId b, size_t outside) const {
-    auto it = at.find(f[b].alias_of ? f[b].alias_of : b);
+    auto it = at.find(f.storage(b));
     return it != at.end() && it->second < outside;
   }
   void loop(const Stmt& s, const Stmt& body, int64_t begin) {
@@ -67,7 +88,9 @@ struct Lifetimes {
       at[a->buffer] = found.size();
       found.push_back({.buffer = a->buffer, .bytes = aligned(bytes_of(f[a->buffer]))});
     } else if (auto* b = s.as<Block>()) {
+      int64_t outer = own;
       for (auto& inner : b->stmts) walk(inner);
+      if (target.has_threads()) own = outer;  // what follows may take its place
     } else if (auto* i = s.as<If>()) {
       accesses(i->cond, begin);
       walk(i->then_body);
@@ -102,6 +125,7 @@ int64_t place(Function& f, const std::vector<Lifetime>& order, bool share) {
     for (auto& [from, to] : taken)
       if (from < address + l.bytes) address = std::max(address, to);
     f[l.buffer].address = address;
+    if (f[l.buffer].elements < 0) f[l.buffer].elements = elements_of(f[l.buffer]);
     end = std::max(end, address + l.bytes);
     done.push_back(&l);
   }

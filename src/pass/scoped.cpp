@@ -5,8 +5,7 @@ namespace tl {
 
 Stmt ScopedRewriter::operator()(const Stmt& s) {
   if (auto* n = s.as<Let>()) {            // visible to the statements that follow: stays until the block ends
-    facts.bind(n->var, interval_of(n->value, facts));
-    facts.bind(n->var, modular_of(n->value, facts));
+    learn(facts, n->var, n->value);
     return at(s);
   }
   if (auto* n = s.as<Eval>()) {           // an assumption holds from here on

@@ -19,6 +19,15 @@ namespace {
 
 using Vars = std::set<const ExprNode*>;
 
+bool may_vary(const Expr& e, const Vars& varying) {
+  bool found = false;
+  visit_nodes(e, [&](const Node& n) {
+    found |= n.kind == Kind::Load || n.kind == Kind::Call;
+    found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
+  });
+  return found;
+}
+
 // Finds what must hold around one statement so that conditions hold everywhere in it.
 struct Needs final : ScopedRewriter {
   const Function& f;
@@ -30,14 +39,7 @@ struct Needs final : ScopedRewriter {
   Needs(const Function& f, Vars varying) : f(f), varying(std::move(varying)) {}
   using ScopedRewriter::operator();
 
-  bool same_for_all(const Expr& e) const {
-    bool same = true;
-    visit_nodes(e, [&](const Node& n) {
-      bool unknown = n.kind == Kind::Load || n.kind == Kind::Call;
-      same &= !unknown && !(n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n)));
-    });
-    return same;
-  }
+  bool same_for_all(const Expr& e) const { return !may_vary(e, varying); }
 
   // A condition on the variables around the statement from which `bound` follows for all values that the
   // others take; null if there is none, or none that can hold.
@@ -116,7 +118,7 @@ struct Splitter final : ScopedRewriter {
   }
   using ScopedRewriter::operator();
 
-  bool varies(const Expr& e) const { return !Needs(f, varying).same_for_all(e); }
+  bool varies(const Expr& e) const { return may_vary(e, varying); }
 
   // Neighbours that lie inside together.
   struct Run {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
+#include "ops/regions.h"
 
 namespace tl {
 namespace {
@@ -19,12 +20,6 @@ Region whole_region(const Function& f, BufferId b) {
   Region r{.buffer = b, .ranges = {}};
   for (auto& e : f[b].shape) r.ranges.push_back({.min = imm(0), .extent = e});
   return r;
-}
-
-bool is_whole(const Function& f, const Region& r) {
-  for (size_t d = 0; d < r.ranges.size(); d++)
-    if (!is_int(r.ranges[d].min, 0) || as_int(r.ranges[d].extent) != as_int(f[r.buffer].shape[d])) return false;
-  return true;
 }
 
 struct Stager {
@@ -113,7 +108,7 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
     auto* r = std::get_if<Region>(&t.operands[i]);
     if (!r || r->buffer != fragment) continue;
     Access access = t.op->operands[i].access;
-    reads |= access != Access::write || !is_whole(stager.f, *r);
+    reads |= access != Access::write || !is_whole(*r, stager.f);
     writes |= access != Access::read;
   }
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared"), own = shared;

@@ -6,6 +6,7 @@
 //   for v in vectorized(8):           ->   As[o : ramp 8] = A[p + ramp(0, 1, 8)] mask(p < n)
 //     As[o + v] = A[p + v] mask(p + v < n)
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "pass/passes.h"
@@ -19,8 +20,6 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
   Modular m = modular_of(e, facts);
   return m.modulus % n == 0 && floor_mod(m.remainder, n) == 0;
 }
-
-BufferId root_of(const Function& f, BufferId b) { return f[b].alias_of ? f[b].alias_of : b; }
 
 // Rewrites expressions of one loop body to vectors.
 struct Widening {
@@ -36,15 +35,28 @@ struct Widening {
   bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
   std::vector<Expr> kept = {};  // names that no node holds yet
 
-  bool names_vector(const Expr& e) const {
-    bool found = false;
-    if (!named.empty()) visit(e, [&](const Var& v) { found |= named.contains(&v); });
-    return found;
+  // How the lanes differ in a value.  A name is given before it is used: what was found out remains true.
+  struct Lanes {
+    Expr of;                                          // keeps the node, by which this is found, alive
+    bool varies = false, named = false, reads = false;  // by a name; by what it reads where lanes differ
+  };
+  mutable std::unordered_map<const ExprNode*, Lanes> found = {};
+  Lanes lanes(const Expr& e) const {
+    if (auto it = found.find(e.get()); it != found.end()) return it->second;
+    Lanes r{.of = e, .varies = e.same(lane), .named = named.contains(e.get())};
+    r.varies |= r.named;
+    visit_below(e, [&](const Expr& x) {
+      Lanes below = lanes(x);
+      r.varies |= below.varies, r.named |= below.named, r.reads |= below.reads;
+    });
+    r.reads |= e.as<Load>() && r.varies;
+    return found[e.get()] = r;
   }
   std::optional<Linear> linear(const Expr& e) const {
-    return names_vector(e) ? std::nullopt : linear_in(e, lane, facts);
+    Lanes l = lanes(e);
+    return l.named || l.reads ? std::nullopt : linear_in(e, lane, facts);
   }
-  bool uniform(const Expr& e) const { return !uses_var(e, lane) && !names_vector(e); }
+  bool uniform(const Expr& e) const { return !lanes(e).varies; }
   Expr wide(const Expr& e) const { return uniform(e) ? broadcast(guarded(e), n) : vector(e); }
 
   // The index of an access, as a vector: a Ramp of stride 1 promises a contiguous, aligned access.
@@ -87,7 +99,7 @@ struct Widening {
 
   // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
   bool is_harmless(const Load& l) const {
-    if (written.contains(root_of(f, l.buffer))) return false;
+    if (written.contains(f.storage(l.buffer))) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;
@@ -189,9 +201,7 @@ struct Widening {
   static bool may_fail(const Expr& e) {
     bool found = false;
     visit(e, [&](const Binary& b) {
-      bool divides = b.op == BinaryOp::div || b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod ||
-                     b.op == BinaryOp::truncdiv || b.op == BinaryOp::truncmod;
-      found |= divides && b.dtype.is_int() && !as_int(b.b);
+      found |= is_division(b.op) && as_int(b.b).value_or(0) == 0;
     });
     return found;
   }
@@ -212,7 +222,7 @@ struct Widening {
   Stmt arms(const If& s) {
     std::vector<Stmt> out;
     Expr cond = s.cond;
-    if (guard && reads_alone(cond)) return {};
+    if (guard && (reads_alone(cond) || may_fail(cond))) return {};
     if (Expr all = mask(cond); all->dtype.lanes == 1 && may_do_harm(s))
       if (!target.has_threads() || touches_memory(all)) return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
@@ -236,13 +246,13 @@ struct Widening {
     }
     return block(std::move(out), s.span);
   }
-  static bool depends_on_stores(const If& s) {
+  bool depends_on_stores(const If& s) const {
     std::set<BufferId> read;
     int stores = 0;
     bool depends = false;
-    visit(s.cond, [&](const Load& l) { read.insert(l.buffer); });
+    visit(s.cond, [&](const Load& l) { read.insert(f.storage(l.buffer)); });
     for (const Stmt& arm : {s.then_body, s.else_body})
-      if (arm) visit(arm, [&](const Store& st) { stores++, depends |= read.contains(st.buffer); });
+      if (arm) visit(arm, [&](const Store& st) { stores++, depends |= read.contains(f.storage(st.buffer)); });
     return depends && stores > 1;
   }
 
@@ -251,7 +261,7 @@ struct Widening {
     auto linear = linear_in(s.index[0], lane, facts);
     if (linear && linear->stride != 0) return false;
     bool reads = false;
-    visit(s.value, [&](const Load& n) { reads |= n.buffer == s.buffer; });
+    visit(s.value, [&](const Load& n) { reads |= f.storage(n.buffer) == f.storage(s.buffer); });
     return reads;
   }
 
@@ -280,7 +290,7 @@ struct Widening {
 
 void gather_written(const Function& f, const Stmt& s, Scope scope, std::set<BufferId>& to) {
   auto add = [&](BufferId b) {
-    if (f[b].scope == scope) to.insert(root_of(f, b));
+    if (f[b].scope == scope) to.insert(f.storage(b));
   };
   visit(s, [&](const Store& n) { add(n.buffer); },
         [&](const Call& n) {

@@ -1,6 +1,7 @@
 #include "pass/weigh_layouts.h"
 
 #include "ops/warp_accesses.h"
+#include "pass/share_storage.h"
 
 namespace tl {
 namespace {
@@ -14,12 +15,15 @@ std::vector<WarpAccess> all_accesses(const BufferInfo& tile, const std::vector<S
 
 }  // namespace
 
-Layout weigh_layouts(const BufferInfo& tile, const std::vector<SharedDemand>& demands, const Target& target, int64_t most) {
+Layout weigh_layouts(const Function& f, BufferId id, const std::vector<SharedDemand>& demands, const Target& target,
+                     int64_t most) {
+  const BufferInfo& tile = f[id];
   std::vector<WarpAccess> accesses = all_accesses(tile, demands, target);
   std::vector<Layout> family;
   for (auto& d : demands) family.push_back(d.layout);
   if (accesses.empty()) return family[0];
-  for (auto& l : bank_family(tile_shape(tile), tile.dtype.bits)) family.push_back(l);
+  for (auto& l : bank_family(tile_shape(tile), tile.dtype.bits))
+    if (fits_others(l, f, id)) family.push_back(l);
   return fewest_wavefronts(family, accesses, tile.dtype.bits, most);
 }
 

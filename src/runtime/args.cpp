@@ -21,8 +21,18 @@ std::string described(const Program& program, size_t param) {
   return fmt::format("{}: argument {} '{}'", program.name, param, program.params[param].name);
 }
 
+// How an array of that type is made of another; nothing for types that NumPy does not have itself.
+std::string conversion(const ParamSpec& spec, const TensorView& given) {
+  DlType type = dl_type(spec.dtype);
+  bool is_plain = type.code <= 2 && spec.dtype != "tf32" && spec.dtype.find('x') == std::string::npos;
+  if (given.ndim != int(spec.shape.size()) || holds_elements(spec.dtype, given) || !is_plain) return "";
+  std::string dtype = python_dtype(spec.dtype);
+  if (spec.is_written) return fmt::format("; the kernel writes to it, so make the array itself {}", dtype);
+  return fmt::format("; pass {0}.astype(\"{1}\"), of a PyTorch tensor {0}.to(torch.{1})", spec.name, dtype);
+}
+
 std::string tensor_text(const TensorView& t) {
-  return fmt::format("{}[{}]", dtype_name(t.code, t.bits, t.lanes),
+  return fmt::format("{}[{}]", python_dtype(dtype_name(t.code, t.bits, t.lanes)),
                      fmt::join(t.shape, t.shape + t.ndim, ", "));
 }
 
@@ -41,7 +51,7 @@ std::string extent_text(const Program& program, const Formula& formula, std::spa
 std::string expected_text(const Program& program, const ParamSpec& spec, std::span<const int64_t> integers) {
   std::vector<std::string> extents;
   for (const Formula& f : spec.shape) extents.push_back(extent_text(program, f, integers));
-  return fmt::format("{}[{}]", spec.dtype, fmt::join(extents, ", "));
+  return fmt::format("{}[{}]", python_dtype(spec.dtype), fmt::join(extents, ", "));
 }
 
 std::string device_text(int type, int id) {
@@ -69,6 +79,7 @@ bool is_empty(const TensorView& t) { return std::find(t.shape, t.shape + t.ndim,
 std::string scalar_text(const Argument& argument) {
   if (auto t = std::get_if<TensorView>(&argument)) return tensor_text(*t);
   if (auto i = std::get_if<int64_t>(&argument)) return fmt::format("the number {}", *i);
+  if (auto i = std::get_if<uint64_t>(&argument)) return fmt::format("the number {}", *i);
   if (auto f = std::get_if<double>(&argument)) return fmt::format("the number {}", *f);
   return "None";
 }
@@ -77,31 +88,35 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
   if (program.params[param].dtype == "handle") {  // an address, or the tensor that lies there
     if (auto t = std::get_if<TensorView>(&argument)) return reinterpret_cast<uintptr_t>(t->data);
     if (auto address = std::get_if<int64_t>(&argument)) return uint64_t(*address);
+    if (auto address = std::get_if<uint64_t>(&argument)) return *address;
     throw ArgumentError(fmt::format("{} is {} but a tensor or its address was expected", described(program, param),
                                     scalar_text(argument)));
   }
   DlType type = dl_type(program.params[param].dtype);
   auto integer = std::get_if<int64_t>(&argument);
+  auto large = std::get_if<uint64_t>(&argument);
   auto real = std::get_if<double>(&argument);
   bool wants_real = type.code == 2 || type.code == 4;
-  if (!integer && !(real && wants_real))
+  if (!integer && !large && !(real && wants_real))
     throw ArgumentError(fmt::format("{} is {} but a number of type {} was expected",
                                     described(program, param), scalar_text(argument),
-                                    program.params[param].dtype));
+                                    python_dtype(program.params[param].dtype)));
   if (wants_real) {
-    double value = integer ? double(*integer) : *real;
+    double value = integer ? double(*integer) : large ? double(*large) : *real;
     if (type.code == 4) return bfloat_from_double(value);
     if (type.bits == 16) return half_from_double(value);
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
   }
-  if (type.code == 6) return *integer != 0;
-  bool fits = type.bits == 64  ? type.code == 0 || *integer >= 0
+  if (type.code == 6) return large || *integer != 0;
+  bool fits = large            ? type.code == 1 && type.bits == 64
+              : type.bits == 64 ? type.code == 0 || *integer >= 0
               : type.code == 1 ? *integer >= 0 && *integer >> type.bits == 0
                                : *integer >> (type.bits - 1) == (*integer < 0 ? -1 : 0);
   if (!fits)
-    throw ArgumentError(fmt::format("{} is {}, which {} cannot hold", described(program, param), *integer,
-                                    program.params[param].dtype));
-  return uint64_t(*integer);
+    throw ArgumentError(fmt::format("{} is {}, which {} cannot hold", described(program, param),
+                                    large ? std::to_string(*large) : std::to_string(*integer),
+                                    python_dtype(program.params[param].dtype)));
+  return large ? *large : uint64_t(*integer);
 }
 
 // ── tensors ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +151,7 @@ struct Checker {
     if (!t) mismatch(param);
     if (!holds_elements(spec(param).dtype, *t) ||
         t->ndim != int(spec(param).shape.size()))
-      mismatch(param);
+      mismatch(param, conversion(spec(param), *t));
   }
 
   void check_device(size_t param) {
@@ -345,6 +360,19 @@ bool names_integer(const Formula& formula, size_t integer) {
   return false;
 }
 
+// Whether an extent, a grid, a workspace or a tensor map is computed from it.
+bool sizes_name(const Program& program, size_t integer) {
+  auto any = [&](const std::vector<Formula>& formulas) {
+    return std::any_of(formulas.begin(), formulas.end(), [&](auto& f) { return names_integer(f, integer); });
+  };
+  auto of_tensor = [&](auto& t) { return any(t.shape) || any(t.strides); };
+  return std::any_of(program.params.begin(), program.params.end(), of_tensor) ||
+         std::any_of(program.maps.begin(), program.maps.end(), of_tensor) ||
+         std::any_of(program.entries.begin(), program.entries.end(), [&](auto& e) { return any(e.grid); }) ||
+         std::any_of(program.workspaces.begin(), program.workspaces.end(),
+                     [&](auto& w) { return names_integer(w.bytes, integer); });
+}
+
 // Whether a launch takes the integer's value.
 bool needs_integer(const Program& program, size_t integer) {
   for (const EntrySpec& entry : program.entries) {
@@ -358,12 +386,25 @@ bool needs_integer(const Program& program, size_t integer) {
   return false;
 }
 
+// A number from 2^63 on is as good as any, but for sizes.
+void check_large(const Program& program, std::span<const Argument> arguments) {
+  for (size_t i = 0; i < program.integers.size(); i++) {
+    const IntegerSource& source = program.integers[i];
+    auto large = std::get_if<uint64_t>(&arguments[size_t(source.param)]);
+    if (large && sizes_name(program, i))
+      throw ArgumentError(fmt::format("{} is {}, but sizes are computed from it: it must be less than 2^63",
+                                      described(program, size_t(source.param)), *large));
+  }
+}
+
 // What only tensors tell that are None is 0 where nobody asks for it.
-void settle_unknown(const Program& program, std::vector<int64_t>& integers) {
+void settle_unknown(const Program& program, std::span<const Argument> arguments, std::vector<int64_t>& integers) {
   for (size_t i = 0; i < integers.size(); i++) {
     if (integers[i] != unknown) continue;
     const IntegerSource& source = program.integers[i];
-    if (needs_integer(program, i))
+    if (source.from == IntegerSource::From::value && !std::holds_alternative<uint64_t>(arguments[size_t(source.param)]))
+      continue;  // the number that `unknown` is
+    if (source.from != IntegerSource::From::value && needs_integer(program, i))
       throw ArgumentError(fmt::format("{} is None, but the kernel needs {}, which is {} {} of that tensor",
                                       described(program, size_t(source.param)), source.name,
                                       source.from == IntegerSource::From::extent ? "extent" : "stride", source.dim));
@@ -396,9 +437,10 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
   }
   for (size_t i = 0; i < program.integers.size(); i++)
     out.integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
+  check_large(program, arguments);
   if (std::find(out.integers.begin(), out.integers.end(), unknown) != out.integers.end()) {
     read_twins(program, arguments, out.integers);
-    settle_unknown(program, out.integers);
+    settle_unknown(program, arguments, out.integers);
   }
   for (size_t i = 0; i < arguments.size(); i++) {
     if (!program.params[i].is_tensor || is_none(arguments[i])) continue;
@@ -420,6 +462,7 @@ int common_alignment(std::span<const Argument> arguments) {
 
 std::vector<int64_t> infer_shape(const Program& program, std::span<const Argument> arguments, size_t param) {
   std::vector<int64_t> integers(program.integers.size(), unknown);
+  check_large(program, arguments);
   for (size_t i = 0; i < integers.size(); i++)
     integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
   read_twins(program, arguments, integers);
@@ -432,59 +475,6 @@ std::vector<int64_t> infer_shape(const Program& program, std::span<const Argumen
     shape.push_back(evaluate(extent, integers));
   }
   return shape;
-}
-
-// The types of DLPack that have a code of their own.  tf32 is stored as f32; pairs of 4 bits as bytes.
-struct NarrowFloat {
-  const char* name;
-  DlType type;
-};
-static constexpr NarrowFloat narrow_floats[] = {
-    {"e4m3", {10, 8}}, {"e5m2", {12, 8}}, {"e8m0", {14, 8}}, {"e2m1", {17, 4}}};
-
-// Two elements of 4 bits to a byte: "i4x2", "u4x2", "e2m1x2".
-static bool is_pairs(std::string_view name) { return name == "i4x2" || name == "u4x2" || name == "e2m1x2"; }
-
-bool holds_elements(std::string_view name, const TensorView& t) {
-  DlType type = dl_type(name);
-  if (is_pairs(name)) return t.lanes == 1 ? t.bits == 8 && t.code <= 1 : t.code == 17 && t.bits == 4 && t.lanes == 2;
-  return t.code == type.code && t.bits == type.bits && t.lanes == 1;
-}
-
-std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes) {
-  for (const NarrowFloat& n : narrow_floats)
-    if (n.type.code == code) return lanes == 1 ? n.name : fmt::format("{}x{}", n.name, lanes);
-  static const char* const prefixes[] = {"i", "u", "f", "handle", "bf", "complex", "bool"};
-  std::string name = code < 7 ? prefixes[code] : fmt::format("dlpack{}_", code);
-  if (code != 6) name += std::to_string(bits);
-  if (lanes != 1) name += fmt::format("x{}", lanes);
-  return name;
-}
-
-DlType dl_type(std::string_view name) {
-  if (name == "bool") return {6, 8};
-  if (name == "tf32") return {2, 32};
-  if (is_pairs(name)) return {name[0] == 'i' ? uint8_t(0) : uint8_t(1), 8};
-  for (const NarrowFloat& n : narrow_floats)
-    if (name == n.name) return n.type;
-  DlType type;
-  size_t digits = name.starts_with("bf") ? 2 : 1;
-  if (name.size() <= digits || name.size() > digits + 2) return type;
-  int bits = 0;
-  for (char c : name.substr(digits)) {
-    if (c < '0' || c > '9') return type;
-    bits = bits * 10 + (c - '0');
-  }
-  if (digits == 2)
-    type.code = 4;
-  else if (name[0] == 'i')
-    type.code = 0;
-  else if (name[0] == 'u')
-    type.code = 1;
-  else if (name[0] == 'f')
-    type.code = 2;
-  type.bits = uint8_t(bits);
-  return type;
 }
 
 }  // namespace tl

@@ -27,7 +27,8 @@ struct TensorView {
   bool fresh = false;  // made for this call: nobody has written it
 };
 
-using Argument = std::variant<std::monostate, TensorView, int64_t, double>;  // nothing means None
+// Nothing means None; a whole number from 2^63 on is a uint64_t.
+using Argument = std::variant<std::monostate, TensorView, int64_t, double, uint64_t>;
 
 // A call that does not fit its function: the caller's fault.
 struct ArgumentError : std::runtime_error {
@@ -51,9 +52,11 @@ int common_alignment(std::span<const Argument> arguments);
 // The shape of one tensor parameter, from the arguments that are given (the others are nothing).
 std::vector<int64_t> infer_shape(const Program& program, std::span<const Argument> arguments, size_t param);
 
-// "f32" from DLPack's numbers, and back; code 255 for a name that no tensor can have.
 // Whether a tensor holds what a parameter of that type asks for.
 bool holds_elements(std::string_view name, const TensorView& t);
+// As Python spells it: "float32" for "f32".
+std::string python_dtype(std::string_view name);
+// "f32" from DLPack's numbers, and back; code 255 for a name that no tensor can have.
 std::string dtype_name(uint8_t code, uint8_t bits, uint16_t lanes = 1);
 struct DlType {
   uint8_t code = 255, bits = 0;

@@ -1,4 +1,5 @@
-// A cache entry is "tilelang 1\n", the SHA-256 of the rest, and the rest.
+// A cache entry is "tilelang 2\n", the SHA-256 of the rest, and the rest: its key, the program, the binary.  The key
+// stands inside as well as in the name of the file, so that a file under the name of another entry is not taken for it.
 #include "runtime/cache.h"
 
 #include <dirent.h>
@@ -31,7 +32,7 @@ void fields(Io& io, DeviceBinary& v) {
 
 namespace {
 
-constexpr std::string_view magic = "tilelang 1\n";
+constexpr std::string_view magic = "tilelang 2\n";
 constexpr std::string_view suffix = ".tlc";
 
 std::mutex warning_lock;
@@ -94,25 +95,25 @@ std::optional<std::string> read_own_file(const std::string& path) {
   return bytes;
 }
 
-std::string encode(const CacheEntry& entry) {
+std::string encode(const std::string& key, const CacheEntry& entry) {
   ByteWriter writer;
-  writer(serialize(entry.program), entry.binary);
+  writer(key, serialize(entry.program), entry.binary);
   auto digest = sha256(writer.bytes);
   return fmt::format("{}{}{}", magic,
                      std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()),
                      writer.bytes);
 }
 
-std::optional<CacheEntry> decode(std::string_view bytes) {
+std::optional<CacheEntry> decode(const std::string& key, std::string_view bytes) {
   if (bytes.size() < magic.size() + 32 || !bytes.starts_with(magic)) return std::nullopt;
   std::string_view digest = bytes.substr(magic.size(), 32), rest = bytes.substr(magic.size() + 32);
   if (std::memcmp(sha256(rest).data(), digest.data(), 32) != 0) return std::nullopt;
   CacheEntry entry;
-  std::string program;
+  std::string own_key, program;
   ByteReader reader{rest};
-  reader(program, entry.binary);
-  std::optional<Program> read =
-      reader.ok && reader.bytes.empty() ? deserialize_program(program) : std::nullopt;
+  reader(own_key, program, entry.binary);
+  bool whole = reader.ok && reader.bytes.empty() && own_key == key;
+  std::optional<Program> read = whole ? deserialize_program(program) : std::nullopt;
   if (!read) return std::nullopt;
   entry.program = std::move(*read);
   return entry;
@@ -123,7 +124,7 @@ std::optional<CacheEntry> decode(std::string_view bytes) {
 std::optional<CacheEntry> Cache::load(const std::string& key) const {
   if (folder.empty() || !is_key(key) || !folder_is_ours(folder)) return std::nullopt;
   std::optional<std::string> bytes = read_own_file(fmt::format("{}/{}{}", folder, key, suffix));
-  return bytes ? decode(*bytes) : std::nullopt;
+  return bytes ? decode(key, *bytes) : std::nullopt;
 }
 
 bool Cache::store(const std::string& key, const CacheEntry& entry) const {
@@ -133,7 +134,7 @@ bool Cache::store(const std::string& key, const CacheEntry& entry) const {
     return false;
   }
   if (!folder_is_ours(folder)) return false;
-  if (write_file_atomic(fmt::format("{}/{}{}", folder, key, suffix), encode(entry), 0600)) return true;
+  if (write_file_atomic(fmt::format("{}/{}{}", folder, key, suffix), encode(key, entry), 0600)) return true;
   warn(fmt::format("the cache is not used: cannot write to {}: {}", folder, std::strerror(errno)));
   return false;
 }

@@ -21,6 +21,12 @@ struct RuntimeError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The device compiler does not take what it was given: a flag of Program::flags, or else the text.
+struct BuildError : std::runtime_error {
+  std::string compiler, flag, log;  // "NVRTC 13.0"; empty where it is the text; what the compiler says
+  BuildError(const Program& program, std::string by, std::string refused_flag, std::string says);
+};
+
 // What the device compiler said of one entry; -1 where it said nothing.
 struct Resources {
   std::string entry;
@@ -43,7 +49,7 @@ struct DeviceBinary {
   std::vector<Phase> phases;         // where the time went; not kept in the cache
 };
 
-DeviceBinary build(const Program& program);  // thread-safe
+DeviceBinary build(const Program& program);  // thread-safe; RuntimeError, BuildError
 DeviceBinary build_cuda(const Program& program);
 DeviceBinary build_llvm(const Program& program);
 // The same program as PTX, by NVRTC; to be read.  Only for language "cuda".

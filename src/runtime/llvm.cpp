@@ -121,6 +121,24 @@ const Llvm& llvm() {  // a failure is tried again: a folder may have been added 
   return *opened;
 }
 
+constexpr std::string_view features_flag = "-mattr=", passes_flag = "-passes=";
+
+// What of the user's flags libLLVM takes: it has no command line.  Those that are said to another tool change nothing
+// here: options of ptxas, macros of foreign text (of which a CPU's program has none); and how quick and how exact
+// floats are stands in the text.
+void check_flags(const Llvm& l, const Program& program) {
+  constexpr std::string_view elsewhere[] = {"--ptxas-options=", "--use_fast_math", "-D", "-U", "-I", passes_flag};
+  for (const std::string& flag : program.flags) {
+    auto starts = [&](std::string_view start) { return flag.starts_with(start); };
+    if (std::any_of(std::begin(elsewhere), std::end(elsewhere), starts)) continue;
+    if (!flag.starts_with(features_flag))
+      throw BuildError(program, l.version, flag, "for CPUs there are -mattr=+feature,-feature and -passes=pipeline");
+    for (size_t at = features_flag.size() - 1; at != flag.npos; at = flag.find(',', at + 1))
+      if (at + 1 >= flag.size() || (flag[at + 1] != '+' && flag[at + 1] != '-'))
+        throw BuildError(program, l.version, flag, "each feature has a + or a - in front, as in -mattr=+avx2,-fma");
+  }
+}
+
 // One compilation: what it made, and disposes of in the right order.
 struct Session {
   const Llvm& l;
@@ -155,17 +173,17 @@ struct Session {
   void check(bool failed, const char* doing, char* message) {
     std::string text = message ? message : "";
     if (message) l.message_dispose(message);
-    if (failed) internal_error(fmt::format("{}: {} {}: {}\n{}", program.name, l.version, doing, text, log));
+    if (failed) throw BuildError(program, l.version, "", fmt::format("it {}: {}\n{}", doing, text, log));
   }
 
   void parse() {
     char* message = nullptr;
     void* buffer = l.buffer_copy(program.text.data(), program.text.size(), program.name.c_str());
     bool failed = l.parse_ir(context, buffer, &module, &message);
-    check(failed, "could not read the text made for it", message);
+    check(failed, "cannot read the text", message);
     message = nullptr;
     failed = l.verify(module, 2, &message);
-    check(failed, "found the text made for it invalid", message);
+    check(failed, "finds the text invalid", message);
   }
 
   void make_machine() {
@@ -177,7 +195,8 @@ struct Session {
       l.set_triple(module, triple.c_str());
     }
     for (const std::string& flag : program.flags)
-      if (flag.starts_with("-mattr=")) features += (features.empty() ? "" : ",") + flag.substr(7);
+      if (flag.starts_with(features_flag))
+        features += (features.empty() ? "" : ",") + flag.substr(features_flag.size());
     void* target = nullptr;
     char* message = nullptr;
     bool unknown = l.target_from_triple(triple.c_str(), &target, &message);
@@ -185,28 +204,30 @@ struct Session {
     enum { default_level = 2, pic = 2, small = 3 };
     machine = l.machine_create(target, triple.c_str(), program.chip.c_str(), features.c_str(), default_level,
                                pic, small);
-    check(!machine, "made no machine", nullptr);
+    check(!machine, "makes no machine", nullptr);
     layout = l.data_layout_create(machine);
     l.set_data_layout(module, layout);
   }
 
   void optimise() {
-    std::string passes = "default<O1>";  // as fast a GEMM as O2 makes, in half the time
+    std::string passes = "default<O1>", asked;  // as fast a GEMM as O2 makes, in half the time
     for (const std::string& flag : program.flags)
-      if (flag.starts_with("-passes=")) passes = flag.substr(8);
+      if (flag.starts_with(passes_flag)) asked = flag;
+    if (!asked.empty()) passes = asked.substr(passes_flag.size());
     options = l.options_create();
     void* error = l.run_passes(module, passes.c_str(), machine, options);
     if (!error) return;
     char* message = l.error_message(error);
     std::string text = message;
     l.error_message_dispose(message);
-    internal_error(fmt::format("{}: {} could not optimise: {}", program.name, l.version, text));
+    if (!asked.empty()) throw BuildError(program, l.version, asked, text);
+    throw BuildError(program, l.version, "", "it cannot optimise: " + text);
   }
 
   std::string emit() {
     char* message = nullptr;
     bool failed = l.emit(machine, module, 1, &message, &object);
-    check(failed || has_errors, "could not emit code", failed ? message : nullptr);
+    check(failed || has_errors, "emits no code", failed ? message : nullptr);
     return std::string(l.buffer_start(object), l.buffer_size(object));
   }
 };
@@ -229,6 +250,7 @@ DeviceBinary build_llvm(const Program& program) {
   Stopwatch watch{binary.phases};
   const Llvm& l = llvm();
   watch.lap("open libLLVM");
+  check_flags(l, program);
   Session session(l, program);
   session.parse();
   watch.lap("LLVM parse");

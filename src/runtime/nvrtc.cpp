@@ -119,18 +119,52 @@ std::vector<Resources> parse_resources(std::string_view log, const Program& prog
 struct Compilation {  // one NVRTC program, destroyed at the end
   const Nvrtc& n;
   Nvrtc::Handle handle = nullptr;
+  int status = 0;
+
+  // Options are flags of ours and, after them, the first `count` of the user's.
+  Compilation(const Nvrtc& nvrtc, const Program& program, const std::string& text, std::vector<std::string> options,
+              size_t count)
+      : n(nvrtc) {
+    options.insert(options.end(), program.flags.begin(), program.flags.begin() + ptrdiff_t(count));
+    std::vector<const char*> words;
+    for (const std::string& option : options) words.push_back(option.c_str());
+    status = n.create(&handle, text.c_str(), (program.name + ".cu").c_str(), 0, nullptr, nullptr);
+    if (status == 0) status = n.compile(handle, int(words.size()), words.data());
+  }
+  Compilation(const Compilation&) = delete;
   ~Compilation() {
     if (handle) n.destroy(&handle);
   }
   std::string log() const {
     size_t size = 0;
-    if (n.log_size(handle, &size) != 0 || size <= 1) return "";
+    if (!handle || n.log_size(handle, &size) != 0 || size <= 1) return "";
     std::string text(size, '\0');
     n.log(handle, text.data());
     text.resize(text.find_last_not_of(std::string_view("\0\n ", 3)) + 1);
     return text;
   }
 };
+
+// Why a compilation failed.  A flag is to blame where the text compiles without the user's flags, or nothing at all
+// compiles with them: the one after the most flags that are taken together (one may be the value of the one before).
+[[noreturn]] void refuse(const Compilation& failed, const Program& program, const std::vector<std::string>& options) {
+  const Nvrtc& n = failed.n;
+  std::string compiler = fmt::format("NVRTC {}.{}", n.major, n.minor), log = failed.log();
+  if (constexpr int no_builtins = 7; failed.status == no_builtins)
+    throw RuntimeError(fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
+                                   "beside it; its installation is broken: {}\n{}",
+                                   program.name, n.library.path, install_hint, log));
+  for (const std::string& text : {std::string(), program.text}) {
+    size_t taken = program.flags.size();
+    auto takes = [&] { return Compilation(n, program, text, options, taken).status == 0; };
+    if (taken == 0 || takes()) continue;
+    while (taken > 0 && (taken--, !takes())) {
+    }
+    if (taken == 0 && !takes()) break;
+    throw BuildError(program, compiler, program.flags[taken], Compilation(n, program, text, options, taken + 1).log());
+  }
+  throw BuildError(program, compiler, "", fmt::format("{}\n{}", n.error_string(failed.status), log));
+}
 
 }  // namespace
 
@@ -160,22 +194,19 @@ DeviceBinary build_cuda(const Program& program) {
   const Nvrtc& n = nvrtc();
   watch.lap("open NVRTC");
   check_arch(n, program);
-  Compilation session{n};
-  std::string file = program.name + ".cu", arch = "-arch=" + program.chip;
-  std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal",
+  std::vector<std::string> options = {"-arch=" + program.chip, "-std=c++17", "-default-device", "-minimal",
                                       "--ptxas-options=-v"};
   if (n.major >= 13)
     options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
-  for (const std::string& flag : program.flags) options.push_back(flag.c_str());
-  int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
-  if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
-  binary.log = session.handle ? session.log() : "";
+  Compilation session(n, program, program.text, options, program.flags.size());
+  if (session.status != 0) refuse(session, program, options);
+  binary.log = session.log();
   size_t size = 0;
-  if (status == 0) status = n.cubin_size(session.handle, &size);
+  int status = n.cubin_size(session.handle, &size);
   binary.bytes.resize(size);
   if (status == 0) status = n.cubin(session.handle, binary.bytes.data());
   if (status != 0)
-    internal_error(fmt::format("{}: NVRTC {}.{} refused the text made for {}: {}\n{}\n", program.name,
+    internal_error(fmt::format("{}: NVRTC {}.{} has compiled, but gives no cubin for {}: {}\n{}\n", program.name,
                                n.major, n.minor, program.chip, n.error_string(status), binary.log));
   watch.lap("NVRTC");
   binary.toolchain = fmt::format("NVRTC {}.{}", n.major, n.minor);
@@ -186,22 +217,17 @@ DeviceBinary build_cuda(const Program& program) {
 std::string ptx_of(const Program& program) {
   const Nvrtc& n = nvrtc();
   check_arch(n, program);
-  Compilation session{n};
-  std::string file = program.name + ".cu",
-              arch = "-arch=compute" +
-                     program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
-  std::vector<const char*> options = {arch.c_str(), "-std=c++17", "-default-device", "-minimal"};
-  for (const std::string& flag : program.flags) options.push_back(flag.c_str());
-  int status = n.create(&session.handle, program.text.c_str(), file.c_str(), 0, nullptr, nullptr);
-  if (status == 0) status = n.compile(session.handle, int(options.size()), options.data());
+  std::string arch = "-arch=compute" + program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
+  Compilation session(n, program, program.text, {arch, "-std=c++17", "-default-device", "-minimal"},
+                      program.flags.size());
+  int status = session.status;
   size_t size = 0;
   if (status == 0) status = n.ptx_size(session.handle, &size);
   std::string text(size, '\0');
   if (status == 0) status = n.ptx(session.handle, text.data());
   if (status != 0)
-    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major,
-                                   n.minor, program.chip, n.error_string(status),
-                                   session.handle ? session.log() : ""));
+    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major, n.minor,
+                                   program.chip, n.error_string(status), session.log()));
   text.resize(text.find_last_not_of('\0') + 1);
   return text;
 }

@@ -39,9 +39,10 @@ struct BoolElement {
 };
 struct F16Element {
   static constexpr int bytes = 2;
-  // The exponent moves to its place in an f32, which a product then mends; infinities and NaNs keep theirs.
+  // The exponent moves to its place in an f32, which a product then mends; infinities keep theirs.
   static Scalar get(const std::byte* at) {
     uint32_t h = bits_at<uint16_t>(at), bits = (h & 0x7fff) << 13;
+    if ((h & 0x7fff) > 0x7c00) return scalar(float_value(h, f16));
     float v;
     std::memcpy(&v, &bits, sizeof v);
     v *= 0x1p112f;
@@ -51,17 +52,18 @@ struct F16Element {
     std::memcpy(&v, &bits, sizeof v);
     return scalar(double(v));
   }
-  static void put(std::byte* at, Scalar v) { put_bits(at, f16_bits(v.d)); }
+  static void put(std::byte* at, Scalar v) { put_bits(at, uint16_t(stored_bits(v.d, f16))); }
 };
 struct Bf16Element {
   static constexpr int bytes = 2;
   static Scalar get(const std::byte* at) {
     uint32_t bits = uint32_t(bits_at<uint16_t>(at)) << 16;
+    if ((bits & 0x7fffffff) > 0x7f800000) return scalar(float_value(bits >> 16, bf16));
     float v;
     std::memcpy(&v, &bits, sizeof v);
     return scalar(double(v));
   }
-  static void put(std::byte* at, Scalar v) { put_bits(at, bf16_bits(v.d)); }
+  static void put(std::byte* at, Scalar v) { put_bits(at, uint16_t(stored_bits(v.d, bf16))); }
 };
 
 // Floats of 8 and 4 bits: one to a byte, where a program accesses them (pairs are taken apart before).
@@ -78,7 +80,7 @@ struct NarrowElement {
     return scalar(values[size_t(*at)]);
   }
   // Rounded it is already, perhaps to infinity.
-  static void put(std::byte* at, Scalar v) { *at = std::byte(float_bits(v.d, type, default_rounding(type), false)); }
+  static void put(std::byte* at, Scalar v) { *at = std::byte(stored_bits(v.d, type)); }
 };
 template <bool is_signed>
 struct NibbleElement {

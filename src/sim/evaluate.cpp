@@ -2,6 +2,7 @@
 #include "sim/evaluate.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/build.h"
@@ -73,11 +74,6 @@ Code index_arithmetic(BinaryOp op, Code a, Code b) {
   }
 }
 
-bool divides(BinaryOp op) {
-  return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||
-         op == BinaryOp::truncmod;
-}
-
 Code binary_code(const Binary& n, Code a, Code b, Span span) {
   DType type = n.a->dtype;
   BinaryOp op = n.op;
@@ -88,11 +84,15 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
   if (type.is_float()) return float_arithmetic(op, type, std::move(a), std::move(b));
   if (type == i64)
     if (Code fast = index_arithmetic(op, a, b)) return fast;
-  if (divides(op))
+  if (is_division(op))
     return [op, type, a, b, span](Frame& x) {
-      int64_t p = a(x).i, q = b(x).i;
-      if (q == 0) fail(span, "division by zero: {} {} 0 in {}", p, symbol(op), x.where);
-      return scalar(fold_int(op, p, q, type));
+      int64_t p = a(x).i;
+      bool before = std::exchange(x.read_outside, false);
+      int64_t q = b(x).i;
+      if (q == 0 && !x.read_outside)
+        fail(span, "division by zero: {} {} 0 in {}; {}", p, symbol(op), x.where, divisor_help);
+      x.read_outside |= before;
+      return scalar(fold_int(op, p, q ? q : 1, type));
     };
   if (op == BinaryOp::shl || op == BinaryOp::shr)
     return [op, type, a, b, span](Frame& x) {
@@ -110,8 +110,7 @@ Code cast_code(DType from, DType to, Code a) {
   if (from.is_float() && to.is_float()) return rounded(to, [a](Frame& x) { return a(x).d; });
   if (from.is_float()) return [a, to](Frame& x) { return scalar(truncated(a(x).d, to)); };
   if (!to.is_float()) return [a, to](Frame& x) { return scalar(wrap_int(a(x).i, to)); };
-  if (from == u64) return rounded(to, [a](Frame& x) { return double(uint64_t(a(x).i)); });
-  return rounded(to, [a](Frame& x) { return double(a(x).i); });
+  return [a, from, to](Frame& x) { return scalar(float_of_int(a(x).i, from, to)); };
 }
 
 Code unary_code(const Unary& n, Code a) {
@@ -167,16 +166,17 @@ Code call_code(const Call& n, std::vector<Code> args, Span span) {
 
 }  // namespace
 
-int64_t truncated(double v, DType type) {
-  if (type == u64 && v >= 0x1p63) return v < 0x1p64 ? int64_t(uint64_t(v)) : -1;
-  return v >= -0x1p63 && v < 0x1p63 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
-}
-
 const ElementAccess& element_access(DType type) {
   return sim::with_element(type, [](auto element) -> const ElementAccess& {
     static constexpr ElementAccess access{decltype(element)::get, decltype(element)::put};
     return access;
   });
+}
+
+BufferAccess buffer_access(const BufferInfo& b) {
+  return {.element = element_access(b.dtype),
+          .bytes = b.dtype.bytes(),
+          .pairs = b.dtype.is_packed() && b.scope == Scope::shared};
 }
 
 void refuse_thread_level(Span span, std::string_view what) {
@@ -207,6 +207,12 @@ std::function<int64_t(Frame&)> ExprCompiler::offset(BufferId id, const std::vect
   };
 }
 
+Scalar safe_scalar(const BufferInfo& tensor) {
+  if (!tensor.safe_value) return {};
+  auto* real = tensor.safe_value.as<FloatImm>();
+  return real ? scalar(real->value) : scalar(*as_int(tensor.safe_value));
+}
+
 Code ExprCompiler::operator()(const Expr& e) {
   internal_check(e->dtype.lanes == 1, "vectors do not exist at level tile");
   auto& self = *this;
@@ -219,6 +225,11 @@ Code ExprCompiler::operator()(const Expr& e) {
                      auto it = slots.find(&n);
                      if (it == slots.end())
                        refuse_thread_level(statement, fmt::format("the thread index {}", n.hint));
+                     if (reads_outside.contains(it->second))
+                       return [slot = it->second](Frame& x) {
+                         x.read_outside |= x.named_outside.contains(slot);
+                         return x.vars[slot];
+                       };
                      return [slot = it->second](Frame& x) { return x.vars[slot]; };
                    },
                    [&](const Unary& n) -> Code { return unary_code(n, self(n.a)); },
@@ -230,15 +241,15 @@ Code ExprCompiler::operator()(const Expr& e) {
                      };
                    },
                    [&](const Load& n) -> Code {
-                     auto get = element_access(n.dtype).get;
+                     BufferAccess access = buffer_access(f[n.buffer]);
                      auto at = offset(n.buffer, n.index, span);
                      size_t id = size_t(n.buffer.value);
-                     int64_t bytes = n.dtype.bytes();
-                     double safe = f[n.buffer].safe_value;
-                     Scalar padding = n.dtype.is_float() ? scalar(safe) : scalar(int64_t(safe));
-                     Code load = [get, at, id, bytes, padding](Frame& x) {
+                     Scalar padding = safe_scalar(f[n.buffer]);
+                     Code load = [access, at, id, padding](Frame& x) {
                        int64_t offset = at(x);
-                       return offset == outside ? padding : get(x.buffers[id].data + offset * bytes);
+                        if (offset != outside) return access.get(x.buffers[id].data, offset);
+                        x.read_outside = true;
+                        return padding;
                      };
                      if (!n.mask) return load;
                      return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };

@@ -2,6 +2,7 @@
 // and bools are computed as int64 and wrapped, floats as double and rounded to their type at each operation.
 #pragma once
 #include <functional>
+#include <set>
 #include <unordered_map>
 
 #include "ir/callee.h"
@@ -19,7 +20,28 @@ struct ElementAccess {
 };
 const ElementAccess& element_access(DType type);
 
+// Those of a buffer, by their offset: of four bits two to a byte in shared memory, so that a view of another type finds
+// its bits; elsewhere one to a byte at least.
+struct BufferAccess {
+  ElementAccess element;
+  int64_t bytes;
+  bool pairs;
+  Scalar get(const std::byte* data, int64_t offset) const {
+    if (!pairs) return element.get(data + offset * bytes);
+    std::byte half = data[offset / 2] >> (offset % 2 * 4) & std::byte(15);
+    return element.get(&half);
+  }
+  void put(std::byte* data, int64_t offset, Scalar value) const {
+    if (!pairs) return element.put(data + offset * bytes, value);
+    std::byte half{}, &byte = data[offset / 2];
+    element.put(&half, value);
+    byte = (byte & std::byte(offset % 2 ? 15 : 240)) | (half & std::byte(15)) << (offset % 2 * 4);
+  }
+};
+BufferAccess buffer_access(const BufferInfo& b);
+
 int64_t truncated(double value, DType type);  // the cast of a float to an integer
+Scalar safe_scalar(const BufferInfo& tensor);  // what a read outside of it gives
 
 // A buffer while it exists.
 struct Memory {
@@ -35,6 +57,9 @@ struct Frame {
   std::vector<Memory> buffers;  // by id
   std::string where;            // "block (1, 0) of main", for messages
   Flow flow = Flow::on;
+  // Of the operands of a division: a 0 that was read outside of its tensor is no divisor.
+  bool read_outside = false;
+  std::set<size_t> named_outside = {};  // the variables whose values were made of such
 };
 
 using Code = std::function<Scalar(Frame&)>;
@@ -42,6 +67,7 @@ using Code = std::function<Scalar(Frame&)>;
 struct ExprCompiler {
   const Function& f;
   std::unordered_map<const ExprNode*, size_t> slots = {};
+  std::set<size_t> reads_outside = {};  // slots of names whose values load from tensors
   Span statement = {};  // for an expression that has no place of its own
 
   size_t slot_of(const Expr& var);  // the same for the same variable

@@ -47,9 +47,11 @@ int64_t Host::integer(const Expr& e) {
   if (auto v = as_int(e)) return *v;
   return run(e).i;
 }
-double Host::number(const Expr& e) {
+Array Host::value(const Expr& e) {
+  Array a = make_array(e->dtype, {});
   Scalar v = run(e);
-  return e->dtype.is_float() ? v.d : e->dtype == u64 ? double(uint64_t(v.i)) : double(v.i);
+  e->dtype.is_float() ? void(a.floats[0] = v.d) : void(a.ints[0] = v.i);
+  return a;
 }
 
 void Host::set(const Expr& v, Scalar value) {
@@ -165,7 +167,8 @@ void Host::begin(BufferId id) {
     int64_t elements = 1;
     for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
     bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
-    m.owned.resize(size_t(empty ? 1 : elements) * size_t(b.dtype.bytes()));
+    BufferAccess access = buffer_access(b);
+    m.owned.resize(access.pairs ? size_t(elements + 1) / 2 : size_t(empty ? 1 : elements) * size_t(access.bytes));
     m.data = m.owned.data();
     fresh.push_back({m.data, m.data + m.owned.size()});
   }

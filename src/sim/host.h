@@ -3,6 +3,7 @@
 #pragma once
 #include <span>
 
+#include "ops/op.h"
 #include "sim/evaluate.h"
 
 namespace tl {
@@ -28,7 +29,7 @@ struct Host {
 
   Scalar run(const Expr& e);  // over variables that have a value
   int64_t integer(const Expr& e);
-  double number(const Expr& e);
+  Array value(const Expr& e);  // of one element
   void set(const Expr& var, Scalar value);
   // One argument per parameter; CompileError where they do not fit the function.
   void bind(std::span<const HostArg> args);

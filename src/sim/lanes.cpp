@@ -257,7 +257,8 @@ void checked_binary(Warp& w, const Operation& o) {
       int32_t i = uniform ? 0 : first + lane;
       int64_t a = w.slot(o.a)[i].i, b = w.slot(o.b)[i].i;
       if (is_division(o.op) && b == 0)
-        fail(span, "division by zero: {} {} 0 in {}", a, symbol(o.op), describe_thread(w, lane));
+        fail(span, "division by zero: {} {} 0 in {}; {}", a, symbol(o.op), describe_thread(w, lane),
+             divisor_help);
       if (!is_division(o.op) && (b < 0 || b >= o.type.bits))
         fail(span, "a shift of {} by {} in {}; the amount must lie in [0, {})", to_string(o.type), b,
              describe_thread(w, lane), o.type.bits);
@@ -290,9 +291,13 @@ Run cast_run(DType from, DType to) {
       unary_lanes(w, o, [&](Scalar a) { return scalar(wrap_int(a.i, o.type)); });
     };
   }
-  if (from == u64)
+  if (from.bits == 64 && from.is_unsigned())
     return [](Warp& w, const Operation& o) {
-      unary_lanes(w, o, [&](Scalar a) { return scalar(round_float(double(uint64_t(a.i)), o.type)); });
+      unary_lanes(w, o, [&](Scalar a) { return scalar(float_of_int(a.i, u64, o.type)); });
+    };
+  if (from.bits == 64)
+    return [](Warp& w, const Operation& o) {
+      unary_lanes(w, o, [&](Scalar a) { return scalar(float_of_int(a.i, i64, o.type)); });
     };
   return [](Warp& w, const Operation& o) {
     unary_lanes(w, o, [&](Scalar a) { return scalar(round_float(double(a.i), o.type)); });

@@ -11,6 +11,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "ops/reducer.h"
 #include "ops/user_op.h"
 #include "target/foreign.h"
 
@@ -67,7 +68,7 @@ struct Machine {
   explicit Machine(const Function& f) : f(f), host(f) {
     context = {.read = [this](const Region& r) { return read(r); },
                .write = [this](const Region& r, const Array& a) { write(r, a); },
-               .value = [this](const Expr& e) { return host.number(e); },
+               .value = [this](const Expr& e) { return host.value(e); },
                .apply = [this](const IndexMap& m, const std::vector<Array>& a) { return apply(m, a); }};
   }
   Machine(const Machine&) = delete;
@@ -88,17 +89,15 @@ struct Machine {
     const Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
     Array a = make_array(type, box.shape);
-    if (double safe = f[r.buffer].safe_value; safe != 0) {
-      std::fill(a.floats.begin(), a.floats.end(), safe);
-      std::fill(a.ints.begin(), a.ints.end(), int64_t(safe));
+    if (f[r.buffer].safe_value) {
+      std::fill(a.floats.begin(), a.floats.end(), safe_scalar(f[r.buffer]).d);
+      std::fill(a.ints.begin(), a.ints.end(), safe_scalar(f[r.buffer]).i);
     }
-    auto get = element_access(type).get;
-    int64_t bytes = type.bytes();
+    BufferAccess access = buffer_access(f[r.buffer]);
     bool is_float = type.is_float();
     for_each_row(m, box, [&](const Row& row) {
-      const std::byte* from = m.data + row.offset * bytes;
       for (int64_t i = row.first; i < row.last; i++) {
-        Scalar v = get(from + i * row.stride * bytes);
+        Scalar v = access.get(m.data, row.offset + i * row.stride);
         if (is_float)
           a.floats[size_t(row.position + i)] = v.d;
         else
@@ -114,14 +113,12 @@ struct Machine {
     int64_t size = std::accumulate(box.extent.begin(), box.extent.end(), int64_t(1), std::multiplies<>());
     internal_check(a.dtype.is_float() == type.is_float() && a.size() == size,
                    "an array of the region's shape and kind");
-    auto put = element_access(type).put;
-    int64_t bytes = type.bytes();
+    BufferAccess access = buffer_access(f[r.buffer]);
     bool is_float = type.is_float();
     for_each_row(m, box, [&](const Row& row) {
-      std::byte* to = m.data + row.offset * bytes;
       for (int64_t i = row.first; i < row.last; i++) {
         size_t at = size_t(row.position + i);
-        put(to + i * row.stride * bytes, is_float ? scalar(a.floats[at]) : scalar(a.ints[at]));
+        access.put(m.data, row.offset + i * row.stride, is_float ? scalar(a.floats[at]) : scalar(a.ints[at]));
       }
     });
   }
@@ -152,15 +149,13 @@ struct Machine {
     return dispatch(s, [&](const auto& n) { return step(n); });
   }
   Step step(const Store& n) {
-    auto put = element_access(f[n.buffer].dtype).put;
+    BufferAccess access = buffer_access(f[n.buffer]);
     auto at = compile.offset(n.buffer, n.index, compile.statement);
     Code value = compile(n.value);
     size_t id = size_t(n.buffer.value);
-    int64_t bytes = f[n.buffer].dtype.bytes();
     Step store = [=](Frame& x) {
-      Scalar v = value(x);
       int64_t offset = at(x);
-      if (offset != ExprCompiler::outside) put(x.buffers[id].data + offset * bytes, v);
+      if (offset != ExprCompiler::outside) access.put(x.buffers[id].data, offset, value(x));
     };
     if (!n.mask) return store;
     return [store, mask = compile(n.mask)](Frame& x) {
@@ -169,7 +164,24 @@ struct Machine {
   }
   Step step(const Let& n) {
     Code value = compile(n.value);
-    return [value, slot = compile.slot_of(n.var)](Frame& x) { x.vars[slot] = value(x); };
+    size_t slot = compile.slot_of(n.var);
+    bool may_read_outside = false;
+    visit(
+        n.value, [&](const Load& l) { may_read_outside |= f[l.buffer].scope == Scope::global; },
+        [&](const Var& v) {
+          auto it = compile.slots.find(&v);
+          may_read_outside |= it != compile.slots.end() && compile.reads_outside.contains(it->second);
+        });
+    if (!may_read_outside) return [value, slot](Frame& x) { x.vars[slot] = value(x); };
+    compile.reads_outside.insert(slot);
+    return [value, slot](Frame& x) {
+      x.read_outside = false;
+      x.vars[slot] = value(x);
+      if (x.read_outside)
+        x.named_outside.insert(slot);
+      else
+        x.named_outside.erase(slot);
+    };
   }
   // At the end of an iteration after a jump: does it leave the loop?
   static bool leaves(Frame& x) {
@@ -336,8 +348,9 @@ void put_back(const Placed& p, const Memory& m) {
 
 }  // namespace
 
-void run_reference(const Function& f, std::span<const HostArg> args, const ReferenceOptions& options) {
-  refuse_thread_level_code(f);
+void run_reference(const Function& written, std::span<const HostArg> args, const ReferenceOptions& options) {
+  refuse_thread_level_code(written);
+  const Function f = widen_reducers(written);
   Machine machine(f);
   machine.host.bind(args);
   for (BufferId id : f.workspaces) machine.host.begin(id);

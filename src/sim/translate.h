@@ -62,6 +62,7 @@ struct Translator {
   Expr exact_of(const Expr& e) const;
   bool may_wrap(const Expr& e) const;
   bool parts_may_wrap(const Expr& e) const;
+  DType wrapping_type(const Expr& e) const;
   // Of an access to a place, where `mask` (or -1) holds: a finding where it wraps.
   Value index_value(const Expr& index, int32_t mask, int place);
   std::pair<Value, Value> value_and_exact(const Expr& e);

@@ -68,6 +68,18 @@ bool Translator::parts_may_wrap(const Expr& e) const {
   return false;
 }
 
+// The type of the innermost part that may wrap.
+DType Translator::wrapping_type(const Expr& e) const {
+  auto of_either = [&](const Expr& a, const Expr& b) {
+    return may_wrap(a) ? wrapping_type(a) : may_wrap(b) ? wrapping_type(b) : e->dtype;
+  };
+  if (auto* n = e.as<Binary>(); n && is_followed(n->op)) return of_either(n->a, n->b);
+  if (auto* n = e.as<Unary>()) return of_either(n->a, n->a);
+  if (auto* n = e.as<Cast>()) return of_either(n->a, n->a);
+  if (auto* n = e.as<Select>()) return of_either(n->a, n->b);
+  return e->dtype;
+}
+
 std::pair<Value, Value> Translator::value_and_exact(const Expr& e) {
   std::map<const ExprNode*, std::pair<Expr, Value>> once;
   auto* outer = std::exchange(computed, &once);
@@ -81,8 +93,8 @@ Value Translator::index_value(const Expr& index, int32_t mask, int place) {
   auto [at, exact] = value_and_exact(index);
   bool uniform = at.uniform && exact.uniform;
   Value both[] = {uniform ? at : spread(at), uniform ? exact : spread(exact)};
-  emit({.run = check_index_exact, .a = both[0].slot, .b = mask, .c = both[1].slot, .row = place, .type = index->dtype,
-        .uniform_index = uniform});
+  emit({.run = check_index_exact, .a = both[0].slot, .b = mask, .c = both[1].slot, .row = place,
+        .type = wrapping_type(index), .uniform_index = uniform});
   return at;
 }
 

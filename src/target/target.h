@@ -11,6 +11,7 @@ struct Target {
   int default_threads = 128;         // of a T.Kernel that names none
   int max_threads = 1024;
   int64_t shared_bytes = 0;          // a block may allocate
+  int64_t local_bytes = 512 << 10;   // a thread's own memory, for what its registers do not hold
   int registers = 255;               // 32-bit, a thread may use
   int vector_bytes = 16;             // widest access of one thread
   int64_t vector_alignment = 0;      // bytes an access of n bytes must be aligned to: 0 means n

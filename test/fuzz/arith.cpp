@@ -2,35 +2,17 @@
 // the analyses claim holds.  Then digits of an index, composed as layouts do, must come back as the index.
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <random>
 
 #include "arith/prove.h"
 #include "evaluate.h"
+#include "fuzz/seeds.h"
 #include "ir/text.h"
 
 using namespace tl;
 using namespace tl::test;
 
 namespace {
-
-double seconds_wanted() {
-  const char* s = std::getenv("TL_FUZZ_SECONDS");
-  return s ? std::atof(s) : 0;
-}
-
-// Runs `round(seed)` for all fixed seeds, and then for new ones as long as there is time.
-template <class F>
-void rounds(int count, F round) {
-  auto start = std::chrono::steady_clock::now();
-  auto passed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  double wanted = seconds_wanted() / 24;  // programs want most of it
-  for (uint64_t seed = 1; seed <= uint64_t(count) || passed() < wanted; seed++)
-    if (!round(seed)) break;
-}
 
 struct Unknown {  // a variable with what is known of it
   Expr var;
@@ -102,6 +84,11 @@ struct Generator {
     Wide size = Wide(u.range.max) - u.range.min + 1;
     Wide at = chance(15) ? 0 : chance(15) ? size - 1 : Wide(random()) % size;
     Wide v = u.range.min + at;
+    if (t == u64 && u.range.max == INT64_MAX && chance(50)) {  // no bound above
+      v = Wide(random() | uint64_t(1) << 63);
+      v -= (v - u.remainder) % u.modulus;
+      return {v, 0};
+    }
     while (u.modulus > 1 && (v - u.remainder) % u.modulus != 0)
       v = v == u.range.max ? Wide(u.range.min) : v + 1;
     return {v, 0};
@@ -136,6 +123,7 @@ struct Generator {
                                         12, 16, 32, 64, 100, 127, 128, -1, -2, -4, -8, -3};
     static constexpr int64_t large[] = {
         255, 256, 1024, 65535, INT32_MAX, INT32_MIN, int64_t(1) << 31, INT64_MAX, INT64_MIN};
+    if (t == u64 && chance(15)) return imm(int64_t(random() | uint64_t(1) << 63), t);
     if (t != i64 && chance(10)) return imm(any(large), t);
     return imm(any(small), t);
   }
@@ -208,7 +196,7 @@ struct Generator {
     if (pick < 10) return unary(UnaryOp::neg, floating(t, depth - 1));
     if (pick < 20) return select(boolean_of(depth - 1), floating(t, depth - 1), floating(t, depth - 1));
     if (pick < 30) return cast(t, floating(chance(50) ? f32 : f16, depth - 1));
-    if (pick < 35) return cast(t, integer(i32, depth - 1));
+    if (pick < 35) return cast(t, integer(int_type(), depth - 1));
     return binary(any(ops), floating(t, depth - 1), floating(t, depth - 1));
   }
   Expr lanes(DType t, int count, int depth) {
@@ -423,7 +411,7 @@ bool random_round(uint64_t seed, int& checked, int& expressions) {
 
 TEST_CASE("a map of digits and its inverse simplify to the index") {
   int bad = 0, count = 0;
-  rounds(3000, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 3000, .fresh = 300, .share = 0.02}, [&](uint64_t seed) {
     count++;
     if (!digits_round(seed)) bad++;
     return bad < 3;
@@ -433,7 +421,7 @@ TEST_CASE("a map of digits and its inverse simplify to the index") {
 
 TEST_CASE("the digits of a composed index are its loop variables") {
   int bad = 0;
-  rounds(2000, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 2000, .fresh = 200, .share = 0.02}, [&](uint64_t seed) {
     if (!loops_round(seed)) bad++;
     return bad < 3;
   });
@@ -441,11 +429,12 @@ TEST_CASE("the digits of a composed index are its loop variables") {
 
 TEST_CASE("simplify keeps the value of random expressions") {
   int checked = 0, expressions = 0, bad = 0;
-  rounds(2400, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 2400, .fresh = 300, .share = 0.02}, [&](uint64_t seed) {
     if (!random_round(seed, checked, expressions)) bad++;
     return bad < 3;
   });
   MESSAGE(expressions, " expressions, ", checked, " values compared");
+  if (fuzz::is_replay()) return;
   CHECK(expressions >= 20000);
   CHECK(checked >= 8 * 15000);
 }

@@ -144,7 +144,7 @@ struct Evaluator {
     Value a = (*this)(n.a);
     DType from = n.a->dtype.scalar(), to = n.dtype.scalar();
     if (from.is_float() && to.is_float()) return {0, rounded(a.f, to)};
-    if (to.is_float()) return {0, rounded(double(a.i), to)};
+    if (to.is_float()) return {0, float_of_int(int64_t(uint64_t(a.i)), a.i > INT64_MAX ? u64 : i64, to)};
     if (from.is_float()) {
       if (to.is_bool()) return {a.f != 0, 0};
       double low = to.is_signed() ? -std::ldexp(1, to.bits - 1) : 0,

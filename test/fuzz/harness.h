@@ -11,7 +11,8 @@ bool ask_lockstep(const Function& f, Trial& trial);
 
 struct Campaign {
   std::string name;      // of the files that failures are written to
-  int64_t programs = 0;  // at least; more for as long as TL_FUZZ_SECONDS says
+  int64_t programs = 0, fresh = 0;  // at least: of fixed seeds, of fresh ones (seeds.h)
+  double share = 0.3;               // of TL_FUZZ_SECONDS
   Program (*make)(uint64_t seed) = nullptr;
   bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference; else they are of level thread
   std::vector<std::string> targets = {};

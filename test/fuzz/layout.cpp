@@ -2,11 +2,10 @@
 // what enumerating them gives.
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <random>
 
 #include "evaluate.h"
+#include "fuzz/seeds.h"
 #include "ir/text.h"
 #include "layout/algebra.h"
 #include "layout/fragment.h"
@@ -80,23 +79,11 @@ Numbers enumerated(const IndexMap& map) {
   return out;
 }
 
-template <class F>
-void rounds(int count, F round) {
-  const char* s = std::getenv("TL_FUZZ_SECONDS");
-  double wanted = s ? std::atof(s) / 6 : 0;
-  auto start = std::chrono::steady_clock::now();
-  auto passed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  for (uint64_t seed = 1; seed <= uint64_t(count) || passed() < wanted; seed++)
-    if (!round(seed)) break;
-}
-
 }  // namespace
 
 TEST_CASE("layouts: what is read out of expressions is what they are") {
   int digits = 0, injective = 0, total = 0;
-  rounds(3000, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 3000, .fresh = 300, .share = 0.04}, [&](uint64_t seed) {
     Maker make{.random = std::mt19937_64(seed)};
     make.shape();
     IndexMap map{.vars = make.vars, .extents = make.extents, .outputs = {}};
@@ -132,7 +119,7 @@ TEST_CASE("layouts: what is read out of expressions is what they are") {
 }
 
 TEST_CASE("layouts: composed, reshaped, repeated") {
-  rounds(1500, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 1500, .fresh = 150, .share = 0.04}, [&](uint64_t seed) {
     Maker make{.random = std::mt19937_64(seed + 100000)};
     make.shape();
     CAPTURE(seed);

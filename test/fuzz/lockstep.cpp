@@ -92,12 +92,13 @@ struct Machine {
       return *cell;
     }
     Scalar s = element_access(t->type).get(t->at(place));
-    return t->type.is_float() ? Value{0, s.d} : Value{t->type == u64 ? Wide(uint64_t(s.i)) : Wide(s.i), 0};
+    return t->type.is_float() ? Value{0, s.d} : whole(s.i, t->type);
   }
+  static Value whole(int64_t n, DType t) { return {t == u64 ? Wide(uint64_t(n)) : Wide(n), 0}; }
   void put(int64_t thread, BufferId b, int64_t place, Value v) {
     if (place < 0) return;
     if (Tensor* t = tensor(b))
-      element_access(t->type).put(t->at(place), t->type.is_float() ? scalar(v.f) : scalar(int64_t(v.i)));
+      element_access(t->type).put(t->at(place), t->type.is_float() ? scalar(v.f) : scalar(int64_t(uint64_t(v.i))));
     else
       cells(thread, b).at(size_t(place)) = v;
   }
@@ -272,7 +273,10 @@ struct Machine {
   }
   void store(const Store& n) {
     std::vector<std::pair<int64_t, Value>> what(size_t(count), {-1, {}});
-    each([&](int64_t t) { what[size_t(t)] = {place(t, n.buffer, n.index), value(t, n.value)}; });
+    each([&](int64_t t) {
+      int64_t at = place(t, n.buffer, n.index);  // what is stored nowhere is not computed
+      if (at >= 0) what[size_t(t)] = {at, value(t, n.value)};
+    });
     each([&](int64_t t) { put(t, n.buffer, what[size_t(t)].first, what[size_t(t)].second); });
   }
   void begin(BufferId b) {
@@ -413,7 +417,7 @@ struct Machine {
                             each_element(r, [&](int64_t i, int64_t at) {
                               Value v = get(0, r.buffer, at);
                               t.is_float() ? void(a.floats[size_t(i)] = v.f)
-                                           : void(a.ints[size_t(i)] = int64_t(v.i));
+                                           : void(a.ints[size_t(i)] = int64_t(uint64_t(v.i)));
                             });
                             return a;
                           },
@@ -423,13 +427,15 @@ struct Machine {
                             each_element(r, [&](int64_t i, int64_t at) {
                               put(0, r.buffer, at,
                                   t.is_float() ? Value{0, Evaluator::rounded(a.floats[size_t(i)], t)}
-                                               : Value{wrap_int(a.ints[size_t(i)], t), 0});
+                                               : whole(wrap_int(a.ints[size_t(i)], t), t));
                             });
                           },
                       .value =
                           [&](const Expr& e) {
+                            Array a = make_array(e->dtype, {});
                             Value v = value(0, e);
-                            return e->dtype.is_float() ? v.f : double(v.i);
+                            e->dtype.is_float() ? void(a.floats[0] = v.f) : void(a.ints[0] = int64_t(uint64_t(v.i)));
+                            return a;
                           },
                       .apply = {}});
     });

@@ -2,12 +2,11 @@
 // must be read or refused with a place, never crash.
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 #include "base/error.h"
+#include "fuzz/seeds.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -360,22 +359,10 @@ struct Generator {
   }
 };
 
-// Until `share` of the time asked for is over (TL_FUZZ_SECONDS), and at least `least` times.
-template <class F>
-void repeat(int least, F f) {
-  const char* seconds = std::getenv("TL_FUZZ_SECONDS");
-  double limit = seconds ? std::atof(seconds) / 8 : 0;
-  auto begin = std::chrono::steady_clock::now();
-  auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  for (uint64_t seed = 0; int64_t(seed) < least || elapsed() < limit; seed++) f(seed);
-}
-
 }  // namespace
 
 TEST_CASE("what is printed is parsed back") {
-  repeat(1500, [](uint64_t seed) {
+  fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [](uint64_t seed) {
     Function f = Generator{.random = std::mt19937_64(seed)}.function();
     std::string text = print(f);
     CAPTURE(seed);
@@ -384,12 +371,13 @@ TEST_CASE("what is printed is parsed back") {
     REQUIRE_NOTHROW(back = parse(text, "fuzz", vocabulary));
     REQUIRE(equivalent(f, back));
     REQUIRE_EQ(print(back), text);
+    return true;
   });
 }
 
 TEST_CASE("changed text is read or refused with a place") {
   int64_t read = 0, refused = 0;
-  repeat(1500, [&](uint64_t seed) {
+  fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [&](uint64_t seed) {
     Generator g{.random = std::mt19937_64(seed)};
     std::string text = print(g.function());
     static const std::string_view pieces[] = {"(",  ")",    "[",  "]",  "{",    "}",    "\n",    "  ", ":",
@@ -414,7 +402,9 @@ TEST_CASE("changed text is read or refused with a place") {
       REQUIRE(e.span.column > 0);
       refused++;
     }
+    return true;
   });
+  if (fuzz::is_replay()) return;
   CHECK(read > 0);
   CHECK(refused > 0);
 }

@@ -230,7 +230,7 @@ struct Generator : RingText {
     Shared& a = any_array();
     if (!a.atomic.empty() || a.turn) return;
     const Register& r = any_register();
-    if (is_float(r.type) != is_float(a.type)) return;
+    if (!casts(a.type, r.type)) return;
     std::string cast = fmt::format("cast<{}>", r.type);
     int64_t ways = threads >= 64 ? 3 : 1;
     switch (below(ways)) {
@@ -269,7 +269,7 @@ struct Generator : RingText {
   }
   void tile_step() {
     Shared &a = any_array(), &b = any_array();
-    if (!a.atomic.empty() || !b.atomic.empty() || is_float(a.type) != is_float(b.type)) return;
+    if (!a.atomic.empty() || !b.atomic.empty() || !casts(b.type, a.type)) return;
     if (chance(30)) return line("fill({}, {})", a.name, constant(a.type));
     if (chance(30)) {
       line("for j in parallel({}):", a.size);
@@ -369,7 +369,7 @@ struct Generator : RingText {
   void declare() {
     std::vector<Shared> made;
     for (int64_t i = 1 + below(3); i > 0; i--) {
-      Shared a{.name = name("S"), .type = pick<std::string>({"i32", "i32", "f32", "u8", "i64", "i16"})};
+      Shared a{.name = name("S"), .type = pick<std::string>({"i32", "i32", "f32", "u8", "i64", "i16", "u64"})};
       a.per_thread = chance(70) ? 1 : 2;
       a.size = threads * a.per_thread;
       a.turn = chance(40) ? below(threads) : 0;
@@ -382,7 +382,7 @@ struct Generator : RingText {
     line("t = thread_number()");
     line("x = cast<i32>(t)");
     names = {{"x", "i32"}, {"t", "i64"}};
-    if (scalar) names.push_back({"s", "i32"});
+    if (scalar) names.insert(names.end(), {{"s", "i32"}, {"w", "u64"}});
     for (int64_t i = 2 + below(3); i > 0; i--) {
       Register r{name("r"), i == 1 ? "i32" : type(), pick<int64_t>({1, 1, 2, 4})};
       line("{} = local {}[{}]", r.name, r.type, r.size);
@@ -435,6 +435,8 @@ struct Generator : RingText {
     if ((scalar = chance(50))) {
       params += ", s: i32";
       given["s"] = double(below(8));
+      params += ", w: u64";
+      given["w"] = pick<double>({0x1p63, 0x1p63 + 2048, 0x1.8p63, 0x1p64 - 2048, 77});
     }
     often = pick({0, 30, 50});
     newer = chance(50);

@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "fuzz/random_text.h"
+#include "fuzz/division_text.h"
 #include "fuzz/thread_program.h"
 
 namespace tl::fuzz {
@@ -38,13 +38,23 @@ struct ThreadText : RandomText {
   // ── expressions ─────────────────────────────────────────────────────────────────────────────────────
   static bool is_float(const std::string& t) { return t[0] == 'f'; }
   static int64_t bits(const std::string& t) { return std::stoll(t.substr(1)); }
+  // Whatever the value is: i64 holds indices, which stay small.
+  static bool casts(const std::string& from, const std::string& to) {
+    return is_float(from) == is_float(to) && (from != "u64" || to != "i64");
+  }
   std::string type() {
     return pick<std::string>(
-        {"i32", "i32", "i32", "i32", "u32", "i16", "u8", "i8", "f32", "f32", "f16", "i64"});
+        {"i32", "i32", "i32", "i32", "u32", "i16", "u8", "i8", "f32", "f32", "f16", "i64", "u64"});
+  }
+  std::string large() {
+    uint64_t n = pick<uint64_t>({uint64_t(1) << 63, (uint64_t(1) << 63) + (uint64_t(1) << 55) + 1, UINT64_MAX,
+                                 UINT64_MAX - 1, uint64_t(INT64_MAX), 0x9e3779b97f4a7c15});
+    return fmt::format("{}:u64", chance(20) ? random() : n);
   }
   std::string constant(const std::string& t) {
     if (is_float(t)) return fmt::format("{}.0:{}", below(9) - 4, t);
     if (t == "bool") return chance(50) ? "true" : "false";
+    if (t == "u64" && chance(50)) return large();
     int64_t n =
         t == "i32" && chance(10) ? pick<int64_t>({255, 65535, 1 << 20, INT32_MAX, INT32_MIN}) : below(13);
     return fmt::format("{}:{}", t[0] == 'i' && chance(30) ? -(n % 100) : n, t);
@@ -93,6 +103,7 @@ struct ThreadText : RandomText {
   }
   std::string integer(const std::string& t, int depth) {
     std::string a = expr(t, depth - 1);
+    if (chance(10)) return guarded_quotient(*this, t, extreme(t, a), expr(t, depth - 1), constant(t));
     switch (below(9)) {
       case 0:
         return fmt::format("({}//{}:{})", a, 1 + below(9), t);
@@ -108,10 +119,16 @@ struct ThreadText : RandomText {
       case 5:
         return fmt::format("({} {} {})", a, pick<std::string>({"&", "|", "^"}), expr(t, depth - 1));
       case 6:
-        return fmt::format("({}{})", t[0] == 'u' || chance(50) ? "~" : "-", a);
+        return fmt::format("({}({}))", t[0] == 'u' || chance(50) ? "~" : "-", a);
       default:
         return fmt::format("({} {} {})", a, pick<std::string>({"+", "-", "*"}), expr(t, depth - 1));
     }
+  }
+  // A dividend, and no constant: the text of a program divides none by 0.
+  std::string extreme(const std::string& t, const std::string& a) {
+    std::string own = fmt::format("({} ^ cast<{}>(x))", a, t);
+    if (chance(50) || t == "i64") return own;
+    return fmt::format("select({} > 1:{}, {}, {})", own, t, least_of(t), own);
   }
   // i64 is the index type, whose arithmetic must not overflow.
   std::string small(const std::string& t, int depth) {
@@ -125,6 +142,7 @@ struct ThreadText : RandomText {
     if (is_float(from) && t[0] == 'u')
       return fmt::format("cast<{}>(max({}, 0.0:{}))", t, expr(from, depth - 1), from);
     if (chance(20)) return fmt::format("cast<{}>({})", t, condition(depth - 1));
+    if (t == "i64" && from == "u64") return fmt::format("cast<i64>({} % 100003:u64)", expr(from, depth - 1));
     if (t == "i64") return fmt::format("cast<i64>({}) % 100003", expr(from, depth - 1));
     return fmt::format("cast<{}>({})", t, expr(from, depth - 1));
   }
@@ -144,8 +162,10 @@ struct ThreadText : RandomText {
       return fmt::format("({} {} {})", condition(depth - 1), pick<std::string>({"and", "or"}),
                          condition(depth - 1));
     if (chance(10)) return fmt::format("(not {})", condition(depth - 1));
-    std::string t = type();
-    return fmt::format("({} {} {})", expr(t, depth - 1),
+    std::string t = type(), as = t == "u64" && chance(40) ? "cast<" + pick<std::string>({"f32", "f64", "f16"}) + ">" : "";
+    if (depth > 1 && chance(10) && !is_float(t))
+      return guarded_condition(*this, t, extreme(t, expr(t, depth - 2)), expr(t, depth - 2));
+    return fmt::format("({0}({1}) {2} {0}({3}))", as, expr(t, depth - 1),
                        pick<std::string>({"<", "<=", ">", ">=", "==", "!="}), expr(t, depth - 1));
   }
   // The same in all threads of the block.

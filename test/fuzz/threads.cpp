@@ -76,6 +76,7 @@ TEST_CASE("thread-level programs have every barrier, exchange, jump and asynchro
 TEST_CASE("thread-level programs compute what they mean in every schedule") {
   fuzz::run_programs({.name = "threads",
                       .programs = 60,
+                      .fresh = 20,
                       .make = fuzz::random_thread_program,
                       .oracle = fuzz::ask_lockstep,
                       .targets = {"sim"}});

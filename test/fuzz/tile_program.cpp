@@ -3,12 +3,14 @@
 
 #include <utility>
 
-#include "fuzz/tile_text.h"
+#include "fuzz/division_text.h"
+#include "fuzz/fault_text.h"
+#include "fuzz/large_text.h"
 
 namespace tl::fuzz {
 namespace {
 
-struct Generator : TileText {
+struct Generator : FaultText {
   // ── tile operators ──────────────────────────────────────────────────────────────────────────────────
   void copy_step() {
     Tile from = any_tile();
@@ -154,8 +156,13 @@ struct Generator : TileText {
     Tile b = operand("shared", tb ? Shape{n, k} : Shape{k, n});
     if (b.name.empty()) return;
     line("gemm({}, {}, {}) {{clear_accum={}, policy=\"{}\", trans_a={}, trans_b={}}}", a.name, b.name, c.name,
-         chance(30) ? 1 : 0, pick<std::string>({"square", "full_row", "full_col"}), ta ? 1 : 0, tb ? 1 : 0);
+         clears(), pick<std::string>({"square", "full_row", "full_col"}), ta ? 1 : 0, tb ? 1 : 0);
     clamp(c);
+  }
+  std::string clears() {
+    if (!loops.empty() && chance(40)) return fmt::format("({} == {})", loops.back().var, below(loops.back().trips));
+    if (!scalar.empty() && chance(20)) return fmt::format("({} > {} or b == 0)", scalar, below(8));
+    return chance(30) ? "1" : "0";
   }
   static bool atomic_type(const std::string& t) {
     return t == "f32" || t == "f16" || t == "f64" || t == "i32" || t == "i64" || t == "u32";
@@ -175,24 +182,6 @@ struct Generator : TileText {
     if (to.name.empty()) to = fresh("shared", from.type, from.shape);
     if (to.name.empty()) return;
     line("atomic_{}_tile({}, {})", op, to.name, from.name);
-    clamp(to);
-  }
-  void reducer_step() {
-    Tile from = find([](const Tile& t) { return t.shape.size() > 1 && !is_storage(t.type) && !t.rough; });
-    if (from.name.empty() || from.shape[0] > 64) return;
-    Shape shape = {from.shape[0]};
-    Tile to = add("fragment", "f32", shape);
-    if (to.name.empty()) return;
-    std::string op = pick<std::string>({"sum", "max", "min"}), o = fmt::format("o{}", tensors++);
-    line("{} = local f32[{}] reducer(\"{}\")", o, shape[0], op);
-    line("reducer_init({}, {})", o, op == "max" ? "-9.0" : op == "min" ? "9.0" : "0.0");
-    open_nest(from.shape);
-    std::string v = fmt::format("cast<f32>({}[{}])", from.name, indices(from.shape));
-    line("{}[i0] = {}", o,
-         op == "sum" ? fmt::format("{}[i0] + {}", o, v) : fmt::format("{}({}[i0], {})", op, o, v));
-    indent -= int(from.shape.size());
-    line("finalize_reducer({})", o);
-    line("copy({}, {})", o, to.name);
     clamp(to);
   }
   // A loop in a loop nest: each row by one iteration.
@@ -257,7 +246,7 @@ struct Generator : TileText {
     }
   }
   void step() {
-    switch (below(depth < 2 ? 25 : 22)) {
+    switch (below(depth < 2 ? 28 : 25)) {
       case 0:
       case 1:
         return copy_step();
@@ -283,10 +272,17 @@ struct Generator : TileText {
         return reducer_step();
       case 13:
         return row_step();
-      case 22:
-      case 23:
+      case 14:
+        return part_step();
+      case 15:
+      case 16:
+        return view_step();
+      case 17:
+        return LargeStep{*this}.run();
+      case 25:
+      case 26:
         return loop_step();
-      case 24:
+      case 27:
         return branch_step();
       default:
         return elementwise_step();
@@ -299,6 +295,8 @@ struct Generator : TileText {
     int64_t x = pick<int64_t>({1, 1, 2, 3}), y = x > 1 && chance(30) ? 2 : 1;
     blocks = x * y;
     shared_bytes = registers = 0;
+    widest.clear();
+    placed.clear();
     tiles.clear();
     declarations.clear();
     lines.clear();
@@ -307,8 +305,8 @@ struct Generator : TileText {
     for (auto& [name, t] : written)  // what a kernel before wrote
       if (Tile mine = add("shared", t.type, t.shape); !mine.name.empty())
         line("copy({}, {})", name, mine.name);
-    int64_t steps = 1 + below(8);
-    for (int64_t i = 0; i < steps; i++) step();
+    int64_t steps = 1 + below(8), faulty = has_fault && program.fault.empty() ? below(steps) : steps;
+    for (int64_t i = 0; i < steps; i++) i == faulty ? fault_step() : step();
     std::vector<Tile> results = tiles;
     for (auto& t : results)
       if (chance(60) || &t == &results.back()) {
@@ -337,7 +335,14 @@ struct Generator : TileText {
 }  // namespace
 
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
-  return Generator{{{std::mt19937_64(seed)}, shared_limit, register_limit}}.run();
+  if (seed % 8 == 3) return random_division(seed);
+  return Generator{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}.run();
+}
+
+Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
+  Generator g{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}};
+  g.has_fault = true;
+  return g.run();
 }
 
 }  // namespace tl::fuzz

@@ -15,9 +15,12 @@ struct Program {
   std::map<std::string, double> given = {};  // extents and scalars that a call brings
   double tolerance = 0;                      // 0: what each type explains
   std::vector<std::string> skip = {};        // passes
+  std::string fault = {};                    // the line that is to be refused
 };
 
 // What a seed gives; the same on every machine.
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
+// The same with one fault, which is to be refused at its line.
+Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
 
 }  // namespace tl::fuzz

@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "fuzz/random_text.h"
+#include "fuzz/division_text.h"
 #include "fuzz/tile_program.h"
 
 namespace tl::fuzz {
@@ -255,6 +255,10 @@ struct TileText : RandomText {
       return fmt::format("cast<f32>(cast<i32>({}) {} {})", a,
                          pick<std::string>({"//", "%", "&", "|", "^", "<<", ">>"}), 1 + below(4));
     std::string b = value(shape, levels - 1, exact);
+    if (exact && chance(8)) {
+      auto whole = [](const std::string& x) { return fmt::format("cast<i32>(min(max({}, -99.0), 99.0))", x); };
+      return fmt::format("cast<f32>({})", guarded_quotient(*this, "i32", whole(a), whole(b), "1:i32"));
+    }
     if (chance(20)) return fmt::format("select({}, {}, {})", condition(shape), a, b);
     std::string op = pick<std::string>(
         {"({} + {})", "({} - {})", "max({}, {})", "min({}, {})", "min(max({} * {}, -8.0), 8.0)"});
@@ -326,7 +330,7 @@ struct TileText : RandomText {
     mark(to, rough);
   }
   void clamp(const Tile& t) {
-    if (chance(50) && !is_packed(t.type))
+    if (chance(50) && !is_storage(t.type))
       return line("clamp({}, {}, {})", t.name,
                   is_float(t.type)      ? "-8.0"
                   : is_unsigned(t.type) ? "0"

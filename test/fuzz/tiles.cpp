@@ -2,8 +2,12 @@
 // operators mean.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "api/kernel.h"
 #include "fuzz/harness.h"
+#include "fuzz/seeds.h"
 #include "ops/op.h"
 
 using namespace tl;
@@ -45,5 +49,23 @@ TEST_CASE("tile programs have every tile operator, statement and kind of type") 
 
 TEST_CASE("tile programs compute on every target what they mean") {
   fuzz::run_programs(
-      {.name = "tiles", .programs = 25, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
+      {.name = "tiles", .programs = 25, .fresh = 10, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
+}
+
+TEST_CASE("a tile program with one fault is refused at the fault's line") {
+  fuzz::each_seed({.fixed = 60, .fresh = 30, .share = 0.1}, [](uint64_t seed) {
+    fuzz::Program p = fuzz::faulty_program(seed, find_target("sm_80")->shared_bytes, 200);
+    auto at = p.text.find("\n" + p.fault + "\n");
+    int line = 1 + int(std::count(p.text.begin(), p.text.begin() + std::ptrdiff_t(at + 1), '\n'));
+    CAPTURE(p.text);
+    REQUIRE(at != p.text.npos);
+    CAPTURE(seed);
+    CAPTURE(p.fault);
+    for (const char* target : {"sim:sm_80", "cpu", "reference"}) {
+      Verdict v = judge(p.text, {.target = target, .given = {p.given}, .inputs = Inputs::whole});
+      CHECK_MESSAGE(v.kind == Verdict::Kind::refused, to_string(v));
+      CHECK_MESSAGE(v.line == line, to_string(v));
+    }
+    return true;
+  });
 }

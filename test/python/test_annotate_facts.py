@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import tilelang
+import tilelang.language as T
 from helpers import failure
 from helpers import kernel as kernel_of
 from tilelang import PassConfigKey
@@ -138,7 +139,7 @@ def test_pass_configs(tmp_path, caplog):
         return tilelang.compile(prim, target="cuda -arch=sm_80", pass_configs=configs).get_kernel_source()
 
     assert "__syncthreads()" in source()
-    assert "__syncthreads()" in source(**{"tl.disable_thread_storage_sync": True})  # or the result is wrong
+    assert "__syncthreads()" not in source(**{"tl.disable_thread_storage_sync": True})
     assert PassConfigKey.TL_SOME_OTHER == "tl.some_other"
     source(**{"tl.ptxas_register_usage_level": 5, "tl.enable_ptxas_verbose_output": True})
     with caplog.at_level(logging.DEBUG, logger="tilelang"):
@@ -200,3 +201,40 @@ def test_attr(tmp_path):
     a = np.zeros((64, 8), np.float32)
     tilelang.compile(prim, target="cpu")(a, 1)
     assert a[:4, 0].tolist() == [1] * 4
+
+
+def reversed_rows(barrier):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "float32")
+            t = T.get_thread_binding()
+            tile[t] = A[t]
+            if barrier:
+                T.sync_threads()
+            B[t] = tile[63 - t]
+
+    return main
+
+
+def test_own_barriers(tmp_path, monkeypatch):
+    """With the pass config a program places its barriers itself; the simulator finds what it left out."""
+    configs = {PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: True}
+    a = np.arange(64, dtype=np.float32)
+    with pytest.raises(tilelang.SimulationError, match="race") as caught:
+        tilelang.compile(reversed_rows(False), target="sim:sm_80", pass_configs=configs)(a, np.zeros_like(a))
+    assert "tile[63 - t]" in str(caught.value) and "tile[t] = A[t]" in str(caught.value)
+    for barrier, given in ((True, configs), (False, {}), (True, {})):
+        b = np.zeros_like(a)
+        kernel = tilelang.compile(reversed_rows(barrier), target="sim:sm_80", pass_configs=given)
+        kernel(a, b)
+        assert np.array_equal(b, a[::-1])
+        assert ("barriers between accesses of the program's own" in str(kernel.report)) == bool(given)
+        made = tilelang.compile(reversed_rows(barrier), target="cuda -arch=sm_80", pass_configs=given)
+        assert made.get_kernel_source().count("__syncthreads()") == 1
+
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tilelang.env, "_cache_enabled", True)
+    for given in ({}, configs):
+        made = tilelang.compile(reversed_rows(False), target="cuda -arch=sm_80", pass_configs=given)
+        assert not made.from_cache and made.get_kernel_source().count("__syncthreads()") == (not given)

@@ -443,6 +443,35 @@ def test_errors(tmp_path, body, words):
     assert error.line == 4 + len(body.splitlines())
 
 
+BLOCKS, THREADS = 4, 32  # of `kernel`
+ONCE_EACH = "T.atomic_add(C[0], 1)", "for k in T.serial(2):\n    T.atomic_add(C[0], 1)"
+ONCE_PER_BLOCK = "for _ in T.Parallel(1):\n    T.atomic_add(C[0], 1)", "T.atomic_max(C[0], 4)"
+
+
+def counted(tmp_path, body, target):
+    main = kernel(tmp_path, body, signature="C: T.Tensor((1,), 'int32')")
+    c = np.zeros(1, np.int32)
+    tilelang.compile(main, target=target)(c)
+    return c[0] // BLOCKS
+
+
+@pytest.mark.parametrize("body", ONCE_EACH)
+def test_what_each_thread_does_is_not_done_once(tmp_path, body):
+    """Outside of parallel loops every thread runs a statement; one per block would be another result."""
+    for target in "cpu", "reference":
+        with pytest.raises(tilelang.CompileError, match="not in a T.Parallel loop") as caught:
+            counted(tmp_path, body, target)
+        assert caught.value.line == 4 + len(body.splitlines())
+    times = body.count("serial") + 1
+    assert counted(tmp_path, body, "sim:sm_90") == times * THREADS
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
+@pytest.mark.parametrize("body", ONCE_PER_BLOCK)
+def test_what_is_done_once_per_block(tmp_path, body, target):
+    assert counted(tmp_path, body, target) == 1
+
+
 def test_an_unused_old_value_still_counts(tmp_path):
     main = kernel(
         tmp_path, "for i in T.Parallel(64):\n    unused = T.atomic_add(A[i, 0], 1.0, return_prev=True)\n"

@@ -18,6 +18,16 @@ def test_made_pages_are_up_to_date():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_name_without_an_entry_is_noticed(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import make_docs
+
+    text = (ROOT / "docs" / "reference.md").read_text()
+    assert make_docs.without_entry(text) == []
+    less = text.replace("### `T.cumsum(", "### `T.cum_sum(").replace("`T.uint8`", "")
+    assert set(make_docs.without_entry(less)) == {"cumsum", "uint8"}
+
+
 def snippets(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
 

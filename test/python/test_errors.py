@@ -66,7 +66,7 @@ WRONG = {
     "store to a slice": ("A[0:4, 0] = 1.0", 1, 1, "T.Parallel"),
     "too many indices": ("A[0, 0, 0] = 1.0", 1, 1, "2 dimensions"),
     "float index": ("A[0, 1.5] = 1.0", 1, 1, "must be an integer"),
-    "buffer as a value": ("x = A + 1", 1, 5, "index it, A[...]"),
+    "buffer as a value": ("x = A + 1", 1, 5, "index it, A[i, j]"),
     "slice as a value": ("x = A[0:4] + 1", 1, 5, "is not a value"),
     "stale element": ("t = [A[0, 0]]\nA[0, 0] = 2.0\nA[1, 0] = t[0]", 3, 1, "give its value a name first"),
     "matmul operator": ("x = n @ n", 1, 5, "T.gemm"),
@@ -189,3 +189,57 @@ def test_unknown_target(tmp_path):
     with pytest.raises(tilelang.CompileError, match="cuda") as caught:
         tilelang.compile(main, target="vulkan")
     assert "vulkan" in str(caught.value)
+
+
+NAMED = """\
+S = T.alloc_shared((64, 64), 'float32')
+V = T.alloc_shared((64,), 'float32')
+F = T.alloc_fragment((64, 64), 'float32')
+"""
+IN_PYTHONS_NAMES = {
+    "H = T.alloc_shared((32, 64), 'float16')\nG = T.alloc_shared((16, 64), 'float16')\n"
+    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D)": "did you mean transpose_B=True?",
+    "H = T.alloc_shared((64, 32), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
+    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D)": "did you mean transpose_A=True?",
+    "H = T.alloc_shared((32, 64), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
+    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)":
+        "did you mean transpose_B=False?",
+    "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)":
+        "reduce: buffer is S: f32[64, 64] and dim 0, so out must be",
+    "T.atomic_add(S, V)": "atomic_add: ",
+    "T.copy(S, A)": (
+        "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): what lies outside of A is dropped"
+    ),
+    "T.copy(F, A)": "T.copy(F, A[by * 64, bx * 64])",
+    "T.copy(A, S)": (
+        "; say where the tile begins, T.copy(A[by * 64, bx * 64], S): what lies outside of A is 0"
+    ),
+    "T.copy(B, V)": "T.copy(B[bx * 64], V)",
+}
+
+
+@pytest.mark.parametrize("line", IN_PYTHONS_NAMES)
+def test_hints_have_the_names_of_python(line, tmp_path):
+    signature = "A: T.Tensor((40, 40), 'float32'), B: T.Tensor((40,), 'float32')"
+    error = failure(tmp_path, NAMED + line, signature=signature)
+    assert IN_PYTHONS_NAMES[line] in error.text
+    for internal in ("trans_a", "trans_b", "reduce_by", "atomic_add_tile"):
+        assert internal not in error.text
+
+
+def test_what_the_hint_of_a_copy_says_works(tmp_path):
+    import numpy as np
+
+    signature = "A: T.Tensor((40, 40), 'float32'), B: T.Tensor((40, 40), 'float32')"
+    body = NAMED + "by = 0\nT.copy(A[by * 64, by * 64], S)\nT.copy(S, B[by * 64, by * 64])"
+    main = kernel(tmp_path, body, signature=signature)
+    a = np.random.default_rng(0).standard_normal((40, 40), np.float32)
+    for target in ("cpu", "reference", "sim:sm_80"):
+        b = np.zeros_like(a)
+        tilelang.compile(main, target=target)(a, b)
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_part_of_a_tensor_is_not_told_where_it_begins(tmp_path):
+    body = "S = T.alloc_shared((4, 4), 'float32')\nT.copy(S, A[0:8, 0:8])"
+    assert "say where" not in failure(tmp_path, body).text

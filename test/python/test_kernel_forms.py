@@ -41,7 +41,7 @@ def test_a_tensor_that_nothing_names_may_be_none(target):
         kernel(None, x, out)
         assert np.array_equal(out, x * 2)
     wrong = np.zeros((4, 3), np.float32)  # given all the same, it is checked
-    with pytest.raises(Exception, match="argument 0 'scale' is f32\\[4, 3\\]"):
+    with pytest.raises(Exception, match="argument 0 'scale' is float32\\[4, 3\\]"):
         kernel(wrong, np.zeros((5, 8), np.float32), np.zeros((5, 8), np.float32))
 
 
@@ -289,3 +289,52 @@ def test_dp4a_by_name():
     a, c = np.random.default_rng(0).integers(-128, 128, (32, 4)).astype("int8"), np.zeros(32, "int32")
     run(main, "sim:sm_80", a, c)
     assert (c == 1 + (a.astype(int) ** 2).sum(1)).all()
+
+
+# ── one name for all block indices ────────────────────────────────────────────────────────────────────
+
+
+def blocks(extents, body):
+    """Each block writes 1 + its number, by what `body` makes of the name that all its indices have."""
+
+    @T.prim_func
+    def main(A: T.Tensor((24,), "int32")):
+        with T.Kernel(*extents, threads=32) as bs:
+            A[body(bs)] = body(bs) + 1
+
+    return main
+
+
+def unpacked(bs):
+    x, y, z = bs
+    return (z * 3 + y) * 2 + x
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("extents, body", [
+    ((2, 3), lambda bs: bs[1] * 2 + bs[0]),
+    ((2, 3), lambda bs: bs[-1] * 2 + sum(bs[:1])),
+    ((2, 3), lambda bs: sum(b * w for b, w in zip(bs, (1, 2), strict=True)) if len(bs) == 2 else 0),
+    ((2, 3, 4), unpacked),
+    ((6,), lambda bs: bs),
+    ((6,), lambda bs: bs + 0 * bs),
+])
+def test_one_name_for_the_indices_of_a_block(extents, body, target):
+    a, count = np.zeros(24, np.int32), int(np.prod(extents))
+    run(blocks(extents, body), target, a)
+    assert a.tolist() == [*range(1, count + 1), *[0] * (24 - count)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_name_in_the_text_of_a_kernel(target):
+    @T.prim_func
+    def main(A: T.Tensor((3, 2), "int32")):
+        with T.Kernel(2, 3, threads=32) as bs:
+            bx, by = bs
+            for b, weight in zip(bs, (10, 1), strict=True):
+                if weight == 1:
+                    A[bs[1], bs[0]] = b + 10 * bx + 0 * by
+
+    a = np.zeros((3, 2), np.int32)
+    run(main, target, a)
+    assert a.tolist() == [[0, 10], [1, 11], [2, 12]]

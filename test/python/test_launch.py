@@ -7,6 +7,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import _core
+from tilelang._core import ArgumentError
 
 TARGETS = ["cpu", "reference", "sim:sm_80"]
 
@@ -85,6 +86,63 @@ def test_parameters_subclasses_and_views(torch):
     assert (kernel(frozen) == frozen * 2).all()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_arrays_of_numpy_that_mean_more_than_their_numbers(target):
+    kernel = tilelang.compile(scaled(n=4), target=target)
+    a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    masked = np.ma.masked_array(a, mask=a > 2)
+    for args in ((masked, b), (a, masked), (np.ma.masked_array(a, mask=True), b), (masked[1:], b)):
+        with pytest.raises(ArgumentError, match=r"a masked array, whose mask no kernel sees: pass a.filled"):
+            kernel(*args)
+    for whole in (np.ma.masked_array(a), np.ma.masked_array(a, mask=False), masked.filled(0), masked.data):
+        kernel(whole, b)
+        assert (b == np.asarray(whole) * 2).all()
+    frozen = b.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(ArgumentError, match="read-only"):
+        kernel(a, frozen)
+    for strange in (a.astype("M8[s]"), a.astype("c8"), a.astype(object), a.view("V4"), a.astype(">f4")):
+        with pytest.raises(ArgumentError):
+            kernel(strange, b)
+
+
+@tilelang.jit(target="cpu")
+def doubled(A: T.Tensor):
+    B = T.empty(A.shape, A.dtype)
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(A.shape[0]):
+            B[i] = A[i] * 2
+    return B
+
+
+def test_masked_arrays_of_eager_kernels():
+    a = np.arange(4, dtype=np.float32)
+    assert doubled(a)[3] == 6
+    with pytest.raises(ArgumentError, match="a masked array"):
+        doubled(np.ma.masked_array(a, mask=a > 2))
+
+
+@pytest.mark.parametrize("way", ["lazy", "eager"])
+def test_tensors_of_torch_that_mean_more_than_their_numbers(torch, way):
+    kernel = doubled if way == "eager" else tilelang.compile(scaled(n=4), out_idx=1, target="cpu")
+    x = torch.arange(4.0)
+    assert kernel(x).tolist() == kernel(x.clone().requires_grad_()).tolist() == [0, 2, 4, 6]
+    for strange, why in (
+        (torch._neg_view(x), "resolve_neg"),
+        (torch.complex(x, x).conj(), "complex64"),
+        (x.to_sparse(), "to_dense"),
+        (torch.nested.nested_tensor([x, x]), "nested tensor"),
+        (torch.nested.nested_tensor([x, x], layout=torch.jagged), "nested tensor"),
+        (torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "int_repr"),
+        (x.to("meta"), "no elements"),
+        (torch._efficientzerotensor(4), "no memory"),
+    ):
+        with pytest.raises((TypeError, tilelang.CompileError), match=why):
+            kernel(strange)
+        assert kernel(x).tolist() == [0, 2, 4, 6]
+    assert kernel(torch._neg_view(x).resolve_neg()).tolist() == [0, -2, -4, -6]
+
+
 def test_strided_arrays_where_strides_are_asked_for(torch):
     M, N, s = T.dynamic("M, N, s")
 
@@ -109,19 +167,26 @@ def frozen(n=16):
 
 A16 = np.ones(16, np.float32)
 REFUSED = {
-    "a lambda": (lambda: (lambda: 1, A16), "argument 0 'A' is a function; a tensor of type f32 was expected"),
+    "a lambda": (lambda: (lambda: 1, A16), "'A' is a function; a tensor of type float32 was expected"),
     "text": (lambda: ("abc", A16), "argument 0 'A' is a str; a tensor"),
     "an object": (lambda: (object(), A16), "argument 0 'A' is a object; a tensor"),
-    "None": (lambda: (None, A16), r"argument 0 'A' is None but f32\[16\] was expected"),
-    "a number": (lambda: (1.5, A16), r"argument 0 'A' is the number 1.5 but f32\[16\]"),
+    "None": (lambda: (None, A16), r"argument 0 'A' is None but float32\[16\] was expected"),
+    "a number": (lambda: (1.5, A16), r"argument 0 'A' is the number 1.5 but float32\[16\]"),
     "read-only output": (lambda: (A16, frozen()), "argument 1 'B' is read-only, but the function writes"),
     "byte order": (lambda: (A16.astype(">f4"), A16.copy()), r"'A' is an array in foreign byte order \(>f4\)"),
     "complex": (lambda: (A16.astype(complex), A16.copy()), "'A' is an array of complex128; a tensor"),
     "strides": (lambda: (np.ones(32, np.float32)[::2], A16.copy()), r"strides \(2\) but \(1\) was expected"),
     "overlap": (lambda: (A16, A16), "argument 1 'B' is written, but shares memory with argument 0 'A'"),
-    "dtype": (lambda: (A16.astype(np.float64), A16.copy()), r"'A' is f64\[16\] but f32\[16\] was expected"),
-    "kind": (lambda: (A16.view(np.int32), A16.copy()), r"'A' is i32\[16\] but f32\[16\] was expected"),
-    "scalar": (lambda: (A16, A16.copy(), "x"), "argument 2 's' is a str; a number of type f32 was expected"),
+    "dtype": (
+        lambda: (A16.astype(np.float64), A16.copy()),
+        r"'A' is float64\[16\] but float32\[16\] was expected; pass A.astype\(\"float32\"\), of a PyTorch",
+    ),
+    "dtype of an output": (
+        lambda: (A16, A16.astype(np.float64)),
+        r"'B' is float64\[16\] but float32\[16\] was expected; the kernel writes to it, so make the array",
+    ),
+    "kind": (lambda: (A16.view(np.int32), A16.copy()), r"'A' is int32\[16\] but float32\[16\] was expected"),
+    "scalar": (lambda: (A16, A16.copy(), "x"), "'s' is a str; a number of type float32 was expected"),
     "fields": (lambda: (np.zeros(16, [("a", "f4")]), A16.copy()), "argument 0 'A' is an array of "),
 }
 

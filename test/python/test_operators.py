@@ -380,9 +380,9 @@ F = T.alloc_fragment((64, 8), 'float32')
 G = T.alloc_local((8,), 'float32')
 """
 WRONG = {
-    "T.reduce_bitand(S, D)": "src is S: f32[64, 8]; it must hold integers or bool",
+    "T.reduce_bitand(S, D)": "buffer is S: f32[64, 8]; it must hold integers or bool",
     "T.reduce(S, D, 'sum', nan_propagate=True)": "nan_propagate is for max, min, absmax",
-    "T.reduce_any(S, D)": "dst is D: f32[64]; it must hold bool or integers",
+    "T.reduce_any(S, D)": "out is D: f32[64]; it must hold bool or integers",
     "T.reduce(S, D, 1, combine=lambda a, b: a + b)": "identity is missing",
     "T.reduce(S, D, 'sum', 1, combine=lambda a, b: a + b, identity=0)": "one of them says how to fold",
     "T.reduce(S, D, 1, combine=lambda a: a, identity=0)": "combine is called with two values",

@@ -48,8 +48,11 @@ def test_cuda_text_is_edited():
 
 def test_what_it_writes_is_what_is_compiled():
     engine.register_cuda_postproc(lambda code, target: code + "\nthis is no CUDA;\n")
-    with pytest.raises(Exception, match="no CUDA|this"):
-        tilelang.compile(plus_one(), target="cuda -arch=sm_80")
+    engine.register_c_postproc(lambda code, target: code + "\nthis is no LLVM\n")
+    for target in ("cuda -arch=sm_80", "cpu"):
+        with pytest.raises(tilelang.CompileError, match="refuses the text .*_postproc") as caught:
+            tilelang.compile(plus_one(), target=target)
+        assert "this is no" in str(caught.value)
 
 
 def test_cpu_text_is_edited():

@@ -154,3 +154,24 @@ def test_what_it_refuses():
             T.call_extern("handle", "use", T.access_ptr(T.view(array, dtype="uint16"), "w"))
 
     assert "have no other address; copy them to a buffer of u16" in error_of(addressed)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_all_bits_of_a_narrow_float(dtype, target):
+    whole = {"float16": "int16", "bfloat16": "int16"}.get(dtype, "int8")
+    n = 1 << (16 if whole == "int16" else 8)
+
+    @T.prim_func
+    def main(x: T.Tensor((n,), whole), out: T.Tensor((n,), whole)):
+        with T.Kernel(n // 256, threads=64) as block:
+            tile, moved = T.alloc_fragment((256,), dtype), T.alloc_fragment((256,), dtype)
+            T.copy(x[block * 256 : (block + 1) * 256], T.view(tile, dtype=whole))
+            for i in T.Parallel(256):
+                moved[i] = tile[i]
+            T.copy(T.view(moved, dtype=whole), out[block * 256 : (block + 1) * 256])
+
+    x = np.arange(n).astype(whole)
+    out = np.zeros(n, whole)
+    run(main, target, x, out)
+    assert np.array_equal(out, x)

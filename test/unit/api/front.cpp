@@ -95,7 +95,7 @@ TEST_CASE("arguments that do not fit") {
   const float* constant = x.data();
   auto X = tensor(x.data(), {48}), Y = tensor(y.data(), {48});
   CHECK(contains(error_of([&] { k(X); }), "2 arguments were expected (X, Y) but 1 was given"));
-  CHECK(contains(error_of([&] { k(X, tensor(d.data(), {48})); }), "f64[48] but f32[48] was expected"));
+  CHECK(contains(error_of([&] { k(X, tensor(d.data(), {48})); }), "float64[48] but float32[48] was expected"));
   CHECK(contains(error_of([&] { k(X, tensor(y.data(), {8, 6})); }), "'Y'"));
   CHECK(contains(error_of([&] { k(X, 3); }), "'Y'"));
   CHECK(contains(error_of([&] { k(X, tensor(constant, {48})); }), "'Y'"));  // read-only, and written
@@ -210,7 +210,7 @@ TEST_CASE("reduce: its options in the text, and what is wrong at its line") {
     error = error_of([&] { b.reduce("sum", S, D, 0); });
   });
   CHECK(contains(error, "front.cpp:" + std::to_string(line) + ":"));
-  CHECK(contains(error, "dst must be f32[4] or f32[1, 4], but it is D: f32[8]"));
+  CHECK(contains(error, "out must be f32[4] or f32[1, 4], but it is D: f32[8]"));
   std::string text = b.finish().text();
   CHECK(contains(text, "reduce_max(S, D) {clear=1, dim=-1}"));
   CHECK(contains(text, "reduce_abssum(S, D) {dim=1}"));

@@ -178,3 +178,18 @@ TEST_CASE("facts of a kernel") {
   CHECK(interval_of(t, facts) == Interval{0, 127});
   CHECK(can_prove(lt(by * 64, m), facts));
 }
+
+TEST_CASE("an unsigned number of 64 bits may be no number of int64") {
+  Facts facts;
+  Expr u = var("u", u64), large = imm(INT64_MIN, u64);
+  facts.bind(u, Modular{24, 13});
+  CHECK(modular_of(cast(i64, u), facts) == Modular{8, 5});  // 2^64 is a multiple of 8, and none of 3
+  CHECK(interval_of(cast(i64, u), facts) == Interval{});
+  CHECK(interval_of(large, facts).min == INT64_MAX);
+  CHECK(!as_int(simplify(lt(u, large), facts)));
+  CHECK(!as_int(simplify(op(BinaryOp::floordiv, u, large), facts)));
+  CHECK(is_int(op(BinaryOp::lt, imm(5, u64), large), 1));
+  CHECK(is_int(op(BinaryOp::shr, large, imm(63, u64)), 1));
+  CHECK_EQ(cast(f64, imm(-1, u64)).as<FloatImm>()->value, 0x1p64);
+  CHECK_EQ(cast(f32, imm((int64_t(1) << 60) + (int64_t(1) << 36) + 1, i64)).as<FloatImm>()->value, 0x1p60 + 0x1p37);
+}

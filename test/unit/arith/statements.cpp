@@ -61,6 +61,24 @@ TEST_CASE("loops of one iteration and of none") {
               store(out, {j + 2}, n)));
 }
 
+TEST_CASE("what a loop becomes is asked of its simplified body") {
+  Expr i = var("i"), j = var("j"), x = var("x"), n = var("n");
+  // A branch, or statements beside it, stood between two parallel loops.
+  Stmt inner = for_loop(j, 5, Loop::parallel, store(out, {j}, n));
+  CHECK(equal(checked(for_loop(i, 1, Loop::parallel, if_then(lt(i, imm(4)), inner))), inner));
+  Stmt once = for_loop(j, 1, Loop::parallel, store(out, {i}, n));
+  CHECK(equal(checked(for_loop(i, 5, Loop::parallel, block({let(x, imm(0)), once}))),
+              for_loop(i, 5, Loop::parallel, store(out, {i}, n))));
+  // The jump is never reached.
+  Stmt jump = if_then(lt(i, imm(0)), eval(call(break_loop, {})));
+  CHECK(equal(checked(for_loop(i, 1, Loop::serial, block({store(out, {i}, n), jump}))), store(out, {imm(0)}, n)));
+  // The first value is read before the body writes there.
+  Expr first = load(i64, out, {imm(0)});
+  Stmt body = block({store(out, {imm(0)}, n), store(out, {imm(1)}, i)});
+  Stmt reads = for_loop(i, first, imm(1), Loop::serial, body);
+  CHECK(checked(reads).same(reads));
+}
+
 TEST_CASE("branches and what is known in them") {
   Expr x = var("x"), n = var("n");
   Stmt a = store(out, {x}, imm(1)), b = store(out, {x}, imm(2));

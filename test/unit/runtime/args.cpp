@@ -145,26 +145,28 @@ TEST_CASE("arguments: count, None, type, rank") {
                        ArgumentError);
   const Argument none[] = {call.A, {}, call.C, 1.0, int64_t(1)};
   CHECK_THROWS_WITH_AS(check_and_pack(p, none, 1, packed),
-                       "matmul: argument 1 'B' is None but f32[K, 128] was expected", ArgumentError);
+                       "matmul: argument 1 'B' is None but float32[K, 128] was expected", ArgumentError);
   const Argument number[] = {2.5, call.B, call.C, 1.0, int64_t(1)};
   CHECK_THROWS_WITH_AS(check_and_pack(p, number, 1, packed),
-                       "matmul: argument 0 'A' is the number 2.5 but f32[M, K] was expected", ArgumentError);
+                       "matmul: argument 0 'A' is the number 2.5 but float32[M, K] was expected", ArgumentError);
   call.B.bits = 16;
-  CHECK_EQ(call.error(), "matmul: argument 1 'B' is f16[64, 128] but f32[K, 128] was expected");
+  CHECK_EQ(call.error(),
+           "matmul: argument 1 'B' is float16[64, 128] but float32[K, 128] was expected; "
+           "pass B.astype(\"float32\"), of a PyTorch tensor B.to(torch.float32)");
   call.reset();
   call.B.ndim = 1;
-  CHECK_EQ(call.error(), "matmul: argument 1 'B' is f32[64] but f32[K, 128] was expected");
+  CHECK_EQ(call.error(), "matmul: argument 1 'B' is float32[64] but float32[K, 128] was expected");
 }
 
 TEST_CASE("arguments: shapes, and where a symbol got its value") {
   Call call;
   call.b[0] = 65;
   CHECK_EQ(call.error(),
-           "matmul: argument 1 'B' is f32[65, 128] but f32[K=64, 128] was expected "
+           "matmul: argument 1 'B' is float32[65, 128] but float32[K=64, 128] was expected "
            "(K is extent 1 of argument 0 'A')");
   call.reset();
   call.c[1] = 127;
-  CHECK_EQ(call.error(), "matmul: argument 2 'C' is f32[16, 127] but f32[M=16, 128] was expected");
+  CHECK_EQ(call.error(), "matmul: argument 2 'C' is float32[16, 127] but float32[M=16, 128] was expected");
 }
 
 TEST_CASE("arguments: strides are compared where they matter") {
@@ -249,11 +251,11 @@ TEST_CASE("arguments: what is written must not share memory") {
 TEST_CASE("arguments: scalars") {
   Call call;
   call.n = int64_t(128);
-  CHECK_EQ(call.error(), "matmul: argument 4 'n' is 128, which i8 cannot hold");
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is 128, which int8 cannot hold");
   call.n = 1.0;
-  CHECK_EQ(call.error(), "matmul: argument 4 'n' is the number 1 but a number of type i8 was expected");
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is the number 1 but a number of type int8 was expected");
   call.n = call.A;
-  CHECK_EQ(call.error(), "matmul: argument 4 'n' is f32[16, 64] but a number of type i8 was expected");
+  CHECK_EQ(call.error(), "matmul: argument 4 'n' is float32[16, 64] but a number of type int8 was expected");
   Program p;
   p.name = "f";
   p.params = {{"h", false, "f16", 16, {}, {}, false},

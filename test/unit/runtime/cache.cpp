@@ -79,6 +79,21 @@ TEST_CASE("cache: a damaged entry is as good as none") {
   CHECK(cache.load(key));
 }
 
+TEST_CASE("cache: an entry under the name of another one is as good as none") {
+  TempFolder folder;
+  Cache cache{folder.path};
+  std::string one = sha256_hex("one"), two = sha256_hex("two");
+  auto path = [&](const std::string& key) { return folder.path + "/" + key + ".tlc"; };
+  REQUIRE(cache.store(one, entry_of("one")));
+  REQUIRE(cache.store(two, entry_of("two")));
+  write_file_atomic(path(two), read_file(path(one)).value(), 0600);
+  CHECK(cache.load(one));
+  CHECK(!cache.load(two));
+  CHECK(cache.store(two, entry_of("two")));
+  REQUIRE(cache.load(two));
+  CHECK_EQ(cache.load(two)->program.name, "two");
+}
+
 TEST_CASE("cache: nothing that others could have written is used") {
   TempFolder folder;
   Warnings warnings;

@@ -166,16 +166,17 @@ TEST_CASE("cpu: several entries and a workspace") {
   }
 }
 
-TEST_CASE("cpu: our own mistakes are called so") {
+TEST_CASE("cpu: a refusal of the text is told in the compiler's words") {
   Program p = scalar_loop("broken", "  %y = nonsense float %x\n");
-  CHECK_THROWS_AS(build(p), InternalError);
+  CHECK_THROWS_AS(build(p), BuildError);
   try {
     build(p);
-  } catch (const InternalError& e) {
+  } catch (const BuildError& e) {
+    CHECK(e.flag.empty());
     CHECK(std::string(e.what()).find("broken: LLVM") != std::string::npos);
     CHECK(std::string(e.what()).find("nonsense") != std::string::npos);
   }
-  CHECK_THROWS_AS(build(scalar_loop("typed", "  %y = call float @expf(float %x)\n")), InternalError);
+  CHECK_THROWS_AS(build(scalar_loop("typed", "  %y = call float @expf(float %x)\n")), BuildError);
   Program q = scalar_loop("missing", "  %y = call float @no_such_function(float %x)\n",
                           "declare float @no_such_function(float)\n");
   Executable f = compiled(q);

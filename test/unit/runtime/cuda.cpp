@@ -65,14 +65,15 @@ TEST_CASE("nvrtc: cubins for four chips, with what they take") {
   }
 }
 
-TEST_CASE("nvrtc: a refusal is our mistake, with the compiler's words; an unknown chip is not") {
+TEST_CASE("nvrtc: a refusal of the text is told in the compiler's words; an unknown chip is no such refusal") {
   if (!has_nvrtc()) return;
   Program p = scale("sm_90");
   p.text += "int nonsense(";
   try {
     build(p);
     CHECK(false);
-  } catch (const InternalError& e) {
+  } catch (const BuildError& e) {
+    CHECK(e.flag.empty());
     CHECK(std::string(e.what()).find("scale: NVRTC") != std::string::npos);
     CHECK(std::string(e.what()).find("scale.cu") != std::string::npos);
   }

@@ -276,7 +276,8 @@ TEST_CASE("blocks run in order, or in reverse") {
 TEST_CASE("faults of the program: division by zero, a shift too far") {
   Function f = function_of("func f(n: i64, C: i64[1]):\n  kernel main grid(b: 1):\n    C[0] = 7//n\n");
   int64_t n = 0, c = 0;
-  CHECK_EQ(error_of(f, {{.data = &n}, {.data = &c}}), "3:12: division by zero: 7 // 0 in block (0) of main");
+  CHECK_EQ(error_of(f, {{.data = &n}, {.data = &c}}),
+           fmt::format("3:12: division by zero: 7 // 0 in block (0) of main; {}", divisor_help));
   f = function_of("func f(n: i64, C: i64[1]):\n  kernel main grid(b: 1):\n    C[0] = 7 << n\n");
   n = 64;
   CHECK_EQ(error_of(f, {{.data = &n}, {.data = &c}}),

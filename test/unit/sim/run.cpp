@@ -265,9 +265,9 @@ TEST_CASE("division by zero counts where a thread divides") {
   std::string head = "func main(A: i32[32], C: i32[32]):\n  kernel main grid(b: 1) threads(32) thread(tx):\n";
   CHECK_EQ(fault_of(head + "    if tx != 5:\n      C[tx] = 10 // (A[tx] - 5)\n", a, c), "");
   CHECK_EQ(fault_of(head + "    C[tx] = 10 // (A[tx] - 5)\n", a, c),
-           "3:13: division by zero: 10 // 0 in thread 5 of block (0) of main");
+           fmt::format("3:13: division by zero: 10 // 0 in thread 5 of block (0) of main; {}", divisor_help));
   CHECK_EQ(fault_of(head + "    C[tx] = 10 // cast<i32>(tx - 7)\n", a, c),
-           "3:13: division by zero: 10 // 0 in thread 7 of block (0) of main");
+           fmt::format("3:13: division by zero: 10 // 0 in thread 7 of block (0) of main; {}", divisor_help));
 }
 
 TEST_CASE("a choice made of what nobody wrote is no finding until it is used") {

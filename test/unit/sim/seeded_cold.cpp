@@ -1,4 +1,5 @@
-// Programs of a producer warp and its consumers, written from docs/simulator.md alone before the simulator was read.
+// Programs of a producer warp and its consumers, and of copies in the background, written from docs/simulator.md alone
+// before the simulator was read.
 #include "unit/sim/planted.h"
 
 using namespace tl;
@@ -126,6 +127,77 @@ constexpr Planted cold[] = {
           cp_async_bulk_commit_group()
       if tx == 0:
         cp_async_bulk_wait_group_read(0)
+)", 1, "sm_90"},
+    {"a wait that leaves the newer group of copies under way", R"(
+      S = shared f32[128] address(0) elements(128)
+      cp_async_4(address_of(S[tx]), address_of(X[tx]))
+      cp_async_commit_group()
+      cp_async_4(address_of(S[tx + 64]), address_of(X[63 - tx]))  # race
+      cp_async_commit_group()
+-     cp_async_wait_group(1)
++     cp_async_wait_group(0)
+      Y[tx] = S[tx] + S[tx + 64]  # race
+)"},
+    {"two mbarriers in turn, waited for by the parity of one", R"(
+      S = shared f16[1024] address(0) elements(1024)
+      M = shared u64[2] address(2048) elements(2)
+      if tx == 0:
+        mbarrier_init(address_of(M[0]), 1)
+        mbarrier_init(address_of(M[1]), 1)
+        fence_mbarrier_init()
+      sync_threads()
+      for k in serial(8):
+        if tx == 0:
+          mbarrier_arrive_expect_tx(address_of(M[k%2]), 1024)
+          cp_async_bulk_load(address_of(S[k%2*512]), address_of(A[k*512]), 1024, address_of(M[k%2]))  # race
+-       while not mbarrier_try_wait(address_of(M[k%2]), k%2):  # deadlock
++       while not mbarrier_try_wait(address_of(M[k%2]), k//2%2):
+          pass
+        for i in serial(8):
+          B[k*512 + i*64 + tx] = S[k%2*512 + i*64 + tx]  # race
+        sync_threads()
+)", 1, "sm_90"},
+    {"the next bulk load begins while others still read", R"(
+      S = shared f16[512] address(0) elements(512)
+      M = shared u64[1] address(1024) elements(1)
+      if tx == 0:
+        mbarrier_init(address_of(M[0]), 1)
+        fence_mbarrier_init()
+      sync_threads()
+      for k in serial(8):
+        if tx == 0:
+          mbarrier_arrive_expect_tx(address_of(M[0]), 1024)
+          cp_async_bulk_load(address_of(S[0]), address_of(A[k*512]), 1024, address_of(M[0]))  # race
+        while not mbarrier_try_wait(address_of(M[0]), k%2):
+          pass
+        for i in serial(8):
+          B[k*512 + i*64 + tx] = S[i*64 + 63 - tx]  # race
++       sync_threads()
+)", 1, "sm_90"},
+    {"a bulk store of what threads wrote, without a fence", R"(
+      S = shared f32[64] address(0) elements(64)
+      S[tx] = X[tx] + 1.0  # fence
++     fence_proxy_async()
+      sync_threads()
+      if tx == 0:
+        cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
+        cp_async_bulk_commit_group()
+        cp_async_bulk_wait_group(0)
+)", 1, "sm_90"},
+    {"an mbarrier that expects all threads, of which one warp comes", R"(
+      S = shared f32[32] address(0) elements(32)
+      M = shared u64[1] address(128) elements(1)
+      if tx == 0:
+-       mbarrier_init(address_of(M[0]), 64)
++       mbarrier_init(address_of(M[0]), 32)
+      sync_threads()
+      if tx < 32:
+        S[tx] = X[tx]
+        mbarrier_arrive(address_of(M[0]))  # deadlock
+      else:
+        while not mbarrier_test_wait(address_of(M[0]), 0):  # deadlock
+          pass
+        Y[tx - 32] = S[63 - tx]
 )", 1, "sm_90"},
 };
 

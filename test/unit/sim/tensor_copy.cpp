@@ -238,6 +238,11 @@ TEST_CASE("a tensor map that breaks a rule of the chip is an error at its line, 
            "leave holes");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(12, 1) box(8, 8)"),
            "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
+  CHECK_EQ(error("tensor_map M = T strides(12, 1) box(8, 64)"),
+           "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
+  CHECK_EQ(error("tensor_map M = T strides(64) box(8, 64)"), "2: tensor map M: it has 2 dimensions, but 1 strides");
+  CHECK_EQ(error("buffer U = global f16[8, 64]\n  tensor_map M = U box(8, 64)"),
+           "3: tensor map M: U is neither a parameter nor a workspace, so a launch does not know where it lies");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(16, 2) box(8, 8)"),
            "2: tensor map M: its last stride is 2: the elements of a row must be neighbours");
 

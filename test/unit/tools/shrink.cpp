@@ -29,7 +29,7 @@ constexpr const char* racy = R"(func main(A: f32[n, 128], B: f32[8], C: f32[64],
       if k > 2:
         copy(S, F)
       for i in parallel(128):
-        S[i] = S[(i + 64) % 128] + F[i]
+        S[i] = S[(i + 64*k) % 128] + F[i]
     copy(F, B)
 )";
 

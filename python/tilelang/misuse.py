@@ -1,0 +1,158 @@
+"""How an error is worded where a name is asked for that is not there, or a function is called as it is not
+defined: what was asked, what there is, and what people mean by it who come from elsewhere (idioms.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+from . import idioms
+from ._core import ArgumentError, Buffer, Region
+from .errors import CompileError, UnknownName, caller_place, compile_error, place_of_traceback
+from .macros import Macro
+from .trace import place
+
+_KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple values for) .*?argument '(\w+)'")
+_CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
+
+
+# ── attributes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unknown_attribute(x: Any, name: str) -> Exception:
+    """The error of `x.name`, of a buffer, a part of one, or a value of the kernel."""
+    if name.startswith("_"):  # asked by protocols of Python, NumPy, notebooks
+        return AttributeError(f"'{type(x).__name__}' object has no attribute '{name}'")
+    from . import language
+
+    whole = _is_tile(x)
+    what, who = _described(x)
+    instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
+    if instead is not None:
+        cure = "write " + instead.format(who) if instead.startswith(("T.", "len(")) else instead.format(who)
+    elif name in language.__all__ and inspect.isfunction(getattr(language, name)):
+        cure = f"T.{name} takes one element, {who}[…], in a T.Parallel loop" if whole else \
+            f"write T.{name}({who})"
+    else:
+        cure = "it has .shape, .dtype, .scope and .name" if whole else "it has .dtype"
+    return compile_error(f"{what} has no attribute '{name}': {cure}", caller_place(), UnknownName)
+
+
+def _is_tile(x: Any) -> bool:
+    return x.__class__ is Region or hasattr(type(x), "scope") and x.scope != "var"
+
+
+def _described(x: Any) -> tuple[str, str]:
+    """What x is in words, and what the user may call it."""
+    if x.__class__ is Region:
+        return f"a slice of {x.buffer.name}", f"{x.buffer.name}[…]"
+    if x.__class__ is Buffer and x.scope == "var":
+        return f"the variable {x.name}", x.name
+    if hasattr(type(x), "scope"):
+        return f"the {x.scope} buffer {x.name}", x.name
+    if hasattr(type(x), "buffer"):
+        return f"an element of {x.buffer.name}", f"{x.buffer.name}[…]"
+    return "a value of the kernel", "value"
+
+
+# ── tiles where values are due ────────────────────────────────────────────────────────────────────────
+
+
+def whole_tile(x: Buffer) -> str:
+    """What is said where a tile stands for a value: the loop over its elements that was meant."""
+    shape = f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
+    names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
+    index = ", ".join(names[: len(x.shape)])
+    small = x.scope != "global" and all(n.__class__ is int for n in x.shape)
+    extents = ", ".join(map(str, x.shape)) if small else "…"
+    loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
+    return (f"{x.name} is a {x.scope} buffer of shape {shape}, not a value: index it, {x.name}[{index}], in "
+            f"a loop over its elements, `for {index} in {loop}({extents}): {x.name}[{index}] = …`")
+
+
+# ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def wrong_call(error: TypeError, fn: Any) -> CompileError | None:
+    """The error at the user's line if `error`, of a call of fn, says that a function of this package was not
+    called as it is defined: fn itself, or one that a plain function of the user's called.  The innermost
+    frame of its traceback is then the caller's.
+    """
+    traceback = error.__traceback__
+    frames = 0
+    while traceback.tb_next is not None:
+        traceback, frames = traceback.tb_next, frames + 1
+    called = _CALLED.match(str(error))
+    if frames == 0:
+        ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
+        return compile_error(_wording(str(error), fn), place()) if ours or called else None
+    where = place_of_traceback(traceback)
+    if called is None:
+        return None
+    if where is None and isinstance(fn, Macro) and called.group(1).rpartition(".")[2] == fn.__name__:
+        return compile_error(_wording(str(error), fn.__wrapped__), place())
+    if where is None:
+        return None
+    from . import language
+
+    name = called.group(1).partition(".")[0]
+    if name not in language.__all__ or not _calls(traceback.tb_frame, name):
+        return None
+    return compile_error(_wording(str(error), getattr(language, name)), where)
+
+
+def _calls(frame: FrameType, name: str) -> bool:
+    """Does the code of the frame mean ours by that name: imported itself, or as `T.name`?"""
+    from . import language
+
+    seen = {**frame.f_globals, **frame.f_locals}
+    if name in seen:
+        return seen[name] is getattr(language, name)
+    modules = [value for value in seen.values() if isinstance(value, ModuleType)]
+    return name in frame.f_code.co_names and any(m.__name__.startswith("tilelang") for m in modules)
+
+
+def launched_in_brackets(name: str) -> ArgumentError:
+    """The error of `kernel[grid](x, y)`, as Triton and Numba launch."""
+    return ArgumentError(f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "
+                         f"(bx, by):`, and the kernel is called plainly, {name}(x, y)")
+
+
+def _wording(text: str, fn: Callable) -> str:
+    """Python's words on the call, and what fn takes."""
+    from . import language
+
+    name = getattr(fn, "__name__", "")
+    if getattr(language, name, None) is fn:
+        name = f"T.{name}"
+    text = re.sub(r"^[\w.<>]+\(\)", name or r"\g<0>", text)
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return text
+    keyword = _KEYWORD.search(text)
+    taken = f"t takes ({_parameters(signature)})"
+    if keyword is None or "unexpected" not in text:
+        return f"{text}; i{taken}"
+    return f"{text}; {_near(keyword.group(1), list(signature.parameters))}{taken}"
+
+
+def _near(keyword: str, known: list[str]) -> str:
+    """What an unknown keyword may mean, up to the first letter of the next clause."""
+    meant = idioms.KEYWORDS.get(keyword)
+    if meant not in known:
+        if keyword in idioms.CURES:
+            return f"{idioms.CURES[keyword]}; i"
+        meant = next(iter(difflib.get_close_matches(keyword, known, 1)), None)
+    return f"did you mean {meant}? I" if meant else "i"
+
+
+def _parameters(signature: inspect.Signature) -> str:
+    """The parameters without their annotations, "src, dst, *, coalesced_width=None"."""
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(inspect.Signature(plain))[1:-1]

@@ -1,0 +1,79 @@
+// How deep a tree may be, and how one ends: walks are recursive, but a tree is let go of on any thread, whose stack
+// may be small.
+#include "ir/depth.h"
+
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+constexpr int shallow = 150;  // a walk of so many steps fits the smallest stack of a thread
+
+void destroy_one(const Node* node) {
+  switch (node->kind) {
+#define X(N) \
+  case Kind::N: delete static_cast<const N*>(node); break;
+    TL_EXPRS(X) TL_STMTS(X)
+#undef X
+  }
+}
+
+// The deep ones wait for each other in a list.
+void release(const Node* node) {
+  if (node->depth <= shallow) return destroy_one(node);
+  thread_local std::vector<const Node*> waiting;
+  thread_local bool running = false;
+  waiting.push_back(node);
+  if (running) return;
+  running = true;
+  while (!waiting.empty()) {
+    const Node* next = waiting.back();
+    waiting.pop_back();
+    destroy_one(next);
+  }
+  running = false;
+}
+
+}  // namespace
+
+void destroy(const ExprNode* node) { release(node); }
+void destroy(const StmtNode* node) { release(node); }
+
+void refuse_depth(const Node& node, Span span) {
+  if (!span) span = node.span;
+  if (node.kind < Kind::Store)
+    fail(span,
+         "an expression of more than {} operations, each on the result of the one before: let a loop compute it "
+         "(T.serial), or keep a part of it in a variable (T.alloc_var)",
+         deepest_written);
+  fail(span,
+       "statements and expressions nested more than {} deep: move a part of them into a loop, or keep parts of an "
+       "expression in a variable (T.alloc_var)",
+       deepest_written);
+}
+
+void check_written_depth(const Function& f) {
+  for (auto& k : f.kernels) {
+    if (!k.body || k.body->depth <= deepest_written) continue;
+    const Node* innermost = k.body.get();
+    Span span = k.span;
+    on_stack_for(f, [&] {
+      visit_nodes(k.body, [&](const Node& n) {
+        if (n.depth <= deepest_written) return;
+        innermost = &n;
+        if (n.span) span = n.span;
+      });
+    });
+    refuse_depth(*innermost, span);
+  }
+}
+
+void on_stack_for(const Function& f, const std::function<void()>& work) {
+  int depth = 0;
+  for (auto& k : f.kernels) depth = std::max(depth, depth_of(k.body));
+  depth > shallow ? on_large_stack(work) : work();
+}
+
+}  // namespace tl

@@ -1,0 +1,13 @@
+// Most walks over trees are recursive: deep ones are walked where there is room for it, and too deep ones refused.
+#pragma once
+#include "base/large_stack.h"
+#include "ir/build.h"
+
+namespace tl {
+
+// CompileError, at the user's line, if a tree is deeper than what may be written.
+void check_written_depth(const Function& f);
+// Runs `work`, which walks over f.
+void on_stack_for(const Function& f, const std::function<void()>& work);
+
+}  // namespace tl

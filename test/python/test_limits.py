@@ -1,0 +1,170 @@
+"""Programs that are large in one way compile as they are, or are refused with the limit at their line."""
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+TARGETS = ["cpu", "reference", "sim:sm_80"]
+N = 64
+
+
+def run_apart(code):
+    """In a process of its own, which a fault would end."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ── local arrays ──────────────────────────────────────────────────────────────────────────────────────
+def with_local(length):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "int32"), C: T.Tensor((N,), "int32")):
+        with T.Kernel(4, threads=32) as bx:
+            big = T.alloc_local((length,), "int32")
+            for k in T.serial(length):
+                big[k] = A[k % N] + bx
+            if bx == 3:
+                for i in T.serial(N):
+                    C[i] = big[length - 1 - i]
+
+    return main
+
+
+def test_a_local_array_larger_than_a_stack(tmp_path):
+    out = run_apart(f"""
+        import sys
+        sys.path.insert(0, {str(__file__.rsplit("/", 1)[0])!r})
+        import numpy as np, tilelang
+        from test_limits import N, with_local
+        kernel = tilelang.compile(with_local(4000000), target="cpu")
+        a, c = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
+        kernel(a, c)
+        print((c == a[::-1] + 3).all())
+    """)
+    assert out.strip() == "True"
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_90"])
+def test_a_local_array_larger_than_what_a_thread_has(target):
+    message = r"test_limits.py:\d+.*take 15625.0 KB with big, but sm_\d0 gives a thread 512 KB"
+    with pytest.raises(tilelang.CompileError, match=message):
+        tilelang.compile(with_local(4000000), target=target)
+    tilelang.compile(with_local(131072), target=target)
+
+
+# ── expressions ───────────────────────────────────────────────────────────────────────────────────────
+def long_sum(A, i, terms):
+    total = A[i]
+    for k in range(1, terms):
+        total = total + A[(i + k) % N]
+    return total
+
+
+def long_choice(A, i, terms):
+    total = A[i]
+    for k in range(1, terms):
+        total = T.if_then_else(A[(i + k) % N] > k, k, total)
+    return total
+
+
+def of_terms(build, terms):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "int32"), C: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=N):
+            for i in T.Parallel(N):
+                C[i] = build(A, i, terms)
+
+    return main
+
+
+def check_long(target):
+    a, c = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
+    tilelang.compile(of_terms(long_sum, 2000), target=target)(a, c)
+    np.testing.assert_array_equal(c, sum(np.roll(a, -k) for k in range(2000)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_expression_of_many_terms(target):
+    check_long(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_expression_of_many_terms_on_a_small_stack(target):
+    found = []
+
+    def work():
+        check_long(target)
+        found.append("done")
+
+    before = threading.stack_size(512 * 1024)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert found == ["done"]
+
+
+@pytest.mark.parametrize("build", [long_sum, long_choice])
+def test_an_expression_of_too_many_terms_is_refused_at_its_line(build):
+    message = r"test_limits.py:\d+:\d+: error: an expression of more than 2500 operations.*\n.*C\[i\] = build"
+    with pytest.raises(tilelang.CompileError, match=message):
+        tilelang.compile(of_terms(build, 20000), target="cpu")
+
+
+# ── statements ────────────────────────────────────────────────────────────────────────────────────────
+def updated(times):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "float32"), C: T.Tensor((N,), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_var("float32")
+            s = A[0]
+            for k in list(range(times)):
+                s = s + A[k % N]
+            C[0] = s
+
+    return main
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_variable_that_is_updated_many_times(target):
+    a, c = np.ones(N, np.float32), np.zeros(N, np.float32)
+    tilelang.compile(updated(5000), target=target)(a, c)
+    assert c[0] == 5001
+
+
+def least_of(A, i, terms):
+    least = A[i]
+    for k in range(1, terms):
+        least = T.min(least, A[(i + k) % N])
+    return least
+
+
+def of_names(terms):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "int32"), C: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=N):
+            for i in T.Parallel(N):
+                s = A[i]
+                for k in list(range(terms)):
+                    s = s + A[(i + k) % N]
+                C[i] = s
+
+    return main
+
+
+@pytest.mark.filterwarnings("ignore:'s' was bound")
+@pytest.mark.parametrize("chain", [lambda n: of_terms(least_of, n), of_names], ids=["min", "names"])
+def test_long_chains_compile_in_seconds(chain):
+    """Each link once: a pass that looks at the whole chain again at each would take ten times as long."""
+    begin = time.perf_counter()
+    tilelang.compile(chain(2000), target="sim:sm_80")
+    assert time.perf_counter() - begin < 6
