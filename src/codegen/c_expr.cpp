@@ -221,7 +221,8 @@ std::string Printer::text(const Expr& e, Rank at_least) {
 Interval Printer::range_of(const Expr& e) const {
   if (!known) known.emplace(facts);
   Interval range = known->range(e), possible = range_of_type(e->dtype);
-  if (auto* n = e.as<Cast>(); n && n->a->dtype.is_int()) {  // a widening cast keeps its operand's range
+  // A widening cast keeps its operand's range. That of u64 cannot be said in i64.
+  if (auto* n = e.as<Cast>(); n && n->a->dtype.is_int() && n->a->dtype.scalar() != u64) {
     Interval narrow = range_of_type(n->a->dtype);
     if (possible.min <= narrow.min && narrow.max <= possible.max) possible = narrow;
   }

@@ -87,7 +87,7 @@ Text Printer::print_exact(const Call& n) {
   std::string list = fmt::format("{}", fmt::join(args, ", "));
   if (name == "reinterpret") {
     need("reinterpret");
-    return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), list)};
+    return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), narrow_argument(n.args.at(0)))};
   }
   if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
   if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};

@@ -57,6 +57,8 @@ TEST_CASE("cuda: floor division of what may be negative") {
   f(i32, [](Expr x, Expr) { return floordiv(x, -8); }, "tl_floordiv<int>(x, -8)");
   f(i32, [](Expr x, Expr y) { return op(BinaryOp::truncdiv, x, y); }, "x / y");
   f(u8, [](Expr x, Expr) { return floordiv(cast(i32, x), 7); }, "int(x) / 7");
+  f(u64, [](Expr x, Expr) { return floordiv(cast(i64, x), 8); }, "i64(x) >> 3");  // negative from 2^63 on
+  f(u32, [](Expr x, Expr) { return floordiv(cast(i64, x), 8); }, "i64(x) / 8");
 }
 
 TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably stay in range") {
@@ -75,6 +77,14 @@ TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably 
   f(u16, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "u16(x << y)");
   f(i32, [](Expr x, Expr) { return call(*find_callee("abs"), {x}); }, "tl_abs<int>(x)");
   f(i32, [](Expr x, Expr y) { return call(fma_function, {x, y, x}); }, "int(u32(x) * u32(y) + u32(x))");
+}
+
+TEST_CASE("cuda: the bits of a small integer that grew to int") {
+  Sheet f;
+  auto bits_of = [](Expr e, DType t) { return call(*find_callee("reinterpret"), {std::move(e)}, t); };
+  f(i8, [&](Expr x, Expr y) { return bits_of(select(lt(x, y), x, imm(0, i8)), u8); },
+    "tl_reinterpret<u8>(i8(x < y ? x : 0))");
+  f(u8, [&](Expr x, Expr) { return bits_of(x, i8); }, "tl_reinterpret<i8>(x)");
 }
 
 TEST_CASE("cuda: precedence is C's, and what few remember stands in parentheses") {
