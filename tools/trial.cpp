@@ -137,18 +137,6 @@ std::string to_string(const Verdict& v) {
                         : fmt::format("{}: {}", names[size_t(v.kind)], v.text);
 }
 
-namespace {
-
-bool ask_reference(const Function& f, Trial& trial) {
-  try {
-    launch(*compile_kernel(f, "reference"), trial);
-    return true;
-  } catch (const CompileError&) {
-    return false;  // thread-level code, say: nobody knows
-  }
-}
-
-// The first tensor that is not as it should be.
 Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& test) {
   for (size_t i = 0; i < program.params.size(); i++) {
     if (!program.params[i].is_tensor) continue;
@@ -160,6 +148,17 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
           .text = fmt::format("{} differs by {:.2g} of its largest number", program.params[i].name, error)};
   }
   return {};
+}
+
+namespace {
+
+bool ask_reference(const Function& f, Trial& trial) {
+  try {
+    launch(*compile_kernel(f, "reference"), trial);
+    return true;
+  } catch (const CompileError&) {
+    return false;  // thread-level code, say: nobody knows
+  }
 }
 
 Verdict judge_function(const Function& f, const Test& test) {

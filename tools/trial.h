@@ -69,6 +69,8 @@ struct Verdict {
   bool is_like(const Verdict& other) const { return kind == other.kind && what == other.what; }
 };
 std::string to_string(const Verdict& verdict);
+// Names the first tensor that is not as it should be.
+Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& test);
 
 // Compiles, runs, compares.  What the user did wrong is `refused`, a broken invariant of ours a `crash`.
 Verdict judge(const std::string& text, const Test& test);

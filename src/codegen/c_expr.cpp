@@ -306,31 +306,35 @@ Text Printer::print_binary(const Binary& n) {
     need("minmax");
     return {fmt::format("tl_{}<{}>({}, {})", op, type(t), text(n.a), text(n.b))};
   }
-  if (n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod) return print_division(n);
+  if (t.is_int() && is_division(n.op)) return print_division(n);
   if (t.is_int() && wraps(n.op) && t != i64 && t.bits < 64) return print_wrapping(n);
   Text plain = print_infix(n, symbol_of(n.op), rank_of(n.op));
   if (n.op == BinaryOp::shl && t.is_signed())  // of a negative number, or into the sign
     return {fmt::format("{0}({1}({2}) << {3})", type(t), t.bits == 64 ? "u64" : "u32", text(n.a),
                         operand(n, n.b, sum))};
-  bool grows = t.is_int() && t.bits < 32 && (n.op == BinaryOp::shl || n.op == BinaryOp::truncdiv);
+  bool grows = t.is_int() && t.bits < 32 && n.op == BinaryOp::shl;
   return grows ? Text{fmt::format("{}({})", type(t), plain.text)} : plain;
 }
 
 // Division that rounds down: C's own where no operand is negative, a shift by a power of two, else a helper.
 Text Printer::print_division(const Binary& n) {
   DType t = n.dtype;
-  bool quotient = n.op == BinaryOp::floordiv;
-  if (t.is_unsigned() || (range_of(n.a).min >= 0 && range_of(n.b).min >= 0))
+  bool quotient = n.op == BinaryOp::floordiv || n.op == BinaryOp::truncdiv;
+  bool floors = n.op == BinaryOp::floordiv || n.op == BinaryOp::floormod;
+  Interval a = range_of(n.a), b = range_of(n.b);
+  // Of the least number by -1 C++ says nothing for int and wider; narrower quotients grow to int.
+  bool overflows = t.is_signed() && a.min <= range_of_type(t).min && b.min <= -1 && b.max >= -1;
+  if (t.is_unsigned() || (floors ? a.min >= 0 && b.min >= 0 : !overflows))
     return print_infix(n, quotient ? "/" : "%", product);
   auto divisor = as_int(n.b);
-  if (divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
+  if (floors && divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
     if (quotient)
       return {fmt::format("{} >> {}", text(n.a, prefix), __builtin_ctzll(uint64_t(*divisor))), shift};
     return {fmt::format("{} & {}", text(n.a, prefix), *divisor - 1), bit_and_rank};
   }
-  need("floordiv");
-  return {
-      fmt::format("tl_{}<{}>({}, {})", quotient ? "floordiv" : "floormod", type(t), text(n.a), text(n.b))};
+  need(floors ? "floordiv" : "truncdiv");
+  return {fmt::format("tl_{}{}<{}>({}, {})", floors ? "floor" : "trunc", quotient ? "div" : "mod", type(t), text(n.a),
+                      text(n.b))};
 }
 
 // Sums and products that wrap: signed ones are done in unsigned arithmetic unless they provably stay in

@@ -55,7 +55,10 @@ TEST_CASE("cuda: floor division of what may be negative") {
   f(i64, [](Expr x, Expr) { return floormod(x, 8); }, "x & 7");
   f(i32, [](Expr x, Expr) { return floordiv(x, 7); }, "tl_floordiv<int>(x, 7)");
   f(i32, [](Expr x, Expr) { return floordiv(x, -8); }, "tl_floordiv<int>(x, -8)");
-  f(i32, [](Expr x, Expr y) { return op(BinaryOp::truncdiv, x, y); }, "x / y");
+  f(i32, [](Expr x, Expr y) { return op(BinaryOp::truncdiv, x, y); }, "tl_truncdiv<int>(x, y)");
+  f(i32, [](Expr x, Expr) { return op(BinaryOp::truncdiv, x, imm(-3, i32)); }, "x / -3");
+  f(i32, [](Expr x, Expr) { return op(BinaryOp::truncmod, x, imm(-1, i32)); }, "");
+  f(u32, [](Expr x, Expr y) { return op(BinaryOp::truncdiv, x, y); }, "x / y");
   f(u8, [](Expr x, Expr) { return floordiv(cast(i32, x), 7); }, "int(x) / 7");
   f(u64, [](Expr x, Expr) { return floordiv(cast(i64, x), 8); }, "i64(x) >> 3");  // negative from 2^63 on
   f(u32, [](Expr x, Expr) { return floordiv(cast(i64, x), 8); }, "i64(x) / 8");
