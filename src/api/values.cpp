@@ -210,26 +210,8 @@ Expr strong(const Value& value, Span span) {
   return imm(std::get<bool>(value), boolean, span);
 }
 
-// A narrow integer shifted left keeps its type; where it goes on as a wider one nothing of it is lost, as in C.
-static const Binary* narrow_shift(const Expr& e) {
-  auto* shift = e.as<Binary>();
-  return shift && shift->op == BinaryOp::shl && e->dtype.bits < 32 ? shift : nullptr;
-}
-
-static Expr widened_first(const Expr& e, DType type, Span span) {
-  auto* shift = narrow_shift(e);
-  if (!shift || !type.is_int() || type.bits <= e->dtype.bits) return e;
-  return binary(BinaryOp::shl, cast(type, shift->a, span), cast(type, shift->b, span), span);
-}
-
-Expr to_type_said(const Value& value, DType type, Span span) {
-  auto* e = std::get_if<Expr>(&value);
-  if (e && narrow_shift(*e) && (*e)->dtype == type) return binary(BinaryOp::bit_or, *e, zero(type), span);
-  return to_type(value, type, "the constant", span);
-}
-
 Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
-  if (auto* e = std::get_if<Expr>(&value)) return cast(type, widened_first(*e, type, span), span);
+  if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
     if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
