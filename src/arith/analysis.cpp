@@ -37,6 +37,7 @@ Info of_var(const Var& v, const Facts& facts) {
   Info info{.range = type_range(v.dtype),
             .modular = {},
             .hash = mix(17, uint64_t(reinterpret_cast<uintptr_t>(&v)))};
+  info.data = v.dtype.is_float() || facts.data.contains(&v);
   if (!has_range(v.dtype)) return info;
   if (auto it = facts.ranges.find(&v); it != facts.ranges.end()) {
     Interval known = intersect(it->second, info.range);
@@ -44,7 +45,6 @@ Info of_var(const Var& v, const Facts& facts) {
   }
   if (auto it = facts.divisibility.find(&v); it != facts.divisibility.end())
     info.modular = normalised(it->second);
-  info.data = facts.data.contains(&v);
   return info;
 }
 
@@ -56,12 +56,13 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
     g.info.range = type_range(n.dtype);
     return g.info;
   }
-  g.info.range = range_of(n.op, a.range, b.range, t, g.info.data);
+  bool wraps = g.info.data || (is_const(n.a) && is_const(n.b));
+  g.info.range = range_of(n.op, a.range, b.range, t, wraps);
   bool fails = is_division(n.op) && b.range.contains(0);
   g.info.partial |= fails;
   g.info.fails |= fails;
   if (!n.dtype.is_bool()) g.info.modular = modular_of(n.op, a.modular, b.modular);
-  if (g.info.range == type_range(t)) g.info.modular = modular_wrapped(g.info.modular, t, g.info.data);
+  if (g.info.range == type_range(t)) g.info.modular = modular_wrapped(g.info.modular, t, wraps);
   return g.info;
 }
 
@@ -184,7 +185,6 @@ Info Analysis::of(const Expr& e) {
                Gather g{{.hash = 98}};
                Info c = of(n.cond), a = of(n.a), b = of(n.b);
                g.take(c), g.take(a), g.take(b);
-               g.info.data = a.data || b.data;
                bool both = !is_point(c.range);
                g.info.range = both ? unite(a.range, b.range) : c.range.min ? a.range : b.range;
                g.info.modular = both ? unite(a.modular, b.modular) : c.range.min ? a.modular : b.modular;
@@ -227,8 +227,8 @@ void learn(Facts& facts, const Expr& var, const Expr& value) {
   facts.ranges.erase(var.get());  // a body that stands twice defines its names twice
   facts.divisibility.erase(var.get());
   facts.data.erase(var.get());
-  if (info.data && value->dtype.scalar() == i64) facts.data.insert(var.get());
   if (!has_range(var->dtype)) return;
+  if (info.data) facts.data.insert(var.get());
   if (info.range != type_range(var->dtype)) facts.bind(var, info.range);
   if (info.modular.modulus != 1) facts.bind(var, info.modular);
 }

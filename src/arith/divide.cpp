@@ -273,16 +273,10 @@ bool Simplifier::never_zero(const Expr& divisor) {
   return at_most_zero(below) || at_most_zero(above);
 }
 
-// The divisors that may be 0 of those divisions that are reached whatever the conditions in e.
+// The divisors in e that may be 0.
 static void zero_divisors(Simplifier& s, const Expr& e, std::vector<Expr>& out) {
   if (!s.known.of(e).fails) return;
-  if (auto* n = e.as<Select>()) return zero_divisors(s, n->cond, out);
-  if (auto* n = e.as<Binary>()) {
-    if (is_division(n->op) && !s.never_zero(n->b)) out.push_back(n->b);
-    zero_divisors(s, n->a, out);
-    if (!is_logical(n->op)) zero_divisors(s, n->b, out);
-    return;
-  }
+  if (auto* n = e.as<Binary>(); n && is_division(n->op) && !s.never_zero(n->b)) out.push_back(n->b);
   visit_below(e, [&](const Expr& x) { zero_divisors(s, x, out); });
 }
 

@@ -33,7 +33,7 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts
 static std::set<const ExprNode*> numbers_of(const Function& f) {
   std::set<const ExprNode*> numbers;
   for (auto& p : f.params)
-    if (p.var && p.var->dtype == i64) numbers.insert(p.var.get());
+    if (p.var && p.var->dtype.is_int()) numbers.insert(p.var.get());
   auto drop = [&](const Expr& e) {
     if (!numbers.empty()) visit(e, [&](const Var& v) { numbers.erase(&v); });
   };

@@ -48,7 +48,7 @@ struct Simplifier {
   Sum remainder(Sum f, int64_t c);
   Expr divide(BinaryOp op, const Expr& a, const Expr& b);
   bool never_zero(const Expr& divisor);
-  // Each division by what may be 0, whose result the operands ask for whatever their conditions, is in the result.
+  // What may be 0 and divides in the operands does so in the result.
   bool keeps_divisions(const std::vector<Expr>& operands, const Expr& result);
 
   // compare.cpp

@@ -144,6 +144,7 @@ Expr rebuild_binary(Simplifier& s, const Expr& e, const Binary& n) {
   }
   Expr a = s.walk(n.a), b = s.walk(n.b), r = s.make(n.op, a, b);
   if (!s.known.of(a).fails && !s.known.of(b).fails && !is_division(n.op)) return r;
+  if (is_logical(n.op) && as_int(a)) return r;  // which leaves b out, or is b
   Expr plain = s.plain(n.op, a, b);
   return s.keeps_divisions({plain}, r) ? r : plain;
 }
@@ -157,7 +158,8 @@ Expr rebuild_cast(Simplifier& s, const Cast& n) {
 }
 Expr rebuild_select(Simplifier& s, const Select& n) {
   Expr cond = s.walk(n.cond), a = s.walk(n.a), b = s.walk(n.b), r = s.make_select(cond, a, b);
-  return s.keeps_divisions({cond}, r) ? r : select(cond, a, b, s.here);
+  if (as_int(cond)) return r;
+  return s.keeps_divisions({cond, a, b}, r) ? r : select(cond, a, b, s.here);
 }
 
 Expr rebuild(Simplifier& s, const Expr& e) {

@@ -42,7 +42,7 @@ std::vector<Expr> Printer::named_lanes(DType t, const std::string& name) {
     Expr v = var(name, t.scalar());
     kept.push_back(v);
     vars[v.get()] = fmt::format("{}[{}]", name, i);
-    if (t.scalar() == i64) facts.data.insert(v.get());
+    if (t.is_int()) facts.data.insert(v.get());
     lanes_of[v.get()] = {name, i, t.lanes};
     result.push_back(std::move(v));
   }
