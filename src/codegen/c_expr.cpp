@@ -279,7 +279,7 @@ Text Printer::print_unary(const Unary& n) {
   std::string s = n.op == UnaryOp::bit_not ? "~" + a : a[0] == '-' ? "-(" + a + ")" : "-" + a;
   if (n.op == UnaryOp::neg && t == i32 && range_of(n.a).min == INT32_MIN)
     return {fmt::format("int(-{})", unsigned_text(n.a, prefix))};
-  if (n.op == UnaryOp::neg && t == i64 && known->of(n.a).data && range_of(n.a).min == INT64_MIN)
+  if (n.op == UnaryOp::neg && t == i64 && range_of(n.a).min == INT64_MIN && known->of(n.a).data)
     return {fmt::format("i64(-{})", unsigned_text(n.a, prefix))};
   if (t.is_int() && t.bits < 32) return {fmt::format("{}({})", type(t), s)};
   return {s, prefix};
