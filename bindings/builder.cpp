@@ -200,7 +200,7 @@ void bind_arithmetic(nb::class_<Builder>& c) {
       .def(
           "cast",
           [](Builder& b, DType dtype, nb::object a) {
-            return to_type_said(value_of(a), dtype, b.here());
+            return to_type(value_of(a), dtype, "the constant", b.here());
           },
           nb::arg("dtype"), nb::arg("a"))
       .def(

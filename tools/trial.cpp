@@ -40,6 +40,14 @@ double Tensor::number(int64_t i) {
 
 int64_t Tensor::whole(int64_t i) { return element_access(type).get(at(i)).i; }
 
+static int64_t extreme_number(std::mt19937_64& random, DType type) {
+  int64_t power = int64_t(uint64_t(1) << random() % type.bits), near = int64_t(random() % 3) - 1;
+  int64_t end = type.is_signed() ? int64_t(uint64_t(1) << (type.bits - 1)) : 0;
+  const int64_t pool[] = {end, int64_t(uint64_t(end) - 1), power, int64_t(0 - uint64_t(power)), near,
+                          int64_t(uint64_t(power) + uint64_t(near)), int64_t(random()), int64_t(random() % 21) - 10};
+  return wrap_int(pool[random() % std::size(pool)], type);
+}
+
 Trial random_trial(const Program& program, const Given& given, uint64_t seed, Inputs inputs) {
   std::vector<int64_t> integers;
   for (auto& source : program.integers) integers.push_back(truncated(given.of(source.name), u64));
@@ -59,10 +67,10 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
     uint64_t own_seed = seed;
     for (char c : p.name) own_seed = own_seed * 31 + uint64_t(c);
     std::mt19937_64 random(own_seed);
-    bool whole = inputs == Inputs::whole;
+    bool whole = inputs != Inputs::eighths, extreme = inputs == Inputs::extreme && t.type.is_int();
     for (int64_t i = 0; i < t.size(); i++) {
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;
-      Scalar v = t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8) : scalar(wrap_int(n, t.type));
+      Scalar v = t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8) : scalar(extreme ? extreme_number(random, t.type) : wrap_int(n, t.type));
       element_access(t.type).put(t.at(i), v);
     }
   }

@@ -210,26 +210,8 @@ Expr strong(const Value& value, Span span) {
   return imm(std::get<bool>(value), boolean, span);
 }
 
-// A narrow integer shifted left keeps its type; where it goes on as a wider one nothing of it is lost, as in C.
-static const Binary* narrow_shift(const Expr& e) {
-  auto* shift = e.as<Binary>();
-  return shift && shift->op == BinaryOp::shl && e->dtype.bits < 32 ? shift : nullptr;
-}
-
-static Expr widened_first(const Expr& e, DType type, Span span) {
-  auto* shift = narrow_shift(e);
-  if (!shift || !type.is_int() || type.bits <= e->dtype.bits) return e;
-  return binary(BinaryOp::shl, cast(type, shift->a, span), cast(type, shift->b, span), span);
-}
-
-Expr to_type_said(const Value& value, DType type, Span span) {
-  auto* e = std::get_if<Expr>(&value);
-  if (e && narrow_shift(*e) && (*e)->dtype == type) return binary(BinaryOp::bit_or, *e, zero(type), span);
-  return to_type(value, type, "the constant", span);
-}
-
 Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
-  if (auto* e = std::get_if<Expr>(&value)) return cast(type, widened_first(*e, type, span), span);
+  if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
     if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
@@ -294,22 +276,26 @@ Expr apply_binary(std::string_view op, const Value& a, const Value& b, Span span
   fail(span, "there is no operator `{}`{}", op, did_you_mean(op, names));
 }
 
+// The left operand alone gives the type; a number of the host language has that of the amount.
+static Expr apply_shift(BinaryOp op, const Value& a, const Value& b, Span span) {
+  auto* amount = std::get_if<Expr>(&b);
+  bool has_type = std::holds_alternative<Expr>(a) || !amount;
+  Expr x = in_arithmetic(has_type ? strong(a, span) : to_type(a, (*amount)->dtype, "the number", span), span);
+  DType t = x->dtype;
+  auto refuse = [&](const auto& n) {
+    fail(span, "a shift of {} by {}: the amount must lie in [0, {}){}", to_string(t), n, t.bits,
+         t.bits < 64 ? "; to keep what is shifted further, cast the value to a wider type first" : "");
+  };
+  if (auto* n = std::get_if<uint64_t>(&b)) refuse(*n);
+  if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= t.bits)) refuse(*n);
+  if (amount)
+    if (auto n = as_int(*amount); n && t.is_int() && (*n < 0 || *n >= t.bits)) refuse(*n);
+  return binary(op, x, to_type(b, t, "the shift amount", span), span);
+}
+
 Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
   if (is_logical(op)) return binary(op, to_bool(a, span), to_bool(b, span), span);
-  if (op == BinaryOp::shl || op == BinaryOp::shr) {  // the left operand alone gives the type
-    auto* amount = std::get_if<Expr>(&b);
-    Expr x = std::holds_alternative<Expr>(a) || !amount ? strong(a, span)
-                                                        : to_type(a, (*amount)->dtype, "the number", span);
-    x = in_arithmetic(x, span);
-    if (auto* n = std::get_if<int64_t>(&b); n && op == BinaryOp::shl && *n >= x->dtype.bits && *n < 32)
-      x = cast(i32, x, span);  // as C has it
-    if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= x->dtype.bits))
-      fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n,
-           x->dtype.bits);
-    if (auto* n = std::get_if<uint64_t>(&b))
-      fail(span, "a shift of {} by {}: the amount must lie in [0, {})", to_string(x->dtype), *n, x->dtype.bits);
-    return binary(op, x, to_type(b, x->dtype, "the shift amount", span), span);
-  }
+  if (op == BinaryOp::shl || op == BinaryOp::shr) return apply_shift(op, a, b, span);
   auto [x, y] = same_type(op, a, b, span);
   return written_binary(op, std::move(x), std::move(y), span);
 }

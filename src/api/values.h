@@ -18,8 +18,6 @@ using Value = std::variant<Expr, int64_t, double, bool, uint64_t>;
 Expr strong(const Value& value, Span span);
 // The value as `type`.  An expression is cast; a number must be representable (`what` names it in the error).
 Expr to_type(const Value& value, DType type, std::string_view what, Span span);
-// The same where the user asks for it, and so also that bits are dropped: of a narrow integer that is shifted left.
-Expr to_type_said(const Value& value, DType type, Span span);
 // The value as an i64, for extents and indices; a float or a bool is an error.
 Expr to_index(const Value& value, std::string_view what, Span span);
 // The value as a condition: a number is true unless it is zero.

@@ -111,7 +111,7 @@ void sort_by_order(std::vector<Expr>& list) {
   sort_few(list, [](const Expr& a, const Expr& b) { return order(a, b) < 0; });
 }
 
-Sum empty_sum(DType type) { return {.type = type, .integers = type == i64}; }
+Sum empty_sum(DType type) { return {.type = type, .integers = type == i64, .index = type == i64}; }
 Sum integer_sum(DType type) { return {.type = type, .integers = true}; }
 
 Sum term_sum(const Expr& e, Analysis& known) {
@@ -128,6 +128,7 @@ void add_constant(Sum& s, int64_t value, int64_t factor) {
 }
 
 void add_term(Sum& s, const SumTerm& t, int64_t factor, Analysis& known) {
+  if (t.data && s.index) s.integers = s.index = false;
   int64_t f = kept(s, Wide(t.factor) * factor);
   if (f == 0) return;
   for (auto it = s.terms.begin(); it != s.terms.end(); ++it) {
@@ -142,15 +143,16 @@ void add_term(Sum& s, const SumTerm& t, int64_t factor, Analysis& known) {
 }
 void add_term(Sum& s, const Expr& e, int64_t factor, Analysis& known) {
   Info info = known.of(e);
-  add_term(s, SumTerm{1, e, info.range, info.hash}, factor, known);
+  add_term(s, SumTerm{1, e, info.range, info.hash, info.data}, factor, known);
 }
 void add_sum(Sum& s, const Sum& other, int64_t factor, Analysis& known) {
   s.ok &= other.ok;
+  if (s.index && !other.integers) s.integers = s.index = false;
   add_constant(s, other.constant, factor);
   for (auto& t : other.terms) add_term(s, t, factor, known);
 }
 Sum scaled(const Sum& s, int64_t factor, Analysis& known) {
-  Sum r{.type = s.type, .integers = s.integers};
+  Sum r{.type = s.type, .integers = s.integers, .index = s.index};
   add_sum(r, s, factor, known);
   return r;
 }
@@ -172,6 +174,7 @@ static void read_sum(Sum& s, const Expr& e, int64_t factor, Analysis& known) {
 
 Sum parse_sum(const Expr& e, Analysis& known) {
   Sum s = empty_sum(e->dtype);
+  if (s.index && known.of(e).data) s.integers = s.index = false;
   read_sum(s, e, 1, known);
   return s;
 }
@@ -181,6 +184,10 @@ const SumTerm* find_term(const Sum& s, const Expr& e, Analysis& known) {
   for (auto& t : s.terms)
     if (t.hash == hash && known.same(t.e, e)) return &t;
   return nullptr;
+}
+
+bool wraps(const Sum& s) {
+  return s.type != i64 || std::any_of(s.terms.begin(), s.terms.end(), [](const SumTerm& t) { return t.data; });
 }
 
 WideRange range(const Sum& s) {
@@ -213,8 +220,8 @@ Expr emit(const Sum& given, Span span) {
   Sum s = given;
   internal_check(s.ok, "a sum that overflowed");
   DType t = s.type;
-  if (s.integers && t != i64) {  // modulo 2^n from here on
-    s.integers = false;
+  if (s.integers && wraps(s)) {  // modulo 2^n from here on
+    s.integers = s.index = false;
     s.constant = kept(s, s.constant);
     for (auto& term : s.terms) term.factor = kept(s, term.factor);
     std::erase_if(s.terms, [](const SumTerm& term) { return term.factor == 0; });

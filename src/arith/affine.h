@@ -1,6 +1,6 @@
-// Sums of products: an integer expression as c0 + c1*t1 + c2*t2 + … over distinct opaque terms.  For i64 this
-// is exact; for a wrapping type the coefficients count modulo 2^n, and only where the exact range of the sum
-// fits the type (see `exact`) is the sum also the value as an integer.
+// Sums of products: an integer expression as c0 + c1*t1 + c2*t2 + … over distinct opaque terms.  For an i64 that
+// has no data in it (see Info::data) this is exact; else the coefficients count modulo 2^n, and only where the exact
+// range of the sum fits the type (see `exact`) is the sum also the value as an integer.
 #pragma once
 #include "arith/analysis.h"
 
@@ -11,10 +11,12 @@ struct SumTerm {
   Expr e;
   Interval range;
   uint64_t hash = 0;
+  bool data = false;  // see Info::data
 };
 struct Sum {
   DType type = i64;
   bool integers = true;  // coefficients are integers; otherwise residues of a wrapping type
+  bool index = false;    // integers, until a term of data makes them residues
   bool ok = true;        // false: a coefficient left int64, and nothing may be concluded
   int64_t constant = 0;
   std::vector<SumTerm> terms = {};  // factors are not 0
@@ -34,6 +36,7 @@ Sum scaled(const Sum& s, int64_t factor, Analysis& known);
 Sum parse_sum(const Expr& e, Analysis& known);
 const SumTerm* find_term(const Sum& s, const Expr& e, Analysis& known);
 
+bool wraps(const Sum& s);  // what is emitted of it may leave its type on the way
 WideRange range(const Sum& s);
 Modular modular(const Sum& s, Analysis& known);
 // The value is the sum over the integers.  May move the constant of a wrapping type by 2^n to make it so.

@@ -28,6 +28,8 @@ struct Gather {
     info.impure |= operand.impure;
     info.loads |= operand.loads;
     info.partial |= operand.partial;
+    info.fails |= operand.fails;
+    info.data |= operand.data;
   }
 };
 
@@ -35,6 +37,7 @@ Info of_var(const Var& v, const Facts& facts) {
   Info info{.range = type_range(v.dtype),
             .modular = {},
             .hash = mix(17, uint64_t(reinterpret_cast<uintptr_t>(&v)))};
+  info.data = v.dtype.is_float() || facts.data.contains(&v);
   if (!has_range(v.dtype)) return info;
   if (auto it = facts.ranges.find(&v); it != facts.ranges.end()) {
     Interval known = intersect(it->second, info.range);
@@ -53,10 +56,13 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
     g.info.range = type_range(n.dtype);
     return g.info;
   }
-  g.info.range = range_of(n.op, a.range, b.range, t);
-  g.info.partial |= is_division(n.op) && b.range.contains(0);
+  bool wraps = g.info.data || (is_const(n.a) && is_const(n.b));
+  g.info.range = range_of(n.op, a.range, b.range, t, wraps);
+  bool fails = is_division(n.op) && b.range.contains(0);
+  g.info.partial |= fails;
+  g.info.fails |= fails;
   if (!n.dtype.is_bool()) g.info.modular = modular_of(n.op, a.modular, b.modular);
-  if (g.info.range == type_range(t)) g.info.modular = modular_wrapped(g.info.modular, t);
+  if (g.info.range == type_range(t)) g.info.modular = modular_wrapped(g.info.modular, t, wraps);
   return g.info;
 }
 
@@ -64,10 +70,10 @@ Info of_unary(const Unary& n, const Info& a) {
   Gather g{{.hash = 64 + uint64_t(n.op)}};
   g.take(a);
   if (!has_range(n.dtype)) return g.info;
-  g.info.range = range_of(n.op, a.range, n.dtype);
+  g.info.range = range_of(n.op, a.range, n.dtype, g.info.data);
   g.info.modular = modular_of(n.op, a.modular);
   if (n.dtype.is_unsigned() || g.info.range == type_range(n.dtype))
-    g.info.modular = modular_wrapped(g.info.modular, n.dtype);
+    g.info.modular = modular_wrapped(g.info.modular, n.dtype, g.info.data);
   return g.info;
 }
 
@@ -75,10 +81,10 @@ Info of_cast(const Cast& n, const Info& a) {
   Gather g{{.hash = 96}};
   g.take(a);
   DType from = n.a->dtype;
+  g.info.data |= from.is_float() || from.scalar() == u64;
   g.info.range = range_of_cast(a.range, from, n.dtype);
   if (!n.dtype.is_int() || !has_range(from)) return g.info;
-  DType wraps = n.dtype == i64 ? u64 : n.dtype;  // a cast wraps, to i64 too
-  g.info.modular = g.info.range == a.range ? a.modular : modular_wrapped(a.modular, wraps);
+  g.info.modular = g.info.range == a.range ? a.modular : modular_wrapped(a.modular, n.dtype, true);  // i64, too
   return g.info;
 }
 
@@ -86,13 +92,13 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
   Gather g{{.hash = 97}};
   g.take(base), g.take(stride);
   DType t = n.dtype.scalar();
-  Interval last = range_of(BinaryOp::mul, stride.range, Interval::point(n.dtype.lanes - 1), t);
+  Interval last = range_of(BinaryOp::mul, stride.range, Interval::point(n.dtype.lanes - 1), t, g.info.data);
   Interval offsets = unite(Interval::point(0), last);
-  g.info.range = range_of(BinaryOp::add, base.range, offsets, t);
+  g.info.range = range_of(BinaryOp::add, base.range, offsets, t, g.info.data);
   if (last == type_range(t)) g.info.range = last;
   Modular any_multiple{gcd(stride.modular.modulus, stride.modular.remainder), 0};
   Modular m = modular_sum(base.modular, any_multiple);
-  g.info.modular = g.info.range == type_range(t) ? modular_wrapped(m, t) : m;
+  g.info.modular = g.info.range == type_range(t) ? modular_wrapped(m, t, g.info.data) : m;
   return g.info;
 }
 
@@ -103,6 +109,8 @@ Info of_call(const Call& n, Gather g) {
   g.info.loads |= g.info.impure;
   g.info.range = type_range(n.dtype);
   if (n.callee == &thread_index) g.info.range = {0, INT64_MAX};
+  bool passes = n.callee == &thread_index || n.callee == &block_uniform || n.callee == &even_lanes || n.callee == &odd_lanes;
+  if (!passes) g.info.data = true;
   g.info.hash = mix(g.info.hash, std::hash<std::string_view>()(n.callee->name));
   return g.info;
 }
@@ -186,7 +194,7 @@ Info Analysis::of(const Expr& e) {
                Gather g{{.hash = mix(99, uint64_t(n.buffer.value))}};
                for (auto& i : n.index) g.take(of(i));
                if (n.mask) g.take(of(n.mask));
-               g.info.loads = g.info.partial = true;
+               g.info.loads = g.info.partial = g.info.data = true;
                g.info.range = type_range(n.dtype);
                return g.info;
              },
@@ -218,7 +226,9 @@ void learn(Facts& facts, const Expr& var, const Expr& value) {
   Info info = Analysis(facts).of(value);
   facts.ranges.erase(var.get());  // a body that stands twice defines its names twice
   facts.divisibility.erase(var.get());
+  facts.data.erase(var.get());
   if (!has_range(var->dtype)) return;
+  if (info.data) facts.data.insert(var.get());
   if (info.range != type_range(var->dtype)) facts.bind(var, info.range);
   if (info.modular.modulus != 1) facts.bind(var, info.modular);
 }

@@ -13,6 +13,8 @@ struct Info {
   bool impure = false;   // has an effect: never merged, moved or dropped
   bool loads = false;    // its value may change when memory does
   bool partial = false;  // it has no meaning everywhere: a load, or a division by what may be 0
+  bool fails = false;    // it has a division by what may be 0
+  bool data = false;     // made of what memory or a call brings: an i64 that wraps, while other i64 never overflow
 };
 
 // Remembers by address, and keeps what it remembers alive.  Facts that change must be followed by forget().

@@ -88,7 +88,7 @@ int64_t slack(const Sum& d, Analysis& known) {
 // Terms that the printed sides hold must be values of the type.
 bool prints_each_term(const Sum& s) {
   if (!s.ok) return false;
-  if (s.type == i64) return true;
+  if (!wraps(s)) return true;
   Interval limits = type_range(s.type);
   auto fine = [&](const SumTerm& t) {
     return t.factor <= limits.max && fits(scale(t.range, t.factor), s.type);
@@ -192,8 +192,9 @@ Expr decide_equality(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b, c
 Expr one_against_constant(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   Sum w = s.parse(a);
   add_sum(w, s.parse(b), -1, s.known);
-  if (!w.ok || w.terms.size() != 1 || (w.terms[0].factor != 1 && w.terms[0].factor != -1)) return {};
+  if (!w.ok || w.integers || w.terms.size() != 1 || (w.terms[0].factor != 1 && w.terms[0].factor != -1)) return {};
   Sum value = empty_sum(a->dtype);
+  value.integers = value.index = false;
   add_constant(value, w.constant, -w.terms[0].factor);
   return s.plain(op, w.terms[0].e, emit(value, s.here));
 }
@@ -290,8 +291,7 @@ Expr Simplifier::compare(BinaryOp op, const Expr& x, const Expr& y) {
   recombine(*d);
   if (is_equality(op)) {
     if (Expr decided = decide_equality(*this, op, a, b, *d)) return decided;
-    if (a->dtype != i64)
-      if (Expr e = one_against_constant(*this, op, a, b)) return e;
+    if (Expr e = one_against_constant(*this, op, a, b)) return e;
     int64_t g = factors_gcd(*d);
     for (auto& t : d->terms) t.factor /= g;
     d->constant /= g;

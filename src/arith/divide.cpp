@@ -23,8 +23,8 @@ Parts split(const Sum& f, int64_t c, Split how, Analysis& known) {
   for (auto& t : f.terms) {
     int64_t q = floor_div(t.factor, c), r = floor_mod(t.factor, c);
     if (r != 0 && how == Split::multiples) q = 0, r = t.factor;
-    if (q != 0) add_term(p.whole, SumTerm{1, t.e, t.range, t.hash}, q, known);
-    if (r != 0) add_term(p.rest, SumTerm{1, t.e, t.range, t.hash}, r, known);
+    if (q != 0) add_term(p.whole, SumTerm{1, t.e, t.range, t.hash, t.data}, q, known);
+    if (r != 0) add_term(p.rest, SumTerm{1, t.e, t.range, t.hash, t.data}, r, known);
   }
   return p;
 }
@@ -39,7 +39,7 @@ std::optional<int64_t> block_of(const Sum& s, int64_t c) {
 }
 
 // The sum can be printed in its type and still be the integer that it stands for.
-bool printable(const Sum& s) { return s.ok && (s.type == i64 || fits(range(s), s.type)); }
+bool printable(const Sum& s) { return s.ok && (!wraps(s) || fits(range(s), s.type)); }
 
 // f == c * whole + block * c + low with low in [0, c), where the ranges show it.
 struct Resolved {
@@ -220,7 +220,7 @@ Sum Simplifier::remainder(Sum f, int64_t c) {
     if (auto x = through_xor(*this, BinaryOp::floormod, *e, c)) return *x;
   Sum reduced = integer_sum(f.type);
   add_constant(reduced, p.rest.constant);
-  for (auto& t : p.rest.terms) add_term(reduced, SumTerm{1, t.e, t.range, t.hash}, t.factor % c, known);
+  for (auto& t : p.rest.terms) add_term(reduced, SumTerm{1, t.e, t.range, t.hash, t.data}, t.factor % c, known);
   return opaque(*this, BinaryOp::floormod, printable(reduced) ? reduced : p.rest, c);
 }
 
@@ -248,7 +248,7 @@ static Parts split_symbolic(Simplifier& s, const Sum& f, const Expr& b) {
 static Expr divide_symbolic(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   bool quotient = op == BinaryOp::floordiv;
   if (s.known.same(a, b)) return s.constant(quotient, a->dtype);
-  if (a->dtype != i64) return s.plain(op, a, b);
+  if (a->dtype != i64 || s.known.of(a).data || s.known.of(b).data) return s.plain(op, a, b);
   Sum f = s.parse(a), divisor = s.parse(b);
   if (!f.ok || !divisor.ok) return s.plain(op, a, b);
   Parts p = split_symbolic(s, f, b);
@@ -262,6 +262,31 @@ static Expr divide_symbolic(Simplifier& s, BinaryOp op, const Expr& a, const Exp
   if (!quotient) return resolved ? rest : s.plain(op, rest, b);
   if (!resolved) add_term(p.whole, s.plain(op, rest, b), 1, s.known);
   return s.finish(p.whole);
+}
+
+bool Simplifier::never_zero(const Expr& divisor) {
+  if (!known.range(divisor).contains(0)) return true;
+  if (!is_scalar_int(divisor) || divisor.as<IntImm>()) return false;
+  Sum below = scaled(exact_sum(divisor), -1, known), above = exact_sum(divisor);
+  add_constant(below, 1), add_constant(above, 1);
+  proof_steps = 200;
+  return at_most_zero(below) || at_most_zero(above);
+}
+
+// The divisors in e that may be 0.
+static void zero_divisors(Simplifier& s, const Expr& e, std::vector<Expr>& out) {
+  if (!s.known.of(e).fails) return;
+  if (auto* n = e.as<Binary>(); n && is_division(n->op) && !s.never_zero(n->b)) out.push_back(n->b);
+  visit_below(e, [&](const Expr& x) { zero_divisors(s, x, out); });
+}
+
+bool Simplifier::keeps_divisions(const std::vector<Expr>& operands, const Expr& result) {
+  std::vector<Expr> before, after;
+  for (auto& e : operands) zero_divisors(*this, e, before);
+  if (!before.empty()) zero_divisors(*this, result, after);
+  return std::all_of(before.begin(), before.end(), [&](const Expr& b) {
+    return std::any_of(after.begin(), after.end(), [&](const Expr& a) { return known.same(a, b); });
+  });
 }
 
 Expr Simplifier::divide(BinaryOp op, const Expr& a, const Expr& b) {

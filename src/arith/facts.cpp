@@ -89,7 +89,7 @@ void Simplifier::learn_sum(const Sum& given) {
   if (!d.ok || d.is_constant()) return;
   for (size_t i = 0; i < d.terms.size(); i++) bound_term(*this, d, i);
   if (d.terms.size() == 1 && d.terms[0].e.as<Var>()) return;
-  if (d.type == i64 || fits(range(d), d.type)) facts.at_most_zero.push_back(emit(d));
+  if (!wraps(d) || fits(range(d), d.type)) facts.at_most_zero.push_back(emit(d));
   bounds.push_back(std::move(d));
 }
 

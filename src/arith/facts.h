@@ -1,5 +1,7 @@
 // What is known of variables: ranges and divisibility, as small value types.
 #pragma once
+#include <set>
+
 #include "ir/build.h"
 
 namespace tl {
@@ -24,6 +26,7 @@ struct Facts {
   std::map<const ExprNode*, Interval> ranges;
   std::map<const ExprNode*, Modular> divisibility;
   std::vector<Expr> at_most_zero;  // integer sums over several variables that are <= 0
+  std::set<const ExprNode*> data;  // names of data (see Info::data), integers and bools
   void bind(const Expr& var, Interval range) { ranges[var.get()] = range; }
   void bind(const Expr& var, Modular m) { divisibility[var.get()] = m; }
   // Learns from a condition that holds: `x < 8`, `x % 4 == 0`, conjunctions of such.

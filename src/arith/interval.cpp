@@ -28,8 +28,8 @@ WideRange multiply(WideRange a, WideRange b) {
 }
 
 // The result of an operation that wraps.
-Interval wrapped(WideRange r, DType t) {
-  if (is_index(t)) return narrow(r);
+Interval wrapped(WideRange r, DType t, bool data) {
+  if (is_index(t) && !data) return narrow(r);
   return fits(r, t) ? narrow(r) : type_range(t);
 }
 
@@ -96,9 +96,9 @@ Interval bitwise(BinaryOp op, WideRange a, WideRange b, DType t) {
 
 WideRange powers(WideRange amount) { return {Wide(1) << int(amount.min), Wide(1) << int(amount.max)}; }
 
-Interval shift(BinaryOp op, WideRange a, WideRange amount, DType t) {
+Interval shift(BinaryOp op, WideRange a, WideRange amount, DType t, bool data) {
   if (amount.min < 0 || amount.max > 63) amount = {0, Wide(t.bits - 1)};  // others have no meaning
-  if (op == BinaryOp::shl) return wrapped(multiply(a, powers(amount)), t);
+  if (op == BinaryOp::shl) return wrapped(multiply(a, powers(amount)), t, data);
   return narrow(divide(a, powers(amount), true));
 }
 
@@ -161,11 +161,11 @@ bool is_point(Interval i) { return i.min == i.max && i.bounded(); }
 Interval unite(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
 Interval intersect(Interval a, Interval b) { return {std::max(a.min, b.min), std::min(a.max, b.max)}; }
 
-Interval range_of(UnaryOp op, Interval a, DType t) {
+Interval range_of(UnaryOp op, Interval a, DType t, bool data) {
   WideRange r = widen(a);
   switch (op) {
     case UnaryOp::neg:
-      return wrapped({-r.max, -r.min}, t);
+      return wrapped({-r.max, -r.min}, t, data);
     case UnaryOp::logical_not:
       return {1 - a.max, 1 - a.min};
     case UnaryOp::bit_not:
@@ -176,24 +176,26 @@ Interval range_of(UnaryOp op, Interval a, DType t) {
   return type_range(t);
 }
 
-Interval range_of(BinaryOp op, Interval x, Interval y, DType t) {
+Interval range_of(BinaryOp op, Interval x, Interval y, DType t, bool data) {
   WideRange a = widen(x), b = widen(y);
   switch (op) {
     case BinaryOp::add:
-      return wrapped(add(a, b), t);
+      return wrapped(add(a, b), t, data);
     case BinaryOp::sub:
-      return wrapped(add(a, {-b.max, -b.min}), t);
+      return wrapped(add(a, {-b.max, -b.min}), t, data);
     case BinaryOp::mul:
-      return wrapped(multiply(a, b), t);
+      return wrapped(multiply(a, b), t, data);
     case BinaryOp::floordiv:
     case BinaryOp::truncdiv: {
       WideRange q = divide(a, b, op == BinaryOp::floordiv);
-      return t.is_unsigned() ? intersect(narrow(q), type_range(t)) : wrapped(q, t);
+      if (t.is_unsigned()) return intersect(narrow(q), type_range(t));
+      bool by_minus_one = b.min <= -1 && b.max >= -1;  // the least integer divided by it wraps
+      return by_minus_one ? wrapped(q, t, data) : intersect(narrow(q), type_range(t));
     }
     case BinaryOp::floormod:
-      return narrow(floor_modulo(a, b));
     case BinaryOp::truncmod:
-      return narrow(trunc_modulo(a, b));
+      if (b.min == 0 && b.max == 0) return type_range(t);  // it has no value
+      return narrow(op == BinaryOp::floormod ? floor_modulo(a, b) : trunc_modulo(a, b));
     case BinaryOp::min:
       return {std::min(x.min, y.min), std::min(x.max, y.max)};
     case BinaryOp::max:
@@ -204,7 +206,7 @@ Interval range_of(BinaryOp op, Interval x, Interval y, DType t) {
       return bitwise(op, a, b, t);
     case BinaryOp::shl:
     case BinaryOp::shr:
-      return shift(op, a, b, t);
+      return shift(op, a, b, t, data);
     case BinaryOp::logical_and:
       return {x.min & y.min, x.max & y.max};
     case BinaryOp::logical_or:

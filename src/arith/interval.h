@@ -26,9 +26,9 @@ bool is_point(Interval i);
 Interval unite(Interval a, Interval b);
 Interval intersect(Interval a, Interval b);
 
-Interval range_of(UnaryOp op, Interval a, DType type);
-// `type` is that of the operands.
-Interval range_of(BinaryOp op, Interval a, Interval b, DType type);
+// `type` is that of the operands.  `data`: an i64 wraps, too.
+Interval range_of(UnaryOp op, Interval a, DType type, bool data = false);
+Interval range_of(BinaryOp op, Interval a, Interval b, DType type, bool data = false);
 Interval range_of_cast(Interval a, DType from, DType to);
 Interval range_of_constant(int64_t value, DType type);
 

@@ -119,8 +119,8 @@ Modular modular_scaled(Modular a, int64_t factor) {
 Modular modular_sum(Modular a, Modular b) {
   return reduced(wide_gcd(a.modulus, b.modulus), Wide(a.remainder) + b.remainder);
 }
-Modular modular_wrapped(Modular a, DType t) {
-  if (t.scalar() == i64) return a;
+Modular modular_wrapped(Modular a, DType t, bool data) {
+  if (t.scalar() == i64 && !data) return a;
   int64_t width = t.bits >= 63 ? largest_power : int64_t(1) << t.bits;
   return normalised({gcd(a.modulus, width), a.remainder});
 }

@@ -16,8 +16,8 @@ std::optional<int64_t> remainder_by(Modular a, int64_t m);
 
 Modular modular_scaled(Modular a, int64_t factor);
 Modular modular_sum(Modular a, Modular b);
-// After wrapping to the type, only the power of two in the modulus remains.
-Modular modular_wrapped(Modular a, DType type);
+// After wrapping to the type, only the power of two in the modulus remains.  `data`: an i64 wraps, too.
+Modular modular_wrapped(Modular a, DType type, bool data = false);
 
 Modular modular_of(UnaryOp op, Modular a);
 Modular modular_of(BinaryOp op, Modular a, Modular b);  // over the integers: before any wrapping

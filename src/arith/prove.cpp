@@ -29,8 +29,27 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts
   return result;
 }
 
+// Scalar parameters that no shape and no grid is made of: numbers like those of a tensor.
+static std::set<const ExprNode*> numbers_of(const Function& f) {
+  std::set<const ExprNode*> numbers;
+  for (auto& p : f.params)
+    if (p.var && p.var->dtype.is_int()) numbers.insert(p.var.get());
+  auto drop = [&](const Expr& e) {
+    if (!numbers.empty()) visit(e, [&](const Var& v) { numbers.erase(&v); });
+  };
+  for (auto& b : f.buffers) {
+    for (auto& extent : b.shape) drop(extent);
+    for (auto& stride : b.strides) drop(stride);
+  }
+  for (auto& k : f.kernels)
+    for (auto& extent : k.grid) drop(extent);
+  return numbers;
+}
+
 Facts facts_of(const Function& f, const Kernel& k) {
-  Simplifier s(Facts{});
+  Facts initial;
+  initial.data = numbers_of(f);
+  Simplifier s(initial);
   for (auto& b : f.buffers)
     for (auto& extent : b.shape) s.learn_range(extent, {0, INT64_MAX});
   for (auto& condition : f.facts) s.learn(s.run(condition));

@@ -17,6 +17,7 @@ struct Simplifier {
   Span here;                // that of the node being simplified: new nodes get it
   std::vector<Sum> bounds;  // facts.at_most_zero, read
   bool remember = false;    // note the result of every node, not only of shared ones
+  std::vector<Expr> failing;  // of the sum being collected: operands that divide by what may be 0
   int proof_steps = 0;      // left to the comparison at hand: a proof is short or not at all
 
   void set_facts(Facts f);
@@ -46,6 +47,9 @@ struct Simplifier {
   Sum quotient(Sum f, int64_t c);
   Sum remainder(Sum f, int64_t c);
   Expr divide(BinaryOp op, const Expr& a, const Expr& b);
+  bool never_zero(const Expr& divisor);
+  // What may be 0 and divides in the operands does so in the result.
+  bool keeps_divisions(const std::vector<Expr>& operands, const Expr& result);
 
   // compare.cpp
   Expr compare(BinaryOp op, const Expr& a, const Expr& b);

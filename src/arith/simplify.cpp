@@ -131,24 +131,44 @@ Expr rebuild_load(Simplifier& s, const Load& n) {
 Expr rebuild_binary(Simplifier& s, const Expr& e, const Binary& n) {
   if (is_linear(e)) {
     Sum sum = empty_sum(e->dtype);
+    auto outer = std::exchange(s.failing, {});
     s.collect(sum, e, 1, true);
-    if (sum.ok) return s.finish(sum);
+    auto failing = std::exchange(s.failing, std::move(outer));
+    if (sum.ok)
+      if (Expr r = s.finish(sum); s.keeps_divisions(failing, r)) return r;
     bool before =
         std::exchange(s.remember, true);  // operands get here twice, those of operands four times, …
     Expr r = s.plain(n.op, s.walk(n.a), s.walk(n.b));
     s.remember = before;
     return r;
   }
-  return s.make(n.op, s.walk(n.a), s.walk(n.b));
+  Expr a = s.walk(n.a), b = s.walk(n.b), r = s.make(n.op, a, b);
+  if (!s.known.of(a).fails && !s.known.of(b).fails && !is_division(n.op)) return r;
+  if (is_logical(n.op) && as_int(a)) return r;  // which leaves b out, or is b
+  Expr plain = s.plain(n.op, a, b);
+  return s.keeps_divisions({plain}, r) ? r : plain;
+}
+Expr rebuild_unary(Simplifier& s, const Unary& n) {
+  Expr a = s.walk(n.a), r = s.make_unary(n.op, a);
+  return s.keeps_divisions({a}, r) ? r : unary(n.op, a, s.here);
+}
+Expr rebuild_cast(Simplifier& s, const Cast& n) {
+  Expr a = s.walk(n.a), r = s.make_cast(n.dtype, a);
+  return s.keeps_divisions({a}, r) ? r : cast(n.dtype, a, s.here);
+}
+Expr rebuild_select(Simplifier& s, const Select& n) {
+  Expr cond = s.walk(n.cond), a = s.walk(n.a), b = s.walk(n.b), r = s.make_select(cond, a, b);
+  if (as_int(cond)) return r;
+  return s.keeps_divisions({cond, a, b}, r) ? r : select(cond, a, b, s.here);
 }
 
 Expr rebuild(Simplifier& s, const Expr& e) {
   return dispatch(
       e, overloads{
              [&](const Binary& n) { return rebuild_binary(s, e, n); },
-             [&](const Unary& n) { return s.make_unary(n.op, s.walk(n.a)); },
-             [&](const Cast& n) { return s.make_cast(n.dtype, s.walk(n.a)); },
-             [&](const Select& n) { return s.make_select(s.walk(n.cond), s.walk(n.a), s.walk(n.b)); },
+             [&](const Unary& n) { return rebuild_unary(s, n); },
+             [&](const Cast& n) { return rebuild_cast(s, n); },
+             [&](const Select& n) { return rebuild_select(s, n); },
              [&](const Load& n) { return rebuild_load(s, n); },
              [&](const Call& n) { return rebuild_call(s, n); },
              [&](const Ramp& n) {
@@ -235,7 +255,7 @@ Expr Simplifier::walk(const Expr& e) {
   DType t = r->dtype;
   if (!is_const(r) && (t.is_int() || t.is_bool()) && r->kind != Kind::Load) {
     Info info = known.of(r);
-    if (is_point(info.range) && !info.impure) r = imm(info.range.min, t, e->span);
+    if (is_point(info.range) && !info.impure && !info.fails) r = imm(info.range.min, t, e->span);
   }
   if (!r.same(e) && r->kind == e->kind && equal(r, e)) r = e;
   if (noted) known.note_result(e, r);

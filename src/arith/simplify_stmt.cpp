@@ -186,6 +186,7 @@ struct Walker {
     if (n.var->dtype.is_int() || n.var->dtype.is_bool()) {
       s.facts.bind(n.var, info.range);
       s.facts.bind(n.var, info.modular);
+      if (info.data) s.facts.data.insert(n.var.get());
       s.known.forget();
     }
     return value.same(n.value) ? Stmt(&n) : let(n.var, value, n.span);

@@ -161,7 +161,7 @@ Sum Simplifier::exact_sum(const Expr& e) {
     s = term_sum(e, known);
     s.ok &= !e.as<IntImm>();  // a u64 beyond int64
   }
-  s.integers = true;
+  s.integers = true, s.index = false;
   return s;
 }
 
@@ -170,7 +170,9 @@ void Simplifier::collect(Sum& s, const Expr& e, int64_t factor, bool root) {
   if (!s.ok) return;
   auto leaf = [&] {
     Expr r = walk(e);
-    if (known.of(r).impure) s.ok = false;
+    Info info = known.of(r);
+    if (info.impure) s.ok = false;
+    if (info.fails) failing.push_back(r);
     add_sum(s, parse(r), factor, known);
   };
   if (auto* n = e.as<IntImm>()) return add_constant(s, n->value, factor);
@@ -193,6 +195,8 @@ void Simplifier::collect(Sum& s, const Expr& e, int64_t factor, bool root) {
     s.ok = false;
   else
     add_sum(s, product(a, b), factor, known);
+  for (auto& x : {a, b})
+    if (known.of(x).fails) failing.push_back(x);
 }
 
 Sum Simplifier::product(const Expr& a, const Expr& b) {

@@ -44,7 +44,7 @@ Expr linear(Simplifier& s, BinaryOp op, const Lanes& a, const Lanes& b, int lane
 // Every lane is an integer sum of the type, so that lanes may be compared and divided as integers.
 bool never_wraps(Simplifier& s, const Lanes& l, int lanes) {
   DType t = l.base->dtype;
-  if (t == i64) return true;
+  if (t == i64 && !s.known.of(l.base).data && !s.known.of(l.stride).data) return true;
   auto stride = as_int(l.stride);
   if (!stride) return false;
   WideRange last = scale(Interval::point(*stride), lanes - 1);

@@ -74,7 +74,7 @@ bool is_obscure(BinaryOp op) {
   return r == shift || r == bit_and_rank || r == bit_or_rank || r == bit_xor_rank;
 }
 
-bool wraps(BinaryOp op) { return op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul; }
+bool is_sum(BinaryOp op) { return op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul; }
 
 Interval range_of_type(DType t) {
   if (t.is_bool()) return {0, 1};
@@ -229,6 +229,15 @@ Interval Printer::range_of(const Expr& e) const {
   return {std::max(range.min, possible.min), std::min(range.max, possible.max)};
 }
 
+bool Printer::wraps(const Expr& e) const {
+  auto* n = e.as<Binary>();
+  DType t = e->dtype;
+  if (!n || !t.is_int() || !is_sum(n->op) || t.scalar() == u64) return false;
+  if (t.scalar() != i64) return true;
+  if (!known) known.emplace(facts);
+  return known->of(e).data;
+}
+
 std::string c_string(std::string_view text) {
   std::string s = "\"";
   for (unsigned char c : text)
@@ -271,6 +280,8 @@ Text Printer::print_unary(const Unary& n) {
   std::string s = n.op == UnaryOp::bit_not ? "~" + a : a[0] == '-' ? "-(" + a + ")" : "-" + a;
   if (n.op == UnaryOp::neg && t == i32 && range_of(n.a).min == INT32_MIN)
     return {fmt::format("int(-{})", unsigned_text(n.a, prefix))};
+  if (n.op == UnaryOp::neg && t == i64 && range_of(n.a).min == INT64_MIN && known->of(n.a).data)
+    return {fmt::format("i64(-{})", unsigned_text(n.a, prefix))};
   if (t.is_int() && t.bits < 32) return {fmt::format("{}({})", type(t), s)};
   return {s, prefix};
 }
@@ -307,7 +318,7 @@ Text Printer::print_binary(const Binary& n) {
     return {fmt::format("tl_{}<{}>({}, {})", op, type(t), text(n.a), text(n.b))};
   }
   if (t.is_int() && is_division(n.op)) return print_division(n);
-  if (t.is_int() && wraps(n.op) && t != i64 && t.bits < 64) return print_wrapping(n);
+  if (wraps(Expr(&n))) return print_wrapping(n);
   Text plain = print_infix(n, symbol_of(n.op), rank_of(n.op));
   if (n.op == BinaryOp::shl && t.is_signed())  // of a negative number, or into the sign
     return {fmt::format("{0}({1}({2}) << {3})", type(t), t.bits == 64 ? "u64" : "u32", text(n.a),
@@ -348,11 +359,12 @@ Text Printer::print_wrapping(const Binary& n) {
 
 std::string Printer::unsigned_text(const Expr& e, Rank at_least) {
   auto* n = e.as<Binary>();
-  if (auto* i = e.as<IntImm>()) return fmt::format("{}u", uint32_t(i->value));
-  if (!n || !wraps(n->op) || e->dtype.bits < 32) {  // 8 and 16 bits wrap at each step
-    if (n && wraps(n->op) && !fits(n->op, range_of(n->a), range_of(n->b), e->dtype) && at_least == loosest)
+  bool wide = e->dtype == i64;
+  if (auto* i = e.as<IntImm>()) return wide ? fmt::format("{}ULL", uint64_t(i->value)) : fmt::format("{}u", uint32_t(i->value));
+  if (!n || !is_sum(n->op) || e->dtype.bits < 32) {  // 8 and 16 bits wrap at each step
+    if (n && is_sum(n->op) && !fits(n->op, range_of(n->a), range_of(n->b), e->dtype) && at_least == loosest)
       return fmt::format("{} {} {}", unsigned_text(n->a, prefix), symbol(n->op), unsigned_text(n->b, prefix));
-    return fmt::format("u32({})", text(e));
+    return fmt::format("{}({})", wide ? "u64" : "u32", text(e));
   }
   Rank rank = rank_of(n->op);
   std::string s =

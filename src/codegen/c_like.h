@@ -104,6 +104,7 @@ struct Printer {
   std::string element(BufferId buffer, const std::vector<Expr>& index);
   std::string zero_of(DType t);
   Interval range_of(const Expr& e) const;
+  bool wraps(const Expr& e) const;  // a sum, difference or product that C++ may compute in unsigned integers only
   void need(std::string_view section) { sections.emplace(section); }
 
   Text print(const Expr& e);

@@ -42,6 +42,7 @@ std::vector<Expr> Printer::named_lanes(DType t, const std::string& name) {
     Expr v = var(name, t.scalar());
     kept.push_back(v);
     vars[v.get()] = fmt::format("{}[{}]", name, i);
+    if (t.is_int()) facts.data.insert(v.get());
     lanes_of[v.get()] = {name, i, t.lanes};
     result.push_back(std::move(v));
   }
@@ -60,7 +61,7 @@ Expr Printer::hoisted(const Expr& scalar, std::string_view hint) {
     if (equal(value, scalar)) return v;
   Expr v = var(std::string(hint), scalar->dtype);
   kept.push_back(v);
-  if (scalar->dtype.is_int()) facts.bind(v, range_of(scalar));
+  if (scalar->dtype.is_int()) learn(facts, v, scalar), facts.bind(v, range_of(scalar));
   declare(v, text(scalar));
   hoisted_here.emplace_back(scalar, v);
   return v;

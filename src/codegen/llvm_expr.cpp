@@ -8,8 +8,9 @@
 namespace tl::llvm {
 namespace {
 
-std::string_view integer_opcode(BinaryOp op, DType t) {
-  bool s = t.is_signed(), exact = t.scalar() == i64;
+// `exact`: it does not overflow.
+std::string_view integer_opcode(BinaryOp op, DType t, bool exact) {
+  bool s = t.is_signed();
   switch (op) {
     case BinaryOp::add:
       return exact ? "add nsw" : "add";
@@ -78,6 +79,12 @@ Interval KernelWriter::range(const Expr& e) {
   return known->range(e);
 }
 
+bool KernelWriter::never_wraps(const Expr& e) {
+  if (e->dtype.scalar() != i64) return false;
+  bool bounded = range(e) != type_range(i64);
+  return bounded || !known->of(e).data;
+}
+
 bool KernelWriter::is_nonnegative(const Expr& e) {
   if (e->dtype.is_unsigned()) return true;
   if (e->dtype.lanes == 1) return range(e).min >= 0;
@@ -95,7 +102,7 @@ Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b,
                        {a, b});
   }
   if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
-  return is_division(op) ? divide(*node, a, b) : w.op(integer_opcode(op, t), t, a, b);
+  return is_division(op) ? divide(*node, a, b) : w.op(integer_opcode(op, t, node && never_wraps(Expr(node))), t, a, b);
 }
 
 bool KernelWriter::may_run_untaken(const Expr& e) {
@@ -212,7 +219,8 @@ Value ramp_expr(KernelWriter& k, const Ramp& n) {
   for (int i = 0; i < t.lanes; i++)
     steps += fmt::format("{}{} {}", i ? ", " : "", type_text(lane), i * stride.value_or(1));
   Value offsets = steps + ">";
-  std::string_view times = integer_opcode(BinaryOp::mul, t), plus = integer_opcode(BinaryOp::add, t);
+  bool exact = k.never_wraps(Expr(&n));
+  std::string_view times = integer_opcode(BinaryOp::mul, t, exact), plus = integer_opcode(BinaryOp::add, t, exact);
   if (!stride) offsets = k.w.op(times, t, k.w.splat(lane, k.expr(n.stride), t.lanes), offsets);
   if (is_int(n.base, 0)) return offsets;
   return k.w.op(plus, t, k.w.splat(lane, k.expr(n.base), t.lanes), offsets);

@@ -43,6 +43,7 @@ struct KernelWriter {
   Value phi_of(DType t, const Value& a, const std::string& from_a, const Value& b, const std::string& from_b);
   Interval range(const Expr& e);
   bool is_nonnegative(const Expr& e);
+  bool never_wraps(const Expr& e);  // an i64 that is made of indices, or proven to fit
   bool may_run_untaken(const Expr& e);  // its loads are in bounds and its divisors not zero whatever holds
 
   // llvm_divide.cpp

@@ -52,7 +52,7 @@ Expr var(std::string hint, DType type = i64, Span span = {});
 // Operands must have one dtype (CompileError at span otherwise); two constants fold.
 Expr unary(UnaryOp op, Expr a, Span span = {});
 Expr binary(BinaryOp op, Expr a, Expr b, Span span = {});
-Expr written_binary(BinaryOp op, Expr a, Expr b, Span span);  // as a user writes it: 7 // 0 is an error there
+Expr written_binary(BinaryOp op, Expr a, Expr b, Span span);  // as a user writes it: x // 0 is an error there
 Expr cast(DType type, Expr a, Span span = {});
 Expr select(Expr cond, Expr a, Expr b, Span span = {});
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});

@@ -62,7 +62,7 @@ struct LoopSplitter final : ScopedRewriter {
       else if (mentions) return false;
       else add_term(room, t, -1, s.known);
     }
-    if (factor <= 0 || !room.ok) return false;
+    if (factor <= 0 || !room.ok || (wraps(room) && !fits(range(room), i64))) return false;
     Expr end = floordiv(cast(i64, emit(room, cond->span)), factor) + 1;
     q.end = q.end ? min(q.end, end) : end;
     return true;

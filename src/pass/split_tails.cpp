@@ -57,7 +57,7 @@ struct Needs final : ScopedRewriter {
         inside = add(inside, scale(t.range, t.factor));
     if (top.is_constant() || inside.max > INT32_MAX || inside.max < INT32_MIN) return {};
     add_constant(top, int64_t(inside.max));
-    if (!top.ok || (top.type != i64 && !fits(range(top), top.type))) return {};
+    if (!top.ok || (wraps(top) && !fits(range(top), top.type))) return {};
     Expr need = s.run(le(emit(top, bound->span), zero(top.type)));
     return is_const(need) ? Expr() : need;
   }

@@ -133,7 +133,7 @@ void Translator::keep(const Expr& var, Value v) {
 }
 
 void Translator::let_statement(const Let& n) {
-  facts.bind(n.var, interval_of(n.value, facts));
+  learn(facts, n.var, n.value);
   if (!may_wrap(n.value)) return keep(n.var, value(n.value));
   auto [v, exact] = value_and_exact(n.value);
   keep(n.var, v);

@@ -27,6 +27,8 @@ struct Generator {
   std::vector<Unknown> vars = {};
   Facts facts = {};
   std::vector<Assignment> samples = {};
+  bool data = false;  // variables are names of data: extreme, and wrapping at 64 bits, too
+  bool in_lanes = false;
 
   int64_t below(int64_t n) { return int64_t(random() % uint64_t(n)); }
   bool chance(int percent) { return below(100) < percent; }
@@ -43,6 +45,7 @@ struct Generator {
   // ── variables and facts ─────────────────────────────────────────────────────────────────────────────
   Interval some_range(DType t) {
     if (t.is_bool()) return {0, 1};
+    if (t == i64 && data && chance(80)) return {};
     static constexpr int64_t sizes[] = {2, 3, 4, 7, 8, 16, 32, 100, 128, 1000, 1024, 65536, 1 << 20};
     int64_t low = chance(60) ? 0 : below(40) - 20, size = any(sizes);
     if (t == i64 && chance(5)) size = int64_t(1) << 40;
@@ -68,12 +71,21 @@ struct Generator {
         Wide first = Wide(u.range.min) + floor_mod(r - floor_mod(u.range.min, m), m);
         if (first >= u.range.min && first <= u.range.max) u.modulus = m, u.remainder = r;
       }
-      bool told = chance(85) || t == i64;
+      bool told = chance(85) || (t == i64 && u.range != Interval{});
+      if (data) facts.data.insert(u.var.get());
       if (told) facts.bind(u.var, u.range);
       if (u.modulus > 1) facts.bind(u.var, Modular{u.modulus, u.remainder});
       vars.push_back(u);
     }
     for (DType t : {f32, f16, f64}) vars.push_back({var("f", t), {}});
+  }
+  // An end of the type, a power of two, a number next to one, or a small one.
+  Wide extreme(DType t) {
+    Wide size = Wide(1) << t.bits, low = t.is_signed() ? -size / 2 : Wide(0);
+    Wide power = Wide(1) << below(t.bits);
+    Wide pool[] = {low, low + 1, low + size - 1, low + size - 2, 0, 1, -1, power, power - 1, -power, Wide(below(9)) - 4};
+    Wide v = pool[below(11)];
+    return v < low || v >= low + size ? v < 0 ? v + size : v - size : v;
   }
   Value sample(const Unknown& u) {
     DType t = u.var->dtype;
@@ -81,6 +93,8 @@ struct Generator {
       const double pool[] = {0.0, -0.0, 1, -1, 0.5, 3, -7.25, 1000, 1e-30, INFINITY, -INFINITY, std::nan("")};
       return {0, round_float(any(pool), t)};
     }
+    if (data && u.modulus == 1 && chance(40))
+      if (Wide v = extreme(t); v >= u.range.min && v <= u.range.max) return {v, 0};
     Wide size = Wide(u.range.max) - u.range.min + 1;
     Wide at = chance(15) ? 0 : chance(15) ? size - 1 : Wide(random()) % size;
     Wide v = u.range.min + at;
@@ -105,8 +119,8 @@ struct Generator {
     Expr condition = comparison(2, i64);
     std::vector<Assignment> met;
     for (auto& a : samples) try {
-        if (Evaluator{.vars = a}(condition).i) met.push_back(a);
-      } catch (NoMeaning) {
+        if (Evaluator{.vars = a, .strict = !data, .extreme = data}(condition).i) met.push_back(a);
+      } catch (const NoMeaning&) {
       }
     if (met.size() < 12) return;
     samples = std::move(met);
@@ -124,7 +138,7 @@ struct Generator {
     static constexpr int64_t large[] = {
         255, 256, 1024, 65535, INT32_MAX, INT32_MIN, int64_t(1) << 31, INT64_MAX, INT64_MIN};
     if (t == u64 && chance(15)) return imm(int64_t(random() | uint64_t(1) << 63), t);
-    if (t != i64 && chance(10)) return imm(any(large), t);
+    if ((t != i64 || (data && !in_lanes)) && chance(10)) return imm(any(large), t);
     return imm(any(small), t);
   }
   Expr leaf(DType t) {
@@ -200,6 +214,7 @@ struct Generator {
     return binary(any(ops), floating(t, depth - 1), floating(t, depth - 1));
   }
   Expr lanes(DType t, int count, int depth) {
+    in_lanes = true;  // sums of constants alone are sums of indices
     int pick = int(below(100));
     if (depth <= 0 || pick < 15) {
       if (chance(50)) return broadcast(integer(t, depth - 1), count);
@@ -214,6 +229,7 @@ struct Generator {
                  by_constant ? broadcast(constant(t), count) : lanes(t, count, depth - 1));
   }
   Expr anything() {
+    in_lanes = false;
     int pick = int(below(100)), depth = 2 + int(below(4));
     if (pick < 60) return integer(int_type(), depth);
     if (pick < 80) return boolean_of(depth);
@@ -248,15 +264,19 @@ bool claims_hold(const Expr& e, Value v, const Facts& facts) {
 
 // Empty where all is well.
 std::string fault_of(const Expr& e, const Expr& s, const Facts& facts, const std::vector<Assignment>& samples,
-                     int& checked) {
+                     bool strict, int& checked) {
   if (s->dtype != e->dtype) return "the type changed";
   if (!equal(simplify(s, facts), s)) return "not idempotent: " + print(simplify(s, facts));
   for (auto& a : samples) {
     for (int lane = 0; lane < e->dtype.lanes; lane++) {
       Value before, after;
+      bool divides_by_zero = false;
       try {
-        before = Evaluator{.vars = a, .lane = lane}(e);
-      } catch (NoMeaning) {
+        before = Evaluator{.vars = a, .strict = strict, .extreme = !strict, .lane = lane}(e);
+      } catch (const DividesByZero&) {
+        if (strict) continue;
+        divides_by_zero = true;
+      } catch (const NoMeaning&) {
         continue;
       }
       checked++;
@@ -265,10 +285,12 @@ std::string fault_of(const Expr& e, const Expr& s, const Facts& facts, const std
         at +=
             fmt::format(" {}={}", static_cast<const Var*>(v)->hint, v->dtype.is_float() ? x.f : double(x.i));
       try {
-        after = Evaluator{.vars = a, .strict = false, .lane = lane}(s);
-      } catch (NoMeaning) {
+        after = Evaluator{.vars = a, .strict = false, .extreme = !strict, .lane = lane}(s);
+      } catch (const NoMeaning&) {
+        if (divides_by_zero) continue;
         return "has no meaning at" + at;
       }
+      if (divides_by_zero) return "no longer divides by zero at" + at;
       if (!same_value(before, after, e->dtype))
         return fmt::format("{} became {} at{}", double(before.i) + before.f, double(after.i) + after.f, at);
       if (!claims_hold(e, before, facts)) return "a claim about the expression fails at" + at;
@@ -389,8 +411,8 @@ bool loops_round(uint64_t seed) {
   return good;
 }
 
-bool random_round(uint64_t seed, int& checked, int& expressions) {
-  Generator g{.random = std::mt19937_64(seed)};
+bool random_round(uint64_t seed, bool data, int& checked, int& expressions) {
+  Generator g{.random = std::mt19937_64(seed), .data = data};
   g.make_vars(2 + int(g.below(5)));
   g.make_samples(40);
   while (g.chance(30)) g.make_fact();
@@ -399,7 +421,7 @@ bool random_round(uint64_t seed, int& checked, int& expressions) {
     Expr e = g.anything();
     expressions++;
     Expr s = simplify(e, g.facts);
-    std::string fault = fault_of(e, s, g.facts, g.samples, checked);
+    std::string fault = fault_of(e, s, g.facts, g.samples, !data, checked);
     INFO("seed ", seed, ", expression ", i, ": ", print(e), "  ->  ", print(s), "\n", describe(g.facts, g));
     CHECK_MESSAGE(fault.empty(), fault);
     if (!fault.empty()) return false;
@@ -430,11 +452,20 @@ TEST_CASE("the digits of a composed index are its loop variables") {
 TEST_CASE("simplify keeps the value of random expressions") {
   int checked = 0, expressions = 0, bad = 0;
   fuzz::each_seed({.fixed = 2400, .fresh = 300, .share = 0.02}, [&](uint64_t seed) {
-    if (!random_round(seed, checked, expressions)) bad++;
+    if (!random_round(seed, false, checked, expressions)) bad++;
     return bad < 3;
   });
   MESSAGE(expressions, " expressions, ", checked, " values compared");
   if (fuzz::is_replay()) return;
   CHECK(expressions >= 20000);
   CHECK(checked >= 8 * 15000);
+}
+
+TEST_CASE("simplify keeps the value of expressions of data, which wrap, and their divisions by zero") {
+  int checked = 0, expressions = 0, bad = 0;
+  fuzz::each_seed({.fixed = 2400, .fresh = 300, .share = 0.02}, [&](uint64_t seed) {
+    if (!random_round(seed, true, checked, expressions)) bad++;
+    return bad < 3;
+  });
+  MESSAGE(expressions, " expressions, ", checked, " values compared");
 }

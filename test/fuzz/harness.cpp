@@ -25,14 +25,16 @@ const char* const no_meaning =
     "no meaning: an index overflows, a division by zero, a wild shift, or a float beyond the integer that it "
     "becomes";
 
-bool ask_lockstep(const Function& f, Trial& trial) {
+static bool ask(const Function& f, Trial& trial, bool wraps) {
   try {
-    test::run_lockstep(f, trial);
+    test::run_lockstep(f, trial, wraps);
     return true;
   } catch (const test::NoMeaning&) {  // the generator's fault
     throw std::logic_error(no_meaning);
   }
 }
+bool ask_lockstep(const Function& f, Trial& trial) { return ask(f, trial, false); }
+bool ask_wrapping(const Function& f, Trial& trial) { return ask(f, trial, true); }
 
 namespace {
 
@@ -107,7 +109,7 @@ std::string lacks_meaning(const std::string& text, const Test& test) {
     Function f = complete_tiles(parse(text, "program.ir", text_vocabulary()));
     const char* anyone = test::is_thread_level(f) ? "sim:sm_90" : "reference";
     Trial trial = random_trial(compile_kernel(f, anyone)->program, test.given, test.seed, test.inputs);
-    test::run_lockstep(f, trial);
+    test::run_lockstep(f, trial, test.inputs == Inputs::extreme);
     return "";
   } catch (const test::NoMeaning&) {
     return no_meaning;
@@ -128,7 +130,7 @@ struct Run {
             .options = {.skip = p.skip, .stop_after = "", .flags = {}},
             .given = {p.given},
             .seed = uint64_t(seed),
-            .inputs = Inputs::whole,
+            .inputs = campaign.inputs,
             .tolerance = p.tolerance,
             .first_schedule = uint64_t(seed % 24),
             .schedules = apart ? 3 : 1,
@@ -197,8 +199,8 @@ std::string kept_text(const std::string& text, const Test& test, const std::stri
   for (auto& pass : test.options.skip) settings += " --skip " + pass;
   for (auto& [name, value] : test.given.values) settings += fmt::format(" --set {}={}", name, value);
   if (test.tolerance > 0) settings += fmt::format(" --tolerance {}", test.tolerance);
-  return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs whole{}\n{}", verdict, test.target,
-                     test.seed, settings, text);
+  return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs {}{}\n{}", verdict, test.target,
+                     test.seed, test.inputs == Inputs::extreme ? "extreme" : "whole", settings, text);
 }
 
 Test kept_test(const std::string& text) {
@@ -209,6 +211,7 @@ Test kept_test(const std::string& text) {
     for (size_t i = 0; i + 1 < words.size(); i++) {
       std::string& value = words[i + 1];
       if (words[i] == "--seed") test.seed = uint64_t(std::stoll(value));
+      if (words[i] == "--inputs" && value == "extreme") test.inputs = Inputs::extreme;
       if (words[i] == "--skip") test.options.skip.push_back(value);
       if (words[i] == "--tolerance") test.tolerance = std::stod(value);
       if (words[i] == "--set")

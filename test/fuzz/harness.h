@@ -8,6 +8,7 @@ namespace tl::fuzz {
 
 // By threads in step (lockstep.h).
 bool ask_lockstep(const Function& f, Trial& trial);
+bool ask_wrapping(const Function& f, Trial& trial);  // 64-bit integers are data, and wrap
 
 struct Campaign {
   std::string name;      // of the files that failures are written to
@@ -16,6 +17,7 @@ struct Campaign {
   Program (*make)(uint64_t seed) = nullptr;
   bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference; else they are of level thread
   std::vector<std::string> targets = {};
+  Inputs inputs = Inputs::whole;
 };
 void run_programs(const Campaign& campaign);
 

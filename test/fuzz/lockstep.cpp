@@ -24,6 +24,7 @@ struct Machine {
   Trial& trial;
   const Kernel* kernel = nullptr;
   int64_t count = 0;  // of threads
+  bool wraps = false;
   std::vector<Evaluator> threads = {};
   using Cell = std::optional<Value>;                            // nothing: nobody has written it
   std::map<BufferId, std::vector<Cell>> common = {};            // shared tiles and fragments
@@ -452,7 +453,7 @@ struct Machine {
     }
   }
   void run_block(const std::map<const ExprNode*, Value>& vars) {
-    threads.assign(size_t(count), Evaluator{.vars = vars});
+    threads.assign(size_t(count), Evaluator{.vars = vars, .strict = !wraps});
     for (int64_t t = 0; t < count; t++) {
       threads[size_t(t)].loads = [this, t](const Load& n) {
         if (n.mask && !value(t, n.mask).i) return Value{};
@@ -492,6 +493,8 @@ bool is_thread_level(const Function& f) {
   return found;
 }
 
-void run_lockstep(const Function& f, Trial& trial) { Machine{.f = f, .trial = trial}.run(); }
+void run_lockstep(const Function& f, Trial& trial, bool wraps) {
+  Machine{.f = f, .trial = trial, .wraps = wraps}.run();
+}
 
 }  // namespace tl::test

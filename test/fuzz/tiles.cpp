@@ -7,6 +7,7 @@
 
 #include "api/kernel.h"
 #include "fuzz/harness.h"
+#include "fuzz/integer_text.h"
 #include "fuzz/seeds.h"
 #include "ops/op.h"
 
@@ -50,6 +51,16 @@ TEST_CASE("tile programs have every tile operator, statement and kind of type") 
 TEST_CASE("tile programs compute on every target what they mean") {
   fuzz::run_programs(
       {.name = "tiles", .programs = 25, .fresh = 10, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
+}
+
+TEST_CASE("integers of every type wrap alike on every target") {
+  fuzz::run_programs({.name = "integers",
+                      .programs = 60,
+                      .fresh = 20,
+                      .make = fuzz::random_integers,
+                      .oracle = fuzz::ask_wrapping,
+                      .targets = {"reference", "sim:sm_80", "cpu"},
+                      .inputs = Inputs::extreme});
 }
 
 TEST_CASE("a tile program with one fault is refused at the fault's line") {

@@ -168,21 +168,22 @@ def test_lanes_that_update_one_element(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_narrow_shifts_widen_as_in_c(target):
+def test_narrow_shifts_wrap_at_the_type_of_their_left_side(target):
     @T.prim_func
     def main(x: T.Tensor((16,), "uint16"), out: T.Tensor((16, 4), "uint32")):
         with T.Kernel(1, threads=16):
             for i in T.Parallel(16):
                 out[i, 0] = T.cast(x[i] << 8, "uint32")
-                out[i, 1] = T.cast(x[i] << 20, "uint32")
+                out[i, 1] = x[i] << T.uint32(8)
                 out[i, 2] = (x[i] << 12) | T.uint32(1)
-                out[i, 3] = T.cast(T.cast(x[i] << 8, "uint16"), "uint32")  # stays 16 bits wide if one says so
+                out[i, 3] = T.cast(x[i], "uint32") << 20
 
     x = np.random.default_rng(0).integers(0, 2**16, 16).astype(np.uint16)
     out = np.zeros((16, 4), np.uint32)
     run(main, target, x, out)
     wide = x.astype(np.uint64)
-    want = np.stack([wide << 8, wide << 20, wide << 12 | 1, (wide << 8) & 0xFFFF], 1) & 0xFFFFFFFF
+    narrow = [(wide << 8) & 0xFFFF, (wide << 8) & 0xFFFF, (wide << 12) & 0xFFFF | 1]
+    want = np.stack([*narrow, (wide << 20) & 0xFFFFFFFF], 1)
     assert np.array_equal(out, want.astype(np.uint32))
 
 

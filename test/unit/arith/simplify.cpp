@@ -107,13 +107,50 @@ TEST_CASE("exclusive or of digits") {
 
 TEST_CASE("run-time divisors") {
   Scene s;
+  CHECK(s(floordiv(s.y * s.n, s.n)) == "n*y//n");  // n may be 0
+  CHECK(s(floordiv(s.n, s.n)) == "n//n");
+  CHECK(s(floordiv(imm(0), s.n)) == "0//n");
+  CHECK(s(op(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "n%n*0");
+  CHECK(s(floormod(s.y * s.n + s.x, s.n)) == "x%n");
+  CHECK(s(s.n * floordiv(s.x, s.n) + floormod(s.x, s.n)) == "x//n*n + x%n");
+  s.facts.assume(lt(s.tx, s.n));
   CHECK(s(floordiv(s.y * s.n, s.n)) == "y");
   CHECK(s(floordiv(s.n, s.n)) == "1");
-  CHECK(s(floormod(s.y * s.n + s.x, s.n)) == "x%n");
+  CHECK(s(floordiv(imm(0), s.n)) == "0");
+  CHECK(s(op(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "0");
   CHECK(s(s.n * floordiv(s.x, s.n) + floormod(s.x, s.n)) == "x");
-  s.facts.assume(lt(s.tx, s.n));
   CHECK(s(floordiv(s.y * s.n + s.tx, s.n)) == "y");
   CHECK(s(floormod(s.y * s.n + s.tx, s.n)) == "tx");
+}
+
+TEST_CASE("what memory holds wraps at 64 bits, what counts and places does not") {
+  Scene s;
+  auto data = [](int64_t at) { return load(i64, BufferId{0}, {imm(at)}); };
+  auto shifted = [](const Expr& e) { return op(BinaryOp::shr, op(BinaryOp::shl, e, imm(60)), imm(60)); };
+  Expr a = data(0), small = floormod(a, 1000);
+  for (bool is_data : {true, false}) {
+    Expr x = is_data ? a : s.x;
+    auto stays = [&](const Expr& e, bool data_only = true) { CHECK((s(e) == print(e)) == (is_data && data_only)); };
+    stays(floordiv(x * 7, 7));
+    stays(floormod(x * 3, 3));
+    stays(floordiv(x * 4 + 1, 4));
+    CHECK((s(shifted(x)) == (is_data ? print(floordiv(x * (int64_t(1) << 60), int64_t(1) << 60)) : "x")));
+    CHECK(is_int(simplify(lt(x, x + 1)), 1) == !is_data);
+    CHECK(is_int(simplify(lt(x - 1, x)), 1) == !is_data);
+    CHECK(s((x + 1) - x) == "1");  // modulo 2^64
+    CHECK(s(floormod(x * 8, 4)) == "0");
+    CHECK(s(eq(x + 1, x + 2)) == "false");
+  }
+  CHECK(s(floordiv(small * 7, 7)) == print(small));
+  CHECK(s(floordiv(cast(i64, load(i32, BufferId{0}, {imm(0)})) * 7, 7)) == "cast<i64>(buffer0[0])");
+  // -x wraps, of which the least integer is its own negative.
+  CHECK(s(floordiv(a, -2)) == print(floordiv(a, -2)));
+  CHECK(s(floormod(a, -3)) == print(floormod(a, -3)));
+  CHECK(s(floordiv(s.x, -2)) == "-x//2");
+  // A name of data is data.
+  Expr name = var("name");
+  learn(s.facts, name, a);
+  CHECK(s(floordiv(name * 7, 7)) == "name*7//7");
 }
 
 TEST_CASE("comparisons of sums") {

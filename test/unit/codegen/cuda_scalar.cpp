@@ -68,7 +68,9 @@ TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably 
   Sheet f;
   auto mad = [](Expr x, Expr y) { return x * y + x; };
   f(i32, mad, "int(u32(x) * u32(y) + u32(x))");
-  f(i64, mad, "x * y + x");
+  f(i64, mad, "i64(u64(x) * u64(y) + u64(x))");
+  f(i64, [](Expr x, Expr) { return unary(UnaryOp::neg, x); }, "i64(-u64(x))");
+  f(i64, [](Expr x, Expr) { return floormod(x, 9) * 5; }, "tl_floormod<i64>(x, 9) * 5");
   f(u32, mad, "x * y + x");
   f(u64, mad, "x * y + x");
   f(i8, mad, "i8(u32(i8(u32(x) * u32(y))) + u32(x))");
@@ -105,8 +107,8 @@ TEST_CASE("cuda: precedence is C's, and what few remember stands in parentheses"
   f(
       f32, [](Expr x, Expr y) { return select(lt(x, y), x, select(lt(y, x), y, x)) + y; },
       "(x < y ? x : y < x ? y : x) + y");
-  f(i64, [](Expr x, Expr) { return x + imm(-5); }, "x - 5");
-  f(i64, [](Expr x, Expr) { return x + imm(int64_t(1) << 40); }, "x + 1099511627776LL");
+  f(i64, [](Expr x, Expr) { return x + imm(-5); }, "i64(u64(x) + 18446744073709551611ULL)");
+  f(i64, [](Expr x, Expr) { return x + imm(int64_t(1) << 40); }, "i64(u64(x) + 1099511627776ULL)");
   f(i64, [](Expr x, Expr) { return min(x, imm(5)); }, "tl_min<i64>(x, 5)");
   f(i64, [](Expr x, Expr) { return min(x, imm(INT64_MIN)); }, "tl_min<i64>(x, (-9223372036854775807LL - 1))");
 }
