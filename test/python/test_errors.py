@@ -58,7 +58,7 @@ WRONG = {
     "for-else": ("for i in [1]:\n    pass\nelse:\n    pass", 4, 5, "'else' after a loop"),
     "loop targets": ("for i in T.Parallel(4, 4):\n    pass", 1, 10, "2 indices"),
     "loop in a comprehension": ("x = [i for i in T.serial(3)]", 1, 17, "@T.macro"),
-    "list by device index": ("xs = [1, 2]\ny = xs[bx]", 2, 5, "loop over the list itself"),
+    "list by device index": ("xs = [1, 2]\ny = xs[bx]", 2, 5, "pass the table as a tensor parameter"),
     "tensor in the body": ("x: T.Tensor((3,), 'float32')", 1, 1, "eager function"),
     "negative index": ("A[-1, 0] = 1.0", 1, 1, "index -1 of A is negative"),
     "slice with a step": (S + "T.copy(A[0:64:2, :], S)", 2, 8, "has a step"),
