@@ -53,7 +53,11 @@ class Expressions:
         changes.given(self.trace, result)
         return result
 
-    def made(self, value: Any) -> Any:
+    def here(self, site: tuple) -> None:
+        """What follows stands there."""
+        self.at(site)
+
+    def made(self, _: None, value: Any) -> Any:
         """`[…]`, `{…}` and their comprehensions."""
         return changes.made(self.trace, value)
 

@@ -35,7 +35,7 @@ def unknown_attribute(x: Any, name: str) -> Exception:
     what, who = _described(x)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
     if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
-        cure = "copy a tile of it into a fragment, T.copy(" + who + "[…], tile), and write " + \
+        cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + \
             instead.format("tile")
     elif instead is not None:
         cure = "write " + instead.format(who) if instead.startswith(("T.", "len(")) else instead.format(who)

@@ -140,14 +140,18 @@ class Rewriter(ast.NodeTransformer):
 
     def display(self, node: ast.expr) -> ast.AST:
         """`[…]`, `{…}` and their comprehensions: what they make can be changed."""
-        function = _at(ast.Attribute(_name(HELPER, node), "made", ast.Load()), node)
-        return _at(ast.Call(function, [self.generic_visit(node)], []), node)
+        call = self.help("made", node, self.generic_visit(node))
+        call.args[0] = self.help("here", node)
+        return call
 
     visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = display
 
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        node.value = self.help("formatted", node.value, self.visit(node.value))
-        return self.generic_visit(node) if node.format_spec else node
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        for part in node.values:  # before Python 3.12 the text alone knows its place
+            if isinstance(part, ast.FormattedValue):
+                part.value = self.help("formatted", node, self.visit(part.value))
+                part.format_spec = part.format_spec and self.visit(part.format_spec)
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         op = _constant(_BINARY[type(node.op)], node)
