@@ -174,11 +174,11 @@ def test_a_launch_in_brackets():
         factory[1, 64](64)
 
 
-WRAPS = [("int8", 3, "i8"), ("int16", 600, "i16"), ("int32", 1 << 26, "i32")]
+WRAPS = [("int8", 3), ("int16", 600), ("int32", 1 << 26)]
 
 
-@pytest.mark.parametrize("dtype, step, brief", WRAPS)
-def test_the_type_that_wraps_is_named(dtype, step, brief):
+@pytest.mark.parametrize("dtype, step", WRAPS)
+def test_the_type_that_wraps_is_named(dtype, step):
     @T.prim_func
     def main(A: T.Tensor((40000,), "int32"), B: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=64):
@@ -187,5 +187,14 @@ def test_the_type_that_wraps_is_named(dtype, step, brief):
             S[tx] = 0
             B[tx] = S[T.cast(tx, dtype) * step]
 
-    with pytest.raises(tilelang.SimulationError, match=f"which {brief} does not hold: it wraps"):
+    with pytest.raises(tilelang.SimulationError, match=f"which {dtype} does not hold: it wraps"):
         tilelang.compile(main, target="sim:sm_90").simulate(np.zeros(40000, "i4"), np.zeros(64, "i4"))
+
+
+def test_dtypes_have_their_names_of_python(tmp_path):
+    text = failure(tmp_path, "x = T.alloc_shared((8,), 'int8')\nT.copy(A[0:4, :], x)").text
+    assert "the source is A: float32[4, 8] but the destination is x: int8[8]" in text
+    text = failure(tmp_path, "y = n / 4").text
+    assert text.startswith("`/` takes float operands, not int32:")
+    text = failure(tmp_path, "i8 = T.alloc_shared((8,), 'int16')\ni8[9] = 1").text
+    assert "outside of i8: int16[8]" in text  # a name of the user's stays what it is
