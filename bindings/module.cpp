@@ -14,13 +14,20 @@ PyObject* simulation_error = nullptr;
 void raise_compile_error(const tl::CompileError& e) {
   auto* simulated = dynamic_cast<const tl::SimulationError*>(&e);
   PyObject* type = simulated ? simulation_error : compile_error;
-  nb::object error = nb::steal<nb::object>(PyObject_CallFunction(type, "s", e.what()));
+  std::string whole = e.what(), text = e.text;
+  if (e.span.file && e.span.file->ends_with(".py")) {  // else it is about a program as text
+    size_t at = whole.find(text);
+    std::string source = at == whole.npos ? "" : whole.substr(at + text.size());
+    text = in_words_of_python(text, source);
+    if (at != whole.npos) whole = whole.substr(0, at) + text + source;
+  }
+  nb::object error = nb::steal<nb::object>(PyObject_CallFunction(type, "s", whole.c_str()));
   if (!error.is_valid()) return;
   if (simulated) {
     nb::object make = nb::module_::import_("tilelang.simulation").attr("report_of");
     error.attr("report") = make(dict_of(simulated->report));
   }
-  error.attr("text") = e.text;
+  error.attr("text") = text;
   error.attr("file") = e.span.file ? *e.span.file : std::string();
   error.attr("line") = e.span.line;
   error.attr("column") = e.span.column;

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import values
+from . import changes, values
 from ._core import Buffer, Expr
-from .builtins_of_python import BUILTINS, python_index
-from .errors import TilelangWarning, compile_error
+from .errors import compile_error
+from .expressions import Expressions
 from .frames import CARRIED, CONDITIONAL, ESCAPING, Frame, With
 from .trace import Loop, Trace, serial
-from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value, binary
+from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value
 
-_CONTAINERS = (list, dict, set)
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
 _VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
 
 
-class Activation:
+class Activation(Expressions):
     """One run of one rewritten function: the `__tl` of its text."""
 
     __slots__ = ("trace", "builder", "file", "frames", "names", "turns", "is_macro")
@@ -32,8 +31,7 @@ class Activation:
     def __init__(self, trace: Trace, file: str, is_macro: bool) -> None:
         self.trace, self.builder, self.file, self.is_macro = trace, trace.builder, file, is_macro
         self.frames: list[Frame] = []
-        # name -> its alloc_var, the place that it refers to, or the line that bound it to an expression
-        self.names: dict[str, Buffer | Element | int] = {}
+        self.names: dict[str, Buffer | Element] = {}  # name -> its alloc_var, or the place that it refers to
         self.turns: dict[tuple, int] = {}  # how often a call was made whose values go to several names
 
     def at(self, site: tuple) -> None:
@@ -44,7 +42,7 @@ class Activation:
 
     # ── names ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def note(self, name: str, meaning: Buffer | int | None) -> None:
+    def note(self, name: str, meaning: Buffer | None) -> None:
         """From here to the end of the open loop, branch or kernel of the device, `name` means that."""
         for frame in reversed(self.frames):
             if frame.undo is not None:
@@ -54,6 +52,12 @@ class Activation:
             self.names.pop(name, None)
         else:
             self.names[name] = meaning
+
+    def open(self, frame: Frame) -> None:
+        """Begin a loop or branch, which the device may run."""
+        if frame.device:
+            frame.number = self.trace.next_block()
+        self.frames.append(frame)
 
     def close(self) -> Frame:
         """End the innermost frame."""
@@ -88,21 +92,12 @@ class Activation:
             self.trace.wrote(meaning)
             return meaning
         if kind in _VALUES and not (kind is Buffer and value.scope != "var"):
-            return self._bind(site, name, value, meaning, bound)
-        if meaning is not None:
-            self.note(name, None)
+            return self._bind(site, name, value, bound)
         return freeze(self, name, value) if kind in (list, tuple, dict) and not bound else value
 
-    def _bind(self, site: tuple, name: str, value: Any, meaning: int | None, bound: bool) -> Expr:
+    def _bind(self, site: tuple, name: str, value: Any, bound: bool) -> Expr:
         self.at(site)
         value = as_value(value)
-        if meaning is not None and meaning != site[0]:  # the same line again: a loop that Python runs
-            import warnings
-
-            warnings.warn_explicit(f"'{name}' was bound to an expression at line {meaning}; binding it again "
-                                   "makes a new value and changes nothing that was computed from the old one "
-                                   "(a variable is made by T.alloc_var)", TilelangWarning, self.file, site[0])
-        self.note(name, site[0])
         return value if bound or value.__class__ is not Expr else self.builder.let(name, value)
 
     def declare(self, site: tuple, name: str, annotation: Any, argument: Any = None) -> Any:
@@ -117,20 +112,6 @@ class Activation:
                              f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "
                              "= T.alloc_var(dtype)", site)
         return self.trace.eager.declare(name, annotation)
-
-    def set_attribute(self, site: tuple, value: Any, obj: Any, name: str) -> None:
-        """`obj.name = value`, of an object that exists while the kernel is built."""
-        from .attributes import set_attribute
-
-        self.at(site)
-        set_attribute(self, site, value, obj, name)
-
-    def augment_attribute(self, site: tuple, op: str, obj: Any, name: str, value: Any) -> None:
-        """`obj.name op= value`"""
-        old = getattr(obj, name)
-        device = isinstance(old, DEVICE) or isinstance(value, DEVICE)
-        new = self.binary(site, op, old, value) if device else values.INPLACE[op](old, value)
-        self.set_attribute(site, new, obj, name)
 
     def annotated(self, site: tuple, name: str, annotation: Any, value: Any) -> Any:
         """`name: dtype = value`."""
@@ -147,6 +128,8 @@ class Activation:
         if isinstance(old, DEVICE) or isinstance(value, DEVICE):
             return self.assign(site, name, self.binary(site, op, old, value))
         self._check_not_refused(site, name)
+        self.at(site)
+        changes.check(self.trace, old, f"{name} {values.SIGNS[op]}=")
         return values.INPLACE[op](old, value)
 
     def unpack(self, site: tuple, value: Any, names: tuple) -> Any:
@@ -205,7 +188,7 @@ class Activation:
     def _device_while(self, site: tuple, condition: Any, refused: dict[str, str]) -> Iterator:
         self.at(site)
         self.builder.while_condition(condition)
-        self.frames.append(Frame(True, loop=True, refused=refused))
+        self.open(Frame(True, loop=True, refused=refused))
         yield None
         self.close()
         self.builder.end_while()
@@ -253,7 +236,7 @@ class Activation:
                              site)
         builder = self.builder
         indices = loop.begin(builder, own)
-        self.frames.append(Frame(True, loop=True, bound=loop.bound, refused=refused))
+        self.open(Frame(True, loop=True, bound=loop.bound, refused=refused))
         for name in own:
             self.note(name, None)
         yield indices[0] if isinstance(names, str) else indices
@@ -332,13 +315,13 @@ class Activation:
             return self.frames[-1].taken
         refused = self._refuse(escaping, CONDITIONAL)
         self.builder.begin_if(condition)
-        self.frames.append(Frame(True, refused=refused))
+        self.open(Frame(True, refused=refused))
         return True
 
     def otherwise(self, site: tuple) -> bool:
         """`else:`"""
         frame = self.close()
-        self.frames.append(Frame(frame.device, refused=frame.refused))
+        self.open(Frame(frame.device, refused=frame.refused))
         if frame.device:
             self.at(site)
             self.builder.begin_else()
@@ -368,122 +351,14 @@ class Activation:
         if not condition:
             raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
 
-    # ── expressions ───────────────────────────────────────────────────────────────────────────────────
-
-    def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
-        if hint.__class__ is tuple:
-            turn = self.turns[site] = self.turns.get(site, -1) + 1
-            hint = hint[turn % len(hint)]
-        self.trace.at(self.file, site)
-        self.trace.hint = hint
-        special = BUILTINS.get(id(fn))
-        if special is not None:
-            return special(fn, args, kwargs)
-        if getattr(fn, "__self__", None).__class__ in _CONTAINERS:  # list.append keeps what it is given
-            args = tuple(self.settle("t", a) if a.__class__ is Expr else a for a in args)
-        try:
-            return fn(*args, **kwargs)
-        except TypeError as error:
-            from .misuse import wrong_call
-
-            refused = wrong_call(error, fn)
-            if refused is None:
-                raise
-            raise refused from None
-
-    def binary(self, site: tuple, op: str, a: Any, b: Any) -> Any:
-        """`a op b`."""
-        if isinstance(a, DEVICE) or isinstance(b, DEVICE):
-            self.trace.at(self.file, site)
-            return binary(op, a, b)
-        return values.PYTHON[op](a, b)
-
-    def unary(self, site: tuple, op: str, a: Any) -> Any:
-        """`-a`, `+a`, `~a` and `not a`."""
-        if isinstance(a, DEVICE):
-            self.trace.at(self.file, site)
-            return values.unary(op, a)
-        return values.PYTHON[op](a)
-
-    def logic(self, site: tuple, op: str, left: Any, *rest: Callable[[], Any]) -> Any:
-        """`left and …` and `left or …`: Python's own short circuit as long as the left side is Python's."""
-        for thunk in rest:
-            self.at(site)
-            condition = as_condition(left)
-            if condition.__class__ is not Expr:
-                if bool(condition) == (op == "or"):
-                    return left
-                left = thunk()
-                continue
-            right = thunk()
-            self.at(site)
-            right = as_condition(right)
-            if right.__class__ is Expr:
-                left = self.builder.binary(f"logical_{op}", condition, right)
-            elif bool(right) == (op == "or"):
-                left = bool(right)
-        return left
-
-    def compare(self, site: tuple, ops: tuple, left: Any, *rest: Callable[[], Any]) -> Any:
-        """`a < b < c`: each operand is evaluated once, and the last only if it matters."""
-        result: Any = True
-        for op, thunk in zip(ops, rest, strict=True):
-            right = thunk()
-            holds = self.binary(site, op, left, right)
-            result = self.logic(site, "and", result, lambda holds=holds: holds)
-            if not isinstance(result, DEVICE) and not result:
-                return result
-            left = right
-        return result
-
-    def ternary(self, site: tuple, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-        """`yes if condition else no`."""
-        self.at(site)
-        condition = as_condition(condition)
-        if condition.__class__ is not Expr:
-            return yes() if condition else no()
-        a, b = yes(), no()
-        self.at(site)
-        return self.builder.select(condition, as_value(a), as_value(b))
-
-    def truth(self, site: tuple, condition: Any) -> bool:
-        """A condition that Python must decide now: of a comprehension."""
-        if isinstance(condition, DEVICE):
-            self.at(site)
-        return bool(condition)
-
-    def item(self, site: tuple, obj: Any, index: Any) -> Any:
-        """`obj[index]`."""
-        self.trace.at(self.file, site)
-        if obj.__class__ is Buffer:
-            return values.subscript(obj, index)
-        return obj[python_index(obj, index)]
-
-    def store(self, site: tuple, value: Any, obj: Any, index: Any) -> None:
-        """`obj[index] = value`."""
-        self.trace.at(self.file, site)
-        if obj.__class__ is Buffer:
-            values.store(obj, index, value)
-        elif isinstance(obj, DEVICE):
-            raise self.error("cannot assign to an element of a value; assign to an element of a buffer", site)
-        else:
-            obj[python_index(obj, index)] = self.settle("t", value) if value.__class__ is Expr else value
-
-    def augment_item(self, site: tuple, op: str, obj: Any, index: Any, value: Any) -> None:
-        """`obj[index] op= value`."""
-        old = self.item(site, obj, index)
-        if isinstance(old, DEVICE) or isinstance(value, DEVICE):
-            self.store(site, self.binary(site, op, old, value), obj, index)
-        else:
-            obj[index] = values.INPLACE[op](old, value)
-
 
 def freeze(activation: Activation, name: str, value: Any) -> Any:
     """A list, tuple or dict that was just made: the expressions in it are evaluated here and now."""
     if value.__class__ is dict:
-        return {k: activation.settle(f"{name}_{i}", v) if v.__class__ is Expr else v
-                for i, (k, v) in enumerate(value.items())}
+        for i, (k, v) in enumerate(value.items()):
+            if v.__class__ is Expr:
+                value[k] = activation.settle(f"{name}_{i}", v)
+        return value
     if not any(v.__class__ is Expr for v in value):
         return value
     settled = [activation.settle(f"{name}_{i}", v) if v.__class__ is Expr else v for i, v in enumerate(value)]

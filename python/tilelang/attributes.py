@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import changes
 from ._core import Buffer
 from .activation import Activation
 from .trace import Loop
@@ -28,7 +29,7 @@ def set_attribute(activation: Activation, site: tuple, value: Any, obj: Any, nam
         activation.builder.store(old, (), as_value(value))
         trace.wrote(old)
         return
-    if trace.depth() != trace.born.get(id(obj), (obj, 0))[1]:
+    if changes.is_older(trace, obj):
         raise activation.error(f"the attribute {name} changes in a loop or branch that the device runs, but "
                                "it is a Python value, set once while the kernel is built: make it a variable "
                                f"before, {name} = T.alloc_var(dtype, init)", site)

@@ -42,7 +42,7 @@ class If:
 
     def __init__(self, condition: Any) -> None:
         self.trace = in_kernel("T.If")
-        self.condition, self.next = as_value(condition), "Then"
+        self.condition, self.next, self.number = as_value(condition), "Then", 0
 
     def __enter__(self) -> None:
         condition = as_condition(self.condition)
@@ -75,14 +75,14 @@ class Then(_Branch):
     """The branch of a T.If that is taken if its condition holds."""
 
     def __enter__(self) -> None:
-        self.owner.next = "Else"
+        self.owner.next, self.owner.number = "Else", self.trace.next_block()
 
 
 class Else(_Branch):
     """The branch of a T.If that is taken if its condition does not hold."""
 
     def __enter__(self) -> None:
-        self.owner.next = ""
+        self.owner.next, self.owner.number = "", self.trace.next_block()
         self.trace.builder.begin_else()
 
 

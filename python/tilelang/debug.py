@@ -14,7 +14,7 @@ _PER_LINE = 16
 def print(
     obj: Any = None, msg: str = "", warp_group_id: int | None = None, warp_id: int | None = None
 ) -> None:
-    """Print a value, an element, or a whole tile while the kernel runs; on its own, `msg`.
+    """Print a value, an element, or a whole tile while the kernel runs; on its own, `msg` or a text.
 
     A value is printed by every thread that comes here, a tile or a slice once per block, in lines of up to
     16 elements (by thread 0 of a GPU's block).  Each line names the block and, on a GPU and in the simulator,
@@ -22,6 +22,10 @@ def print(
     prints instead: the first one of that warp (128 threads make a warp group, 32 a warp).
     """
     trace = in_kernel("T.print")
+    if isinstance(obj, str):
+        if not isinstance(msg, str):
+            raise fail("T.print takes the value first: T.print(value, 'text')")
+        obj, msg = None, f"{obj} {msg}" if msg else obj
     only = None
     if warp_group_id is not None or warp_id is not None:
         only = 128 * (warp_group_id or 0) + 32 * (warp_id or 0)

@@ -76,6 +76,42 @@ def _refuse_iteration(self: Any) -> Any:
     raise fail("cannot iterate over or unpack a value of the kernel; use range, T.serial or T.Parallel")
 
 
+def _length(self: Any) -> int:
+    if self.__class__ is not Buffer or self.scope == "var":
+        raise fail("a value of the kernel has no length; A.shape has the extents of a buffer")
+    return operator.index(_constant(self.shape[0], "the length"))
+
+
+def _rounded(self: Any, digits: Any = None) -> Any:
+    from .builtins_of_python import rounded
+
+    return rounded(round, (self,) if digits is None else (self, digits), {})
+
+
+def _hasher(identity: Callable) -> Callable:
+    def method(self: Any) -> int:
+        if isinstance(self, Late) or (self.__class__ is Buffer and self.scope != "var"):
+            return identity(self)
+        if self.__class__ is Expr and self.is_const:
+            return hash(self.value)
+        from .lookups import refuse_key
+
+        raise refuse_key()
+
+    return method
+
+
+def _array_function(self: Any, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+    raise _refuse_numpy(function.__name__)
+
+
+def _refuse_numpy(name: str) -> Exception:
+    from . import idioms
+
+    return fail(f"np.{name} computes while the kernel is built, but only the device will know the value: "
+                f"use {idioms.function_like(name)}")
+
+
 def _abs(self: Any) -> Any:
     return builder().call("abs", (as_value(self),))
 
@@ -105,11 +141,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: An
             return getattr(ufunc, method)(*map(boxed, inputs), **options)
         except TypeError:
             pass
-    from . import language
-
-    ours = f"T.{name}" if name in language.__all__ else "the language's own functions"
-    raise fail(f"np.{ufunc.__name__} computes while the kernel is built, but only the device will know the "
-               f"value: use {ours}")
+    raise _refuse_numpy(ufunc.__name__)
 
 
 def _attach() -> None:
@@ -123,7 +155,10 @@ def _attach() -> None:
     for name in ("neg", "pos", "invert"):
         methods[f"__{name}__"] = _unary(name)
     methods.update(__abs__=_abs, __bool__=_bool, astype=_astype, __iter__=_refuse_iteration,
-                   __array_ufunc__=_array_ufunc,
+                   __array_ufunc__=_array_ufunc, __array_function__=_array_function, __round__=_rounded,
+                   __len__=_length, __reversed__=_refuse_iteration,
+                   __divmod__=lambda self, other: (self // other, self % other),
+                   __rdivmod__=lambda self, other: (other // self, other % self),
                    __index__=lambda self: operator.index(_constant(self, "an integer")),
                    __int__=lambda self: int(_constant(self, "an integer")),
                    __float__=lambda self: float(_constant(self, "a number")))
@@ -133,7 +168,7 @@ def _attach() -> None:
         identity = kind.__hash__ or object.__hash__
         for name, method in methods.items():
             setattr(kind, name, method)
-        kind.__hash__ = identity
+        kind.__hash__ = _hasher(identity)
     Buffer.__getitem__ = subscript
     Buffer.__setitem__ = store
 

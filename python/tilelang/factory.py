@@ -147,8 +147,9 @@ def jit(
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
     runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.
 
-    The parameters mean what they mean to `tilelang.compile`; an eager kernel returns what it makes by
-    T.empty, and has no out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
+    The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
+    depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
+    out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
     `@tilelang.jit(...)` both work.
     """
     settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,

@@ -22,13 +22,14 @@ class Frame:
     do).
     """
 
-    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused")
+    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number")
 
     def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
                  bound: bool = False, refused: dict[str, str] | None = None) -> None:
         self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
         self.refused = refused  # names that may not be assigned in this loop, and why
+        self.number = 0         # of a loop or branch that the device runs, see Trace.next_block
 
 
 class With:

@@ -131,3 +131,22 @@ _WARPS = "threads=128 gives the threads of a block"
 _GRID = "the extents of the grid come first, one by one, T.Kernel(gx, gy, threads=128)"
 CURES: dict[str, str] = {"keepdim": _KEPT, "keepdims": _KEPT, "keep_dims": _KEPT, "num_warps": _WARPS,
                          "grid": _GRID}
+# Functions of Python's math and of NumPy -> ours, where the names differ.
+_FUNCTIONS = {
+    "maximum": "max", "fmax": "max", "minimum": "min", "fmin": "min", "absolute": "abs", "fabs": "abs",
+    "arctan": "atan", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "rint": "round", "around": "round",
+    "floor_divide": "floordiv", "mod": "floormod", "remainder": "floormod",
+    "sum": "reduce_sum", "prod": "reduce_prod", "amax": "reduce_max", "amin": "reduce_min",
+    "cumsum": "cumsum", "clip": "clamp", "copyto": "copy", "reshape": "reshape", "transpose": "transpose",
+}  # fmt: skip
+
+
+def function_like(name: str) -> str:
+    """What to write for math.name or np.name."""
+    from . import language
+
+    ours = _FUNCTIONS.get(name, name)
+    if ours in language.__all__:
+        return f"T.{ours}"
+    return NAMES.get(name, "the language's own functions")

@@ -226,8 +226,8 @@ def compile(
     taking them. target: "auto" (CUDA where a device answers, else the CPU), "cuda", "cuda -arch=sm_80",
     "sim:sm_80" (that GPU's program, executed here), "cpu", "cpu -mcpu=haswell", "reference", or a dict with
     "kind".  verbose: print the report.  pass_configs: see PassConfigKey.  compile_flags: for the device
-    compiler.  debug_root_path: a folder for the text of every level. deterministic: an error that names the
-    operator, where a result depends on the order in which threads and blocks come to atomic accesses.
+    compiler.  debug_root_path: a folder for the text of every level.  deterministic=True: an error that names
+    the operator, where a result depends on the order in which threads and blocks come to atomic accesses.
     execution_backend and target_host are accepted and change nothing.
     """
     if not isinstance(func, PrimFunc):
@@ -300,7 +300,9 @@ def par_compile(
     ignore_error: bool = False,
     deterministic: bool = False,
 ) -> list[JITKernel | None]:
-    """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None."""
+    """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None.  The
+    parameters mean what they mean to compile, deterministic=True among them.
+    """
 
     def one(func: Any) -> JITKernel:
         return compile(

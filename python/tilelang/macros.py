@@ -67,6 +67,9 @@ class LocalTensor(_TileAnnotation):
     scope = None
 
 
+_DEEPEST = 100  # macros that call one another; Python itself allows about 200
+
+
 class Macro:
     """A function that kernels call and that is built in place; see `macro`."""
 
@@ -90,6 +93,10 @@ class Macro:
         trace = current()
         if trace is None:
             raise fail(f"the macro '{self.__name__}' can only be called from a kernel")
+        if len(trace.activations) > _DEEPEST:
+            raise fail(f"macros call one another {_DEEPEST} deep here, '{self.__name__}' among them: a macro "
+                       "is built in place at each call, so a call of itself must end by what Python knows "
+                       "while the kernel is built; what the device decides is a `while` loop")
         trace.read(self.rewritten.text)
         activation = Activation(trace, self.rewritten.file, is_macro=True)
         names = [arg.arg for arg in self.rewritten.parameters]
@@ -166,7 +173,7 @@ class _Constructor:
         if trace is None:
             self.fn(instance, *args, **kwargs)
             return
-        trace.born[id(instance)] = (instance, trace.depth())
+        trace.born[id(instance)] = (instance, trace.blocks)
         if self.macro is None:
             self.macro = Macro(self.fn)
         self.macro(instance, *args, **kwargs)

@@ -16,6 +16,7 @@ from ._core import ArgumentError, Buffer, Region
 from .errors import CompileError, UnknownName, caller_place, compile_error, place_of_traceback
 from .macros import Macro
 from .trace import place
+from .values import DEVICE
 
 _KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple values for) .*?argument '(\w+)'")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
@@ -33,8 +34,13 @@ def unknown_attribute(x: Any, name: str) -> Exception:
     whole = _is_tile(x)
     what, who = _described(x)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
-    if instead is not None:
+    if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
+        cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + \
+            instead.format("tile")
+    elif instead is not None:
         cure = "write " + instead.format(who) if instead.startswith(("T.", "len(")) else instead.format(who)
+    elif not whole and idioms.OF_BUFFERS.get(name, "").startswith("T.reduce_"):
+        cure = "it is one value; of a tile, " + idioms.OF_BUFFERS[name].format("tile")
     elif name in language.__all__ and inspect.isfunction(getattr(language, name)):
         cure = f"T.{name} takes one element, {who}[…], in a T.Parallel loop" if whole else \
             f"write T.{name}({who})"
@@ -78,10 +84,11 @@ def whole_tile(x: Buffer) -> str:
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def wrong_call(error: TypeError, fn: Any) -> CompileError | None:
+def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | None:
     """The error at the user's line if `error`, of a call of fn, says that a function of this package was not
     called as it is defined: fn itself, or one that a plain function of the user's called.  The innermost
-    frame of its traceback is then the caller's.
+    frame of its traceback is then the caller's.  Also where fn is Python's or a library's, written in C, and
+    was given a value of the kernel.
     """
     traceback = error.__traceback__
     frames = 0
@@ -90,6 +97,8 @@ def wrong_call(error: TypeError, fn: Any) -> CompileError | None:
     called = _CALLED.match(str(error))
     if frames == 0:
         ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
+        if not inspect.isfunction(fn) and any(isinstance(x, DEVICE) for x in (fn, *args)):
+            return compile_error(_of_a_value(fn, args), place())
         return compile_error(_wording(str(error), fn), place()) if ours or called else None
     where = place_of_traceback(traceback)
     if called is None:
@@ -104,6 +113,17 @@ def wrong_call(error: TypeError, fn: Any) -> CompileError | None:
     if name not in language.__all__ or not _calls(traceback.tb_frame, name):
         return None
     return compile_error(_wording(str(error), getattr(language, name)), where)
+
+
+def _of_a_value(fn: Any, args: tuple) -> str:
+    """What is said where a function of Python's gets what only the device will know."""
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", "this")
+    if isinstance(fn, DEVICE):
+        what, who = _described(fn)
+        return f"{what} is no function: an element is written {who.partition('[')[0]}[i, j]"
+    what = _described(next(x for x in args if isinstance(x, DEVICE)))[0]
+    return (f"{name} computes while the kernel is built, but is given {what}, which only the device will "
+            f"know: use {idioms.function_like(name)}")
 
 
 def _calls(frame: FrameType, name: str) -> bool:

@@ -138,6 +138,21 @@ class Rewriter(ast.NodeTransformer):
         call.keywords = [_at(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
         return call
 
+    def display(self, node: ast.expr) -> ast.AST:
+        """`[…]`, `{…}` and their comprehensions: what they make can be changed."""
+        call = self.help("made", node, self.generic_visit(node))
+        call.args[0] = self.help("here", node)
+        return call
+
+    visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = display
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        for part in node.values:  # before Python 3.12 the text alone knows its place
+            if isinstance(part, ast.FormattedValue):
+                part.value = self.help("formatted", node, self.visit(part.value))
+                part.format_spec = part.format_spec and self.visit(part.format_spec)
+        return node
+
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         op = _constant(_BINARY[type(node.op)], node)
         return self.help("binary", node, op, self.visit(node.left), self.visit(node.right))
@@ -145,12 +160,23 @@ class Rewriter(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         if isinstance(node.operand, ast.Constant):
             return node
-        return self.help("unary", node, _constant(_UNARY[type(node.op)], node), self.visit(node.operand))
+        operand = self.condition(node.operand) if isinstance(node.op, ast.Not) else self.visit(node.operand)
+        return self.help("unary", node, _constant(_UNARY[type(node.op)], node), operand)
+
+    def condition(self, node: ast.expr) -> ast.AST:
+        """An expression of which only the truth is asked."""
+        todo = [node]
+        for item in todo:
+            if isinstance(item, ast.BoolOp):
+                item.asks_truth = True
+                todo += item.values
+        return self.visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         op = _constant("and" if isinstance(node.op, ast.And) else "or", node)
         first, *rest = [self.visit(value) for value in node.values]
-        return self.help("logic", node, op, first, *[_thunk(value) for value in rest])
+        method = "logic" if getattr(node, "asks_truth", False) else "choice"
+        return self.help(method, node, op, first, *[_thunk(value) for value in rest])
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         ops = tuple(_COMPARE[type(op)] for op in node.ops)
@@ -161,7 +187,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         yes, no = _thunk(self.visit(node.body)), _thunk(self.visit(node.orelse))
-        return self.help("ternary", node, self.visit(node.test), yes, no)
+        return self.help("ternary", node, self.condition(node.test), yes, no)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         return self.help("item", node, self.visit(node.value), self.index(node.slice))
@@ -183,7 +209,7 @@ class Rewriter(ast.NodeTransformer):
         if node.is_async:
             raise self.error("'async' is not allowed in a kernel", node.target)
         node.iter = self.visit(node.iter)
-        node.ifs = [self.help("truth", test, self.visit(test)) for test in node.ifs]
+        node.ifs = [self.help("truth", test, self.condition(test)) for test in node.ifs]
         return node
 
     # ── assignments ───────────────────────────────────────────────────────────────────────────────────
@@ -300,7 +326,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         # The condition's place for the branch, so that an error in it points there.
-        begin = self.help("then", node.test, self.visit(node.test), self.sites(node.escaping, node))
+        begin = self.help("then", node.test, self.condition(node.test), self.sites(node.escaping, node))
         stmts: list[ast.stmt] = [_at(ast.If(begin, self.body(node.body), []), node)]
         if node.orelse:
             test = self.help("otherwise", node.orelse[0])
@@ -311,8 +337,11 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_With(self, node: ast.With) -> ast.AST:
         items = []
-        for item in node.items:
+        for n, item in enumerate(node.items):
             names = None
+            if n and self.is_name_of_launch(item, node.items[n - 1]):
+                raise self.error("Python reads `as bx, by` as two `with` items: the names of several block "
+                                 "indices stand in brackets, as (bx, by)", item.context_expr)
             if item.optional_vars is not None:
                 self.plain_target(item.optional_vars)
                 names = _names_in(item.optional_vars)
@@ -321,11 +350,17 @@ class Rewriter(ast.NodeTransformer):
             items.append(ast.withitem(manager, item.optional_vars))
         return _at(ast.With(items, self.body(node.body)), node)
 
+    def is_name_of_launch(self, item: ast.withitem, before: ast.withitem) -> bool:
+        """Is it the second name of `with T.Kernel(…) as bx, by:`?"""
+        launch = getattr(before.context_expr, "func", None)
+        word = getattr(launch, "attr", getattr(launch, "id", ""))
+        return word == "Kernel" and item.optional_vars is None and isinstance(item.context_expr, ast.Name)
+
     def visit_While(self, node: ast.While) -> ast.AST:
         if node.orelse:
             raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        iterable = self.help("repeat", node.test, _thunk(self.visit(node.test)), _constant(forever, node),
+        iterable = self.help("repeat", node.test, _thunk(self.condition(node.test)), _constant(forever, node),
                              self.sites(node.carried, node), self.sites(node.escaping, node))
         target = _name(self.temporary(), node, store=True)
         return _at(ast.For(target, iterable, self.body(node.body), []), node)
@@ -344,7 +379,7 @@ class Rewriter(ast.NodeTransformer):
         return _at(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        args = [self.visit(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])
+        args = [self.condition(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])
         return self.statement(self.help("check", node, *args), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ._core import Buffer, DType, Expr
 from .dtypes import as_dtype, limits
-from .trace import builder, fail
+from .trace import builder, current, fail
 from .values import DEVICE, Element, as_condition, as_value
 from .values import binary as _binary
 
@@ -51,8 +51,45 @@ FUNCTIONS = {name: _function(name, doc) for name, doc in _FUNCTIONS.items()}
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
-    """x to the power of y; both of one dtype (a Python number takes the other's)."""
-    return builder().call("pow", (as_value(x), as_value(y)))
+    """x to the power of y; both of one dtype (a Python number takes the other's).
+
+    Of integers y is a constant, from 0 to 64: the product is written out, and wraps as products do.
+    """
+    return power(as_value(x), as_value(y))
+
+
+_MOST_FACTORS = 64
+
+
+def power(x: Any, y: Any) -> Any:
+    """The same of values and numbers; also Python's `x ** y`."""
+    y = y.value if y.__class__ is Expr and y.is_const else y
+    whole = all(v.__class__ in (int, bool) or (v.__class__ is Expr and not v.dtype.is_float) for v in (x, y))
+    if not whole:
+        return builder().call("pow", (x, y))
+    if y.__class__ is Expr or not 0 <= y <= _MOST_FACTORS:
+        shift = "; a power of two is 1 << y" if x.__class__ is int and x == 2 else ""
+        raise fail(f"a power of integers has a constant exponent, from 0 to {_MOST_FACTORS}, and becomes "
+                   f"products; others are computed in floats: T.pow(T.cast(x, 'float32'), y){shift}")
+    if x.__class__ is not Expr:
+        return x**y
+    return cast(1, x.dtype) if y == 0 else _product(_named(x) if y > 1 else x, y)
+
+
+def _product(x: Any, count: int) -> Any:
+    """x * x * …, by squares."""
+    if count == 1:
+        return x
+    half = _product(x, count // 2)
+    half = half if half is x else _named(half)
+    square = _binary("mul", half, half)
+    return _binary("mul", square, x) if count % 2 else square
+
+
+def _named(x: Any) -> Any:
+    """The value by a name, so that it is computed once."""
+    trace = current()
+    return x if trace is None or trace.kernel is None else trace.builder.let("power", x)
 
 
 def fma(a: Any, b: Any, c: Any) -> Expr:

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import dtypes, loose, registers
 from ._core import Buffer, Expr, Region
-from .trace import Loop, active, current, fail, in_kernel
+from .trace import Loop, active, current, fail, in_kernel, whole
 from .trace import serial as _serial
 from .values import DEVICE, Element, as_operand, as_value
 
@@ -37,7 +37,7 @@ class Kernel:
             given, what = ", ".join(map(str, blocks[0])), type(blocks[0]).__name__
             raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
                        f"{what}: T.Kernel({given}, threads=…)")
-        self.grid = [as_value(b) for b in blocks]
+        self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
         self.unpacks = False      # `as (bx,)`, though there is one
@@ -78,7 +78,7 @@ def _ints(value: Any, what: str) -> list[int]:
     items = value if isinstance(value, (tuple, list)) else (value,)
     result = []
     for item in items:
-        item = item.value if item.__class__ is Expr and item.is_const else item
+        item = whole(item.value if item.__class__ is Expr and item.is_const else item, what)
         if item.__class__ is Expr or not hasattr(item, "__index__") or operator.index(item) < 1:
             raise fail(f"{what} must be positive integers known while the kernel is built, not {item}")
         result.append(operator.index(item))
@@ -331,7 +331,8 @@ def _nest(kind: str, extents: tuple, what: str) -> Loop:
     if not extents:
         raise fail(f"{what} needs at least one extent")
     n = len(extents)
-    return Loop(kind, [0] * n, [as_value(e) for e in extents], [1] * n, {})
+    stops = [whole(as_value(e), f"extent {d} of {what}") for d, e in enumerate(extents)]
+    return Loop(kind, [0] * n, stops, [1] * n, {})
 
 
 def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:

@@ -23,7 +23,7 @@ class Trace:
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
-                 "parameters", "sources", "breakpoints", "large", "texts")
+                 "parameters", "sources", "breakpoints", "large", "texts", "blocks")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -44,7 +44,8 @@ class Trace:
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []   # the functions that run, the macros called last at the end
         self.branches: list[Any] = []      # the T.If that are open
-        self.born: dict[int, tuple] = {}   # objects of T.meta_class: themselves, and how deep they were made
+        self.blocks = 0                    # loops and branches of the device opened so far
+        self.born: dict[int, tuple] = {}   # objects made in one of them: themselves, and `blocks` then
         self.outputs: list[Buffer] = []    # what T.empty made
         self.returns: Any = None           # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
@@ -75,9 +76,15 @@ class Trace:
         key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
 
-    def depth(self) -> int:
-        """How many loops and branches of the device are open."""
-        return sum(frame.device for activation in self.activations for frame in activation.frames)
+    def next_block(self) -> int:
+        """The number of a loop or branch of the device that is opened."""
+        self.blocks += 1
+        return self.blocks
+
+    def innermost(self) -> int:
+        """The number of the innermost open loop or branch of the device; 0 where none is."""
+        frames = [frame.number for activation in self.activations for frame in activation.frames]
+        return max([branch.number for branch in self.branches] + frames, default=0)
 
     def take_hint(self, otherwise: str) -> str:
         """The name to give to what is being made."""
@@ -145,6 +152,14 @@ def builder() -> Builder:
     return _scratch
 
 
+def whole(value: Any, what: str) -> Any:
+    """An error if a size is a float of Python's."""
+    if value.__class__ is float:
+        raise fail(f"{what} is the float {value}, not an integer: `/` gives a float in Python, also of "
+                   "integers; write //")
+    return value
+
+
 class Loop:
     """What T.serial, T.Parallel, … return: the bounds of a device loop, opened by the `for` that runs over
     it.
@@ -166,14 +181,16 @@ class Loop:
 
     def __iter__(self) -> Iterator:
         raise fail("a device loop in an ordinary Python function or comprehension: make the function a "
-                   "@T.macro, or the loop a `for` statement of the kernel")
+                   "@T.macro, or the loop a `for` statement of the kernel; range(n) in a comprehension is "
+                   "Python's, and gives a list while the kernel is built")
 
 
 def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = None) -> Loop:
     """A loop over range(*bounds)."""
     from .values import as_value
 
-    known = [as_value(bound) for bound in bounds]
+    words = ("the end",) if len(bounds) == 1 else ("the start", "the end", "the step")
+    known = [whole(as_value(bound), f"{word} of a loop") for word, bound in zip(words, bounds, strict=False)]
     start, stop, step = (0, known[0], 1) if len(known) == 1 else (*known, 1)[:3]
     if isinstance(step, int) and step == 0:
         raise fail("the step of a loop must not be 0")

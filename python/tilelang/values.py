@@ -25,9 +25,9 @@ INPLACE: dict[str, Callable] = {op: getattr(operator, "i" + name.rstrip("_")) fo
 PYTHON: dict[str, Callable] = {op: getattr(operator, name) for op, name in _BINARY.items()}
 for _op in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
     PYTHON[_op] = getattr(operator, _op)
-PYTHON.update({"not": operator.not_, "is": operator.is_, "is_not": operator.is_not,
-               "in": lambda a, b: a in b, "not_in": lambda a, b: a not in b})  # fmt: skip
-_IDENTITY = ("is", "is_not", "in", "not_in")
+PYTHON["not"] = operator.not_
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "pow": "**",
+         "matmul": "@", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}  # fmt: skip
 
 
 class Element:
@@ -219,7 +219,8 @@ def as_value(x: Any) -> Any:
             return float(x)
     except TypeError:  # an array, say
         pass
-    raise fail(f"expected a number or a value of the kernel, got {type(x).__name__}")
+    cure = "; a text belongs into T.print(value, text)" if isinstance(x, str) else ""
+    raise fail(f"expected a number or a value of the kernel, got {type(x).__name__}{cure}")
 
 
 def as_operand(x: Any, what: str) -> Any:
@@ -254,19 +255,20 @@ def as_condition(x: Any) -> Any:
 def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b` where at least one side is the device's."""
     if op == "pow":
-        return builder().call("pow", (as_value(a), as_value(b)))
+        from .scalar import power
+
+        return power(as_value(a), as_value(b))
     if op == "matmul":
         raise fail("'@' is not an operator of kernels: use T.gemm")
-    if op in _IDENTITY:
-        return PYTHON[op](a, b)
-    if op in ("eq", "ne") and not (_is_value(a) and _is_value(b)):
+    if op in ("eq", "ne") and not (is_value(a) and is_value(b)):
         return (a is b) == (op == "eq")
     if current() is None and (isinstance(a, Late) or isinstance(b, Late)):
         return Deferred(op, (a, b))
     return builder().binary(op, as_value(a), as_value(b))
 
 
-def _is_value(x: Any) -> bool:
+def is_value(x: Any) -> bool:
+    """Is it a number, or a value of the kernel?"""
     if x.__class__ is Buffer:
         return x.scope == "var"
     return (

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/text.h"
 
 namespace tl {
 namespace {
@@ -50,8 +51,9 @@ Moving moving(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = as_int(r.ranges[d].extent);
     if (!extent)
-      fail(t.span, "{}: the extent of dimension {} of {} must be a constant; a tile has a constant shape", t.op->said(), d,
-           f[r.buffer].name);
+      fail(t.span, "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant shape, "
+           "and a slice goes from its start to its end, `i : i + n` for n elements", t.op->said(), d, f[r.buffer].name,
+           print(r.ranges[d].extent, &f));
     if (!r.ranges[d].point && *extent != 1) dims.emplace_back(d, *extent);
   }
   return dims;

@@ -124,10 +124,10 @@ bool conflicts(const Stamp& since, Touch touch) {
 }
 
 const char* verb(Touch t) {
-  return t == Touch::read ? "reads" : t == Touch::write ? "writes" : t == Touch::atomic_read ? "reads (atomically)" : "updates (atomically)";
+  return t == Touch::read ? "reads" : t == Touch::write ? "writes" : t == Touch::atomic_read ? "atomically reads" : "atomically updates";
 }
 const char* past(Touch t) {
-  return t == Touch::read ? "read" : t == Touch::write ? "wrote" : t == Touch::atomic_read ? "read (atomically)" : "updated (atomically)";
+  return t == Touch::read ? "read" : t == Touch::write ? "wrote" : t == Touch::atomic_read ? "atomically read" : "atomically updated";
 }
 
 // Where a place's element lies in it.

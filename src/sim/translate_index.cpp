@@ -24,9 +24,10 @@ void check_index_exact(Warp& w, const Operation& o) {
     if (at[i].i == exact[i].i || (o.b >= 0 && !w.slot(o.b)[lane].i)) return;
     const Place& p = w.code->places[size_t(o.row)];
     Finding f{.kind = Finding::Kind::overflow,
-              .text = fmt::format("{}[{}]: the index is {}, which {} does not hold: it wraps, in {}; compute it in 64 bits (let "
-                                  "its parts be int64)",
-                                  p.name, at[i].i, exact[i].i, to_string(o.type), describe_thread(w, lane))};
+              .text = fmt::format("{}[{}]: the index is {}, which {}int{} does not hold: it wraps, in {}; compute it in 64 bits "
+                                  "(let its parts be int64)",
+                                  p.name, at[i].i, exact[i].i, o.type.is_signed() ? "" : "u", o.type.bits,
+                                  describe_thread(w, lane))};
     f.buffer = p.name;
     f.index = at[i].i;
     w.block->monitor->report(w, lane, std::move(f), o.site, -1, p.number);

@@ -153,7 +153,7 @@ def test_compile_error_has_its_place(tmp_path):
         b.load(a, [0, 0, 0])
     e = caught.value
     assert (e.file, e.line, e.column) == (str(file), 2, 5)
-    assert e.text == "A: f32[8, 8] has 2 dimensions, but 3 indices were given"
+    assert e.text == "A: float32[8, 8] has 2 dimensions, but 3 indices were given"
     assert str(e) == f"{file}:2:5: error: {e.text}\n      A[0, 0, 0]\n      ^~~~~~~~~~"
 
 

@@ -10,15 +10,15 @@ SIGNATURE = "A: T.Tensor((64, 8), '{0}'), B: T.Tensor((64, 8), '{0}'), n: T.int3
 TARGETS = ["reference", "sim:sm_80", "cpu", "cuda -arch=sm_80"]
 
 REFUSED = {
-    "T.atomic_add(A[0, 0], B[bx, 0])": ("float32", "T.atomic_add adds f32 to A", "second kernel"),
+    "T.atomic_add(A[0, 0], B[bx, 0])": ("float32", "T.atomic_add adds float32 to A", "second kernel"),
     "for i, j in T.Parallel(4, 8):\n    T.atomic_add(A[i, j], 1.0)":
-        ("float16", "adds f16 to A", "workspace"),
+        ("float16", "adds float16 to A", "workspace"),
     "S = T.alloc_fragment((4, 8), 'float32')\nT.clear(S)\nT.atomic_add(A[0:4, :], S)":
-        ("float32", "T.atomic_add adds f32 to A", "T.reduce_sum"),
+        ("float32", "T.atomic_add adds float32 to A", "T.reduce_sum"),
     "S = T.alloc_shared((8,), 'float32')\nT.clear(S)\nT.atomic_add(S[0], 1.0)":
-        ("float32", "T.atomic_add adds f32 to S", "T.reduce_sum"),
-    "T.atomic_addx2(A[0, 0], B[0, 0])": ("float16", "T.atomic_add adds f16", "rounded"),
-    "T.atomic_addx4(A[0, 0], B[0, 0])": ("float32", "T.atomic_add adds f32", "rounded"),
+        ("float32", "T.atomic_add adds float32 to S", "T.reduce_sum"),
+    "T.atomic_addx2(A[0, 0], B[0, 0])": ("float16", "T.atomic_add adds float16", "rounded"),
+    "T.atomic_addx4(A[0, 0], B[0, 0])": ("float32", "T.atomic_add adds float32", "rounded"),
     "A[bx, 0] = T.atomic_add(B[0, 0], 1, return_prev=True)":
         ("int32", "T.atomic_add with return_prev=True gives what B held before", "a scan"),
     "A[bx, 0] = T.atomic_max(B[0, 0], 1, return_prev=True)":
@@ -100,7 +100,7 @@ def test_in_jit():
     histogram("int32", deterministic=True)()(a, c)
     assert np.array_equal(c, np.bincount(a, minlength=4))
     histogram("float32")()
-    with pytest.raises(tilelang.CompileError, match="T.atomic_add adds f32 to C"):
+    with pytest.raises(tilelang.CompileError, match="T.atomic_add adds float32 to C"):
         histogram("float32", deterministic=True)()
 
 
@@ -114,7 +114,7 @@ def test_in_an_eager_kernel():
                 T.atomic_add(C[0], A[bx * 16 + i])
         return C
 
-    with pytest.raises(tilelang.CompileError, match="T.atomic_add adds f32 to C"):
+    with pytest.raises(tilelang.CompileError, match="T.atomic_add adds float32 to C"):
         total(np.ones(64, np.float32))
 
 

@@ -58,7 +58,7 @@ WRONG = {
     "for-else": ("for i in [1]:\n    pass\nelse:\n    pass", 4, 5, "'else' after a loop"),
     "loop targets": ("for i in T.Parallel(4, 4):\n    pass", 1, 10, "2 indices"),
     "loop in a comprehension": ("x = [i for i in T.serial(3)]", 1, 17, "@T.macro"),
-    "list by device index": ("xs = [1, 2]\ny = xs[bx]", 2, 5, "loop over the list itself"),
+    "list by device index": ("xs = [1, 2]\ny = xs[bx]", 2, 5, "pass the table as a tensor parameter"),
     "tensor in the body": ("x: T.Tensor((3,), 'float32')", 1, 1, "eager function"),
     "negative index": ("A[-1, 0] = 1.0", 1, 1, "index -1 of A is negative"),
     "slice with a step": (S + "T.copy(A[0:64:2, :], S)", 2, 8, "has a step"),
@@ -205,7 +205,7 @@ IN_PYTHONS_NAMES = {
     "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)":
         "did you mean transpose_B=False?",
     "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)":
-        "reduce: buffer is S: f32[64, 64] and dim 0, so out must be",
+        "reduce: buffer is S: float32[64, 64] and dim 0, so out must be",
     "T.atomic_add(S, V)": "atomic_add: ",
     "T.copy(S, A)": (
         "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): what lies outside of A is dropped"

@@ -1,5 +1,7 @@
 """The forms of the language that the front end accepts, in small kernels."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tilelang
@@ -119,15 +121,24 @@ def test_spellings_of_dtypes(target):
     assert T.float is T.float32 and T.float32.as_torch() is torch.float32
 
 
-def test_a_name_that_is_bound_again_warns():
-    with pytest.warns(tilelang.TilelangWarning, match="'x' was bound to an expression at line"):
+def test_a_name_may_be_bound_again():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
 
         @T.prim_func
         def main(A: T.Tensor((4,), "int32")):
-            with T.Kernel(1, threads=1):
-                x = A[0]
+            with T.Kernel(1):
+                x, y = A[0], 7
                 x = x + 1
-                A[1] = x
+                x += y
+                for i in T.serial(1, 3):
+                    seen = A[i] > 0
+                    seen = seen & (A[i] < 9)
+                    A[i] = T.if_then_else(seen, x, 0)
+
+    a = np.array([1, 5, 9, 0], np.int32)
+    tilelang.compile(main, target="reference")(a)
+    assert list(a) == [1, 9, 0, 0]
 
 
 def test_a_kernel_in_a_class_and_module_level_names():

@@ -409,17 +409,18 @@ for i, j in T.Parallel(64, 8, loop_layout=T.Fragment((64, 8), lambda i, j: (i % 
 
 @pytest.mark.parametrize("line, message", [
     ("T.annotate_layout({S: T.Layout((8, 64), lambda i, j: i * 64 + j)})",
-     "S: f32[64, 8] cannot take a layout of the extents (8, 64): they must be those of the buffer"),
+     "S: float32[64, 8] cannot take a layout of the extents (8, 64): they must be those of the buffer"),
     ("T.annotate_layout({S: lambda i, j: i + j})",
      "this layout of S puts the elements (0, 1) and (1, 0) in one place, 1"),
     ("T.annotate_layout({S: T.Fragment((64, 8), lambda i, j: (i, j))})",
-     "S: f32[64, 8] is not a fragment: it takes a Layout, not a Fragment of threads and registers"),
+     "S: float32[64, 8] is not a fragment: it takes a Layout, not a Fragment of threads and registers"),
     ("T.annotate_layout({F: T.Layout((64, 8), lambda i, j: i * 8 + j)})",
-     "F: f32[64, 8] lies in registers: it takes a Fragment, which says thread and register, not a Layout"),
+     "F: float32[64, 8] lies in registers: it takes a Fragment, which says thread and register, not a "
+     "Layout"),
     ("T.annotate_layout({F: lambda i, j: (j, 0)})",
      "this fragment puts the elements (0, 0) and (1, 0) of F into one register, 0 of thread 0"),
     ("T.annotate_layout({V: lambda i: i})",
-     "V: f32[4] belongs to one thread: only shared tiles, fragments and tensors have layouts"),
+     "V: float32[4] belongs to one thread: only shared tiles, fragments and tensors have layouts"),
     ("T.annotate_layout({A: lambda i, j: i * 10 + j})",
      "this layout of A reaches place 637, but the tensor has 512 elements: padding is for tiles"),
     ("T.annotate_layout({A: lambda i, j: [(i + j) % 64, j]})",

@@ -209,3 +209,50 @@ def test_macros_return_at_their_end():
     a = np.array([7, 0, 0, 0], np.int32)
     f(a)
     assert list(a) == [7, 4, 10, 33]
+
+
+ENDLESS = """\
+import tilelang
+import tilelang.language as T
+
+@T.macro
+def first(x, n):
+    if x[n] > 0:
+        {called}(x, n)  # here
+
+@T.macro
+def second(x, n):
+    first(x, n)
+
+@tilelang.jit(target="reference")
+def f(A):
+    A: T.Tensor((4,), T.int32)
+    with T.Kernel(1):
+        first(A, 0)
+"""
+
+
+@pytest.mark.parametrize("called", ["first", "second"])
+def test_a_macro_that_calls_itself_without_end(tmp_path, called):
+    module = load_text(tmp_path, ENDLESS.format(called=called))
+    with pytest.raises(tilelang.CompileError, match="macros call one another 100 deep here") as caught:
+        module.f(np.zeros(4, np.int32))
+    assert caught.value.line in (7, 11) and "`while` loop" in caught.value.text
+
+
+def test_a_macro_that_calls_itself_until_python_ends_it():
+    @T.macro
+    def fill(x, n):
+        if n > 0:
+            x[n - 1] = n
+            fill(x, n - 1)
+
+    @tilelang.jit(target="reference")
+    def f(A):
+        A: T.Tensor((64,), T.int32)
+        with T.Kernel(1):
+            fill(A, 64)
+
+    a = np.zeros(64, np.int32)
+    f(a)
+    assert list(a) == list(range(1, 65))

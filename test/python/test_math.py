@@ -160,10 +160,10 @@ def test_refusals(tmp_path):
     def words(body):
         return failure(tmp_path, body, signature=signature).args[0]
 
-    assert "popcount takes an integer, not f32" in words("x = T.popcount(A[0])")
-    assert "32 bits, but f16 has 16" in words("x = T.reinterpret(A[0], 'float16')")
+    assert "popcount takes an integer, not float32" in words("x = T.popcount(A[0])")
+    assert "32 bits, but float16 has 16" in words("x = T.reinterpret(A[0], 'float16')")
     assert "no rounding mode 'up'" in words("x = T.ieee_add(A[0], A[1], 'up')")
-    assert "ieee_add_rn takes f32 or f64, not i32" in words("x = T.ieee_add(B[0], B[1])")
+    assert "ieee_add_rn takes float32 or float64, not int32" in words("x = T.ieee_add(B[0], B[1])")
     assert "slices of two elements" in words("x = T.add2(A[0:3], A[3:6])")
 
 
@@ -274,7 +274,7 @@ MODES = ("rn", "rz", "ru", "rd")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_ieee(dtype, mode, target):
     if target == "cpu" and dtype == "float64" and mode != "rn":
-        with pytest.raises(tilelang.CompileError, match="rounds f64 to nearest only"):
+        with pytest.raises(tilelang.CompileError, match="rounds float64 to nearest only"):
             apply(lambda x, y: T.ieee_add(x, y, mode), target, *operands(dtype)[:2])
         return
     a, b, c = operands(dtype)

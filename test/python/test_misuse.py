@@ -18,7 +18,17 @@ def total(x, s):
 def place(at, value):
     at[0, 0] = value
 
+import functools
+import numpy as np
+two = 2
+table = np.arange(8).reshape(2, 4)
+
+@functools.cache
+def cached(x):
+    return x
+
 """
+REDUCER = "best = T.alloc_reducer((1,), 'float32', 'max')\n"
 LOOP = "`for i, j in T.Parallel(40, 64): x[i, j] = …`"
 
 # body after TILES, column in its last line, parts of the text
@@ -52,6 +62,51 @@ WRONG = {
     "count": ("T.copy(A, x, 64)", 1, ["positional arguments but 3 were given; it takes (src, dst, *"]),
     "missing": ("T.copy(A)", 1, ["T.copy missing 1 required positional", "it takes (src, dst"]),
     "a helper's own": ("place(x)", 1, ["place missing 1 required", "it takes (at, value)"]),
+    "sum of a tensor": ("A.sum()", 1, ["copy a tile of it, T.copy(A[…], tile), and write T.reduce_sum(tile"]),
+    "sum of an element": ("A[0, 0].sum()", 1, ["it is one value; of a tile, T.reduce_sum(tile, out, dim)"]),
+    "call of a tensor": ("A(0, 0)", 1, ["the global buffer A is no function: an element is written A[i, j]"]),
+    "index of an element": ("y = A[0, 0][1]", 5, ["an element of A has no elements: all indices"]),
+    "index of a row": ("y = A[0][1]", 5, ["a slice of A has no elements: all indices"]),
+    "key of a dict": ("y = {n: 1}", 5, ["as a key of a dict", "(x == 1) | (x == 2)"]),
+    "get of a dict": ("y = {1: 5}.get(n)", 5, ["as a key of a dict", "(x == 1) | (x == 2)"]),
+    "member of a set": ("y = {1, A[0, 0]}", 9, ["a member of a set", "(x == 1) | (x == 2)"]),
+    "cached function": ("y = cached(n)", 5, ["an argument of a cached function"]),
+    "look-up in a dict": ("y = {1: 5}[n]", 5, ["a Python dict cannot be indexed", "a tensor parameter"]),
+    "look-up in an array": ("y = table[n]", 5, ["a Python ndarray cannot be indexed", "a tensor parameter"]),
+    "look-up in rows": ("y = table[n, 1]", 5, ["a Python ndarray cannot be indexed", "a tensor parameter"]),
+    "index of a list": ("y = [1, 2].index(n)", 5, [".index(…) of a Python list", "T.if_then_else(x == 1"]),
+    "count of a list": ("y = (1, 2).count(n)", 5, [".count(…) of a Python tuple"]),
+    "sort": ("y = [A[0, 0], A[1, 0]]\ny.sort()", 1, [".sort(…) of a Python list"]),
+    "sorted": ("y = sorted([n, 2])", 5, ["lower = T.min(a, b) and upper = T.max(a, b)"]),
+    "greatest by key": ("y = max([n, 2], key=abs)", 5, ["max with key=", "T.if_then_else(a < b, a, b)"]),
+    "is a number": ("y = n is two", 5, ["`is` asks Python", "values are compared by =="]),
+    "is not a value": ("y = n is not A[0, 0]", 5, ["`is not` asks Python", "values are compared by !="]),
+    "in a tensor": ("y = 3 in A", 5, ["`in` does not look into a buffer", "T.any_of"]),
+    "in a text": ("y = n in 'abc'", 5, ["`in` a str", "(x == 1) | (x == 2)"]),
+    "number or": ("y = A[0, 0] or 1", 5, ["`or` gives one of its operands", "T.if_then_else(x != 0, x, y)"]),
+    "and number": ("y = n > 0 and 5", 5, ["`and` gives one of its operands", "T.if_then_else(x != 0, x, y)"]),
+    "text": ("T.print(f'n = {n}')", 9, ["as a part of a text", "T.print(value, 'text')"]),
+    "text with a format": ("y = f'{A[0, 0]:.3f}'", 5, ["as a part of a text"]),
+    "text of an assert": ("assert n > 0, f'bad {n}'", 15, ["the message of an `assert` is a plain text"]),
+    "format": ("y = '{}'.format(n)", 5, ["as a part of a text"]),
+    "text by %": ("y = 'n = %d' % n", 5, ["got str; a text belongs into T.print(value, text)"]),
+    "print of Python": ("print('n', n)", 1, ["T.print(x, 'text') prints when it runs", "print(str(x))"]),
+    "text first": ("T.print('n', n)", 1, ["T.print takes the value first: T.print(value, 'text')"]),
+    "digits": ("y = round(A[0, 0], 2)", 5, ["round with a number of digits", "T.round(x * 100) / 100"]),
+    "length of a value": ("y = len(n)", 5, ["a value of the kernel has no length", "A.shape"]),
+    "float step": ("for i in T.serial(0, 64, 64 / 8): pass", 10, ["the step of a loop is the float 8.0"]),
+    "float range": ("for i in range(64 / 8): pass", 10, ["the end of a loop is the float 8.0", "write //"]),
+    "float extent": ("for i in T.Parallel(9 / 3): pass", 10, ["extent 0 of T.Parallel is the float 3.0"]),
+    "float shape": ("y = T.alloc_shared((8 / 2,), 'int8')", 5, ["the shape is the float 4.0"]),
+    "float grid": ("T.Kernel(256 / 32)", 1, ["block extent 0 of T.Kernel is the float 8.0", "write //"]),
+    "slice backwards": ("T.copy(A[bx*32:32, :], x)", 1, ["32 - bx*32, but it must be a constant"]),
+    "names without brackets": ("with T.Kernel(2, 2) as p, q: pass", 27, ["stand in brackets, as (bx, by)"]),
+    "power of integers": ("y = n ** n", 5, ["a constant exponent, from 0 to 64", "T.pow(T.cast("]),
+    "negative power": ("y = n ** -1", 5, ["a constant exponent, from 0 to 64"]),
+    "power of two": ("y = 2 ** n", 5, ["a power of two is 1 << y"]),
+    "wrong contribution": (REDUCER + "best[0] += 1.0", 1, ["best is a reducer of max", "T.max(best[…], x)"]),
+    "loop in a comprehension": ("y = [i for i in T.serial(3)]", 17, ["range(n) in a comprehension"]),
+    "function of a library": ("y = memoryview(n)", 5, ["memoryview computes while the kernel is built"]),
     "tuple of a grid": ("k = T.Kernel((4, 4), threads=64)", 5, ["T.Kernel(4, 4, threads=…)", "one tuple"]),
 }  # fmt: skip
 
@@ -60,7 +115,7 @@ WRONG = {
 def test_the_cure_is_said_at_the_line(tmp_path, name):
     body, column, parts = WRONG[name]
     error = failure(tmp_path, TILES + body, before=HELPERS)
-    assert error.line == FIRST_LINE + HELPERS.count("\n") + 2
+    assert error.line == FIRST_LINE + HELPERS.count("\n") + 2 + body.count("\n")
     assert error.column == 8 + column
     for part in parts:
         assert part in error.text, error.text
@@ -119,11 +174,11 @@ def test_a_launch_in_brackets():
         factory[1, 64](64)
 
 
-WRAPS = [("int8", 3, "i8"), ("int16", 600, "i16"), ("int32", 1 << 26, "i32")]
+WRAPS = [("int8", 3), ("int16", 600), ("int32", 1 << 26)]
 
 
-@pytest.mark.parametrize("dtype, step, brief", WRAPS)
-def test_the_type_that_wraps_is_named(dtype, step, brief):
+@pytest.mark.parametrize("dtype, step", WRAPS)
+def test_the_type_that_wraps_is_named(dtype, step):
     @T.prim_func
     def main(A: T.Tensor((40000,), "int32"), B: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=64):
@@ -132,5 +187,14 @@ def test_the_type_that_wraps_is_named(dtype, step, brief):
             S[tx] = 0
             B[tx] = S[T.cast(tx, dtype) * step]
 
-    with pytest.raises(tilelang.SimulationError, match=f"which {brief} does not hold: it wraps"):
+    with pytest.raises(tilelang.SimulationError, match=f"which {dtype} does not hold: it wraps"):
         tilelang.compile(main, target="sim:sm_90").simulate(np.zeros(40000, "i4"), np.zeros(64, "i4"))
+
+
+def test_dtypes_have_their_names_of_python(tmp_path):
+    text = failure(tmp_path, "x = T.alloc_shared((8,), 'int8')\nT.copy(A[0:4, :], x)").text
+    assert "the source is A: float32[4, 8] but the destination is x: int8[8]" in text
+    text = failure(tmp_path, "y = n / 4").text
+    assert text.startswith("`/` takes float operands, not int32:")
+    text = failure(tmp_path, "i8 = T.alloc_shared((8,), 'int16')\ni8[9] = 1").text
+    assert "outside of i8: int16[8]" in text  # a name of the user's stays what it is

@@ -23,7 +23,11 @@ def test_numbers_of_numpy_are_numbers(tmp_path, text, plain):
     ("np.exp(A[0, 0])", "use T.exp"),
     ("np.maximum(A[0, 0], 0)", "use T.max"),
     ("np.cbrt(A[0, 0])", "use the language's own functions"),
-    ("math.exp(A[0, 0])", "T.exp for math.exp"),
+    ("np.where(A[0, 0] > 0, 1, 2)", "use T.if_then_else(condition, a, b)"),
+    ("np.sum(A)", "use T.reduce_sum"),
+    ("math.floor(A[0, 0])", "use T.floor"),
+    ("math.gamma(n)", "use the language's own functions"),
+    ("math.exp(A[0, 0])", "use T.exp"),
 ])  # fmt: skip
 def test_functions_of_numpy_and_math_are_refused(tmp_path, call, mend):
     error = failure(tmp_path, f"A[1, 1] = {call}", before=BEFORE)

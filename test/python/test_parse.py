@@ -168,11 +168,6 @@ def test_several_kernels_in_one_function(tmp_path):
     assert str(module.main).count("bx + 1") == 1
 
 
-def test_a_rebound_expression_warns(tmp_path):
-    with pytest.warns(tilelang.errors.TilelangWarning, match="'x' was bound to an expression at line 5"):
-        kernel(tmp_path, "x = bx * 2\nx = x + 1\nA[x, 0] = 1.0")
-
-
 def test_variables_may_change_in_loops_and_branches(tmp_path):
     main = kernel(tmp_path, """
         v = T.alloc_var("int32", init=0)

@@ -233,12 +233,13 @@ def test_a_warp_needs_no_shared_memory():
 BEFORE = "S = T.alloc_fragment((64, 8), 'float32')\nD = T.alloc_fragment((64,), 'float32')\n"
 WRONG = {
     "T.reduce_sum(S, D, dim=0)": (
-        "buffer is S: f32[64, 8] and dim 0, so out must be f32[8] or f32[1, 8], but it is D: f32[64]"
+        "buffer is S: float32[64, 8] and dim 0, so out must be float32[8] or float32[1, 8], but it is D: "
+        "float32[64]"
     ),
-    "T.reduce_max(S, D, dim=2)": "dim is 2, but S: f32[64, 8] has 2 dimensions: it must lie in [-2, 2)",
-    "T.reduce_max(A, D)": "A: f32[64, 8] is in global memory; copy it to a fragment or a shared buffer first",
+    "T.reduce_max(S, D, dim=2)": "dim is 2, but S: float32[64, 8] has 2 dimensions: it must lie in [-2, 2)",
+    "T.reduce_max(A, D)": "A: float32[64, 8] is in global memory; copy it to a fragment or a shared",
     "T.reduce_max(S[0:32, :], D)": "an index or a slice of S is given, but it is a fragment",
-    "T.reduce_min(D, S)": "so out must be f32[1], but it is S: f32[64, 8]",
+    "T.reduce_min(D, S)": "so out must be float32[1], but it is S: float32[64, 8]",
     "T.reduce(S, D, 'product')": (
         "reduce_type must be one of sum, max, min, abssum, absmax, prod, bitand, bitor, bitxor, any, all, "
         "not 'product'"

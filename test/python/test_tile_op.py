@@ -203,7 +203,7 @@ def test_a_wrong_eval():
     for eval, message in [
         (lambda src: src[:8], "the eval of same gave [8] for C, which is [32]"),
         (lambda src: (src, src), "the eval of same gave 2 arrays, but it writes to 1 operands"),
-        (lambda src: src * 0.5, "the eval of same gave floats for C, which is i32"),
+        (lambda src: src * 0.5, "the eval of same gave floats for C, which is int32"),
         (lambda src: np.array(["x"] * 32), "same: eval gave <U1 for dst, not numbers"),
     ]:
         with pytest.raises(tilelang.CompileError) as caught:

@@ -162,7 +162,7 @@ def test_sizes_are_less():
 
 
 @pytest.mark.parametrize("body, text", [
-    ("A[bx, 0] = T.cast(n, 'int64') + 9223372036854775808", "9223372036854775808 does not fit in i64"),
+    ("A[bx, 0] = T.cast(n, 'int64') + 9223372036854775808", "9223372036854775808 does not fit in int64"),
     ("A[9223372036854775808, 0] = 1", "less than 2^63"),
     ("A[T.uint64(9223372036854775808), 0] = 1", "less than 2^63"),
     ("A[bx, 0] = T.uint64(1) << 9223372036854775808", "the amount must lie in [0, 64)"),

@@ -136,7 +136,7 @@ def test_what_it_refuses():
             T.copy(x, tile)
             T.copy(T.view(tile, dtype="uint32"), out)
 
-    assert "where the 4 neighbours that make up one u32 are not together" in error_of(apart)
+    assert "where the 4 neighbours that make up one uint32 are not together" in error_of(apart)
 
     @T.prim_func
     def partly(x: T.Tensor((4, 8), "float32")):
@@ -153,7 +153,7 @@ def test_what_it_refuses():
             array = T.alloc_local((4,), "float32")
             T.call_extern("handle", "use", T.access_ptr(T.view(array, dtype="uint16"), "w"))
 
-    assert "have no other address; copy them to a buffer of u16" in error_of(addressed)
+    assert "have no other address; copy them to a buffer of uint16" in error_of(addressed)
 
 
 @pytest.mark.parametrize("target", TARGETS)

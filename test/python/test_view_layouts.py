@@ -296,8 +296,8 @@ def test_a_refusal_is_at_the_line_of_the_view(target):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target=target)
     assert (
-        "V cannot show S as i32: S lies in shared memory as (i, j) -> i*9 + j, where the 2 neighbours that "
-        "make up one i32 are not together, in order, from a multiple of 2 elements; annotate a layout that "
+        "V cannot show S as int32: S lies in shared memory as (i, j) -> i*9 + j, where the 2 neighbours that "
+        "make up one int32 are not together, in order, from a multiple of 2 elements; annotate a layout that "
         "keeps them so"
     ) in str(error.value)
     assert "# here" in str(error.value)

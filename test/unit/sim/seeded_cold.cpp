@@ -201,14 +201,6 @@ constexpr Planted cold[] = {
 )", 1, "sm_90"},
 };
 
-// What the first finding of the faulty program says.
-std::string told(const char* program, const char* chip = "sm_90") {
-  Planted p{"", program, 1, chip};
-  SimulationReport report = simulate_planted(program_of(p, '+').text, 0, chip);
-  return report.findings.empty() ? "nothing" : report.findings[0].text;
-}
-bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
-
 }  // namespace
 
 TEST_CASE("planted bugs of pipelines by hand are found, and their twins are clean") { check_planted(cold); }
@@ -236,7 +228,7 @@ TEST_CASE("seeded: a deadlock of mbarriers names what each of those lacks who wa
   CAPTURE(text);
   CHECK(text.starts_with("thread 32 of block (0) of main waits for phase 0 of M[0] (parity 0), and nobody else can go on; missing: "
                          "1024 bytes that were expected"));
-  CHECK(has(text, "; thread 0 waits for phase 0 of M[1] (parity 0) on line 14, missing: 32 of 32 arrivals"));
+  CHECK(contains(text, "; thread 0 waits for phase 0 of M[1] (parity 0) on line 14, missing: 32 of 32 arrivals"));
 }
 
 TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, are named") {
@@ -254,7 +246,7 @@ TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, a
       B[tx] = S[tx]
 )");
   CAPTURE(few);
-  CHECK(has(few, "has ended before all of it had landed: expect all its bytes"));
+  CHECK(contains(few, "has ended before all of it had landed: expect all its bytes"));
   std::string added = told(R"(
       S = shared f16[512] address(0) elements(512)
       M = shared u64[1] address(1024) elements(1)
@@ -268,5 +260,5 @@ TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, a
       B[tx] = S[tx]
 )", "sm_80");
   CAPTURE(added);
-  CHECK(has(added, "missing: 64 of 64 arrivals, beside 64 of cp_async_mbarrier_arrive"));
+  CHECK(contains(added, "missing: 64 of 64 arrivals, beside 64 of cp_async_mbarrier_arrive"));
 }
