@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "fuzz/integer_text.h"
 #include "fuzz/seeds.h"
 #include "fuzz/tile_program.h"
 #include "trial.h"
@@ -49,15 +50,19 @@ struct Printed {
   Function function;
   tl::Program program;
   std::string space;  // its namespace
+  Inputs inputs;
 };
 
 // Nothing where one thread cannot run it, or where the text asks for instructions of the chip.
 std::optional<Printed> printed(uint64_t seed) {
   static const std::regex threads("threads\\(\\d+\\)"), of_chip("\\basm\\b|__shfl|atomic|tl_exch|cuda_");
-  Printed p{.source = fuzz::random_program(seed, find_target("sm_80")->shared_bytes, 200),
+  bool integers = seed % 3 == 0;
+  Printed p{.source = integers ? fuzz::random_integers(seed)
+                               : fuzz::random_program(seed, find_target("sm_80")->shared_bytes, 200),
             .function = {},
             .program = {},
-            .space = fmt::format("p{}", seed)};
+            .space = fmt::format("p{}", seed),
+            .inputs = integers ? Inputs::extreme : Inputs::whole};
   p.source.text = std::regex_replace(p.source.text, threads, "threads(1)");
   try {
     p.function = parse_text(p.source.text, "fuzz.ir");
@@ -171,7 +176,7 @@ std::string verdict_of(const Printed& p, const Library& library, int64_t seed) {
   if (child == 0) {
     std::string said;
     try {
-      Test test{.target = "cuda", .given = {p.source.given}, .inputs = Inputs::whole, .tolerance = p.source.tolerance};
+      Test test{.target = "cuda", .given = {p.source.given}, .inputs = p.inputs, .tolerance = p.source.tolerance};
       Trial got = random_trial(p.program, test.given, uint64_t(seed), test.inputs), wanted = got;
       launch(*compile_kernel(p.function, "reference"), wanted);
       call(p, library, got);
