@@ -48,7 +48,7 @@ struct IntegerText : RandomText {
     return value_of_data(type);
   }
   std::string divisor(const std::string& type, int depth) {
-    if (chance(60)) {
+    if (depth <= 0 || chance(60)) {
       std::string c = constant(type);
       return c.starts_with("0:") || c.starts_with("-0:") ? fmt::format("3:{}", type) : c;
     }
@@ -68,7 +68,27 @@ struct IntegerText : RandomText {
                                     : fmt::format("({} & {}:{})", value(type, depth - 1), bits_of(type) - 1, type);
     return fmt::format("({} {} {})", value(type, depth - 1), chance(50) ? "<<" : ">>", amount);
   }
+  // What would be its operand, a constant or a truth, if nothing wrapped.
+  std::string undone(const std::string& type, int depth) {
+    std::string a = value(type, depth - 2), c = constant(type), d = divisor(type, 0);
+    int64_t k = below(bits_of(type));
+    switch (below(6)) {
+      case 0:
+        return fmt::format("(({} * {}) // {})", a, d, d);
+      case 1:
+        return fmt::format("(({} << {}:{}) >> {}:{})", a, k, type, k, type);
+      case 2:
+        return fmt::format("(({} * {}) % {})", a, d, d);
+      case 3:
+        return fmt::format("select(({0} + {1}) {2} {0}, {0}, {1})", a, c, pick<std::string>({">", "<", ">=", "=="}));
+      case 4:
+        return fmt::format("select(({0} - {1}) {2} 0:{3}, {0}, {1})", a, c, pick<std::string>({">", "<", ">="}), type);
+      default:
+        return fmt::format("(({} << {}:{}) // {})", a, k, type, d);
+    }
+  }
   std::string value(const std::string& type, int depth) {
+    if (depth > 0 && chance(12)) return undone(type, depth);
     if (depth <= 0 || chance(8)) return leaf(type);
     auto operand = [&] { return chance(25) ? constant(type) : value(type, depth - 1); };
     std::string a = value(type, depth - 1);
