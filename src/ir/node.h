@@ -5,8 +5,8 @@
 //   Every Expr has a dtype; operands of a Binary share theirs (comparisons give bool of the same lanes).
 //   Integers wrap at their width.  i64 is also the index type: what is made of loop variables, blocks, threads and
 //   extents alone never overflows (a program in which it would has no meaning), so the simplifier may reason over the
-//   integers; what memory, a scalar argument or a call has a part in is data, which wraps (Info::data).  floordiv and floormod
-//   round towards minus infinity, truncdiv and truncmod towards zero; dividing by zero has no meaning.  A shift
+//   integers; what memory, a scalar argument or a call has a part in is data, which wraps (Info::data).
+//   floordiv and floormod round towards minus infinity, truncdiv and truncmod towards zero; dividing by zero has no meaning.  A shift
 //   amount lies in [0, bits).  Floats are IEEE; a*b + c may be contracted to a fused operation, nothing else may
 //   be reassociated.  min and max of a NaN give the other operand.  A cast float to int truncates.
 //   Select evaluates the loads of the arm it takes only.  A masked Load gives 0 where the mask is false; a

@@ -95,7 +95,7 @@ def test_numbers_of_python_take_the_type_of_the_other(tmp_path):
     def ask(a, b):
         for dtype in INTEGERS:
             x = T.cast(a, dtype)
-            values = (x + 1, 1 - x, x * 100, x // 3, 7 % (x | 1), x << 2, 1 << x, x & 0xFF, T.max(x, 3), -x, ~x)
+            values = (x + 1, 1 - x, x * 9, x // 3, 7 % (x | 1), x << 2, 1 << x, x & 0xFF, T.max(x, 3), -x, ~x)
             assert {str(v.dtype) for v in values} == {dtype}
             assert str((x + 1.5).dtype) == "float32"
             assert str((x + True).dtype) == dtype
