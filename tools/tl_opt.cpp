@@ -209,7 +209,8 @@ void declare_options(CLI::App& app, Arguments& a) {
     sub->add_option("--set", a.set, "NAME=NUMBER: an extent or a scalar; may be repeated")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    sub->add_option("--inputs", a.inputs, "eighths from -1 to 1, whole numbers from -3 to 3, or integers at the ends of their types")
+    sub->add_option("--inputs", a.inputs,
+                    "eighths from -1 to 1, whole numbers from -3 to 3, or integers at the ends of their types")
         ->check(CLI::IsMember({"eighths", "whole", "extreme"}));
   }
   run->add_flag("--check", a.check, "compare with the reference");

@@ -70,7 +70,9 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
     bool whole = inputs != Inputs::eighths, extreme = inputs == Inputs::extreme && t.type.is_int();
     for (int64_t i = 0; i < t.size(); i++) {
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;
-      Scalar v = t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8) : scalar(extreme ? extreme_number(random, t.type) : wrap_int(n, t.type));
+      Scalar v = extreme              ? scalar(extreme_number(random, t.type))
+                 : t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8)
+                                     : scalar(wrap_int(n, t.type));
       element_access(t.type).put(t.at(i), v);
     }
   }

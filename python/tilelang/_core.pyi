@@ -196,8 +196,8 @@ class Builder:
         """op: neg not invert"""
     def binary(self, op: str, a: ExprLike, b: ExprLike) -> Expr:
         """op: add sub mul div floordiv floormod truncdiv truncmod min max and or xor shl shr eq ne lt le gt ge
-        logical_and logical_or.  A Python number takes the other's dtype; mixed dtypes promote as C does among
-        integers and to the float; two Python numbers are int64 / f32."""
+        logical_and logical_or.  A Python number takes the other's dtype; mixed dtypes promote as docs/numerics.md
+        says; two Python numbers are int64 / f32."""
     def cast(self, dtype: DType, a: ExprLike) -> Expr: ...
     def select(self, condition: ExprLike, a: ExprLike, b: ExprLike) -> Expr: ...
     def call(self, name: str, args: Sequence[ExprLike], dtype: DType | None = None) -> Expr:

@@ -109,8 +109,8 @@ Info of_call(const Call& n, Gather g) {
   g.info.loads |= g.info.impure;
   g.info.range = type_range(n.dtype);
   if (n.callee == &thread_index) g.info.range = {0, INT64_MAX};
-  bool passes = n.callee == &thread_index || n.callee == &block_uniform || n.callee == &even_lanes || n.callee == &odd_lanes;
-  if (!passes) g.info.data = true;
+  auto is = [&](const Callee& c) { return n.callee == &c; };
+  if (!is(thread_index) && !is(block_uniform) && !is(even_lanes) && !is(odd_lanes)) g.info.data = true;
   g.info.hash = mix(g.info.hash, std::hash<std::string_view>()(n.callee->name));
   return g.info;
 }

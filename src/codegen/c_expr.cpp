@@ -360,7 +360,8 @@ Text Printer::print_wrapping(const Binary& n) {
 std::string Printer::unsigned_text(const Expr& e, Rank at_least) {
   auto* n = e.as<Binary>();
   bool wide = e->dtype == i64;
-  if (auto* i = e.as<IntImm>()) return wide ? fmt::format("{}ULL", uint64_t(i->value)) : fmt::format("{}u", uint32_t(i->value));
+  if (auto* i = e.as<IntImm>(); i && wide) return fmt::format("{}ULL", uint64_t(i->value));
+  if (auto* i = e.as<IntImm>()) return fmt::format("{}u", uint32_t(i->value));
   if (!n || !is_sum(n->op) || e->dtype.bits < 32) {  // 8 and 16 bits wrap at each step
     if (n && is_sum(n->op) && !fits(n->op, range_of(n->a), range_of(n->b), e->dtype) && at_least == loosest)
       return fmt::format("{} {} {}", unsigned_text(n->a, prefix), symbol(n->op), unsigned_text(n->b, prefix));

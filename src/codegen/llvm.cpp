@@ -100,7 +100,7 @@ void control(KernelWriter& k, const Callee& row) {
 
 void let(KernelWriter& k, const Let& n) {
   k.vars[n.var.get()] = k.expr(n.value);
-  if (n.var->dtype.lanes == 1) learn(k.facts, n.var, n.value);
+  learn(k.facts, n.var, n.value);
 }
 
 void alloc(KernelWriter& k, const Alloc& n) {

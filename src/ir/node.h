@@ -3,16 +3,17 @@
 //
 // What a program means
 //   Every Expr has a dtype; operands of a Binary share theirs (comparisons give bool of the same lanes).
-//   i64 is the index type: its arithmetic never overflows (a program in which it would has no meaning), so the
-//   simplifier may reason over the integers.  All other integers wrap at their width.  floordiv and floormod
-//   round towards minus infinity, truncdiv and truncmod towards zero; dividing by zero has no meaning.  A shift
-//   amount lies in [0, bits).  Floats are IEEE; a*b + c may be contracted to a fused operation, nothing else may
-//   be reassociated.  min and max of a NaN give the other operand.  A cast float to int truncates.
-//   Select evaluates the loads of the arm it takes only.  A masked Load gives 0 where the mask is false; a
-//   masked Store does nothing there.  So it is with every access to a tensor that falls outside it, until
-//   guard_bounds has made the mask explicit; an access outside a tile has no meaning.  Statements run in order.  A Let or Alloc in a Block is visible in the
-//   statements that follow it there.  The iterations of a parallel loop are independent, or the program has no
-//   meaning; those of all other loops run in order.
+//   Integers wrap at their width.  i64 is also the index type: what is made of loop variables, blocks, threads and
+//   extents alone never overflows (a program in which it would has no meaning), so the simplifier may reason over
+//   the integers; what memory, a scalar argument or a call has a part in is data, which wraps (Info::data). floordiv
+//   and floormod round towards minus infinity, truncdiv and truncmod towards zero; dividing by zero has no meaning.
+//   A shift amount lies in [0, bits).  Floats are IEEE; a*b + c may be contracted to a fused operation, nothing else
+//   may be reassociated.  min and max of a NaN give the other operand.  A cast float to int truncates. Select
+//   evaluates the loads of the arm it takes only.  A masked Load gives 0 where the mask is false; a masked Store
+//   does nothing there.  So it is with every access to a tensor that falls outside it, until guard_bounds has made
+//   the mask explicit; an access outside a tile has no meaning.  Statements run in order.  A Let or Alloc in a Block
+//   is visible in the statements that follow it there.  The iterations of a parallel loop are independent, or the
+//   program has no meaning; those of all other loops run in order.
 #pragma once
 #include <map>
 #include <string>

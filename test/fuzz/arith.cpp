@@ -83,8 +83,9 @@ struct Generator {
   Wide extreme(DType t) {
     Wide size = Wide(1) << t.bits, low = t.is_signed() ? -size / 2 : Wide(0);
     Wide power = Wide(1) << below(t.bits);
-    Wide pool[] = {low, low + 1, low + size - 1, low + size - 2, 0, 1, -1, power, power - 1, -power, Wide(below(9)) - 4};
-    Wide v = pool[below(11)];
+    Wide top = low + size - 1, small = Wide(below(9)) - 4;
+    Wide pool[] = {low, low + 1, top, top - 1, 0, 1, -1, power, power - 1, -power, small};
+    Wide v = any(pool);
     return v < low || v >= low + size ? v < 0 ? v + size : v - size : v;
   }
   Value sample(const Unknown& u) {

@@ -1,5 +1,5 @@
-// Arithmetic on integers of every type, of values that wrap: the ends of the types, powers of two, and what lies next to
-// them.  Every operation wraps at the width of its type, at 64 bits, too, and a cast to another type comes after that.
+// Arithmetic on integers of every type, of values that wrap: the ends of the types, powers of two, and what lies next
+// to them.  Every operation wraps at the width of its type, at 64 bits, too, and a cast to another type comes later.
 #pragma once
 #include "fuzz/random_text.h"
 #include "fuzz/tile_program.h"
@@ -48,7 +48,7 @@ struct IntegerText : RandomText {
     return value_of_data(type);
   }
   std::string divisor(const std::string& type, int depth) {
-    if (chance(60)) {
+    if (depth <= 0 || chance(60)) {
       std::string c = constant(type);
       return c.starts_with("0:") || c.starts_with("-0:") ? fmt::format("3:{}", type) : c;
     }
@@ -58,7 +58,8 @@ struct IntegerText : RandomText {
   }
   std::string condition(int depth) {
     std::string type = int_type(), op = pick<std::string>({"<", "<=", ">", ">=", "==", "!="});
-    std::string c = fmt::format("{} {} {}", value(type, depth - 1), op, chance(40) ? constant(type) : value(type, depth - 1));
+    std::string a = value(type, depth - 1), b = chance(40) ? constant(type) : value(type, depth - 1);
+    std::string c = fmt::format("{} {} {}", a, op, b);
     if (chance(15)) return fmt::format("not ({})", c);
     if (depth > 1 && chance(20)) return fmt::format("(({}) {} {})", c, chance(50) ? "and" : "or", condition(depth - 1));
     return c;
@@ -68,7 +69,27 @@ struct IntegerText : RandomText {
                                     : fmt::format("({} & {}:{})", value(type, depth - 1), bits_of(type) - 1, type);
     return fmt::format("({} {} {})", value(type, depth - 1), chance(50) ? "<<" : ">>", amount);
   }
+  // What would be its operand, a constant or a truth, if nothing wrapped.
+  std::string undone(const std::string& type, int depth) {
+    std::string a = value(type, depth - 2), c = constant(type), d = divisor(type, 0);
+    int64_t k = below(bits_of(type));
+    switch (below(6)) {
+      case 0:
+        return fmt::format("(({} * {}) // {})", a, d, d);
+      case 1:
+        return fmt::format("(({} << {}:{}) >> {}:{})", a, k, type, k, type);
+      case 2:
+        return fmt::format("(({} * {}) % {})", a, d, d);
+      case 3:
+        return fmt::format("select(({0} + {1}) {2} {0}, {0}, {1})", a, c, pick<std::string>({">", "<", ">=", "=="}));
+      case 4:
+        return fmt::format("select(({0} - {1}) {2} 0:{3}, {0}, {1})", a, c, pick<std::string>({">", "<", ">="}), type);
+      default:
+        return fmt::format("(({} << {}:{}) // {})", a, k, type, d);
+    }
+  }
   std::string value(const std::string& type, int depth) {
+    if (depth > 0 && chance(12)) return undone(type, depth);
     if (depth <= 0 || chance(8)) return leaf(type);
     auto operand = [&] { return chance(25) ? constant(type) : value(type, depth - 1); };
     std::string a = value(type, depth - 1);
@@ -127,13 +148,10 @@ struct IntegerText : RandomText {
     line("for i1 in parallel({}):", columns), indent++;
     int body = indent;
     for (int64_t i = 2 + below(4); i > 0; i--, indent = body) statement();
-    statement_at_end();
-    program.text = fmt::format("func main({}):\n  kernel main grid(b: {}) threads({}):\n{}", params, blocks, threads, text());
+    line("{}[{}] = {}", tensor("Y", "i64"), place, value("i64", 3));  // should all of them be names
+    std::string header = fmt::format("  kernel main grid(b: {}) threads({}):\n", blocks, threads);
+    program.text = fmt::format("func main({}):\n{}{}", params, header, text());
     return program;
-  }
-  void statement_at_end() {
-    std::string type = int_type(), v = value(type, 3);
-    line("{}[{}] = {}", tensor("Y", type), place, v);
   }
 };
 

@@ -22,9 +22,9 @@ struct Jumps {  // of the loop around
 struct Machine {
   const Function& f;
   Trial& trial;
+  bool wraps = false;  // 64-bit integers
   const Kernel* kernel = nullptr;
   int64_t count = 0;  // of threads
-  bool wraps = false;
   std::vector<Evaluator> threads = {};
   using Cell = std::optional<Value>;                            // nothing: nobody has written it
   std::map<BufferId, std::vector<Cell>> common = {};            // shared tiles and fragments
@@ -493,8 +493,6 @@ bool is_thread_level(const Function& f) {
   return found;
 }
 
-void run_lockstep(const Function& f, Trial& trial, bool wraps) {
-  Machine{.f = f, .trial = trial, .wraps = wraps}.run();
-}
+void run_lockstep(const Function& f, Trial& trial, bool wraps) { Machine{f, trial, wraps}.run(); }
 
 }  // namespace tl::test
