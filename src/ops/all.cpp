@@ -70,10 +70,11 @@ Array make_array(DType type, std::vector<int64_t> shape) {
 }
 
 Array as_type(const Array& a, DType type) {
+  if (a.dtype == type) return a;
   Array out = make_array(type, a.shape);
   for (size_t i = 0; i < size_t(a.size()); i++) {
     if (type.is_float())
-      out.floats[i] = a.dtype.is_float() ? a.floats[i] : float_of_int(a.ints[i], a.dtype, type);
+      out.floats[i] = a.dtype.is_float() ? round_float(a.floats[i], type) : float_of_int(a.ints[i], a.dtype, type);
     else if (type.is_bool())
       out.ints[i] = a.number(int64_t(i)) != 0;
     else

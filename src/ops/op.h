@@ -27,7 +27,8 @@ Array as_type(const Array& a, DType type);                  // each element cast
 void fill(Array& a, const Array& value);                    // every element becomes the one of `value`, cast
 
 // What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape; reads
-// outside the buffer give 0, writes outside it are dropped; a write rounds to the buffer's type.
+// outside the buffer give 0, writes outside it are dropped.  A write of an array of another type casts it; of the
+// buffer's own, it moves the values, and rounds what is not one of the type's, except to floats of 8 and 4 bits.
 struct EvalContext {
   std::function<Array(const Region&)> read;
   std::function<void(const Region&, const Array&)> write;

@@ -107,7 +107,7 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
 
 Code cast_code(DType from, DType to, Code a) {
   if (to.is_bool() && from.is_float()) return [a](Frame& x) { return scalar(int64_t(a(x).d != 0)); };
-  if (from.is_float() && to.is_float()) return rounded(to, [a](Frame& x) { return a(x).d; });
+  if (from.is_float() && to.is_float()) return [a, to](Frame& x) { return scalar(round_float(a(x).d, to)); };
   if (from.is_float()) return [a, to](Frame& x) { return scalar(truncated(a(x).d, to)); };
   if (!to.is_float()) return [a, to](Frame& x) { return scalar(wrap_int(a(x).i, to)); };
   return [a, from, to](Frame& x) { return scalar(float_of_int(a(x).i, from, to)); };
