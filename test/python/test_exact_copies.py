@@ -145,7 +145,8 @@ def inputs(dtype):
         powers = np.array([1 << k for k in range(bits)], np.uint64)
         near = np.concatenate([powers + np.uint64(d % 2**64) for d in (-2, -1, 0, 1, 2, 3)])
         ties = (powers | powers >> np.uint64(11)) | powers >> np.uint64(24)
-        codes = np.concatenate([random, random >> np.uint64(bits // 2), near, 0 - near, ties, ties + np.uint64(1)])
+        half = 3 * powers - np.uint64(1)
+        codes = np.concatenate([random, random >> np.uint64(bits // 2), near, 0 - near, ties, ties + np.uint64(1), half])
         return padded(codes & np.uint64(2**bits - 1))
     form = "float32" if dtype == "tfloat32" else dtype
     exact = []
