@@ -9,6 +9,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -40,6 +41,21 @@ double Tensor::number(int64_t i) {
 
 int64_t Tensor::whole(int64_t i) { return element_access(type).get(at(i)).i; }
 
+constexpr std::string_view input_names[] = {"eighths", "whole", "bits"};
+std::string_view name_of(Inputs inputs) { return input_names[size_t(inputs)]; }
+std::optional<Inputs> find_inputs(std::string_view name) {
+  for (size_t i = 0; i < std::size(input_names); i++)
+    if (input_names[i] == name) return Inputs(i);
+  return std::nullopt;
+}
+
+static void put_random_bits(std::mt19937_64& random, DType type, std::byte* at) {
+  uint64_t bits = random();
+  if (type.is_bool()) bits &= 1;
+  if (type.is_float() && random() % 3 == 0) bits |= float_bits(INFINITY, type, Rounding::nearest_even, false);
+  std::memcpy(at, &bits, size_t(type.bytes()));
+}
+
 Trial random_trial(const Program& program, const Given& given, uint64_t seed, Inputs inputs) {
   std::vector<int64_t> integers;
   for (auto& source : program.integers) integers.push_back(truncated(given.of(source.name), u64));
@@ -61,6 +77,10 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
     std::mt19937_64 random(own_seed);
     bool whole = inputs == Inputs::whole;
     for (int64_t i = 0; i < t.size(); i++) {
+      if (inputs == Inputs::bits) {
+        put_random_bits(random, t.type, t.at(i));
+        continue;
+      }
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;
       Scalar v = t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8) : scalar(wrap_int(n, t.type));
       element_access(t.type).put(t.at(i), v);
@@ -148,10 +168,30 @@ bool ask_reference(const Function& f, Trial& trial) {
   }
 }
 
+// The first element that has other bits than it should.
+Verdict compare_bits(const std::string& name, Tensor& got, Tensor& wanted) {
+  auto code = [](Tensor& t, int64_t i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, t.at(i), size_t(t.type.bytes()));
+    return bits;
+  };
+  for (int64_t i = 0; i < wanted.size(); i++)
+    if (code(got, i) != code(wanted, i))
+      return {.kind = Verdict::Kind::wrong,
+              .what = "",
+              .text = fmt::format("element {} of {} has the bits {:#x}, not {:#x}", i, name, code(got, i), code(wanted, i))};
+  return {};
+}
+
 // The first tensor that is not as it should be.
 Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& test) {
   for (size_t i = 0; i < program.params.size(); i++) {
     if (!program.params[i].is_tensor) continue;
+    if (test.inputs == Inputs::bits) {
+      Verdict v = compare_bits(program.params[i].name, got.tensors[i], wanted.tensors[i]);
+      if (v.is_failure()) return v;
+      continue;
+    }
     double error = error_of(got.tensors[i], wanted.tensors[i]), most = tolerance(got.tensors[i].type);
     if (error > (most > 0 ? std::max(test.tolerance, most) : 0))
       return {

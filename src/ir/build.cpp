@@ -73,8 +73,7 @@ Expr fimm(double value, DType type, Span span) {
   if (type.lanes > 1) return broadcast(fimm(value, type.scalar(), span), type.lanes, span);
   internal_check(type.is_float(), "a float constant of type " + to_string(type));
   auto* n = fresh<FloatImm>(type, span);
-  // A constant has one NaN of either sign: text could not tell more of them apart.
-  n->value = value != value ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : round_float(value, type);
+  n->value = round_float(value, type);  // one NaN of either sign: text could not tell more of them apart
   return own(n);
 }
 Expr string_imm(std::string value, Span span) {

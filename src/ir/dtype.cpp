@@ -173,7 +173,7 @@ double float_value(uint64_t bits, DType t) {
 }
 
 double round_float(double value, DType t) {
-  if (std::isnan(value) && t.bits >= 32 && t.kind != DType::Kind::tfloat) return usual_nan(value);
+  if (std::isnan(value) && t.bits > 8 && t.kind != DType::Kind::tfloat) return usual_nan(value);
   if (t.kind == DType::Kind::floating && t.bits == 64) return value;
   if (t.kind == DType::Kind::floating && t.bits == 32) return double(float(value));
   return float_value(float_bits(value, t), t);

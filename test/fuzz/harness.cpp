@@ -128,7 +128,7 @@ struct Run {
             .options = {.skip = p.skip, .stop_after = "", .flags = {}},
             .given = {p.given},
             .seed = uint64_t(seed),
-            .inputs = Inputs::whole,
+            .inputs = campaign.inputs,
             .tolerance = p.tolerance,
             .first_schedule = uint64_t(seed % 24),
             .schedules = apart ? 3 : 1,
@@ -197,8 +197,8 @@ std::string kept_text(const std::string& text, const Test& test, const std::stri
   for (auto& pass : test.options.skip) settings += " --skip " + pass;
   for (auto& [name, value] : test.given.values) settings += fmt::format(" --set {}={}", name, value);
   if (test.tolerance > 0) settings += fmt::format(" --tolerance {}", test.tolerance);
-  return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs whole{}\n{}", verdict, test.target,
-                     test.seed, settings, text);
+  return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs {}{}\n{}", verdict, test.target,
+                     test.seed, name_of(test.inputs), settings, text);
 }
 
 Test kept_test(const std::string& text) {
@@ -208,6 +208,7 @@ Test kept_test(const std::string& text) {
     std::vector<std::string> words = split(line, ' ');
     for (size_t i = 0; i + 1 < words.size(); i++) {
       std::string& value = words[i + 1];
+      if (words[i] == "--inputs") test.inputs = find_inputs(value).value();
       if (words[i] == "--seed") test.seed = uint64_t(std::stoll(value));
       if (words[i] == "--skip") test.options.skip.push_back(value);
       if (words[i] == "--tolerance") test.tolerance = std::stod(value);

@@ -16,6 +16,7 @@ struct Campaign {
   Program (*make)(uint64_t seed) = nullptr;
   bool (*oracle)(const Function&, Trial&) = nullptr;  // null: the reference; else they are of level thread
   std::vector<std::string> targets = {};
+  Inputs inputs = Inputs::whole;
 };
 void run_programs(const Campaign& campaign);
 
