@@ -63,7 +63,7 @@ int64_t Array::size() const {
 Array make_array(DType type, std::vector<int64_t> shape) {
   Array a{.dtype = type, .shape = std::move(shape), .floats = {}, .ints = {}};
   if (type.is_float())
-    a.floats.assign(size_t(a.size()), 0.0);
+    a.floats.assign(size_t(a.size()), round_float(0, type));
   else
     a.ints.assign(size_t(a.size()), 0);
   return a;

@@ -22,7 +22,7 @@ struct Array {
     return dtype.is_float() ? floats[size_t(i)] : float_of_int(ints[size_t(i)], dtype, f64);
   }
 };
-Array make_array(DType type, std::vector<int64_t> shape);   // zeros
+Array make_array(DType type, std::vector<int64_t> shape);   // zeros, or in e8m0 its least value
 Array as_type(const Array& a, DType type);                  // each element cast
 void fill(Array& a, const Array& value);                    // every element becomes the one of `value`, cast
 
