@@ -162,6 +162,7 @@ void check_tiles(const Function& f) {
   check_nesting(f);
   check_reducers(f);
   check_iterations(f);
+  check_variables(f);
 }
 
 const Region& region_of(const Tile& t, size_t operand) { return std::get<Region>(t.operands[operand]); }

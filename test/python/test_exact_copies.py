@@ -238,3 +238,135 @@ def test_casts(source, way, tmp_path):
             wrong = np.flatnonzero(~same(got, wanted, said, dest))
             assert len(wrong) == 0, (target, dest, [(hex(codes[i]), hex(got[i]), hex(wanted[i])) for i in wrong[:5]],
                                      len(wrong))
+
+
+# ── moves ──
+MOVED = [t for t in TYPES if t != "bool"]  # of a bool in memory 0 and 1 mean something
+
+
+def random_bits(dtype, n, seed=0):
+    """Any codes; of floats the first half has all bits of the exponent, so that most are NaN of every kind."""
+    codes = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64) & np.uint64(2 ** bits_of(dtype) - 1)
+    if dtype in FLOATS:
+        _, mantissa, _, top, infinite, _ = FLOATS["float32" if dtype == "tfloat32" else dtype]
+        codes[: n // 2] |= np.uint64(top + infinite)
+        codes[:4] = [(top + 1 & 2**mantissa * -1) + k for k in (1, 2, 2**mantissa // 2, 2**mantissa - 1)]
+    return codes
+
+
+MOVES = {
+    "every memory": """
+s = T.alloc_shared((16, 64), dtype)
+f = T.alloc_fragment((16, 64), dtype)
+t = T.alloc_shared((16, 64), dtype)
+T.copy(A[b * 16, 0], s)
+T.copy(s, f)
+T.copy(f, t)
+T.copy(t, B[b * 16, 0])""",
+    "tensors": "T.copy(A[b * 16:b * 16 + 16, 0:64], B[b * 16:b * 16 + 16, 0:64])",
+    "elements": """
+for i, j in T.Parallel(16, 64):
+    B[b * 16 + i, j] = A[b * 16 + i, j]""",
+    "named": """
+f = T.alloc_fragment((16, 64), dtype)
+T.copy(A[b * 16, 0], f)
+for i, j in T.Parallel(16, 64):
+    v = f[i, j]
+    B[b * 16 + i, j] = v""",
+    "selected": """
+for i, j in T.Parallel(16, 64):
+    B[b * 16 + i, j] = T.if_then_else((i + j // 2) % 2 == 0, A[b * 16 + i, j], C[b * 16 + i, j])""",
+    "conditions": """
+f = T.alloc_fragment((16, 64), dtype)
+T.copy(C[b * 16, 0], f)
+for i, j in T.Parallel(16, 64):
+    if (i + j // 2) % 2 == 0:
+        f[i, j] = A[b * 16 + i, j]
+T.copy(f, B[b * 16, 0])""",
+    "vectorized": """
+for i in T.Parallel(16):
+    for j in T.vectorized(64):
+        B[b * 16 + i, j] = A[b * 16 + i, j]""",
+    "reshaped": """
+s = T.alloc_shared((16, 64), dtype)
+r = T.reshape(s, (32, 32))
+T.copy(A[b * 16, 0], s)
+u = T.alloc_fragment((32, 32), dtype)
+T.copy(r, u)
+w = T.alloc_shared((16, 64), dtype)
+T.copy(u, T.reshape(w, (32, 32)))
+T.copy(w, B[b * 16, 0])""",
+    "viewed": """
+s = T.alloc_shared((16, 64), dtype)
+f = T.alloc_fragment((16, 64), as_integer)
+T.copy(A[b * 16, 0], s)
+T.copy(T.view(s, dtype=as_integer), f)
+w = T.alloc_shared((16, 64), dtype)
+T.copy(f, T.view(w, dtype=as_integer))
+T.copy(w, B[b * 16, 0])""",
+    "turned twice": """
+s = T.alloc_shared((16, 64), dtype)
+t = T.alloc_shared((64, 16), dtype)
+T.copy(A[b * 16, 0], s)
+T.transpose(s, t)
+u = T.alloc_shared((16, 64), dtype)
+T.transpose(t, u)
+T.copy(u, B[b * 16, 0])""",
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("dtype", MOVED)
+def test_what_is_moved_keeps_its_bits(dtype, move, tmp_path):
+    if bits_of(dtype) == 4 and move in ("turned twice", "conditions"):
+        pytest.skip("single elements of four bits are not stored")
+    body = "".join(f"        {line}\n" for line in MOVES[move].strip().splitlines())
+    params = ", ".join(f"{name}: T.Tensor((32, 64), dtype)" for name in "ACB")
+    integer = f"uint{bits_of(dtype)}"
+    kernel = load_text(tmp_path, f"import tilelang.language as T\ndtype, as_integer = {dtype!r}, {integer!r}\n"
+                                 f"@T.prim_func\ndef main({params}):\n    with T.Kernel(2, threads=64) as b:\n{body}").main
+    a, c = random_bits(dtype, 2048), random_bits(dtype, 2048, 1)
+    i, j = np.divmod(np.arange(2048), 64)
+    wanted = np.where((i % 16 + j // 2) % 2 == 0, a, c) if move in ("selected", "conditions") else a
+    columns = 64 * bits_of(dtype) // max(8, bits_of(dtype))
+    for target in TARGETS:
+        out = array_of(np.zeros(2048, np.uint64), dtype).reshape(32, columns)
+        tilelang.compile(kernel, target=target)(
+            array_of(a, dtype).reshape(32, columns), array_of(c, dtype).reshape(32, columns), out)
+        wrong = np.flatnonzero(codes_in(out.reshape(-1), dtype) != wanted)
+        assert len(wrong) == 0, (target, [(hex(wanted[k]), hex(codes_in(out.reshape(-1), dtype)[k])) for k in wrong[:5]])
+
+
+# ── constants ──
+CONSTANTS = {"too large": 1e6, "too small": -1e6, "infinite": float("inf"), "minus infinite": float("-inf"),
+             "not a number": float("nan"), "zero": 0.0, "a tie": 2.0**-7 + 2.0**-11, "above the largest": 464.0}
+
+
+@pytest.mark.parametrize("value", CONSTANTS)
+@pytest.mark.parametrize("dtype", [*FLOATS, E8M0])
+def test_constants(dtype, value):
+    """T.fill, a stored number, a scalar argument, and what is read outside of a tensor."""
+    number = CONSTANTS[value]
+
+    @T.prim_func
+    def main(x: T.float32, A: T.Tensor((2,), dtype), B: T.Tensor((4, 64), dtype)):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((64,), dtype)
+            T.fill(f, number)
+            T.copy(f, B[0, 0:64])
+            T.fill(f, x)
+            T.copy(f, B[1, 0:64])
+            for i in T.Parallel(64):
+                B[2, i] = T.cast(number, dtype)
+            T.annotate_safe_value({A: number})
+            s = T.alloc_shared((64,), dtype)
+            T.copy(A[2:66], s)
+            T.copy(s, B[3, 0:64])
+
+    wanted = rounded(np.array([number], np.longdouble), dtype)
+    columns = 64 * bits_of(dtype) // max(8, bits_of(dtype))
+    for target in TARGETS:
+        out = array_of(np.zeros(256, np.uint64), dtype).reshape(4, columns)
+        tilelang.compile(main, target=target)(number, array_of(np.zeros(2, np.uint64), dtype), out)
+        got = codes_in(out.reshape(-1), dtype).reshape(4, 64)
+        assert same(got, np.broadcast_to(wanted, got.shape), True, dtype).all(), (target, got[:, 0], wanted)
