@@ -312,6 +312,8 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {
   Expr c = to_bool(cond, span);
+  auto *first = std::get_if<Expr>(&a), *second = std::get_if<Expr>(&b);
+  if (first && second && (*first)->dtype == (*second)->dtype) return select(std::move(c), *first, *second, span);
   auto [x, y] = same_type(BinaryOp::eq, a, b, span);
   return select(std::move(c), std::move(x), std::move(y), span);
 }
