@@ -118,9 +118,7 @@ bool agrees(const Program& program, Trial& trial, Trial& wanted) {
   return good;
 }
 
-Inputs inputs_of(const Arguments& a) { 
-  return a.inputs == "extreme" ? Inputs::extreme : a.inputs == "whole" ? Inputs::whole : Inputs::eighths;
- }
+Inputs inputs_of(const Arguments& a) { return *find_inputs(a.inputs); }
 
 void simulate(CompiledKernel& kernel, Trial& trial, const SimulationOptions& options) {
   SimulationReport report = kernel.simulate(arguments_of(kernel.program, trial), options);
@@ -210,8 +208,8 @@ void declare_options(CLI::App& app, Arguments& a) {
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     sub->add_option("--inputs", a.inputs,
-                    "eighths from -1 to 1, whole numbers from -3 to 3, or integers at the ends of their types")
-        ->check(CLI::IsMember({"eighths", "whole", "extreme"}));
+                    "eighths from -1 to 1, whole numbers from -3 to 3, integers at the ends of their types, or any bits")
+        ->check(CLI::IsMember({"eighths", "whole", "extreme", "bits"}));
   }
   run->add_flag("--check", a.check, "compare with the reference");
   run->callback([&a] { a.run = true; });

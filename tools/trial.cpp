@@ -9,6 +9,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -48,6 +49,21 @@ static int64_t extreme_number(std::mt19937_64& random, DType type) {
   return wrap_int(pool[random() % std::size(pool)], type);
 }
 
+constexpr std::string_view input_names[] = {"eighths", "whole", "extreme", "bits"};
+std::string_view name_of(Inputs inputs) { return input_names[size_t(inputs)]; }
+std::optional<Inputs> find_inputs(std::string_view name) {
+  for (size_t i = 0; i < std::size(input_names); i++)
+    if (input_names[i] == name) return Inputs(i);
+  return std::nullopt;
+}
+
+static void put_random_bits(std::mt19937_64& random, DType type, std::byte* at) {
+  uint64_t bits = random();
+  if (type.is_bool()) bits &= 1;
+  if (type.is_float() && random() % 3 == 0) bits |= float_bits(INFINITY, type, Rounding::nearest_even, false);
+  std::memcpy(at, &bits, size_t(type.bytes()));
+}
+
 Trial random_trial(const Program& program, const Given& given, uint64_t seed, Inputs inputs) {
   std::vector<int64_t> integers;
   for (auto& source : program.integers) integers.push_back(truncated(given.of(source.name), u64));
@@ -69,6 +85,10 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
     std::mt19937_64 random(own_seed);
     bool whole = inputs != Inputs::eighths, extreme = inputs == Inputs::extreme && t.type.is_int();
     for (int64_t i = 0; i < t.size(); i++) {
+      if (inputs == Inputs::bits) {
+        put_random_bits(random, t.type, t.at(i));
+        continue;
+      }
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;
       Scalar v = extreme              ? scalar(extreme_number(random, t.type))
                  : t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8)
@@ -147,9 +167,29 @@ std::string to_string(const Verdict& v) {
                         : fmt::format("{}: {}", names[size_t(v.kind)], v.text);
 }
 
+// The first element that has other bits than it should.
+static Verdict compare_bits(const std::string& name, Tensor& got, Tensor& wanted) {
+  auto code = [](Tensor& t, int64_t i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, t.at(i), size_t(t.type.bytes()));
+    return bits;
+  };
+  for (int64_t i = 0; i < wanted.size(); i++)
+    if (code(got, i) != code(wanted, i))
+      return {.kind = Verdict::Kind::wrong,
+              .what = "",
+              .text = fmt::format("element {} of {} has the bits {:#x}, not {:#x}", i, name, code(got, i), code(wanted, i))};
+  return {};
+}
+
 Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& test) {
   for (size_t i = 0; i < program.params.size(); i++) {
     if (!program.params[i].is_tensor) continue;
+    if (test.inputs == Inputs::bits) {
+      Verdict v = compare_bits(program.params[i].name, got.tensors[i], wanted.tensors[i]);
+      if (v.is_failure()) return v;
+      continue;
+    }
     double error = error_of(got.tensors[i], wanted.tensors[i]), most = tolerance(got.tensors[i].type);
     if (error > (most > 0 ? std::max(test.tolerance, most) : 0))
       return {

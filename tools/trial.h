@@ -30,10 +30,13 @@ struct Trial {
   std::vector<double> scalars;
 };
 
-// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; or whole numbers from -3 to 3.  A
-// tensor's are the same whatever other parameters there are.
-// Small numbers, whole ones; integers that are the ends of their types, powers of two, and what lies next to these.
-enum class Inputs : uint8_t { eighths, whole, extreme };
+// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; whole numbers from -3 to 3; the same, but
+// integers that are the ends of their types, powers of two, and what lies next to these; or any bits, of which those of
+// floats are often NaN: then results are compared bit for bit.  A tensor's are the same whatever other parameters there
+// are.
+enum class Inputs : uint8_t { eighths, whole, extreme, bits };
+std::string_view name_of(Inputs inputs);
+std::optional<Inputs> find_inputs(std::string_view name);
 Trial random_trial(const Program& program, const Given& given, uint64_t seed, Inputs inputs);
 
 std::vector<Argument> arguments_of(const Program& program, Trial& trial, int device_type = device_cpu);

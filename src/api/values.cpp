@@ -163,11 +163,7 @@ void check_narrow(const Callee& row, const std::vector<Value>& args, std::option
 // to_e4m3(x, rounding, saturate) and its like: the rounded value.
 Expr call_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   check_narrow(row, args, type, span);
-  Expr x = in_arithmetic(strong(args[0], span), span);
-  DType t = x->dtype, single = f32.with_lanes(t.lanes);
-  bool fits = t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16);
-  if (fits) x = cast(single, x, span);
-  if (!fits) x = call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), x, span)}, single, span);
+  Expr x = as_single(in_arithmetic(strong(args[0], span), span), span);
   DType code = type->bits == 32 ? u32 : type->bits == 16 ? u16 : u8;
   Expr bits = call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
   return call(*find_callee("reinterpret"), {bits}, *type, span);
@@ -302,6 +298,8 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {
   Expr c = to_bool(cond, span);
+  auto *first = std::get_if<Expr>(&a), *second = std::get_if<Expr>(&b);
+  if (first && second && (*first)->dtype == (*second)->dtype) return select(std::move(c), *first, *second, span);
   auto [x, y] = same_type(BinaryOp::eq, a, b, span);
   return select(std::move(c), std::move(x), std::move(y), span);
 }

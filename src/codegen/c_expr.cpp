@@ -195,16 +195,11 @@ Text Printer::print_int(const IntImm& n, bool typed) {
 
 Text Printer::print_float(const FloatImm& n) {
   DType t = n.dtype;
-  bool is_bfloat = t.kind == DType::Kind::bfloat;
-  if (is_half(t)) {
-    uint16_t bits = is_bfloat ? bf16_bits(n.value) : f16_bits(n.value);
-    return {fmt::format("{}::raw(0x{:04x} /* {} */)", type(t), bits, n.value)};
-  }
-  if (!std::isfinite(n.value)) {
-    uint32_t bits = std::isnan(n.value) ? 0x7fc00000u : n.value < 0 ? 0xff800000u : 0x7f800000u;
-    std::string s = fmt::format("__int_as_float(0x{:x})", bits);
-    return {t.bits == 64 ? "double(" + s + ")" : s};
-  }
+  if (is_half(t))
+    return {fmt::format("{}::raw(0x{:04x} /* {} */)", type(t), stored_bits(n.value, t), n.value)};
+  if (!std::isfinite(n.value))
+    return {fmt::format(fmt::runtime(t.bits == 64 ? "__longlong_as_double(0x{:x}ll)" : "__int_as_float(0x{:x})"),
+                        stored_bits(n.value, t))};
   return {float_digits(n.value, t) + (t.bits == 64 ? "" : "f"), std::signbit(n.value) ? prefix : postfix};
 }
 

@@ -67,6 +67,7 @@ Value narrow(const Words& m, const Format& f, const Value& x, Rounding rounding,
   else if (!outward.empty())
     more = m.choose(outward, m.op("sub", m.op("shl", half, 1), 1), m.c(0));
   Value code = m.op("add", m.op("lshr", m.op("add", mantissa, more), drop), m.op("shl", above, f.mantissa_bits));
+  saturate &= f.exponent_bits + f.mantissa_bits < 8;
   Value over = m.c(saturate ? f.top : f.infinity);
   bool nearest = rounding == Rounding::nearest_even || rounding == Rounding::nearest_away;
   if (!saturate && !nearest) {  // a finite number stays finite unless it is rounded outward

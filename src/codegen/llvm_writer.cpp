@@ -49,7 +49,7 @@ Value int_constant(int64_t value, DType t) {
 Value float_constant(double value, DType t) {
   Value lane;
   if (is_half(t))
-    lane = fmt::format("{}", t.kind == DType::Kind::bfloat ? bf16_bits(value) : f16_bits(value));
+    lane = fmt::format("{}", stored_bits(round_float(value, t.scalar()), t.scalar()));
   else if (value == std::floor(value) && std::fabs(value) < 1e6 && !std::signbit(value))
     lane = fmt::format("{:.1f}", value);
   else

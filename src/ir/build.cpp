@@ -73,8 +73,7 @@ Expr fimm(double value, DType type, Span span) {
   if (type.lanes > 1) return broadcast(fimm(value, type.scalar(), span), type.lanes, span);
   internal_check(type.is_float(), "a float constant of type " + to_string(type));
   auto* n = fresh<FloatImm>(type, span);
-  // A constant has one NaN of either sign: text could not tell more of them apart.
-  n->value = value != value ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : round_float(value, type);
+  n->value = round_float(value, type);  // one NaN of either sign: text could not tell more of them apart
   return own(n);
 }
 Expr string_imm(std::string value, Span span) {
@@ -149,6 +148,26 @@ Expr cast(DType type, Expr a, Span span) {
   auto* n = fresh<Cast>(type, span);
   n->a = std::move(a);
   return own(n);
+}
+
+// Integers of 64 bits as an f64 does not round them: of those that have more bits than it, what the last 11 say goes into
+// the bit before them.
+static Expr without_rest(const Expr& a, Span span) {
+  DType t = a->dtype;
+  auto number = [&](int64_t n) { return imm(n, t); };
+  Expr rest = binary(BinaryOp::bit_and, a, number(2047), span), carry = binary(BinaryOp::add, rest, number(2047), span);
+  Expr odd = binary(BinaryOp::bit_and, binary(BinaryOp::bit_or, a, carry, span), number(-2048), span);
+  constexpr int64_t most = int64_t(1) << 53;
+  Expr exact = binary(BinaryOp::le, a, number(most), span);
+  if (t.is_signed()) exact = binary(BinaryOp::logical_and, exact, binary(BinaryOp::ge, a, number(-most), span), span);
+  return select(exact, a, odd, span);
+}
+
+Expr as_single(const Expr& a, Span span) {
+  DType t = a->dtype, single = f32.with_lanes(t.lanes);
+  if (t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16)) return cast(single, a, span);
+  Expr exact = t.is_int() && t.bits == 64 ? without_rest(a, span) : a;
+  return call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), exact, span)}, single, span);
 }
 
 Expr select(Expr cond, Expr a, Expr b, Span span) {

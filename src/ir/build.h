@@ -54,6 +54,8 @@ Expr unary(UnaryOp op, Expr a, Span span = {});
 Expr binary(BinaryOp op, Expr a, Expr b, Span span = {});
 Expr written_binary(BinaryOp op, Expr a, Expr b, Span span);  // as a user writes it: x // 0 is an error there
 Expr cast(DType type, Expr a, Span span = {});
+// A number of any type as an f32, from which a narrower float is rounded as from the number itself.
+Expr as_single(const Expr& a, Span span = {});
 Expr select(Expr cond, Expr a, Expr b, Span span = {});
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
 Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});

@@ -20,14 +20,11 @@ constexpr Scalar real(double d) { return {.d = d}; }
 // ── bits ──────────────────────────────────────────────────────────────────────────────────────────────
 uint64_t bits_of(Scalar v, DType t) {
   if (!t.is_float()) return t.bits == 64 ? uint64_t(v.i) : uint64_t(v.i) & ((uint64_t(1) << t.bits) - 1);
-  if (t.bits <= 16) return stored_bits(v.d, t);
-  return t.bits == 32 ? std::bit_cast<uint32_t>(float(v.d)) : std::bit_cast<uint64_t>(v.d);
+  return stored_bits(v.d, t);
 }
 
 Scalar from_bits(uint64_t bits, DType t) {
-  if (!t.is_float()) return whole(wrap_int(int64_t(bits), t));
-  if (t.bits <= 16) return real(float_value(bits, t));
-  return real(t.bits == 32 ? double(std::bit_cast<float>(uint32_t(bits))) : std::bit_cast<double>(bits));
+  return t.is_float() ? real(float_value(bits, t)) : whole(wrap_int(int64_t(bits), t));
 }
 
 Scalar reinterpret(const Scalar* a, const DType* types, DType result) {

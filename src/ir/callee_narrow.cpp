@@ -18,7 +18,7 @@ Scalar to_bits(const Scalar* a, const DType*, DType) {
 }
 template <DType::Kind kind, int bits>
 Scalar from_bits(const Scalar* a, const DType*, DType) {
-  return {.d = float_value(uint64_t(a[0].i), DType{kind, bits})};
+  return {.d = round_float(float_value(uint64_t(a[0].i), DType{kind, bits}), f32)};
 }
 // clang-format on
 

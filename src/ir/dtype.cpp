@@ -72,10 +72,22 @@ uint64_t e8m0_bits(double value, Rounding rounding, bool saturate) {
   return exponent <= 254 ? uint64_t(exponent) : saturate ? 254 : 255;
 }
 
-// A NaN as a double that tells its bits in the narrower type: below what a cast to f32 looks at.
-constexpr uint64_t nan_mark(DType t) { return uint64_t(0x1A00 + int(t.kind)) << 16; }
-double marked_nan(uint64_t bits, DType t) {
-  return std::bit_cast<double>(std::bit_cast<uint64_t>(double(NAN)) | nan_mark(t) | bits);
+// ── NaN ───────────────────────────────────────────────────────────────────────────────────────────────
+constexpr int double_mantissa = 52;
+constexpr uint64_t double_quiet = uint64_t(1) << (double_mantissa - 1), double_infinity = uint64_t(0x7FF) << double_mantissa;
+
+double usual_nan(double like) { return std::copysign(std::bit_cast<double>(double_infinity | double_quiet), like); }
+
+// A type that has one NaN, of either sign, keeps no mantissa of it.
+double nan_value(bool negative, uint64_t mantissa, const Format& f) {
+  uint64_t rest = f.has_infinity ? mantissa << (double_mantissa - f.mantissa_bits) : double_quiet;
+  return std::bit_cast<double>(uint64_t(negative) << 63 | double_infinity | rest);
+}
+uint64_t nan_bits(double nan, const Format& f) {
+  auto all = std::bit_cast<uint64_t>(nan);
+  uint64_t mantissa = (all & (2 * double_quiet - 1)) >> (double_mantissa - f.mantissa_bits);
+  uint64_t code = f.has_infinity && mantissa ? f.infinity | mantissa : f.nan;
+  return (all >> 63) << (f.exponent_bits + f.mantissa_bits) | code;
 }
 
 }  // namespace
@@ -126,9 +138,10 @@ DType arithmetic_type(DType t) {
 }
 
 uint64_t stored_bits(double v, DType t) {
-  auto code = std::bit_cast<uint64_t>(v);
-  if (t.bits <= 16 && std::isnan(v) && (code & 0x1FFF0000) == nan_mark(t)) return code & 0xFFFF;
-  return float_bits(v, t, default_rounding(t), false);
+  if (t.bits == 64) return std::bit_cast<uint64_t>(v);
+  bool single = t.bits == 32, has_nan = t.kind != DType::Kind::e8m0 && t.kind != DType::Kind::e2m1;
+  if (std::isnan(v) && has_nan) return nan_bits(v, single ? ieee(8, 23) : format_of(t));
+  return single ? std::bit_cast<uint32_t>(float(v)) : float_bits(v, t, default_rounding(t), false);
 }
 
 uint64_t float_bits(double v, DType t, Rounding rounding, bool saturate) {
@@ -145,21 +158,22 @@ uint64_t float_bits(double v, DType t, Rounding rounding, bool saturate) {
 double float_value(uint64_t bits, DType t) {
   if (t.kind == DType::Kind::e8m0) return bits == 255 ? std::nan("") : std::ldexp(1.0, int(bits) - 127);
   if (t.bits == 64) return std::bit_cast<double>(bits);
-  if (t.bits == 32) return double(std::bit_cast<float>(uint32_t(bits)));
-  Format f = format_of(t);
+  Format f = t.bits == 32 ? ieee(8, 23) : format_of(t);
   uint64_t code = bits & ((uint64_t(1) << (f.exponent_bits + f.mantissa_bits)) - 1);
   uint64_t mantissa = code & ((uint64_t(1) << f.mantissa_bits) - 1);
   int exponent = int(code >> f.mantissa_bits);
-  double value = marked_nan(bits, t);
+  bool negative = bits >> (f.exponent_bits + f.mantissa_bits) & 1;
+  double value = INFINITY;
+  if (code > f.top && !(f.has_infinity && code == f.infinity)) return nan_value(negative, mantissa, f);
+  if (t.bits == 32) return double(std::bit_cast<float>(uint32_t(bits)));
   if (code <= f.top)
     value = exponent ? std::ldexp(double(mantissa | uint64_t(1) << f.mantissa_bits), exponent - f.bias - f.mantissa_bits)
                      : std::ldexp(double(mantissa), 1 - f.bias - f.mantissa_bits);
-  else if (f.has_infinity && code == f.infinity)
-    value = INFINITY;
-  return bits >> (f.exponent_bits + f.mantissa_bits) & 1 ? -value : value;
+  return negative ? -value : value;
 }
 
 double round_float(double value, DType t) {
+  if (std::isnan(value) && t.bits > 8 && t.kind != DType::Kind::tfloat) return usual_nan(value);
   if (t.kind == DType::Kind::floating && t.bits == 64) return value;
   if (t.kind == DType::Kind::floating && t.bits == 32) return double(float(value));
   return float_value(float_bits(value, t), t);

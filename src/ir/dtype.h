@@ -72,11 +72,12 @@ constexpr Rounding default_rounding(DType type) {
 // is negative is NaN, and so is zero unless it saturates, which gives 2^-127.
 uint64_t float_bits(double value, DType type, Rounding rounding, bool saturate = true);
 inline uint64_t float_bits(double value, DType type) { return float_bits(value, type, default_rounding(type)); }
+// The value of an element, of which stored_bits makes the same bits again: a NaN, signalling or not, has its sign, and
+// its mantissa at the top of the double's.
 double float_value(uint64_t bits, DType type);
-// The bits of an element that holds the value, which is one of the type's.  A NaN of 16 bits or fewer that came out of
-// memory keeps its bits, as it does in registers; any operation, which rounds, makes it the usual one.
+// The bits of an element that holds the value, which is one of the type's.
 uint64_t stored_bits(double value, DType type);
-// The value that the float type holds after a plain cast.
+// The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, of its sign from 16 bits on.
 double round_float(double value, DType type);
 // a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
 // fewer, that is a + b rounded once.

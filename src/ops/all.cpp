@@ -63,17 +63,18 @@ int64_t Array::size() const {
 Array make_array(DType type, std::vector<int64_t> shape) {
   Array a{.dtype = type, .shape = std::move(shape), .floats = {}, .ints = {}};
   if (type.is_float())
-    a.floats.assign(size_t(a.size()), 0.0);
+    a.floats.assign(size_t(a.size()), round_float(0, type));
   else
     a.ints.assign(size_t(a.size()), 0);
   return a;
 }
 
 Array as_type(const Array& a, DType type) {
+  if (a.dtype == type) return a;
   Array out = make_array(type, a.shape);
   for (size_t i = 0; i < size_t(a.size()); i++) {
     if (type.is_float())
-      out.floats[i] = a.dtype.is_float() ? a.floats[i] : float_of_int(a.ints[i], a.dtype, type);
+      out.floats[i] = a.dtype.is_float() ? round_float(a.floats[i], type) : float_of_int(a.ints[i], a.dtype, type);
     else if (type.is_bool())
       out.ints[i] = a.number(int64_t(i)) != 0;
     else
@@ -161,6 +162,7 @@ void check_tiles(const Function& f) {
   check_nesting(f);
   check_reducers(f);
   check_iterations(f);
+  check_variables(f);
 }
 
 const Region& region_of(const Tile& t, size_t operand) { return std::get<Region>(t.operands[operand]); }

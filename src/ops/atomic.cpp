@@ -34,7 +34,7 @@ void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {
   for (int64_t i = 0; i < out.size(); i++) {
     auto at = size_t(i);
     if (out.dtype.is_float())
-      out.floats[at] = combine(op, out.floats[at], round_float(in.floats[at], out.dtype), out.dtype);
+      out.floats[at] = combine(op, out.floats[at], in.floats[at], out.dtype);
     else
       out.ints[at] = combine(op, out.ints[at], in.ints[at], out.dtype);
   }

@@ -1,6 +1,4 @@
 // clamp: every element of a tile is brought into [low, high].  Sugar for a parallel loop.
-#include <cmath>
-
 #include "base/error.h"
 #include "ops/regions.h"
 
@@ -18,7 +16,7 @@ void eval_clamp(const Tile& t, const Function&, const EvalContext& ctx) {
   Array a = ctx.read(region_of(t, 0));
   Array low = as_type(ctx.value(std::get<Expr>(t.operands[1])), a.dtype);
   Array high = as_type(ctx.value(std::get<Expr>(t.operands[2])), a.dtype);
-  for (auto& x : a.floats) x = std::fmin(std::fmax(x, low.floats[0]), high.floats[0]);
+  for (auto& x : a.floats) x = min_number(max_number(x, low.floats[0]), high.floats[0]);
   for (auto& x : a.ints)
     x = fold_int(BinaryOp::min, fold_int(BinaryOp::max, x, low.ints[0], a.dtype), high.ints[0], a.dtype);
   ctx.write(region_of(t, 0), a);

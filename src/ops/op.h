@@ -22,12 +22,13 @@ struct Array {
     return dtype.is_float() ? floats[size_t(i)] : float_of_int(ints[size_t(i)], dtype, f64);
   }
 };
-Array make_array(DType type, std::vector<int64_t> shape);   // zeros
+Array make_array(DType type, std::vector<int64_t> shape);   // zeros, or in e8m0 its least value
 Array as_type(const Array& a, DType type);                  // each element cast
 void fill(Array& a, const Array& value);                    // every element becomes the one of `value`, cast
 
 // What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape; reads
-// outside the buffer give 0, writes outside it are dropped; a write rounds to the buffer's type.
+// outside the buffer give 0, writes outside it are dropped.  A write of an array of another type casts it; of the
+// buffer's own, it moves the values, and rounds what is not one of the type's, except to floats of 8 and 4 bits.
 struct EvalContext {
   std::function<Array(const Region&)> read;
   std::function<void(const Region&, const Array&)> write;
@@ -113,6 +114,7 @@ void check_tiles(const Function& f);
 void check_nesting(const Function& f);     // check_nesting.cpp: which loops a statement may stand in
 void check_reducers(const Function& f);    // check_reducers.cpp: opened, contributed to, finalised, read
 void check_iterations(const Function& f);  // check_iterations.cpp: no iteration reads what another writes
+void check_variables(const Function& f);   // check_variables.cpp: no variable is read that nothing was assigned to
 
 // ── shared by the operators' files ────────────────────────────────────────────────────────────────────
 std::vector<int64_t> region_shape(const Region& r, bool drop_points = true);     // constant extents; internal error if not

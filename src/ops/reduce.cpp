@@ -185,9 +185,9 @@ double combine(const Reduce& r, double a, double b) {
   if (r.nan_propagate && (std::isnan(a) || std::isnan(b))) return NAN;
   switch (r.fold) {
     case Fold::max:
-      return std::fmax(a, b);
+      return max_number(a, b);
     case Fold::min:
-      return std::fmin(a, b);
+      return min_number(a, b);
     case Fold::prod:
       return a * b;
     default:
@@ -209,14 +209,12 @@ void eval_user(const Reduce& r, const Array& in, Array& out, int64_t inner, cons
     }
     return x;
   };
-  Array sum = as_type(out, r.acc);
   if (r.clear) {
     IndexMap identity = *r.user;
     identity.outputs = {r.user->outputs[1]};
-    sum = ctx.apply(identity, {sum, sum});
+    out = ctx.apply(identity, {out, out});
   }
-  for (int64_t k = 0; k < n; k++) sum = ctx.apply(*r.user, {sum, slice(k)});
-  out = as_type(sum, out.dtype);
+  for (int64_t k = 0; k < n; k++) out = ctx.apply(*r.user, {out, slice(k)});
 }
 
 int64_t fold_element(const Reduce& r, const Array& in, size_t from, int64_t old, DType type) {
@@ -229,8 +227,7 @@ int64_t fold_element(const Reduce& r, const Array& in, size_t from, int64_t old,
 
 void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
   Reduce r = read_reduce(t, f);
-  Array in = ctx.read(r.src), out = ctx.read(r.dst);
-  DType type = out.dtype.is_bool() ? i32 : out.dtype;
+  Array in = ctx.read(r.src), out = as_type(ctx.read(r.dst), r.acc);
   int64_t inner = std::accumulate(r.shape.begin() + std::ptrdiff_t(r.dim) + 1, r.shape.end(), int64_t(1),
                                   std::multiplies<>());
   if (r.user) {
@@ -244,15 +241,13 @@ void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
   }
   for (int64_t i = 0; i < in.size(); i++) {
     size_t to = size_t(i / (inner * r.shape[r.dim]) * inner + i % inner), from = size_t(i);
-    if (type.is_float()) {
+    if (r.acc.is_float()) {
       double x = r.absolute ? std::fabs(in.floats[from]) : in.floats[from];
       out.floats[to] = combine(r, out.floats[to], x);
     } else {
-      out.ints[to] = fold_element(r, in, from, out.ints[to], type);
+      out.ints[to] = fold_element(r, in, from, out.ints[to], r.acc);
     }
   }
-  if (out.dtype.is_bool())
-    for (auto& x : out.ints) x = x != 0;
   ctx.write(r.dst, out);
 }
 

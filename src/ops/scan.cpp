@@ -96,7 +96,7 @@ void check_scan(const Tile& t, const Function& f) {
 
 void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {
   Scan s = read_scan(t, f);
-  Array in = ctx.read(s.src), out = make_array(f[s.dst.buffer].dtype, region_shape(s.dst));
+  Array in = ctx.read(s.src), out = make_array(s.acc, region_shape(s.dst));
   int64_t inner = std::accumulate(s.shape.begin() + std::ptrdiff_t(s.dim) + 1, s.shape.end(), int64_t(1),
                                   std::multiplies<>());
   int64_t n = s.length();
@@ -108,7 +108,7 @@ void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {
       int64_t at = s.reverse ? n - 1 - k : k;
       size_t i = size_t((line / inner * n + at) * inner + line % inner);
       if (out.dtype.is_float()) {
-        out.floats[i] = sum = largest ? std::fmax(sum, in.floats[i]) : sum + in.floats[i];
+        out.floats[i] = sum = largest ? max_number(sum, in.floats[i]) : sum + in.floats[i];
       } else {
         whole = k == 0 ? in.ints[i] : fold_int(s.op, whole, in.ints[i], out.dtype);
         out.ints[i] = whole;

@@ -37,13 +37,6 @@ struct Expander final : ScopedRewriter {
   using ScopedRewriter::operator();
 
   // ── casts ───────────────────────────────────────────────────────────────────────────────────────────
-  // A number of any type as an f32 that rounds once more as the number itself would.
-  static Expr as_single(const Expr& x, Span at) {
-    DType t = x->dtype, single = f32.with_lanes(t.lanes);
-    bool fits = t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16);
-    if (fits) return cast(single, x, at);
-    return call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), x, at)}, single, at);
-  }
   // `code` is what `plain` stands for; the value in the type in which it is computed with.
   static Expr decoded(DType t, const Expr& code, Span at) {
     int lanes = code->dtype.lanes;

@@ -29,8 +29,15 @@ struct IntElement {
 template <class T>
 struct FloatElement {
   static constexpr int bytes = sizeof(T);
-  static Scalar get(const std::byte* at) { return scalar(double(bits_at<T>(at))); }
-  static void put(std::byte* at, Scalar v) { put_bits(at, T(v.d)); }
+  static Scalar get(const std::byte* at) {
+    T v = bits_at<T>(at);
+    if (std::is_same_v<T, float> && v != v) return scalar(float_value(bits_at<uint32_t>(at), f32));
+    return scalar(double(v));
+  }
+  static void put(std::byte* at, Scalar v) {
+    if (std::is_same_v<T, float> && v.d != v.d) return put_bits(at, uint32_t(stored_bits(v.d, f32)));
+    put_bits(at, T(v.d));
+  }
 };
 struct BoolElement {
   static constexpr int bytes = 1;

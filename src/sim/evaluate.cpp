@@ -107,7 +107,7 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
 
 Code cast_code(DType from, DType to, Code a) {
   if (to.is_bool() && from.is_float()) return [a](Frame& x) { return scalar(int64_t(a(x).d != 0)); };
-  if (from.is_float() && to.is_float()) return rounded(to, [a](Frame& x) { return a(x).d; });
+  if (from.is_float() && to.is_float()) return [a, to](Frame& x) { return scalar(round_float(a(x).d, to)); };
   if (from.is_float()) return [a, to](Frame& x) { return scalar(truncated(a(x).d, to)); };
   if (!to.is_float()) return [a, to](Frame& x) { return scalar(wrap_int(a(x).i, to)); };
   return [a, from, to](Frame& x) { return scalar(float_of_int(a(x).i, from, to)); };
@@ -207,8 +207,11 @@ std::function<int64_t(Frame&)> ExprCompiler::offset(BufferId id, const std::vect
   };
 }
 
+static Scalar zero_of(DType type) {  // e8m0 has none: its least value
+  return type.is_float() ? scalar(round_float(0, type)) : scalar(int64_t(0));
+}
 Scalar safe_scalar(const BufferInfo& tensor) {
-  if (!tensor.safe_value) return {};
+  if (!tensor.safe_value) return zero_of(tensor.dtype);
   auto* real = tensor.safe_value.as<FloatImm>();
   return real ? scalar(real->value) : scalar(*as_int(tensor.safe_value));
 }
@@ -252,7 +255,7 @@ Code ExprCompiler::operator()(const Expr& e) {
                         return padding;
                      };
                      if (!n.mask) return load;
-                     return [load, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : Scalar(); };
+                     return [load, mask = self(n.mask), none = zero_of(f[n.buffer].dtype)](Frame& x) { return mask(x).i ? load(x) : none; };
                    },
                    [&](const Call& n) -> Code {
                      if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);

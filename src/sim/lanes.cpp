@@ -272,11 +272,6 @@ Run cast_run(DType from, DType to) {
       unary_lanes(w, o, [](Scalar a) { return scalar(int64_t(a.d != 0)); });
     };
   if (from.is_float() && to.is_float()) {
-    if (to.bits == 64 || (from.bits <= 16 && to.bits == 32)) return copy;
-    if (to.bits == 32)
-      return [](Warp& w, const Operation& o) {
-        unary_lanes(w, o, [](Scalar a) { return scalar(Single::round(a.d)); });
-      };
     return [](Warp& w, const Operation& o) {
       unary_lanes(w, o, [&](Scalar a) { return scalar(round_float(a.d, o.type)); });
     };

@@ -106,12 +106,13 @@ struct Machine {
     });
     return a;
   }
-  void write(const Region& r, const Array& a) {
+  void write(const Region& r, const Array& given) {
     DType type = f[r.buffer].dtype;
+    const Array& a = given.dtype == type ? given : as_type(given, type);
     Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
     int64_t size = std::accumulate(box.extent.begin(), box.extent.end(), int64_t(1), std::multiplies<>());
-    internal_check(a.dtype.is_float() == type.is_float() && a.size() == size,
+    internal_check(given.dtype.is_float() == type.is_float() && a.size() == size,
                    "an array of the region's shape and kind");
     BufferAccess access = buffer_access(f[r.buffer]);
     bool is_float = type.is_float();

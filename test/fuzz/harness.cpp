@@ -200,7 +200,7 @@ std::string kept_text(const std::string& text, const Test& test, const std::stri
   for (auto& [name, value] : test.given.values) settings += fmt::format(" --set {}={}", name, value);
   if (test.tolerance > 0) settings += fmt::format(" --tolerance {}", test.tolerance);
   return fmt::format("# {}\n# run: --target \"{}\" --seed {} --inputs {}{}\n{}", verdict, test.target,
-                     test.seed, test.inputs == Inputs::extreme ? "extreme" : "whole", settings, text);
+                     test.seed, name_of(test.inputs), settings, text);
 }
 
 Test kept_test(const std::string& text) {
@@ -210,8 +210,8 @@ Test kept_test(const std::string& text) {
     std::vector<std::string> words = split(line, ' ');
     for (size_t i = 0; i + 1 < words.size(); i++) {
       std::string& value = words[i + 1];
+      if (words[i] == "--inputs") test.inputs = find_inputs(value).value();
       if (words[i] == "--seed") test.seed = uint64_t(std::stoll(value));
-      if (words[i] == "--inputs" && value == "extreme") test.inputs = Inputs::extreme;
       if (words[i] == "--skip") test.options.skip.push_back(value);
       if (words[i] == "--tolerance") test.tolerance = std::stod(value);
       if (words[i] == "--set")

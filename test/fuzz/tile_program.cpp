@@ -6,6 +6,7 @@
 #include "fuzz/division_text.h"
 #include "fuzz/fault_text.h"
 #include "fuzz/large_text.h"
+#include "fuzz/move_text.h"
 
 namespace tl::fuzz {
 namespace {
@@ -337,6 +338,10 @@ struct Generator : FaultText {
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
   if (seed % 8 == 3) return random_division(seed);
   return Generator{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}.run();
+}
+
+Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
+  return MoveText{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}.moves();
 }
 
 Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {

@@ -20,7 +20,9 @@ struct Program {
 
 // What a seed gives; the same on every machine.
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
-// The same with one fault, which is to be refused at its line.
+// Programs that only move values, on any bits.
+Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit);
+// The same as random_program, with one fault, which is to be refused at its line.
 Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
 
 }  // namespace tl::fuzz

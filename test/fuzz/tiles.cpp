@@ -63,6 +63,16 @@ TEST_CASE("integers of every type wrap alike on every target") {
                       .inputs = Inputs::extreme});
 }
 
+TEST_CASE("what tile programs only move keeps its bits on every target") {
+  fuzz::run_programs({.name = "moves",
+                      .programs = 60,
+                      .fresh = 30,
+                      .share = 0.1,
+                      .make = [](uint64_t seed) { return fuzz::random_moves(seed, find_target("sm_80")->shared_bytes, 200); },
+                      .targets = {"sim:sm_80", "cpu"},
+                      .inputs = Inputs::bits});
+}
+
 TEST_CASE("a tile program with one fault is refused at the fault's line") {
   fuzz::each_seed({.fixed = 60, .fresh = 30, .share = 0.1}, [](uint64_t seed) {
     fuzz::Program p = fuzz::faulty_program(seed, find_target("sm_80")->shared_bytes, 200);
