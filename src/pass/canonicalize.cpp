@@ -11,6 +11,7 @@
 #include "pass/check_flow.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
+#include "target/limits.h"
 
 namespace tl {
 namespace {
@@ -122,8 +123,7 @@ Function canonicalize(Function f, const Target& target) {
       check_repeated_updates(f, k, target.name);
       k.threads = {1};
     }
-    if (thread_count(k) > target.max_threads)
-      fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
+    check_limits(k, target);
     if (!k.thread) k.thread = var("tx");
     k.body = read_first(f, k);
     if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });

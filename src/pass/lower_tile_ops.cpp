@@ -52,11 +52,14 @@ struct Lowerer {
     return block(std::move(stmts), span);
   }
 
-  std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self) {
+  std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self, Claim& claim) {
     std::vector<Expr> inner;
     for (auto& i : index) inner.push_back(self(i));
     if (f[buffer].scope == Scope::global) return inner;
-    return {physical_index(layouts, f, buffer, inner, facts_of(f, kernel))};
+    Facts facts = facts_of(f, kernel);
+    Expr at = physical_index(layouts, f, buffer, inner, facts);
+    claim = claim_of(f, buffer, inner, at, facts, target);
+    return {at};
   }
 
   Stmt run() {
@@ -75,10 +78,14 @@ struct Lowerer {
           return with_scratch(nest.attrs, n.span, [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
         },
         [&](const Load& n, Rewriter& self) -> Expr {
-          return load(n.dtype, n.buffer, physical(n.buffer, n.index, self), n.span, n.mask ? self(n.mask) : n.mask);
+          Claim claim;
+          std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
+          return load(n.dtype, n.buffer, std::move(at), n.span, n.mask ? self(n.mask) : n.mask, std::move(claim));
         },
         [&](const Store& n, Rewriter& self) -> Stmt {
-          return store(n.buffer, physical(n.buffer, n.index, self), self(n.value), n.span, n.mask ? self(n.mask) : n.mask);
+          Claim claim;
+          std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
+          return store(n.buffer, std::move(at), self(n.value), n.span, n.mask ? self(n.mask) : n.mask, std::move(claim));
         });
   }
 };

@@ -8,6 +8,7 @@
 
 #include "ir/callee.h"
 #include "ir/kernel.h"
+#include "sim/counters.h"
 #include "sim/evaluate.h"
 #include "sim/stop.h"
 #include "target/target.h"
@@ -36,6 +37,7 @@ struct Operation {
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
   bool uniform_index = false;  // of a load or a store: all lanes have the same
   bool meets = false;          // what it does depends on what other warps have done: see explore.h
+  bool quiet = false;          // a load for a check alone, which is no access of the program
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
@@ -55,6 +57,21 @@ struct Place {
   int32_t number = 0;    // in Code::places
   int32_t storage = 0;   // the place that shares its memory on purpose, or itself
   bool written = false;  // by the kernel
+};
+
+// An access whose indices are not proven to lie in their dimensions: see translate_claim.cpp.
+struct ClaimSite {
+  struct Dim {
+    int32_t first, last, extent;  // slots of 32 lanes: the index of the first element and of the last
+  };
+  std::string name;
+  bool is_tile = false;
+  int32_t place = -1;
+  int64_t elements = 1;  // that it takes at once
+  Counter::Kind kind = Counter::Kind::load;
+  std::string_view what = {};
+  int32_t where = -1;    // slots of a condition that is the program's own
+  std::vector<Dim> dims = {};
 };
 
 // A call with an effect: an instruction, a barrier, a shuffle.  What it does is a row of instr.cpp.
@@ -97,6 +114,7 @@ struct Code {
   std::vector<Site> sites;
   std::vector<Place> places;
   std::vector<CallSite> calls;
+  std::vector<ClaimSite> claims;
   std::vector<std::pair<Expr, int32_t>> inputs;  // parameters, extents, block indices: one slot each
   int32_t thread = -1;                           // the slots of the thread's number in the block
   int32_t slots = 0;
@@ -198,6 +216,11 @@ struct Hole {
   Origin origin;
 };
 using Holes = std::vector<Hole>;
+// The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found already.
+struct Strayed {
+  Mask lanes = 0;
+  int32_t site = -1, place = -1;
+};
 struct Undefined {
   int32_t slot;         // of 32 lanes
   Mask lanes = 0;
@@ -229,6 +252,7 @@ struct Warp {
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
   std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
   std::vector<Undefined> undefined = {};
+  Strayed strayed = {};
   std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }

@@ -38,6 +38,7 @@ struct Translator {
   std::vector<Expr> kept = {};
   Span span = {};
   Stmt statement = {};  // the innermost one
+  bool quiet = false;  // what is written now serves a check
   int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement
   int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
 
@@ -47,6 +48,7 @@ struct Translator {
   Value vector(const Expr& e);
   Value by_elements(const Expr& e);
   Expr element(const Expr& e, int k);
+  Claim element(Claim c, int k);
   Value binary_value(const Binary& n);
   Value select_value(const Select& n);
   Value call_value(const Call& n);
@@ -66,6 +68,10 @@ struct Translator {
   // Of an access to a place, where `mask` (or -1) holds: a finding where it wraps.
   Value index_value(const Expr& index, int32_t mask, int place);
   std::pair<Value, Value> value_and_exact(const Expr& e);
+
+  // translate_claim.cpp: beside an access of so many elements at once, by a call or (null) by itself.
+  void claim_of_call(const Call& n, size_t i, const Load& at, int32_t happens);
+  void claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes);
   void touch(Place& p, int64_t bytes, bool writes);
 
   int32_t lasting(int32_t count);  // slots for good
@@ -103,5 +109,9 @@ struct Translator {
 
 constexpr int32_t first_temporary = 1 << 28;  // in a slot's number, until the lasting ones are counted
 bool is_safe(const Expr& e);
+Expr contiguous_base(const std::vector<Expr>& index);  // of a run of elements; null if it is none
+Expr shared_scalar(const Expr& e);                     // that all elements of a vector share; null if there is none
+bool is_wide(const Load& n);                           // one run of elements for each lane, all masked alike
+bool is_logical_unsafe(const Binary& n);
 
 }  // namespace tl::sim

@@ -125,7 +125,7 @@ void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<
 
 void check_index(Warp& w, const Operation& o) {
   bool loads = o.effect == Operation::Effect::load;
-  if (!loads && o.effect != Operation::Effect::store) return;
+  if (o.quiet || (!loads && o.effect != Operation::Effect::store)) return;
   if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
   Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
