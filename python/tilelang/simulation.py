@@ -112,6 +112,11 @@ class Counter:
     dropped: int
     waited: int
 
+    @property
+    def line(self) -> int | None:
+        """The line of the user's statement."""
+        return self.place[1] if self.place else None
+
 
 @dataclass(frozen=True)
 class SimulationReport:

@@ -62,6 +62,13 @@ struct Lowerer {
     return {at};
   }
 
+  // The lines of statements whose iterations run together, for the simulator to tell who meets whom.
+  void note_lines(const Stmt& body) {
+    auto& lines = std::get<std::vector<int64_t>>(
+        kernel.attrs.entries.try_emplace("parallel_lines", std::vector<int64_t>{}).first->second);
+    visit(body, [&](const Store& n) { lines.push_back(n.span.line); });
+  }
+
   Stmt run() {
     return rewrite(
         kernel.body,
@@ -75,6 +82,7 @@ struct Lowerer {
         [&](const For& n, Rewriter& self) -> Stmt {
           if (n.loop != Loop::parallel) return self.children(n);
           ParallelNest nest = read_nest(n);
+          if (target.keeps_indices) note_lines(nest.body);
           return with_scratch(nest.attrs, n.span, [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
         },
         [&](const Load& n, Rewriter& self) -> Expr {

@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 
 #include "ir/callee.h"
 #include "ir/kernel.h"
@@ -35,13 +36,17 @@ struct Operation {
   BinaryOp op = BinaryOp::add;
   // What it does to undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
+  // How its result is made of its operands, as far as an index is: see wrapped.h.  `arithmetic`: by `op`.
+  enum class Follow : uint8_t { none, arithmetic, negate, convert, address, splat, repeat, ramp, select, compare, logic };
+  Follow follow = Follow::none;
+  bool wraps = false;          // it may leave its type, and become an index
   bool uniform_index = false;  // of a load or a store: all lanes have the same
   bool meets = false;          // what it does depends on what other warps have done: see explore.h
   bool quiet = false;          // a load for a check alone, which is no access of the program
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
-           type == o.type && op == o.op && value.i == o.value.i;
+           type == o.type && op == o.op && follow == o.follow && value.i == o.value.i;
   }
 };
 
@@ -127,6 +132,11 @@ struct Code {
   int lines = 1;         // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;  // mbarriers that it may make
 
+  std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
+
+  std::string_view chip = {};
+  std::array<int64_t, 3> max_grid = {};
+
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);
@@ -166,6 +176,13 @@ struct NamedBarrier {
   std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
 };
 
+// A value that is not what it would be, had its type no end.
+struct Wrap {
+  const Operation* origin = nullptr;  // that left its type
+  int64_t made = 0, kept = 0;         // what it would have given, and what it gave
+  int64_t exact = 0;                  // what has become of that since
+};
+
 // Memory that the caller gave: what an address may point into.
 struct Extent {
   std::byte *begin, *end;
@@ -187,6 +204,9 @@ struct Block {
   Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
   int64_t patience = 64;        // how often a loop may find memory unchanged before it counts as one that waits
+  std::map<int64_t, Wrap> wrapped = {};  // by byte of shared memory
+  bool holds_wrapped = false;            // some memory of the block does
+  std::map<const Operation*, std::vector<bool>> reached = {};  // by what wraps: see wrapped.h
   const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
 
@@ -216,6 +236,12 @@ struct Hole {
   Origin origin;
 };
 using Holes = std::vector<Hole>;
+// The lanes of a register that hold such values.
+struct Wrapped {
+  int32_t slot;     // of 32 lanes, or of one where all agree
+  Mask lanes = 0;
+  std::array<Wrap, lane_count> values = {};  // of these lanes
+};
 // The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found already.
 struct Strayed {
   Mask lanes = 0;
@@ -253,6 +279,8 @@ struct Warp {
   std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
   std::vector<Undefined> undefined = {};
   Strayed strayed = {};
+  std::vector<Wrapped> wrapped = {};
+  std::array<std::map<int64_t, Wrap>, lane_count> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }

@@ -11,7 +11,7 @@
 namespace tl::sim {
 namespace {
 
-Mask where_true(Warp& w, int32_t slot) {
+Mask mask_at(Warp& w, int32_t slot) {
   Mask lanes = 0;
   for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[lane].i != 0) << lane;
   return lanes;
@@ -46,7 +46,7 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
 
 void check_claim(Warp& w, const Operation& o) {
   const ClaimSite& c = w.code->claims[size_t(o.row)];
-  Mask happens = o.b < 0 ? ~Mask(0) : where_true(w, o.b);
+  Mask happens = o.b < 0 ? ~Mask(0) : mask_at(w, o.b);
   if (c.is_tile) {
     w.strayed = {.site = o.site, .place = c.place};
     for_lanes(w.active & happens, [&](int lane) {
@@ -58,7 +58,7 @@ void check_claim(Warp& w, const Operation& o) {
     return;
   }
   if (!w.block->tally) return;
-  Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : where_true(w, c.where));
+  Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : mask_at(w, c.where));
   int64_t dropped = 0;
   for_lanes(asked, [&](int lane) { dropped += wrong_dimension(w, c, lane) >= 0; });
   if (dropped) w.block->tally->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
@@ -70,7 +70,7 @@ void check_claim(Warp& w, const Operation& o) {
 void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes) {
   const std::vector<Expr>& shape = f[c.buffer].shape;
   if (!c || c.index.size() != shape.size()) return;
-  ClaimSite site{.name = f[c.buffer].name, .is_tile = f[c.buffer].scope != Scope::global, .place = place, .elements = elements};
+  ClaimSite site{.name = name_of(f, c.buffer), .is_tile = f[c.buffer].scope != Scope::global, .place = place, .elements = elements};
   if (!site.is_tile && happens < 0) return;
   site.kind = callee && callee->atomic != Callee::Atomic::none ? Counter::Kind::atomic : writes ? Counter::Kind::store : Counter::Kind::load;
   if (site.kind == Counter::Kind::atomic) site.what = callee->name;

@@ -37,6 +37,25 @@ bool is_safe(const Expr& e) {
   return safe;
 }
 
+// Do two conditions compare one value, as `0 <= i and i < n` does?
+static bool asks_of_one(const Expr& x, const Expr& y) {
+  auto compared = [](const Expr& e) {
+    std::vector<Expr> all;
+    visit(e, [&](const Binary& b) {
+      if (is_comparison(b.op))
+        for (Expr side : {b.a, b.b}) {
+          while (auto* c = side.as<Cast>()) side = c->a;
+          if (!is_const(side)) all.push_back(side);
+        }
+    });
+    return all;
+  };
+  for (auto& a : compared(x))
+    for (auto& b : compared(y))
+      if (equal(a, b)) return true;
+  return false;
+}
+
 // ── values ────────────────────────────────────────────────────────────────────────────────────────────
 int32_t Translator::lasting(int32_t count) {
   int32_t slot = last_slot;
@@ -119,13 +138,10 @@ Value Translator::spread(const Value& v) {
 
 // ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
 Value Translator::value(const Expr& e) {
-  if (computed)
-    if (auto it = computed->find(e.get()); it != computed->end()) return it->second.second;
   Span outer = span;
   if (e->span) span = e->span;
   Value v = e->dtype.lanes > 1 ? vector(e) : single(e);
   span = outer;
-  if (computed && !v.pure) computed->try_emplace(e.get(), e, v);
   return v;
 }
 
@@ -137,13 +153,16 @@ Value Translator::single(const Expr& e) {
                          [&](const Var& n) { return vars.at(&n); },
                          [&](const Unary& n) {
                            Value a = value(n.a);
-                           return compute({.run = unary_run(n.op, n.dtype), .type = n.dtype}, {}, {&a});
+                           Operation o{.run = unary_run(n.op, n.dtype), .type = n.dtype};
+                           follow_unary(o, n);
+                           return compute(o, {}, {&a});
                          },
                          [&](const Binary& n) { return binary_value(n); },
                          [&](const Cast& n) {
                            Value a = value(n.a);
-                           Run run = cast_run(n.a->dtype, n.dtype);
-                           return run == copy ? a : compute({.run = run, .type = n.dtype}, {}, {&a});
+                           Operation o{.run = cast_run(n.a->dtype, n.dtype), .type = n.dtype};
+                           follow_cast(o, n);
+                           return o.run == copy ? a : compute(o, {}, {&a});
                          },
                          [&](const Select& n) { return select_value(n); },
                          [&](const Load& n) { return load_value(n, n.dtype); },
@@ -159,7 +178,7 @@ Value Translator::binary_value(const Binary& n) {
     Expr decided = imm(n.op == BinaryOp::logical_or, boolean);
     Expr chosen = n.op == BinaryOp::logical_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b);
     auto* choice = chosen.as<Select>();  // none where the left one is a constant
-    return choice ? select_value(*choice) : value(chosen);
+    return choice ? select_value(*choice, asks_of_one(n.a, n.b)) : value(chosen);
   }
   Value a = value(n.a);
   auto divisor = as_int(n.b);
@@ -169,16 +188,19 @@ Value Translator::binary_value(const Binary& n) {
     bool quotient = n.op == BinaryOp::floordiv;
     BinaryOp op = quotient ? BinaryOp::shr : BinaryOp::bit_and;
     Value b = constant_of(scalar(quotient ? int64_t(__builtin_ctzll(uint64_t(*divisor))) : *divisor - 1));
-    return compute({.run = binary_run(op, type), .type = type, .op = op}, {.width = n.dtype.lanes}, {&a, &b});
+    Operation o{.run = binary_run(op, type), .type = type, .op = op};
+    if (quotient) follow_binary(o, n);
+    return compute(o, {.width = n.dtype.lanes}, {&a, &b});
   }
   Value b = value(n.b);
   bool checked = !type.is_float() && needs_check(n.op, n.b);
   Run run = checked ? checked_binary : binary_run(n.op, type);
-  return compute({.run = run, .type = type, .op = n.op}, {.width = n.dtype.lanes, .pure = !checked},
-                 {&a, &b});
+  Operation o{.run = run, .type = type, .op = n.op};
+  follow_binary(o, n);
+  return compute(o, {.width = n.dtype.lanes, .pure = !checked}, {&a, &b});
 }
 
-Value Translator::select_value(const Select& n) {
+Value Translator::select_value(const Select& n, bool decides) {
   Value cond = value(n.cond);
   if (is_safe(n.a) && is_safe(n.b)) {
     Value a = value(n.a), b = value(n.b);
@@ -195,7 +217,8 @@ Value Translator::select_value(const Select& n) {
   size_t second = begin_else(first);
   int32_t b = arm(n.b);
   end_narrow(second);
-  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count});
+  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count,
+        .type = decides ? boolean : DType{}});
   return result;
 }
 
@@ -205,7 +228,7 @@ Value Translator::call_value(const Call& n) {
     Expr base = contiguous_base(at->index);
     int place = place_of(at->buffer);
     Value index = constant_of(scalar(int64_t(0)));
-    if (!at->index.empty()) index = index_value(base ? base : at->index[0], -1, place);
+    if (!at->index.empty()) index = value(base ? base : at->index[0]);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
     return result;

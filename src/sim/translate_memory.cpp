@@ -7,12 +7,15 @@
 
 namespace tl::sim {
 
+// As the user knows it.
+std::string name_of(const Function& f, BufferId id) { return f[f[id].stands_for ? f[id].stands_for : id].name; }
+
 int Translator::place_of(BufferId id) {
   auto it = places.find(id);
   if (it != places.end()) return it->second;
   const BufferInfo& b = f[id];
   Place p{
-      .name = b.name, .scope = b.scope, .type = b.dtype, .elements = 0, .address = 0, .id = size_t(id.value)};
+      .name = name_of(f, id), .scope = b.scope, .type = b.dtype, .elements = 0, .address = 0, .id = size_t(id.value)};
   if (b.scope != Scope::global) {
     p.elements = 1;
     for (auto& e : b.shape) p.elements *= *as_int(e);
@@ -57,7 +60,7 @@ Value Translator::load_value(const Load& n, DType as) {
   claim(n.claim, o.b, o.row, result.width, nullptr, false);
   bool apart = mask && !is_safe(index);
   size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
-  Value at = index_value(index, o.b, o.row);
+  Value at = value(index);
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
   o.run = load_run(as, at.uniform);
@@ -91,7 +94,7 @@ void Translator::store_statement(const Store& n) {
   } else {
     o.c = spread(value(n.value)).slot;
   }
-  Value at = index_value(index, o.b, o.row);
+  Value at = value(index);
   o.a = at.slot;
   o.run = store_run(as, at.uniform);
   o.effect = Operation::Effect::store;
@@ -117,7 +120,7 @@ void Translator::store_elements(const Store& n) {
   }
   for (int k = 0; k < lanes; k++)
     under_mask(k, [&] {
-      Value at = index_value(element(n.index.at(0), k), -1, place_of(n.buffer));
+      Value at = value(element(n.index.at(0), k));
       touch(code.places[size_t(place_of(n.buffer))], f[n.buffer].dtype.bytes(), true);
       emit({.run = store_run(f[n.buffer].dtype, at.uniform),
             .a = at.slot,

@@ -20,15 +20,18 @@ Value Translator::vector(const Expr& e) {
   if (auto* n = e.as<Call>(); n && n->callee == &load_wide) return effect(*n);
   if (auto* n = e.as<Unary>()) {
     Value a = value(n->a);
-    return compute({.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()}, result, {&a});
+    Operation o{.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()};
+    follow_unary(o, *n);
+    return compute(o, result, {&a});
   }
   if (auto* n = e.as<Binary>();
       n && !is_logical_unsafe(*n) && (n->a->dtype.is_float() || !needs_check(n->op, n->b)))
     return binary_value(*n);
   if (auto* n = e.as<Cast>()) {
     Value a = value(n->a);
-    Run run = cast_run(n->a->dtype.scalar(), n->dtype.scalar());
-    return run == copy ? a : compute({.run = run, .type = n->dtype.scalar()}, result, {&a});
+    Operation o{.run = cast_run(n->a->dtype.scalar(), n->dtype.scalar()), .type = n->dtype.scalar()};
+    follow_cast(o, *n);
+    return o.run == copy ? a : compute(o, result, {&a});
   }
   if (auto* n = e.as<Load>(); n && is_wide(*n)) return load_value(*n, n->dtype.scalar());
   return by_elements(e);

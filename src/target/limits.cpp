@@ -8,14 +8,13 @@ namespace {
 
 constexpr std::string_view axes[] = {"x", "y", "z"};
 
-void check_blocks(const Kernel& k, size_t axis, int64_t blocks, const Target& target) {
-  int64_t most = target.max_grid[axis];
-  if (blocks <= most) return;
-  std::string mend = axis > 0 && blocks <= target.max_grid[0]
+void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view chip, const std::array<int64_t, 3>& most) {
+  if (blocks <= most[axis]) return;
+  std::string mend = axis > 0 && blocks <= most[0]
                          ? fmt::format("give the long dimension to x, which takes {}, or let each block loop over several tiles",
-                                       target.max_grid[0])
+                                       most[0])
                          : std::string("let each block loop over several tiles");
-  fail(k.span, "a grid of {} blocks along {}, but {} allows {}; {}", blocks, axes[axis], target.name, most, mend);
+  fail(k.span, "a grid of {} blocks along {}, but {} allows {}; {}", blocks, axes[axis], chip, most[axis], mend);
 }
 
 }  // namespace
@@ -32,11 +31,11 @@ void check_limits(const Kernel& k, const Target& target) {
   if (together > target.max_cluster)
     fail(k.span, "a cluster of {} blocks, but {} allows {}", together, target.name, target.max_cluster);
   for (size_t d = 0; d < k.grid.size(); d++)
-    if (auto blocks = as_int(k.grid[d])) check_blocks(k, d, *blocks, target);
+    if (auto blocks = as_int(k.grid[d])) check_blocks(k, d, *blocks, target.name, target.max_grid);
 }
 
-void check_grid(const Kernel& k, const std::array<int64_t, 3>& grid, const Target& target) {
-  for (size_t d = 0; d < k.grid.size(); d++) check_blocks(k, d, grid[d], target);
+void check_grid(const Kernel& k, const std::array<int64_t, 3>& grid, std::string_view chip, const std::array<int64_t, 3>& most) {
+  for (size_t d = 0; d < k.grid.size(); d++) check_blocks(k, d, grid[d], chip, most);
 }
 
 }  // namespace tl
