@@ -104,7 +104,7 @@ Value Translator::compute(Operation o, Value result, std::initializer_list<const
   }
   CodeScope& scope = scopes[size_t(result.depth)];
   for (auto& [known, value] : scope.known)
-    if (known == o) return value;
+    if (known == o && (!o.wraps || code.sites[size_t(known.site)].span == span)) return value;
   result.slot = o.to = lasting(o.count);
   o.site = here();
   scope.head.push_back(o);

@@ -56,7 +56,7 @@ struct IndexText : RandomText {
   // Columns of a tile, moved by the scalar.
   void columns_step(bool faulty) {
     int64_t rows = 4 * (1 + below(4)), columns = 8 * (1 + below(3));
-    std::string from = name("F"), to = name("G"), i = name("i"), j = name("j");
+    std::string from = name("F"), to = name("G"), i = name("row"), j = name("column");
     std::string scope = pick<std::string>({"shared", "fragment"});
     line("{} = {} f32[{}, {}]", from, scope, rows, columns);
     line("{} = fragment f32[{}, {}]", to, rows, columns);
@@ -76,7 +76,7 @@ struct IndexText : RandomText {
   // A value that leaves its type for some thread; or it is wide enough, or goes through a remainder or bits.
   void wrap_step(bool faulty) {
     std::string o = name("o"), type = pick<std::string>({"i32", "i32", "i16"});
-    int64_t by = type == "i32" ? 134217728 : 2048;
+    int64_t by = type == "i32" ? 134217729 : 2049;
     bool kept = chance(40);
     auto made = [&](const std::string& t) {
       std::string x = fmt::format("cast<{}>(x)", t), one = fmt::format("cast<{}>(s)", t);
