@@ -175,7 +175,8 @@ def with_grid(*extents, threads=32):
     @T.prim_func
     def main(A: T.Tensor((N,), "float32")):
         with T.Kernel(*extents, threads=threads) as blocks:
-            A[T.get_thread_binding() % N] = 1.0
+            for i in T.Parallel(N):
+                A[i] = 1.0
 
     return main
 
