@@ -172,8 +172,8 @@ Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer
   return simplify(map_index(row_major(tile_shape(f[buffer])), index)[0], facts);
 }
 
-Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical, const Facts& facts,
-               const Target& target) {
+Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical,
+               const Facts& facts, const Target& target) {
   const BufferInfo& info = f[buffer];
   if (!target.keeps_indices || info.scope == Scope::global || index.size() != info.shape.size()) return {};
   if (index.size() == 1 && equal(simplify(index[0], facts), physical)) return {};  // then the address says it
@@ -215,7 +215,8 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         std::vector<Expr> index;
         for (auto& i : n.index) index.push_back(self(i));
         Expr at = physical_index(ctx.layouts, ctx.function, n.buffer, index, facts);
-        return load(n.dtype, n.buffer, {at}, n.span, {}, claim_of(ctx.function, n.buffer, index, at, inside, ctx.target));
+        return load(n.dtype, n.buffer, {at}, n.span, {},
+                    claim_of(ctx.function, n.buffer, index, at, inside, ctx.target));
       },
       [&](const Store& n, Rewriter& self) -> Stmt {
         Scope scope = ctx.function[n.buffer].scope;

@@ -4,6 +4,8 @@
 //
 //   for i in serial(2, 8):            for i in serial(0, 8):
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
@@ -118,7 +120,8 @@ __int128 largest_factor(const Expr& e) {
   if (auto v = as_int(e)) return *v < 0 ? -__int128(*v) : *v;
   if (auto* n = e.as<Unary>(); n && n->op == UnaryOp::neg) return largest_factor(n->a);
   auto* n = e.as<Binary>();
-  if (n && (n->op == BinaryOp::add || n->op == BinaryOp::sub)) return std::max(largest_factor(n->a), largest_factor(n->b));
+  if (n && (n->op == BinaryOp::add || n->op == BinaryOp::sub))
+    return std::max(largest_factor(n->a), largest_factor(n->b));
   if (!n || n->op != BinaryOp::mul || (!as_int(n->a) && !as_int(n->b))) return 1;
   return largest_factor(n->a) * largest_factor(n->b);
 }

@@ -74,7 +74,8 @@ struct OtherType {
       Expr ones = binary(BinaryOp::shl, imm((int64_t(1) << to.bits) - 1, word), by, n.span);
       Expr kept = binary(BinaryOp::bit_and, at(place, n.span, n.mask), unary(UnaryOp::bit_not, ones, n.span), n.span);
       Expr given = binary(BinaryOp::shl, cast(word, as_bits(n.value, part, n.span)), by, n.span);
-      return tl::store(root, {place}, as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span), n.span, n.mask, n.claim);
+      Expr whole = as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span);
+      return tl::store(root, {place}, std::move(whole), n.span, n.mask, n.claim);
     }
     Expr given = var("bits", part);
     std::vector<Stmt> all{let(given, as_bits(n.value, part, n.span), n.span)};
@@ -103,7 +104,8 @@ Function flatten_buffers(Function f, const Target&) {
           auto* l = inner.as<Load>();
           if (is_other_type(f, l->buffer)) {
             bool is_flat = f[l->buffer].scope != Scope::global;
-            Expr one = is_flat ? inner : load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
+            Expr one = inner;
+            if (!is_flat) one = load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
             return OtherType(f, l->buffer).load(*one.as<Load>());
           }
           BufferId to = storage_of(f, l->buffer);
@@ -116,7 +118,8 @@ Function flatten_buffers(Function f, const Target&) {
           auto* s = inner.as<Store>();
           if (is_other_type(f, s->buffer)) {
             bool is_flat = f[s->buffer].scope != Scope::global;
-            Stmt one = is_flat ? inner : store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
+            Stmt one = inner;
+            if (!is_flat) one = store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
             return OtherType(f, s->buffer).store(*one.as<Store>());
           }
           BufferId to = storage_of(f, s->buffer);

@@ -93,7 +93,8 @@ struct Lowerer {
         [&](const Store& n, Rewriter& self) -> Stmt {
           Claim claim;
           std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
-          return store(n.buffer, std::move(at), self(n.value), n.span, n.mask ? self(n.mask) : n.mask, std::move(claim));
+          Expr mask = n.mask ? self(n.mask) : n.mask;
+          return store(n.buffer, std::move(at), self(n.value), n.span, std::move(mask), std::move(claim));
         });
   }
 };

@@ -106,7 +106,8 @@ struct Narrower final : ScopedRewriter {
     if (auto* n = s.as<Store>()) {
       std::vector<Expr> index;
       for (auto& i : n->index) index.push_back(narrowed(n->buffer, i));
-      return store(n->buffer, index, (*this)(n->value), n->span, n->mask ? (*this)(n->mask) : n->mask, narrowed(n->claim));
+      Expr mask = n->mask ? (*this)(n->mask) : n->mask;
+      return store(n->buffer, index, (*this)(n->value), n->span, std::move(mask), narrowed(n->claim));
     }
     return children(s);
   }

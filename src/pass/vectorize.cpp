@@ -134,7 +134,8 @@ struct Widening {
     return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
       Expr inner = self.children(l);
       auto* r = inner.as<Load>();
-      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(guard, r->mask), claim(r->claim)) : inner;
+      if (!needs_guard(*r)) return inner;
+      return load(r->dtype, r->buffer, r->index, r->span, all_of(guard, r->mask), claim(r->claim));
     });
   }
 

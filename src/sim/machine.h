@@ -37,7 +37,9 @@ struct Operation {
   // What it does to undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
   // How its result is made of its operands, as far as an index is: see wrapped.h.  `arithmetic`: by `op`.
-  enum class Follow : uint8_t { none, arithmetic, negate, convert, address, splat, repeat, ramp, select, compare, logic };
+  enum class Follow : uint8_t {
+    none, arithmetic, negate, convert, address, splat, repeat, ramp, select, compare, logic
+  };
   Follow follow = Follow::none;
   bool wraps = false;          // it may leave its type, and become an index
   bool uniform_index = false;  // of a load or a store: all lanes have the same
@@ -294,6 +296,13 @@ void for_lanes(Mask active, F f) {
     return;
   }
   for (; active; active &= active - 1) f(__builtin_ctz(active));
+}
+
+// The lanes in which a condition holds.
+inline Mask lanes_where(Warp& w, int32_t slot) {
+  Mask lanes = 0;
+  for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[lane].i != 0) << lane;
+  return lanes;
 }
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie

@@ -138,13 +138,7 @@ struct Accessor {
   }
 };
 
-Mask taking_part(Warp& w, const Operation& o) {
-  if (o.b < 0) return w.active;
-  const Scalar* mask = w.slot(o.b);
-  Mask all = 0;
-  for (int lane = 0; lane < lane_count; lane++) all |= Mask(mask[lane].i != 0) << lane;
-  return all & w.active;
-}
+Mask taking_part(Warp& w, const Operation& o) { return o.b < 0 ? w.active : w.active & lanes_where(w, o.b); }
 
 template <class T, bool uniform>
 void load(Warp& w, const Operation& o) {

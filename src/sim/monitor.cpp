@@ -238,8 +238,9 @@ Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int6
       for_lanes(missing, [&](int lane) {
         auto it = w.forgotten.find({i, lane});
         int64_t index = std::max<int64_t>(0, i * unit - p.address) / p.type.bytes();
+        Origin fresh{.place = p.number, .index = index, .site = site, .thread = w.first + lane};
         holes.push_back({Mask(1) << lane, i * unit - begin, unit,
-                        it != w.forgotten.end() ? it->second : Origin{.place = p.number, .index = index, .site = site, .thread = w.first + lane}});
+                        it != w.forgotten.end() ? it->second : fresh});
       });
   return holes;
 }
@@ -368,17 +369,19 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site) const {
     return stores && o.row == p.number && code.sites[size_t(o.site)].stmt.same(here.stmt);
   });
   if (code.parallel_lines.contains(here.span.line))
-    return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of {}: sum up "
-                       "with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use T.atomic_add", p.name);
+    return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of "
+                       "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
+                       "T.atomic_add", p.name);
   if (alike)
-    return fmt::format("every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
-                       "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own "
-                       "(T.alloc_var, T.alloc_local)");
+    return "every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
+           "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own (T.alloc_var, "
+           "T.alloc_local)";
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
 
 // What would order them.
-std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site, bool same_statement) const {
+std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
+                             bool same_statement) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
@@ -421,7 +424,8 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
             .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
                                 who, verb(touch), name_of(w, other),
                                 same_block ? "" : " of " + grid.name(other.block), did,
-                                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other, me.site, same_statement))};
+                                there ? fmt::format(" on line {}", there.line) : "",
+                                cure_of(w, p, lane, other, me.site, same_statement))};
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;

@@ -11,12 +11,6 @@
 namespace tl::sim {
 namespace {
 
-Mask mask_at(Warp& w, int32_t slot) {
-  Mask lanes = 0;
-  for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[lane].i != 0) << lane;
-  return lanes;
-}
-
 // The first dimension whose index, in this lane, does not lie in it; -1 if there is none.
 int wrong_dimension(Warp& w, const ClaimSite& c, int lane) {
   for (size_t d = 0; d < c.dims.size(); d++) {
@@ -38,15 +32,15 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
     all += fmt::format("{}{}", k ? ", " : "", shown);
   }
   Finding f{.kind = Finding::Kind::outside,
-            .text = fmt::format("{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access with an if, or make "
-                                "{} larger", c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
+            .text = fmt::format("{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access with an "
+                                "if, or make {} larger", c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
   f.buffer = c.name;
   w.block->monitor->report(w, lane, std::move(f), o.site, -1, c.place);
 }
 
 void check_claim(Warp& w, const Operation& o) {
   const ClaimSite& c = w.code->claims[size_t(o.row)];
-  Mask happens = o.b < 0 ? ~Mask(0) : mask_at(w, o.b);
+  Mask happens = o.b < 0 ? ~Mask(0) : lanes_where(w, o.b);
   if (c.is_tile) {
     w.strayed = {.site = o.site, .place = c.place};
     for_lanes(w.active & happens, [&](int lane) {
@@ -58,7 +52,7 @@ void check_claim(Warp& w, const Operation& o) {
     return;
   }
   if (!w.block->tally) return;
-  Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : mask_at(w, c.where));
+  Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : lanes_where(w, c.where));
   int64_t dropped = 0;
   for_lanes(asked, [&](int lane) { dropped += wrong_dimension(w, c, lane) >= 0; });
   if (dropped) w.block->tally->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
@@ -70,10 +64,11 @@ void check_claim(Warp& w, const Operation& o) {
 void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes) {
   const std::vector<Expr>& shape = f[c.buffer].shape;
   if (!c || c.index.size() != shape.size()) return;
-  ClaimSite site{.name = name_of(f, c.buffer), .is_tile = f[c.buffer].scope != Scope::global, .place = place, .elements = elements};
+  bool is_tile = f[c.buffer].scope != Scope::global;
+  ClaimSite site{.name = name_of(f, c.buffer), .is_tile = is_tile, .place = place, .elements = elements};
   if (!site.is_tile && happens < 0) return;
-  site.kind = callee && callee->atomic != Callee::Atomic::none ? Counter::Kind::atomic : writes ? Counter::Kind::store : Counter::Kind::load;
-  if (site.kind == Counter::Kind::atomic) site.what = callee->name;
+  site.kind = writes ? Counter::Kind::store : Counter::Kind::load;
+  if (callee && callee->atomic != Callee::Atomic::none) site.kind = Counter::Kind::atomic, site.what = callee->name;
   std::vector<std::pair<Expr, Expr>> ends;
   bool proven = true, safe = true;
   for (size_t d = 0; d < c.index.size(); d++) {
@@ -91,8 +86,9 @@ void Translator::claim(const Claim& c, int32_t happens, int place, int elements,
   int32_t under = site.is_tile ? happens : site.where;
   bool apart = !safe && under >= 0;
   size_t narrowed = apart ? begin_narrow(under, lane_count) : 0;
+  auto slots = [&](const Expr& e) { return spread(value(e)).slot; };
   for (size_t d = 0; d < ends.size(); d++)
-    site.dims.push_back({spread(value(ends[d].first)).slot, spread(value(ends[d].second)).slot, spread(value(shape[d])).slot});
+    site.dims.push_back({slots(ends[d].first), slots(ends[d].second), slots(shape[d])});
   code.claims.push_back(std::move(site));
   emit({.run = check_claim, .b = happens, .row = int32_t(code.claims.size()) - 1});
   if (apart) end_narrow(narrowed);

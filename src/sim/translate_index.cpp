@@ -23,7 +23,8 @@ bool Translator::may_leave(const Expr& value, DType type) const {
 void Translator::follow_binary(Operation& o, const Binary& n) const {
   DType type = n.a->dtype.scalar();
   if (is_comparison(n.op) && !type.is_float()) o.follow = Follow::compare;
-  if (is_logical(n.op) || (type.is_bool() && (n.op == BinaryOp::bit_and || n.op == BinaryOp::bit_or))) o.follow = Follow::logic;
+  bool joins = n.op == BinaryOp::bit_and || n.op == BinaryOp::bit_or;
+  if (is_logical(n.op) || (type.is_bool() && joins)) o.follow = Follow::logic;
   if (!is_signed_int(type) || is_comparison(n.op)) return;
   switch (n.op) {
     case BinaryOp::add:

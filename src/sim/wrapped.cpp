@@ -12,12 +12,6 @@ namespace {
 using Follow = Operation::Follow;
 using Wide = __int128;
 
-Mask lanes_in(Warp& w, int32_t slot, bool uniform = false) {
-  Mask lanes = 0;
-  for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[uniform ? 0 : lane].i != 0) << lane;
-  return lanes;
-}
-
 const Wrapped* wrapped_at(const Warp& w, int32_t slot) {
   auto it = std::find_if(w.wrapped.begin(), w.wrapped.end(), [&](auto& x) { return x.slot == slot; });
   return it == w.wrapped.end() ? nullptr : &*it;
@@ -158,10 +152,14 @@ void follow_compute(Warp& w, const Operation& o) {
   int lanes = o.count == 1 ? 1 : lane_count;
   for (int32_t e = 0; e < o.count; e += lane_count) {
     Made made{.w = w, .o = o, .out = {.slot = o.to + e}};
-    if (o.follow == Follow::logic) follow_logic(w, o, made, e, lanes);
-    else if (o.follow == Follow::select) follow_select(w, o, made, e, lanes);
-    else if (o.follow == Follow::splat || o.follow == Follow::repeat || o.follow == Follow::ramp) follow_spread(w, o, made, e);
-    else follow_operator(w, o, made, e, lanes);
+    switch (o.follow) {
+      case Follow::logic: follow_logic(w, o, made, e, lanes); break;
+      case Follow::select: follow_select(w, o, made, e, lanes); break;
+      case Follow::splat:
+      case Follow::repeat:
+      case Follow::ramp: follow_spread(w, o, made, e); break;
+      default: follow_operator(w, o, made, e, lanes);
+    }
     set(w, std::move(made.out));
   }
 }
@@ -170,7 +168,8 @@ void follow_compute(Warp& w, const Operation& o) {
 std::string_view name_of(const Operation& o) {
   if (o.follow == Follow::negate) return "negation";
   if (o.follow == Follow::convert) return "value";
-  return o.op == BinaryOp::mul ? "product" : o.op == BinaryOp::add ? "sum" : o.op == BinaryOp::sub ? "difference" : "shift";
+  if (o.op == BinaryOp::mul) return "product";
+  return o.op == BinaryOp::add ? "sum" : o.op == BinaryOp::sub ? "difference" : "shift";
 }
 
 // `index`: of the access that happens there, else a condition that it decided has left it out.
@@ -184,9 +183,10 @@ void report(Warp& w, int lane, const Wrap& wrap, int32_t place, int32_t site, co
   std::string use = index ? fmt::format("it makes the index of {}[{}]{}", p.name, *index, line)
                           : fmt::format("a condition on it then leaves out the access to {}{}", p.name, line);
   Finding f{.kind = Finding::Kind::overflow,
-            .text = fmt::format("this {} exceeds {} bits: it is {}, of which {} keeps {}, in {}, and {}; compute it in 64 bits "
-                                "(let its parts be int64)",
-                                name_of(o), o.type.bits, wrap.made, to_string(o.type), wrap.kept, describe_thread(w, lane), use)};
+            .text = fmt::format("this {} exceeds {} bits: it is {}, of which {} keeps {}, in {}, and {}; compute it in "
+                                "64 bits (let its parts be int64)",
+                                name_of(o), o.type.bits, wrap.made, to_string(o.type), wrap.kept,
+                                describe_thread(w, lane), use)};
   f.buffer = p.name;
   if (index) f.index = *index;
   w.block->monitor->report(w, lane, std::move(f), o.site, same_line ? -1 : site, p.number);
@@ -202,7 +202,7 @@ const std::vector<bool>& accesses_of(Warp& w, const Wrap& wrap) {
 // The accesses to an element by which `lanes` of a warp wrap, and that a condition has kept from these others.
 void check_access(Warp& w, const Operation& o, Mask active) {
   const Wrapped* at = wrapped_at(w, o.a);
-  Mask happens = active & (o.b < 0 ? ~Mask(0) : lanes_in(w, o.b));
+  Mask happens = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
   if (at)
     for_lanes(happens, [&](int lane) {
       int i = o.uniform_index ? 0 : lane;
@@ -255,7 +255,7 @@ void check_branch(Warp& w, const Operation& o, Mask active) {
   bool uniform = o.count == 1;
   const auto& all = w.code->operations;
   size_t at = size_t(&o - all.data()), other = at + size_t(o.jump);
-  Mask holds = lanes_in(w, o.a, uniform);
+  Mask holds = !uniform ? lanes_where(w, o.a) : w.slot(o.a)->i ? ~Mask(0) : 0;
   check_skipped(w, active & ~holds, *cond, uniform, at, other);
   if (o.run == narrow && other < all.size() && all[other].run == narrow_else)
     check_skipped(w, active & holds, *cond, uniform, other, other + size_t(all[other].jump));
@@ -269,7 +269,7 @@ std::map<int64_t, Wrap>& memory_of(Warp& w, const Place& p, int lane) {
 void follow_store(Warp& w, const Operation& o, Mask active) {
   const Place& p = w.code->places[size_t(o.row)];
   if (p.scope == Scope::global || o.quiet) return;
-  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_in(w, o.b));
+  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
   for (int32_t e = 0; e < o.count; e += lane_count) {
     const Wrapped* value = wrapped_at(w, o.c + e);
     for_lanes(lanes, [&](int lane) {
@@ -287,7 +287,7 @@ void follow_load(Warp& w, const Operation& o, Mask active) {
   clear(w, o.to, o.count);
   const Place& p = w.code->places[size_t(o.row)];
   if (p.scope == Scope::global || !p.type.is_int()) return;
-  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_in(w, o.b));
+  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
   for (int32_t e = 0; e < o.count; e += lane_count) {
     Wrapped found{.slot = o.to + e};
     for_lanes(lanes, [&](int lane) {

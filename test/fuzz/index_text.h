@@ -51,7 +51,8 @@ struct IndexText : RandomText {
     if (scope == "local" && chance(40))
       either(faulty, fmt::format("{}[{}] = 3.0", tile, bad), fmt::format("{}[{}] = 3.0", tile, good));
     else
-      either(faulty, fmt::format("B[{} + x] = {}[{}]", 64 * steps, tile, bad), fmt::format("B[{} + x] = {}[{}]", 64 * steps, tile, good));
+      either(faulty, fmt::format("B[{} + x] = {}[{}]", 64 * steps, tile, bad),
+             fmt::format("B[{} + x] = {}[{}]", 64 * steps, tile, good));
   }
   // Columns of a tile, moved by the scalar.
   void columns_step(bool faulty) {
@@ -94,7 +95,8 @@ struct IndexText : RandomText {
       either(faulty, fmt::format("{} = {}", o, made(wide)), fmt::format("{} = {}", o, made(wide)));
     }
     std::string at = held;
-    if (hash) at = chance(50) ? fmt::format("{} % 64:{}", held, wide) : fmt::format("({} >> 3:{}) & 63:{}", held, wide, wide);
+    if (hash && chance(50)) at = fmt::format("{} % 64:{}", held, wide);
+    else if (hash) at = fmt::format("({} >> 3:{}) & 63:{}", held, wide, wide);
     if (hash || chance(50)) return line("B[{} + x] = A[{}]", 64 * steps, at);
     int outer = indent;
     line("if {} >= 0:{} and {} < 64:{}:", held, wide, held, wide);
@@ -115,8 +117,8 @@ struct IndexText : RandomText {
     int64_t all = 1 + below(4), wrong = has_fault ? below(all) : all;
     indent = 2;
     for (int64_t i = 0; i < all; i++) step(i == wrong);
-    return fmt::format("func main(A: f32[64], B: f32[1024], s: i32):\n  kernel main grid(b: 1) threads(64):\n    x = thread_number()\n{}",
-                       text());
+    return "func main(A: f32[64], B: f32[1024], s: i32):\n  kernel main grid(b: 1) threads(64):\n"
+           "    x = thread_number()\n" + text();
   }
 };
 

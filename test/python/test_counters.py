@@ -141,7 +141,7 @@ def dropped(report):
 
 
 def test_what_bounds_guards_drop():
-    """Line by line: of a shifted read those that leave their row, of a ragged tile all that it has no tensor for."""
+    """Line by line: of a shifted read those that leave their row, of a ragged tile all beyond its tensor."""
     @T.prim_func
     def main(A: T.Tensor((10, 20), "float32"), B: T.Tensor((10, 20), "float32")):
         with T.Kernel(2, threads=64) as bx:
@@ -160,9 +160,12 @@ def test_what_bounds_guards_drop():
     assert "dropped" in str(report).splitlines()[1]
 
 
+Fifty = T.Tensor((50,), "float32")
+
+
 def test_what_a_condition_of_the_program_leaves_out_is_not_dropped():
     @T.prim_func
-    def main(A: T.Tensor((50,), "float32"), B: T.Tensor((50,), "float32"), C: T.Tensor((50,), "float32"), n: T.int32):
+    def main(A: Fifty, B: Fifty, C: Fifty, n: T.int32):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             if tx < 50:

@@ -174,7 +174,7 @@ def test_long_chains_compile_in_seconds(chain):
 def with_grid(*extents, threads=32):
     @T.prim_func
     def main(A: T.Tensor((N,), "float32")):
-        with T.Kernel(*extents, threads=threads) as blocks:
+        with T.Kernel(*extents, threads=threads):
             for i in T.Parallel(N):
                 A[i] = 1.0
 

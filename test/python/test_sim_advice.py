@@ -1,4 +1,4 @@
-"""What the simulator, and the checks before it, say to people whose threads or numbers meet where they did not mean it."""
+"""What the simulator, and the checks before it, say of threads that meet, and of numbers that wrap."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,8 @@ ONES = np.ones(64, "float32")
 # ── who meets whom ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("alloc", [T.alloc_fragment, T.alloc_shared])
 def test_a_sum_over_iterations_that_run_together(alloc):
-    with pytest.raises(tilelang.CompileError, match=r"an element of acc that .* T\.reduce_sum .* T\.alloc_reducer"):
+    said = r"an element of acc that .* T\.reduce_sum .* T\.alloc_reducer"
+    with pytest.raises(tilelang.CompileError, match=said):
         @T.prim_func
         def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((32,), "float32")):
             with T.Kernel(1, threads=64):
@@ -82,7 +83,8 @@ def test_who_has_not_set_what_a_shuffle_takes():
                 B[tx] = y
 
     first = findings(main, ONES[:32], ONES[:32].copy())[0]
-    assert first.kind == "unwritten" and "x[0] is read by thread 20 of block (0)" in first.text and first.thread == 20
+    assert first.kind == "unwritten" and first.thread == 20
+    assert "x[0] is read by thread 20 of block (0)" in first.text
 
 
 # ── numbers that leave their type ─────────────────────────────────────────────────────────────────────
@@ -101,7 +103,8 @@ def test_a_product_is_named_at_its_line():
             B[tx] = A[o + tx]
 
     first = overflow(main, ONES, ONES.copy())
-    assert first.text.startswith("this product exceeds 32 bits: it is 4294967296, of which i32 keeps 0, in thread 0 of block (1)")
+    said = "this product exceeds 32 bits: it is 4294967296, of which i32 keeps 0, in thread 0 of block (1)"
+    assert first.text.startswith(said)
     assert "it makes the index of A[0] on line" in first.text and first.other_line == first.line + 1
 
 
@@ -112,7 +115,7 @@ def test_a_guard_on_what_has_wrapped():
             tx = T.get_thread_binding()
             o = T.alloc_var("int32", 0)
             o = T.cast(tx, "int32") * 268435456
-            if 0 <= o and o < 64:
+            if o >= 0 and o < 64:
                 B[tx] = A[o]
 
     first = overflow(main, ONES, ONES.copy())
@@ -139,7 +142,7 @@ def test_what_wraps_and_is_no_index():
             tx = T.get_thread_binding()
             x = T.cast(tx, "int32")
             h = T.alloc_var("int32", 1)
-            for k in T.serial(5):
+            for _ in T.serial(5):
                 h = h * 1103515245 + 12345 + A[tx]
             if h < 0:
                 h = -h
