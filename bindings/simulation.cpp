@@ -45,6 +45,7 @@ nb::dict counter_row(const Counter& c) {
   d["requests"] = c.requests;
   d["least"] = c.least;
   d["flops"] = c.flops;
+  d["dropped"] = c.dropped;
   d["waited"] = c.waited;
   return d;
 }

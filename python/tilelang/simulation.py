@@ -93,7 +93,8 @@ class Counter:
     what: "shared load", "global store", "ldmatrix_x4", … level: of memory, "shared" or "global", else "".
     executed: by warps; of a barrier, how many came to it. bytes: of all threads. requests: wavefronts of
     shared memory, sectors of 32 bytes of global memory; least: the fewest that so much data needs (both 0
-    for updates of shared memory, whose price is not known). flops: of matrix instructions. waited: at a
+    for updates of shared memory, whose price is not known). flops: of matrix instructions. dropped: elements
+    outside of their tensor, which its bounds guard kept from being read or written. waited: at a
     barrier, how many operations of its block were executed while warps stood there, summed over the warps;
     it depends on the schedule, and is no time.
     """
@@ -108,7 +109,13 @@ class Counter:
     requests: int
     least: int
     flops: int
+    dropped: int
     waited: int
+
+    @property
+    def line(self) -> int | None:
+        """The line of the user's statement."""
+        return self.place[1] if self.place else None
 
 
 @dataclass(frozen=True)
@@ -185,14 +192,15 @@ def plural(n: int, word: str) -> str:
 
 def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]]]:
     """A table of counters: its heads, and its rows in the order of the program."""
+    guards = any(c.dropped for c in counters)
     heads = ["line", "what", "buffer", "warps", "bytes", "requests", "least", "flops", "waited"]
     rows = []
     for c in sorted(counters, key=lambda c: c.place or ("", 0, 0)):
         asked = [c.requests, c.least] if c.least else ["", ""]
-        rest = [c.flops or "", c.waited if c.kind == "barrier" else ""]
+        rest = [c.flops or "", c.waited if c.kind == "barrier" else "", *[c.dropped or ""] * guards]
         line = f"line {c.place[1]}" if c.place else "none"
         rows.append([str(x) for x in (line, c.what, c.buffer, c.executed, c.bytes or "", *asked, *rest)])
-    return heads, rows
+    return heads + ["dropped"] * guards, rows
 
 
 def report_of(row: dict[str, Any]) -> SimulationReport:

@@ -305,6 +305,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   Cache cache = settings.cache ? *settings.cache : disk_cache();
   bool dumps = !settings.dump_dir.empty();
   bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
+  chip.keeps_indices = simulated;
   bool caches = !cache.folder.empty() && !simulated, edits = settings.edit_text && !simulated;
   std::string key = caches && !edits ? key_of(f, chip) : "";
   if (!dumps)

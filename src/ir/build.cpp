@@ -184,7 +184,7 @@ Expr select(Expr cond, Expr a, Expr b, Span span) {
   return own(n);
 }
 
-Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span, Expr mask) {
+Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span, Expr mask, Claim claim) {
   int lanes = element.lanes;
   for (auto& i : index) {
     if (!i->dtype.is_int()) fail(span, "an index is {}, not an integer", to_string(i->dtype));
@@ -194,6 +194,7 @@ Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span, Ex
   n->buffer = buffer;
   n->index = std::move(index);
   n->mask = std::move(mask);
+  n->claim = std::move(claim);
   return own(n);
 }
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span, Expr mask) {
@@ -253,7 +254,7 @@ Expr with_place_mask(const Call& n, const Expr& mask) {
   for (auto& a : args)
     if (auto* at = place_of(a)) {
       std::vector<Expr> inner = a.as<Call>()->args;
-      inner[0] = load(at->dtype.scalar(), at->buffer, at->index, at->span, both(at->mask, mask));
+      inner[0] = load(at->dtype.scalar(), at->buffer, at->index, at->span, both(at->mask, mask), at->claim);
       a = call(address_of, std::move(inner), handle, a->span);
     }
   return call(*n.callee, std::move(args), n.dtype, n.span);
@@ -309,12 +310,13 @@ bool is_const(const Expr& e) {
 }
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
-Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span, Expr mask) {
+Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span, Expr mask, Claim claim) {
   auto* n = new Store(span);
   n->buffer = buffer;
   n->index = std::move(index);
   n->value = std::move(value);
   n->mask = std::move(mask);
+  n->claim = std::move(claim);
   return own(n);
 }
 Stmt let(Expr v, Expr value, Span span) {

@@ -58,7 +58,7 @@ Expr cast(DType type, Expr a, Span span = {});
 Expr as_single(const Expr& a, Span span = {});
 Expr select(Expr cond, Expr a, Expr b, Span span = {});
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
-Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
+Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {}, Claim claim = {});
 Expr ramp(Expr base, Expr stride, int lanes, Span span = {});
 Expr broadcast(Expr value, int lanes, Span span = {});       // the value itself for one lane
 Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span = {});
@@ -107,7 +107,7 @@ std::string_view name(BinaryOp op);                          // "add", "floordiv
 std::optional<BinaryOp> find_binary_op(std::string_view name);
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
-Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span = {}, Expr mask = {});
+Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span = {}, Expr mask = {}, Claim claim = {});
 Stmt let(Expr var, Expr value, Span span = {});
 Stmt for_loop(Expr var, Expr min, Expr extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});
 Stmt for_loop(Expr var, int64_t extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});

@@ -24,6 +24,7 @@ struct BufferInfo {
   BufferId alias_of = {};          // another shape or dtype of that buffer's storage, element by element in row-major order
   std::string reducer = {};        // local: every thread holds a part of the value; how the parts are combined ("sum", …)
   Expr safe_value = {};            // global: the constant that a read outside gives; null is 0
+  BufferId stands_for = {};        // the user's tile that this one of the compiler's holds the elements of
   DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 

@@ -168,6 +168,17 @@ struct Select : ExprNode {
   Expr cond, a, b;
   auto fields() { return std::tie(cond, a, b); }
 };
+// What lowering knew of an access before its indices became one: an index for each dimension of `buffer`, the tile or
+// tensor that the user names.  Kept where it is not proven to lie in its dimension and the target asks for it (the
+// simulator, which checks and counts); it changes nothing of the program, and is not printed.  `where`: conditions of
+// the access that are the program's own, and not a bounds guard's; null: none.
+struct Claim {
+  BufferId buffer;
+  std::vector<Expr> index;
+  Expr where;
+  explicit operator bool() const { return buffer.value >= 0; }
+  auto fields() { return std::tie(buffer, index, where); }
+};
 // An element of a buffer: at the levels tile and thread one index per dimension; once a layout is applied
 // (lower_tile_ops for shared and fragment, flatten for global) one index, in elements.  A vector index gives a
 // vector.
@@ -176,7 +187,8 @@ struct Load : ExprNode {
   BufferId buffer;
   std::vector<Expr> index;
   Expr mask;  // may be null
-  auto fields() { return std::tie(buffer, index, mask); }
+  Claim claim;
+  auto fields() { return std::tie(buffer, index, mask, claim); }
 };
 struct Ramp : ExprNode {  // base, base + stride, …
   TL_NODE(Ramp, ExprNode)
@@ -201,7 +213,8 @@ struct Store : StmtNode {
   std::vector<Expr> index;
   Expr value;
   Expr mask;  // may be null
-  auto fields() { return std::tie(buffer, index, value, mask); }
+  Claim claim;
+  auto fields() { return std::tie(buffer, index, value, mask, claim); }
 };
 struct Let : StmtNode {
   TL_NODE(Let, StmtNode)

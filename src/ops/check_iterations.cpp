@@ -223,12 +223,16 @@ struct Iterations {
     });
     if (!known || reader < 0) return;
     std::string line = store.span.line == load.span.line ? "" : fmt::format(" on line {}", store.span.line);
+    bool gathers = kind == Loop::parallel && store.span.line == load.span.line;
+    for (size_t d = 0; d < store.index.size() && gathers; d++) gathers = equal(store.index[d], load.index[d]);
+    constexpr std::string_view sum_up =
+        "several iterations update one element; sum up with T.reduce_sum (T.reduce_max, …), contribute to a "
+        "T.alloc_reducer, or let the loop that is summed over be T.serial";
     fail(load.span,
          "the iterations of {} run together, in any order, but that of {} reads an element of {} that the "
-         "one of "
-         "{} writes{}: read from another buffer, or use T.serial",
+         "one of {} writes{}: {}",
          kind == Loop::parallel ? "T.Parallel" : "T.vectorized", name_of(reader), f[load.buffer].name,
-         name_of(writer), line);
+         name_of(writer), line, gathers ? sum_up : "read from another buffer, or use T.serial");
   }
 
   void check(const For& outermost) {

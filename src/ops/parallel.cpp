@@ -172,6 +172,19 @@ Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer
   return simplify(map_index(row_major(tile_shape(f[buffer])), index)[0], facts);
 }
 
+Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical,
+               const Facts& facts, const Target& target) {
+  const BufferInfo& info = f[buffer];
+  if (!target.keeps_indices || info.scope == Scope::global || index.size() != info.shape.size()) return {};
+  if (index.size() == 1 && equal(simplify(index[0], facts), physical)) return {};  // then the address says it
+  bool proven = true, computes = true;
+  for (size_t d = 0; d < index.size(); d++) {
+    proven = proven && can_prove(both(le(imm(0), index[d]), lt(index[d], info.shape[d])), facts);
+    visit(index[d], [&](const Call& n) { computes &= n.callee->effect == Callee::Effect::pure; });
+  }
+  return proven || !computes ? Claim{} : Claim{buffer, index, {}};
+}
+
 namespace {
 
 bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memory; }
@@ -193,22 +206,32 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
   VarMap point;
   for (size_t d = 0; d < nest.vars.size(); d++) point.emplace(nest.vars[d].get(), loops.indices[d]);
   auto is_tile = [&](BufferId b) { return ctx.function[b].scope != Scope::global; };
+  Facts inside = facts;
+  if (loops.guard) inside.assume(loops.guard);
   return rewrite(
       substitute(nest.body, point),
       [&](const Load& n, Rewriter& self) -> Expr {
         if (!is_tile(n.buffer)) return self.children(n);
         std::vector<Expr> index;
         for (auto& i : n.index) index.push_back(self(i));
-        return load(n.dtype, n.buffer, {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)}, n.span);
+        Expr at = physical_index(ctx.layouts, ctx.function, n.buffer, index, facts);
+        return load(n.dtype, n.buffer, {at}, n.span, {},
+                    claim_of(ctx.function, n.buffer, index, at, inside, ctx.target));
       },
       [&](const Store& n, Rewriter& self) -> Stmt {
         Scope scope = ctx.function[n.buffer].scope;
         std::vector<Expr> index;
         for (auto& i : n.index) index.push_back(self(i));
-        if (is_tile(n.buffer)) index = {physical_index(ctx.layouts, ctx.function, n.buffer, index, facts)};
+        Claim claim;
+        if (is_tile(n.buffer)) {
+          Expr at = physical_index(ctx.layouts, ctx.function, n.buffer, index, facts);
+          claim = claim_of(ctx.function, n.buffer, index, at, inside, ctx.target);
+          index = {at};
+        }
         bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
         once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
-        return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask);
+        return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask,
+                     std::move(claim));
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {                      // … and have one effect
         Stmt s = self.children(n);

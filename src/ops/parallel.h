@@ -26,6 +26,9 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx);
 
 // The physical index of an element of a shared, local or fragment buffer.
+// What the simulator checks of an access to a tile whose index became `physical`; nothing where it is proven.
+Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical,
+               const Facts& facts, const Target& target);
 Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer, const std::vector<Expr>& index,
                     const Facts& facts);
 

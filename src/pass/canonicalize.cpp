@@ -4,6 +4,8 @@
 //
 //   for i in serial(2, 8):            for i in serial(0, 8):
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
@@ -11,6 +13,7 @@
 #include "pass/check_flow.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
+#include "target/limits.h"
 
 namespace tl {
 namespace {
@@ -112,6 +115,30 @@ void accept_hints(Function& f, Kernel& k) {
     }
 }
 
+// The largest constant that a part of a sum is multiplied with.
+__int128 largest_factor(const Expr& e) {
+  if (auto v = as_int(e)) return *v < 0 ? -__int128(*v) : *v;
+  if (auto* n = e.as<Unary>(); n && n->op == UnaryOp::neg) return largest_factor(n->a);
+  auto* n = e.as<Binary>();
+  if (n && (n->op == BinaryOp::add || n->op == BinaryOp::sub))
+    return std::max(largest_factor(n->a), largest_factor(n->b));
+  if (!n || n->op != BinaryOp::mul || (!as_int(n->a) && !as_int(n->b))) return 1;
+  return largest_factor(n->a) * largest_factor(n->b);
+}
+
+// x*65536*65536 of 32 bits is 0 to the simplifier, and nobody could tell any more that it leaves its type: one of such
+// constants is hidden from it.
+Stmt with_plain_products(const Stmt& body) {
+  return rewrite(body, [](const Binary& n, Rewriter& self) -> Expr {
+    DType type = n.dtype;
+    bool narrow = type.is_int() && type.is_signed() && type.lanes == 1 && type.bits < 64;
+    bool folds = n.op == BinaryOp::mul && narrow && as_int(n.b) && !as_int(n.a) &&
+                 largest_factor(n.a) > 1 && largest_factor(Expr(&n)) >= __int128(1) << (type.bits - 1);
+    if (!folds) return self.children(n);
+    return binary(n.op, self(n.a), call(block_uniform, {n.b}, type, n.span), n.span);
+  });
+}
+
 }  // namespace
 
 Function canonicalize(Function f, const Target& target) {
@@ -122,8 +149,8 @@ Function canonicalize(Function f, const Target& target) {
       check_repeated_updates(f, k, target.name);
       k.threads = {1};
     }
-    if (thread_count(k) > target.max_threads)
-      fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
+    check_limits(k, target);
+    if (target.keeps_indices) k.body = with_plain_products(k.body);
     if (!k.thread) k.thread = var("tx");
     k.body = read_first(f, k);
     if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });

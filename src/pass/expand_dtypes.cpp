@@ -101,21 +101,22 @@ struct Expander final : ScopedRewriter {
     return lt(run(base, lanes), broadcast(end, lanes));
   }
 
-  Expr load_pairs(const Load& n, const Expr& index, const Expr& mask) {
+  Expr load_pairs(const Load& n, const Expr& index, const Expr& mask, const Claim& claim) {
     int lanes = n.dtype.lanes;
     Expr at = first_byte(index), bytes_mask = at ? mask_of_bytes(mask, lanes / 2) : Expr();
     if (at && (bytes_mask || !mask)) {
-      Expr bytes = load(u8, n.buffer, {run(at, lanes / 2)}, n.span, bytes_mask);
+      Expr bytes = load(u8, n.buffer, {run(at, lanes / 2)}, n.span, bytes_mask, claim);
       return call(interleave, {half(bytes, false, n.span), half(bytes, true, n.span)}, u8.with_lanes(lanes), n.span);
     }
     DType t = index->dtype, code = u8.with_lanes(lanes);
-    Expr two = imm(2, t), byte = load(u8, n.buffer, {simplify(binary(BinaryOp::floordiv, index, two), facts)}, n.span, mask);
+    Expr two = imm(2, t), byte = load(u8, n.buffer, {simplify(binary(BinaryOp::floordiv, index, two), facts)},
+                                                    n.span, mask, claim);
     Expr odd = cast(code, simplify(binary(BinaryOp::floormod, index, two), facts), n.span);
     Expr shift = binary(BinaryOp::mul, odd, imm(4, code), n.span);
     return binary(BinaryOp::bit_and, binary(BinaryOp::shr, byte, shift, n.span), imm(15, code), n.span);
   }
 
-  Stmt store_pairs(const Store& n, const Expr& index, const Expr& value, const Expr& mask) {
+  Stmt store_pairs(const Store& n, const Expr& index, const Expr& value, const Expr& mask, const Claim& claim) {
     int lanes = value->dtype.lanes;
     const BufferInfo& info = f[n.buffer];
     Expr at = first_byte(index), bytes_mask = at ? mask_of_bytes(mask, lanes / 2) : Expr();
@@ -123,7 +124,7 @@ struct Expander final : ScopedRewriter {
       DType t = u8.with_lanes(lanes / 2);
       Expr low = call(even_lanes, {value}, t, n.span), high = call(odd_lanes, {value}, t, n.span);
       Expr bytes = binary(BinaryOp::bit_or, low, binary(BinaryOp::shl, high, imm(4, t), n.span), n.span);
-      return store(n.buffer, {run(at, lanes / 2)}, bytes, n.span, bytes_mask);
+      return store(n.buffer, {run(at, lanes / 2)}, bytes, n.span, bytes_mask, claim);
     }
     bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
     if (!alone)
@@ -136,7 +137,7 @@ struct Expander final : ScopedRewriter {
     Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));
     Expr byte = binary(BinaryOp::bit_or, binary(BinaryOp::bit_and, old, keep), binary(BinaryOp::shl, value, shift));
-    return store(n.buffer, {where}, byte, n.span, mask);
+    return store(n.buffer, {where}, byte, n.span, mask, claim);
   }
 
   // ── the walk ────────────────────────────────────────────────────────────────────────────────────────
@@ -145,11 +146,16 @@ struct Expander final : ScopedRewriter {
     for (auto& e : list) out.push_back((*this)(e));
     return out;
   }
+  Claim claim_of(Claim claim) {
+    claim.index = all(claim.index);
+    if (claim.where) claim.where = (*this)(claim.where);
+    return claim;
+  }
   Expr load_of(const Load& n) {
     std::vector<Expr> index = all(n.index);
     Expr mask = n.mask ? (*this)(n.mask) : n.mask;
-    if (is_pairs(f[n.buffer])) return load_pairs(n, index.at(0), mask);
-    return load(plain(n.dtype.scalar()), n.buffer, index, n.span, mask);
+    if (is_pairs(f[n.buffer])) return load_pairs(n, index.at(0), mask, claim_of(n.claim));
+    return load(plain(n.dtype.scalar()), n.buffer, index, n.span, mask, claim_of(n.claim));
   }
   Expr call_of(const Call& n) {
     if (n.callee == &address_of) {
@@ -157,7 +163,8 @@ struct Expander final : ScopedRewriter {
       std::vector<Expr> index = all(at.index);
       if (is_pairs(f[at.buffer])) index = {simplify(floordiv(index.at(0), 2), facts)};
       std::vector<Expr> args = n.args;
-      args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask);
+      args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask,
+                     claim_of(at.claim));
       return call(*n.callee, std::move(args), n.dtype, n.span);
     }
     std::vector<Expr> args = all(n.args);
@@ -190,8 +197,8 @@ struct Expander final : ScopedRewriter {
     if (!n || !f[n->buffer].dtype.is_storage()) return children(s);
     std::vector<Expr> index = all(n->index);
     Expr value = (*this)(n->value), mask = n->mask ? (*this)(n->mask) : n->mask;
-    if (is_pairs(f[n->buffer])) return store_pairs(*n, index.at(0), value, mask);
-    return store(n->buffer, index, value, n->span, mask);
+    if (is_pairs(f[n->buffer])) return store_pairs(*n, index.at(0), value, mask, claim_of(n->claim));
+    return store(n->buffer, index, value, n->span, mask, claim_of(n->claim));
   }
 };
 

@@ -42,21 +42,21 @@ struct OtherType {
       : f(f), root(f[alias].alias_of), of(f[root].dtype), to(f[alias].dtype), word(bits_of(of)), part(bits_of(to)) {}
 
   int ratio() const { return std::max(of.bits, to.bits) / std::min(of.bits, to.bits); }
-  Expr at(const Expr& index, Span span, const Expr& mask) const {
-    return as_bits(tl::load(of, root, {index}, span, mask), word, span);
+  Expr at(const Expr& index, Span span, const Expr& mask, const Claim& claim = {}) const {
+    return as_bits(tl::load(of, root, {index}, span, mask, claim), word, span);
   }
   Expr shift(const Expr& index, DType type) const { return cast(type, floormod(index, ratio())) * imm(to.bits, type); }
 
   Expr load(const Load& n) const {
     const Expr& i = n.index[0];
-    if (of.bits == to.bits) return as_bits(tl::load(of, root, n.index, n.span, n.mask), to, n.span);
+    if (of.bits == to.bits) return as_bits(tl::load(of, root, n.index, n.span, n.mask, n.claim), to, n.span);
     if (to.bits < of.bits) {
-      Expr whole = at(floordiv(i, ratio()), n.span, n.mask);
+      Expr whole = at(floordiv(i, ratio()), n.span, n.mask, n.claim);
       return as_bits(cast(part, binary(BinaryOp::shr, whole, shift(i, word), n.span)), to, n.span);
     }
     Expr whole = {};
     for (int k = 0; k < ratio(); k++) {
-      Expr one = cast(part, at(i * ratio() + k, n.span, n.mask));
+      Expr one = cast(part, at(i * ratio() + k, n.span, n.mask, k ? Claim{} : n.claim));
       if (k) one = binary(BinaryOp::shl, one, imm(k * of.bits, part), n.span);
       whole = whole ? binary(BinaryOp::bit_or, whole, one, n.span) : one;
     }
@@ -65,7 +65,7 @@ struct OtherType {
 
   Stmt store(const Store& n) const {
     const Expr& i = n.index[0];
-    if (of.bits == to.bits) return tl::store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask);
+    if (of.bits == to.bits) return tl::store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask, n.claim);
     if (to.bits < of.bits) {
       if (f[root].scope == Scope::global)
         fail(n.span, "a store to a part of an element of {}: other threads may write to the same {}; copy through a shared "
@@ -74,13 +74,15 @@ struct OtherType {
       Expr ones = binary(BinaryOp::shl, imm((int64_t(1) << to.bits) - 1, word), by, n.span);
       Expr kept = binary(BinaryOp::bit_and, at(place, n.span, n.mask), unary(UnaryOp::bit_not, ones, n.span), n.span);
       Expr given = binary(BinaryOp::shl, cast(word, as_bits(n.value, part, n.span)), by, n.span);
-      return tl::store(root, {place}, as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span), n.span, n.mask);
+      Expr whole = as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span);
+      return tl::store(root, {place}, std::move(whole), n.span, n.mask, n.claim);
     }
     Expr given = var("bits", part);
     std::vector<Stmt> all{let(given, as_bits(n.value, part, n.span), n.span)};
     for (int k = 0; k < ratio(); k++) {
       Expr one = k ? binary(BinaryOp::shr, given, imm(k * of.bits, part), n.span) : given;
-      all.push_back(tl::store(root, {i * ratio() + k}, as_bits(cast(word, one), of, n.span), n.span, n.mask));
+      all.push_back(tl::store(root, {i * ratio() + k}, as_bits(cast(word, one), of, n.span), n.span, n.mask,
+                                k ? Claim{} : n.claim));
     }
     return block(std::move(all), n.span);
   }
@@ -102,26 +104,28 @@ Function flatten_buffers(Function f, const Target&) {
           auto* l = inner.as<Load>();
           if (is_other_type(f, l->buffer)) {
             bool is_flat = f[l->buffer].scope != Scope::global;
-            Expr one = is_flat ? inner : load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask);
+            Expr one = inner;
+            if (!is_flat) one = load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
             return OtherType(f, l->buffer).load(*one.as<Load>());
           }
           BufferId to = storage_of(f, l->buffer);
           if (f[n.buffer].scope != Scope::global)
-            return to == l->buffer ? inner : load(l->dtype, to, l->index, l->span, l->mask);
-          return load(l->dtype, to, flat(f[l->buffer], l->index), l->span, l->mask);
+            return to == l->buffer ? inner : load(l->dtype, to, l->index, l->span, l->mask, l->claim);
+          return load(l->dtype, to, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
         },
         [&](const Store& n, Rewriter& self) -> Stmt {
           Stmt inner = self.children(n);
           auto* s = inner.as<Store>();
           if (is_other_type(f, s->buffer)) {
             bool is_flat = f[s->buffer].scope != Scope::global;
-            Stmt one = is_flat ? inner : store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask);
+            Stmt one = inner;
+            if (!is_flat) one = store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
             return OtherType(f, s->buffer).store(*one.as<Store>());
           }
           BufferId to = storage_of(f, s->buffer);
           if (f[n.buffer].scope != Scope::global)
-            return to == s->buffer ? inner : store(to, s->index, s->value, s->span, s->mask);
-          return store(to, flat(f[s->buffer], s->index), s->value, s->span, s->mask);
+            return to == s->buffer ? inner : store(to, s->index, s->value, s->span, s->mask, s->claim);
+          return store(to, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
         },
         [&](const Call& n, Rewriter& self) -> Expr {
           const Load* place = place_of(Expr(&n));

@@ -13,7 +13,8 @@ namespace {
 struct Guard final : ScopedRewriter {
   const Function& f;
   VarMap named = {};  // values that read tensors
-  explicit Guard(const Function& f) : f(f) {}
+  bool keeps_indices;
+  Guard(const Function& f, const Target& target) : f(f), keeps_indices(target.keeps_indices) {}
   using ScopedRewriter::operator();
 
   Expr mask_of(BufferId buffer, const std::vector<Expr>& index, Expr mask) {
@@ -25,6 +26,12 @@ struct Guard final : ScopedRewriter {
         if (Expr c = simplify(bound, facts); !is_int(c, 1)) mask = both(mask, c);
     }
     return mask;
+  }
+
+  // Of an access whose mask has become another one: what the guard asks, so that the simulator can count what it drops.
+  Claim claim(BufferId buffer, const std::vector<Expr>& index, const Expr& mask, const Expr& own) const {
+    if (!keeps_indices || mask.same(own)) return {};
+    return {buffer, index, own};
   }
 
   // How many elements an access at a place takes, side by side.
@@ -47,7 +54,8 @@ struct Guard final : ScopedRewriter {
         mask = mask_of(at.buffer, last, mask);
       }
     }
-    args[0] = load(at.dtype, at.buffer, std::move(index), at.span, mask);
+    Claim known = claim(at.buffer, index, mask, at.mask);
+    args[0] = load(at.dtype, at.buffer, std::move(index), at.span, mask, known ? known : at.claim);
     return call(address_of, std::move(args), address.dtype, address.span);
   }
 
@@ -89,7 +97,7 @@ struct Guard final : ScopedRewriter {
       n = inner.as<Load>();
       Expr mask = mask_of(n->buffer, n->index, n->mask);
       if (mask.same(n->mask)) return inner;
-      Expr guarded = load(n->dtype, n->buffer, n->index, n->span, mask);
+      Expr guarded = load(n->dtype, n->buffer, n->index, n->span, mask, claim(n->buffer, n->index, mask, n->mask));
       Expr safe = f[n->buffer].safe_value;
       return safe ? select(mask_of(n->buffer, n->index, {}), guarded, cast(n->dtype, safe), n->span) : guarded;
     }
@@ -118,15 +126,16 @@ struct Guard final : ScopedRewriter {
     auto* n = inner.as<Store>();
     if (!n) return inner;
     Expr mask = mask_of(n->buffer, n->index, n->mask);
-    return mask.same(n->mask) ? inner : store(n->buffer, n->index, n->value, n->span, mask);
+    if (mask.same(n->mask)) return inner;
+    return store(n->buffer, n->index, n->value, n->span, mask, claim(n->buffer, n->index, mask, n->mask));
   }
 };
 
 }  // namespace
 
-Function guard_bounds(Function f, const Target&) {
+Function guard_bounds(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    Guard guard(f);
+    Guard guard(f, target);
     guard.facts = facts_of(f, k);
     k.body = guard(k.body);
   }

@@ -52,11 +52,21 @@ struct Lowerer {
     return block(std::move(stmts), span);
   }
 
-  std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self) {
+  std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self, Claim& claim) {
     std::vector<Expr> inner;
     for (auto& i : index) inner.push_back(self(i));
     if (f[buffer].scope == Scope::global) return inner;
-    return {physical_index(layouts, f, buffer, inner, facts_of(f, kernel))};
+    Facts facts = facts_of(f, kernel);
+    Expr at = physical_index(layouts, f, buffer, inner, facts);
+    claim = claim_of(f, buffer, inner, at, facts, target);
+    return {at};
+  }
+
+  // The lines of statements whose iterations run together, for the simulator to tell who meets whom.
+  void note_lines(const Stmt& body) {
+    auto& lines = std::get<std::vector<int64_t>>(
+        kernel.attrs.entries.try_emplace("parallel_lines", std::vector<int64_t>{}).first->second);
+    visit(body, [&](const Store& n) { lines.push_back(n.span.line); });
   }
 
   Stmt run() {
@@ -72,13 +82,19 @@ struct Lowerer {
         [&](const For& n, Rewriter& self) -> Stmt {
           if (n.loop != Loop::parallel) return self.children(n);
           ParallelNest nest = read_nest(n);
+          if (target.keeps_indices) note_lines(nest.body);
           return with_scratch(nest.attrs, n.span, [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
         },
         [&](const Load& n, Rewriter& self) -> Expr {
-          return load(n.dtype, n.buffer, physical(n.buffer, n.index, self), n.span, n.mask ? self(n.mask) : n.mask);
+          Claim claim;
+          std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
+          return load(n.dtype, n.buffer, std::move(at), n.span, n.mask ? self(n.mask) : n.mask, std::move(claim));
         },
         [&](const Store& n, Rewriter& self) -> Stmt {
-          return store(n.buffer, physical(n.buffer, n.index, self), self(n.value), n.span, n.mask ? self(n.mask) : n.mask);
+          Claim claim;
+          std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
+          Expr mask = n.mask ? self(n.mask) : n.mask;
+          return store(n.buffer, std::move(at), self(n.value), n.span, std::move(mask), std::move(claim));
         });
   }
 };

@@ -80,11 +80,20 @@ struct Narrower final : ScopedRewriter {
     return n ? n : (*this)(e);
   }
 
+  Claim narrowed(Claim claim) {
+    for (Expr& i : claim.index) {
+      Expr n = i->dtype.scalar() == i64 ? narrow(i) : Expr();
+      i = n ? n : (*this)(i);
+    }
+    if (claim.where) claim.where = (*this)(claim.where);
+    return claim;
+  }
+
   Expr operator()(const Expr& e) override {
     if (auto* l = e.as<Load>()) {
       std::vector<Expr> index;
       for (auto& i : l->index) index.push_back(narrowed(l->buffer, i));
-      return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask);
+      return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask, narrowed(l->claim));
     }
     if (auto* b = e.as<Binary>(); b && is_comparison(b->op) && b->a->dtype.scalar() == i64) {
       Expr x = narrow(b->a), y = narrow(b->b);
@@ -97,7 +106,8 @@ struct Narrower final : ScopedRewriter {
     if (auto* n = s.as<Store>()) {
       std::vector<Expr> index;
       for (auto& i : n->index) index.push_back(narrowed(n->buffer, i));
-      return store(n->buffer, index, (*this)(n->value), n->span, n->mask ? (*this)(n->mask) : n->mask);
+      Expr mask = n->mask ? (*this)(n->mask) : n->mask;
+      return store(n->buffer, index, (*this)(n->value), n->span, std::move(mask), narrowed(n->claim));
     }
     return children(s);
   }

@@ -31,7 +31,7 @@ struct Stager {
   BufferId twin(BufferId fragment, Scope scope, const char* suffix) {
     const BufferInfo& info = f[fragment];
     BufferInfo made{.name = info.name + suffix, .dtype = info.dtype, .shape = info.shape, .strides = {}, .scope = scope,
-                    .span = info.span, .layout = {}};
+                    .span = info.span, .layout = {}, .stands_for = info.stands_for ? info.stands_for : fragment};
     BufferId b = f.add(std::move(made));
     before.push_back(alloc(b, span));
     return b;

@@ -109,6 +109,16 @@ struct Widening {
     return at.min >= 0 && at.max < elements;
   }
 
+  // What is known of an access's indices, of each lane, under the guard.
+  Claim claim(Claim c) const {
+    if (!c) return c;
+    for (Expr& i : c.index)
+      if (!uniform(i)) i = vector(i);
+    if (c.where && !uniform(c.where)) c.where = vector(c.where);
+    c.where = all_of(guard, c.where);
+    return c;
+  }
+
   // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
   // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
   bool needs_guard(const Load& l) const {
@@ -124,7 +134,8 @@ struct Widening {
     return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
       Expr inner = self.children(l);
       auto* r = inner.as<Load>();
-      return needs_guard(*r) ? load(r->dtype, r->buffer, r->index, r->span, all_of(guard, r->mask)) : inner;
+      if (!needs_guard(*r)) return inner;
+      return load(r->dtype, r->buffer, r->index, r->span, all_of(guard, r->mask), claim(r->claim));
     });
   }
 
@@ -154,10 +165,10 @@ struct Widening {
                [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
                [&](const Load& l) -> Expr {
                  if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
-                   Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span)), n);
+                   Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span, {}, l.claim)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
                  }
-                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l));
+                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l), claim(l.claim));
                },
                [&](const Call& c) -> Expr {
                  std::vector<Expr> args;
@@ -178,7 +189,7 @@ struct Widening {
     Expr where = index(at.buffer, at.index[0]), all = all_of(guard, mask(at.mask));
     auto* run = where.as<Ramp>();
     if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
-    Expr place = load(at.dtype, at.buffer, {where}, at.span, all);
+    Expr place = load(at.dtype, at.buffer, {where}, at.span, all, claim(at.claim));
     return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
   }
 
@@ -284,7 +295,7 @@ struct Widening {
     Expr all = all_of(guard, mask(st->mask)), value = wide(st->value);
     bool apart = guard && guard->dtype.lanes > 1;
     if (apart && reads_alone(st->value)) value = select(guard, value, zero(value->dtype));
-    return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all);
+    return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all, claim(st->claim));
   }
 };
 

@@ -20,6 +20,7 @@ struct Counter {
   int64_t requests = 0;       // wavefronts of shared memory, sectors of 32 bytes of global memory
   int64_t least = 0;          // that any placement of as much data needs
   int64_t flops = 0;          // of matrix instructions
+  int64_t dropped = 0;        // elements outside of their tensor, which its bounds guard kept from being accessed
   int64_t waited = 0;         // of barriers: operations that the block executed while a warp stood there, summed over warps
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sim/barrier.h"
+#include "target/limits.h"
 
 namespace tl::sim {
 namespace {
@@ -26,6 +27,7 @@ Tensor tensor_of(const Memory& m) {
 Grid Launch::grid_of_kernel() {
   Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
   for (size_t d = 0; d < g.dims; d++) g.extents[d] = std::max<int64_t>(0, host.integer(code.kernel->grid[d]));
+  if (g.size()) check_grid(*code.kernel, {g.extents[0], g.extents[1], g.extents[2]}, code.chip, code.max_grid);
   return g;
 }
 
@@ -138,10 +140,15 @@ void Launch::begin(int64_t number) {
     w.masks.clear();
     w.jumping.clear();
     w.undefined.clear();
+    w.wrapped.clear();
+    if (block.holds_wrapped) w.wrapped_memory = {};
+    w.strayed = {};
     w.forgotten.clear();
     w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
     for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
   }
+  block.wrapped.clear();
+  block.holds_wrapped = false;
 }
 
 void Launch::complete(Finding& f, const Warp& w) const {

@@ -5,9 +5,11 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 
 #include "ir/callee.h"
 #include "ir/kernel.h"
+#include "sim/counters.h"
 #include "sim/evaluate.h"
 #include "sim/stop.h"
 #include "target/target.h"
@@ -34,12 +36,19 @@ struct Operation {
   BinaryOp op = BinaryOp::add;
   // What it does to undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
+  // How its result is made of its operands, as far as an index is: see wrapped.h.  `arithmetic`: by `op`.
+  enum class Follow : uint8_t {
+    none, arithmetic, negate, convert, address, splat, repeat, ramp, select, compare, logic
+  };
+  Follow follow = Follow::none;
+  bool wraps = false;          // it may leave its type, and become an index
   bool uniform_index = false;  // of a load or a store: all lanes have the same
   bool meets = false;          // what it does depends on what other warps have done: see explore.h
+  bool quiet = false;          // a load for a check alone, which is no access of the program
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&
-           type == o.type && op == o.op && value.i == o.value.i;
+           type == o.type && op == o.op && follow == o.follow && value.i == o.value.i;
   }
 };
 
@@ -55,6 +64,21 @@ struct Place {
   int32_t number = 0;    // in Code::places
   int32_t storage = 0;   // the place that shares its memory on purpose, or itself
   bool written = false;  // by the kernel
+};
+
+// An access whose indices are not proven to lie in their dimensions: see translate_claim.cpp.
+struct ClaimSite {
+  struct Dim {
+    int32_t first, last, extent;  // slots of 32 lanes: the index of the first element and of the last
+  };
+  std::string name;
+  bool is_tile = false;
+  int32_t place = -1;
+  int64_t elements = 1;  // that it takes at once
+  Counter::Kind kind = Counter::Kind::load;
+  std::string_view what = {};
+  int32_t where = -1;    // slots of a condition that is the program's own
+  std::vector<Dim> dims = {};
 };
 
 // A call with an effect: an instruction, a barrier, a shuffle.  What it does is a row of instr.cpp.
@@ -97,6 +121,7 @@ struct Code {
   std::vector<Site> sites;
   std::vector<Place> places;
   std::vector<CallSite> calls;
+  std::vector<ClaimSite> claims;
   std::vector<std::pair<Expr, int32_t>> inputs;  // parameters, extents, block indices: one slot each
   int32_t thread = -1;                           // the slots of the thread's number in the block
   int32_t slots = 0;
@@ -108,6 +133,11 @@ struct Code {
 
   int lines = 1;         // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;  // mbarriers that it may make
+
+  std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
+
+  std::string_view chip = {};
+  std::array<int64_t, 3> max_grid = {};
 
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
@@ -148,6 +178,13 @@ struct NamedBarrier {
   std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
 };
 
+// A value that is not what it would be, had its type no end.
+struct Wrap {
+  const Operation* origin = nullptr;  // that left its type
+  int64_t made = 0, kept = 0;         // what it would have given, and what it gave
+  int64_t exact = 0;                  // what has become of that since
+};
+
 // Memory that the caller gave: what an address may point into.
 struct Extent {
   std::byte *begin, *end;
@@ -169,6 +206,9 @@ struct Block {
   Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
   int64_t patience = 64;        // how often a loop may find memory unchanged before it counts as one that waits
+  std::map<int64_t, Wrap> wrapped = {};  // by byte of shared memory
+  bool holds_wrapped = false;            // some memory of the block does
+  std::map<const Operation*, std::vector<bool>> reached = {};  // by what wraps: see wrapped.h
   const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
 };
 
@@ -198,6 +238,17 @@ struct Hole {
   Origin origin;
 };
 using Holes = std::vector<Hole>;
+// The lanes of a register that hold such values.
+struct Wrapped {
+  int32_t slot;     // of 32 lanes, or of one where all agree
+  Mask lanes = 0;
+  std::array<Wrap, lane_count> values = {};  // of these lanes
+};
+// The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found already.
+struct Strayed {
+  Mask lanes = 0;
+  int32_t site = -1, place = -1;
+};
 struct Undefined {
   int32_t slot;         // of 32 lanes
   Mask lanes = 0;
@@ -229,6 +280,9 @@ struct Warp {
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
   std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
   std::vector<Undefined> undefined = {};
+  Strayed strayed = {};
+  std::vector<Wrapped> wrapped = {};
+  std::array<std::map<int64_t, Wrap>, lane_count> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }
@@ -242,6 +296,13 @@ void for_lanes(Mask active, F f) {
     return;
   }
   for (; active; active &= active - 1) f(__builtin_ctz(active));
+}
+
+// The lanes in which a condition holds.
+inline Mask lanes_where(Warp& w, int32_t slot) {
+  Mask lanes = 0;
+  for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[lane].i != 0) << lane;
+  return lanes;
 }
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie

@@ -38,6 +38,8 @@ Reach reach_of(Warp& w, const Place& p, int lane) {
 }
 
 void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, int32_t site) {
+  const Strayed& s = w.strayed;
+  if (s.site == site && s.place == p.number && s.lanes >> lane & 1) return;
   auto [first, end, base] = reach_of(w, p, lane);
   Finding f{.kind = Finding::Kind::outside};
   f.buffer = p.name;
@@ -90,8 +92,8 @@ struct Accessor {
         lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
         element(element),
         bytes(o.count / lane_count * element),
-        watched(w.block->watch && (lane_stride || w.block->monitor->is_watched(place))),
-        tally(lane_stride ? nullptr : w.block->tally) {
+        watched(w.block->watch && !o.quiet && (lane_stride || w.block->monitor->is_watched(place))),
+        tally(lane_stride || o.quiet ? nullptr : w.block->tally) {
     reach = reach_of(w, place, 0);
     int64_t widest = w.code->vector_bytes;
     bool wide = lane_stride == 0 && bytes > element, power = (bytes & (bytes - 1)) == 0;
@@ -101,7 +103,7 @@ struct Accessor {
     int64_t count = o.count / lane_count;
     const Reach here = place.made_at >= 0 ? reach_of(w, place, lane) : reach;
     if (index < here.first || index + count > here.end) {
-      outside(w, place, lane, index, count, o.site);
+      if (!o.quiet) outside(w, place, lane, index, count, o.site);
       return nullptr;
     }
     std::byte* address = here.base + index * element + lane * lane_stride;
@@ -136,13 +138,7 @@ struct Accessor {
   }
 };
 
-Mask taking_part(Warp& w, const Operation& o) {
-  if (o.b < 0) return w.active;
-  const Scalar* mask = w.slot(o.b);
-  Mask all = 0;
-  for (int lane = 0; lane < lane_count; lane++) all |= Mask(mask[lane].i != 0) << lane;
-  return all & w.active;
-}
+Mask taking_part(Warp& w, const Operation& o) { return o.b < 0 ? w.active : w.active & lanes_where(w, o.b); }
 
 template <class T, bool uniform>
 void load(Warp& w, const Operation& o) {

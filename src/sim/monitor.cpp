@@ -238,8 +238,9 @@ Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int6
       for_lanes(missing, [&](int lane) {
         auto it = w.forgotten.find({i, lane});
         int64_t index = std::max<int64_t>(0, i * unit - p.address) / p.type.bytes();
+        Origin fresh{.place = p.number, .index = index, .site = site, .thread = w.first + lane};
         holes.push_back({Mask(1) << lane, i * unit - begin, unit,
-                        it != w.forgotten.end() ? it->second : Origin{.place = p.number, .index = index, .site = site}});
+                        it != w.forgotten.end() ? it->second : fresh});
       });
   return holes;
 }
@@ -360,8 +361,27 @@ std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
   return "wait for the phase of its mbarrier first";
 }
 
+// Where threads meet in one statement: several iterations of a parallel loop do, or all threads run it alike.
+std::string Monitor::cure_of_statement(const Place& p, int32_t site) const {
+  const Site& here = code.sites[size_t(site)];
+  bool alike = std::any_of(code.operations.begin(), code.operations.end(), [&](const Operation& o) {
+    bool stores = o.effect == Operation::Effect::store && o.uniform_index && !o.quiet;
+    return stores && o.row == p.number && code.sites[size_t(o.site)].stmt.same(here.stmt);
+  });
+  if (code.parallel_lines.contains(here.span.line))
+    return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of "
+                       "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
+                       "T.atomic_add", p.name);
+  if (alike)
+    return "every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
+           "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own (T.alloc_var, "
+           "T.alloc_local)";
+  return "use an atomic access, or read, wait at a barrier, and then write";
+}
+
 // What would order them.
-std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, bool same_statement) const {
+std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
+                             bool same_statement) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
@@ -373,7 +393,7 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   if (owner < 0) return cure_of_load(w, other);
   bool bulk = !clocks.is_line(other.thread, Line::copies);
   if (other.thread < code.thread_count()) {
-    if (same_statement) return "use an atomic access, or read, wait at a barrier, and then write";
+    if (same_statement) return cure_of_statement(p, site);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
     bool same_warp = other.thread / lane_count == w.first / lane_count;
     return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
@@ -404,7 +424,8 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
             .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
                                 who, verb(touch), name_of(w, other),
                                 same_block ? "" : " of " + grid.name(other.block), did,
-                                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other, same_statement))};
+                                there ? fmt::format(" on line {}", there.line) : "",
+                                cure_of(w, p, lane, other, me.site, same_statement))};
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;

@@ -14,6 +14,7 @@
 #include "sim/launch.h"
 #include "sim/undefined.h"
 #include "sim/warp.h"
+#include "sim/wrapped.h"
 
 namespace tl {
 
@@ -34,14 +35,17 @@ constexpr int64_t most_residents = 64;  // blocks at once, where some wait for o
 template <bool to_meeting = false>
 void execute(Warp& w, int64_t most) {
   const Operation* operations = w.code->operations.data();
+  const bool& holds_wrapped = w.block->holds_wrapped;
   int64_t left = most;
   for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     if (to_meeting && left < most && operations[w.next].meets) break;
     const Operation& o = operations[w.next++];
     Mask active = w.active;
     if (!w.undefined.empty()) check_index(w, o);
+    if (!w.wrapped.empty()) check_wrapped(w, o);
     o.run(w, o);
     if (!w.undefined.empty()) follow_undefined(w, o, active);
+    if (o.wraps || !w.wrapped.empty() || holds_wrapped) follow_wrapped(w, o, active);
   }
   w.came = w.block->executed += most - left;
 }

@@ -27,6 +27,12 @@ void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_
   }
 }
 
+void Tally::dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what, int64_t elements) {
+  Counter& c = counted[{site, p.number, what.empty() ? name_of(kind) : what}];
+  c.kind = kind;
+  c.dropped += elements;
+}
+
 void Tally::instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops) {
   Counter& c = counted[{site, -1, what}];
   c.kind = kind;
@@ -74,6 +80,7 @@ std::vector<Counter> Tally::rows() const {
     it->requests += c.requests;
     it->least += c.least;
     it->flops += c.flops;
+    it->dropped += c.dropped;
     it->waited += c.waited;
   }
   return out;

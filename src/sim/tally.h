@@ -11,6 +11,8 @@ class Tally {
   // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
   void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
               std::string_view what);
+  // A bounds guard kept a warp from accessing so many elements.
+  void dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what, int64_t elements);
   void instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops = 0);
   // A warp went on from a barrier, so many operations of its block after it had come.
   void waited(int32_t site, std::string_view barrier, int64_t operations);

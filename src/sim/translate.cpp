@@ -8,6 +8,8 @@
 #include "ir/line.h"
 #include "ir/rewrite.h"
 #include "sim/steps.h"
+#include "sim/wrapped.h"
+#include "target/limits.h"
 
 namespace tl::sim {
 
@@ -134,10 +136,7 @@ void Translator::keep(const Expr& var, Value v) {
 
 void Translator::let_statement(const Let& n) {
   learn(facts, n.var, n.value);
-  if (!may_wrap(n.value)) return keep(n.var, value(n.value));
-  auto [v, exact] = value_and_exact(n.value);
-  keep(n.var, v);
-  keep(exact_vars[n.var.get()] = var("exact", i64), exact);
+  keep(n.var, value(n.value));
 }
 
 void Translator::for_statement(const For& n) {
@@ -233,11 +232,23 @@ bool is_meeting(const CallSite& site) {
   return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) || site.is_async;
 }
 
+// Of operations that no operator makes.
+void set_follow(Operation& o) {
+  using Follow = Operation::Follow;
+  if (o.run == copy) o.follow = Follow::convert;
+  if (o.run == splat) o.follow = Follow::splat;
+  if (o.run == repeat) o.follow = Follow::repeat;
+  if (o.run == ramp) o.follow = Follow::ramp;
+  if (o.run == select) o.follow = Follow::select;
+  if (o.run == address) o.follow = Follow::address;
+}
+
 void find_effects(std::vector<Operation>& operations, const std::vector<CallSite>& calls) {
   using Effect = Operation::Effect;
   for (auto& o : operations) {
     o.meets = o.run == call && is_meeting(calls[size_t(o.row)]);
     if (o.effect != Effect::none) continue;
+    set_follow(o);
     bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
     bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
     o.effect = o.run == call ? Effect::call : branches ? Effect::branch : o.to >= 0 && !counts ? Effect::compute : Effect::none;
@@ -266,6 +277,11 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   code.kernel = &k;
   code.number = &k - f.kernels.data();
   code.vector_bytes = target.vector_bytes;
+  if (auto* lines = k.attrs.find("parallel_lines"))
+    for (int64_t line : std::get<std::vector<int64_t>>(*lines)) code.parallel_lines.insert(line);
+  code.chip = target.name;
+  code.max_grid = target.max_grid;
+  check_limits(k, target);
   if (k.threads.empty()) code.threads[0] = target.default_threads;
   for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];
   t.span = k.span;
@@ -292,6 +308,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   find_effects(code.operations, code.calls);
   place_temporaries(code.operations, code.calls, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
+  mark_wrapping(code);
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets
   return std::move(t.code);
 }

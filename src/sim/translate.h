@@ -32,12 +32,11 @@ struct Translator {
   std::vector<CodeScope> scopes = {};
   std::map<const ExprNode*, Value> vars = {};
   Facts facts = {};                                    // that hold at this statement
-  std::map<const ExprNode*, Expr> exact_vars = {};     // beside variables that may have wrapped: see translate_index.cpp
-  std::map<const ExprNode*, std::pair<Expr, Value>>* computed = nullptr;  // what loads within an index, to be done once
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
   Stmt statement = {};  // the innermost one
+  bool quiet = false;  // what is written now serves a check
   int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement
   int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
 
@@ -47,8 +46,10 @@ struct Translator {
   Value vector(const Expr& e);
   Value by_elements(const Expr& e);
   Expr element(const Expr& e, int k);
+  Claim element(Claim c, int k);
   Value binary_value(const Binary& n);
-  Value select_value(const Select& n);
+  // `decides`: its condition alone may say what a condition is.
+  Value select_value(const Select& n, bool decides = false);
   Value call_value(const Call& n);
   Value effect(const Call& n);
   void prepare_async(const AsyncInstr& row);
@@ -57,16 +58,17 @@ struct Translator {
   void store_statement(const Store& n);
   void store_elements(const Store& n);
   int place_of(BufferId id);
-
-  // translate_index.cpp
-  Expr exact_of(const Expr& e) const;
-  bool may_wrap(const Expr& e) const;
-  bool parts_may_wrap(const Expr& e) const;
-  DType wrapping_type(const Expr& e) const;
-  // Of an access to a place, where `mask` (or -1) holds: a finding where it wraps.
-  Value index_value(const Expr& index, int32_t mask, int place);
-  std::pair<Value, Value> value_and_exact(const Expr& e);
   void touch(Place& p, int64_t bytes, bool writes);
+
+  // translate_index.cpp: how an operation's result is followed, and whether it may leave its type
+  void follow_binary(Operation& o, const Binary& n) const;
+  void follow_unary(Operation& o, const Unary& n) const;
+  void follow_cast(Operation& o, const Cast& n) const;
+  bool may_leave(const Expr& exact, DType type) const;
+
+  // translate_claim.cpp: beside an access of so many elements at once, by a call or (null) by itself.
+  void claim_of_call(const Call& n, size_t i, const Load& at, int32_t happens);
+  void claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes);
 
   int32_t lasting(int32_t count);  // slots for good
   int32_t temporary_slot(int32_t count);
@@ -103,5 +105,10 @@ struct Translator {
 
 constexpr int32_t first_temporary = 1 << 28;  // in a slot's number, until the lasting ones are counted
 bool is_safe(const Expr& e);
+std::string name_of(const Function& f, BufferId id);
+Expr contiguous_base(const std::vector<Expr>& index);  // of a run of elements; null if it is none
+Expr shared_scalar(const Expr& e);                     // that all elements of a vector share; null if there is none
+bool is_wide(const Load& n);                           // one run of elements for each lane, all masked alike
+bool is_logical_unsafe(const Binary& n);
 
 }  // namespace tl::sim

@@ -1,4 +1,4 @@
-// Expressions become operations on registers.
+// Scalar expressions and calls become operations on registers.
 #include <algorithm>
 
 #include "base/error.h"
@@ -10,24 +10,20 @@
 #include "target/foreign.h"
 
 namespace tl::sim {
-namespace {
 
 Expr contiguous_base(const std::vector<Expr>& index) {
   auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
   return r && is_int(r->stride, 1) ? r->base : Expr();
 }
-// The scalar that all elements share; null if there is none.
 Expr shared_scalar(const Expr& e) {
   if (!e || e->dtype.lanes == 1) return e;
   auto* b = e.as<Broadcast>();
   return b ? b->value : Expr();
 }
-bool is_wide(const Load& n) {  // one run of elements for each lane, all masked alike
+bool is_wide(const Load& n) {
   return n.dtype.lanes > 1 && contiguous_base(n.index) && (!n.mask || shared_scalar(n.mask));
 }
 bool is_logical_unsafe(const Binary& n) { return is_logical(n.op) && !is_safe(n.b); }
-
-}  // namespace
 
 // May it be computed where its program does not compute it?  Then loads and faults play no part in it.
 bool is_safe(const Expr& e) {
@@ -39,6 +35,25 @@ bool is_safe(const Expr& e) {
     if (n.kind == Kind::Call) safe &= static_cast<const Call&>(n).callee->effect == Callee::Effect::pure;
   });
   return safe;
+}
+
+// Do two conditions compare one value, as `0 <= i and i < n` does?
+static bool asks_of_one(const Expr& x, const Expr& y) {
+  auto compared = [](const Expr& e) {
+    std::vector<Expr> all;
+    visit(e, [&](const Binary& b) {
+      if (is_comparison(b.op))
+        for (Expr side : {b.a, b.b}) {
+          while (auto* c = side.as<Cast>()) side = c->a;
+          if (!is_const(side)) all.push_back(side);
+        }
+    });
+    return all;
+  };
+  for (auto& a : compared(x))
+    for (auto& b : compared(y))
+      if (equal(a, b)) return true;
+  return false;
 }
 
 // ── values ────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,6 +77,7 @@ int32_t Translator::here() {
 
 Operation& Translator::emit(Operation o) {
   o.site = here();
+  o.quiet = quiet;
   return now().push_back(o), now().back();
 }
 
@@ -88,7 +104,7 @@ Value Translator::compute(Operation o, Value result, std::initializer_list<const
   }
   CodeScope& scope = scopes[size_t(result.depth)];
   for (auto& [known, value] : scope.known)
-    if (known == o) return value;
+    if (known == o && (!o.wraps || code.sites[size_t(known.site)].span == span)) return value;
   result.slot = o.to = lasting(o.count);
   o.site = here();
   scope.head.push_back(o);
@@ -122,13 +138,10 @@ Value Translator::spread(const Value& v) {
 
 // ── scalars, and vectors as a whole ───────────────────────────────────────────────────────────────────
 Value Translator::value(const Expr& e) {
-  if (computed)
-    if (auto it = computed->find(e.get()); it != computed->end()) return it->second.second;
   Span outer = span;
   if (e->span) span = e->span;
   Value v = e->dtype.lanes > 1 ? vector(e) : single(e);
   span = outer;
-  if (computed && !v.pure) computed->try_emplace(e.get(), e, v);
   return v;
 }
 
@@ -140,13 +153,16 @@ Value Translator::single(const Expr& e) {
                          [&](const Var& n) { return vars.at(&n); },
                          [&](const Unary& n) {
                            Value a = value(n.a);
-                           return compute({.run = unary_run(n.op, n.dtype), .type = n.dtype}, {}, {&a});
+                           Operation o{.run = unary_run(n.op, n.dtype), .type = n.dtype};
+                           follow_unary(o, n);
+                           return compute(o, {}, {&a});
                          },
                          [&](const Binary& n) { return binary_value(n); },
                          [&](const Cast& n) {
                            Value a = value(n.a);
-                           Run run = cast_run(n.a->dtype, n.dtype);
-                           return run == copy ? a : compute({.run = run, .type = n.dtype}, {}, {&a});
+                           Operation o{.run = cast_run(n.a->dtype, n.dtype), .type = n.dtype};
+                           follow_cast(o, n);
+                           return o.run == copy ? a : compute(o, {}, {&a});
                          },
                          [&](const Select& n) { return select_value(n); },
                          [&](const Load& n) { return load_value(n, n.dtype); },
@@ -162,7 +178,7 @@ Value Translator::binary_value(const Binary& n) {
     Expr decided = imm(n.op == BinaryOp::logical_or, boolean);
     Expr chosen = n.op == BinaryOp::logical_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b);
     auto* choice = chosen.as<Select>();  // none where the left one is a constant
-    return choice ? select_value(*choice) : value(chosen);
+    return choice ? select_value(*choice, asks_of_one(n.a, n.b)) : value(chosen);
   }
   Value a = value(n.a);
   auto divisor = as_int(n.b);
@@ -172,16 +188,19 @@ Value Translator::binary_value(const Binary& n) {
     bool quotient = n.op == BinaryOp::floordiv;
     BinaryOp op = quotient ? BinaryOp::shr : BinaryOp::bit_and;
     Value b = constant_of(scalar(quotient ? int64_t(__builtin_ctzll(uint64_t(*divisor))) : *divisor - 1));
-    return compute({.run = binary_run(op, type), .type = type, .op = op}, {.width = n.dtype.lanes}, {&a, &b});
+    Operation o{.run = binary_run(op, type), .type = type, .op = op};
+    if (quotient) follow_binary(o, n);
+    return compute(o, {.width = n.dtype.lanes}, {&a, &b});
   }
   Value b = value(n.b);
   bool checked = !type.is_float() && needs_check(n.op, n.b);
   Run run = checked ? checked_binary : binary_run(n.op, type);
-  return compute({.run = run, .type = type, .op = n.op}, {.width = n.dtype.lanes, .pure = !checked},
-                 {&a, &b});
+  Operation o{.run = run, .type = type, .op = n.op};
+  follow_binary(o, n);
+  return compute(o, {.width = n.dtype.lanes, .pure = !checked}, {&a, &b});
 }
 
-Value Translator::select_value(const Select& n) {
+Value Translator::select_value(const Select& n, bool decides) {
   Value cond = value(n.cond);
   if (is_safe(n.a) && is_safe(n.b)) {
     Value a = value(n.a), b = value(n.b);
@@ -198,7 +217,8 @@ Value Translator::select_value(const Select& n) {
   size_t second = begin_else(first);
   int32_t b = arm(n.b);
   end_narrow(second);
-  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count});
+  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count,
+        .type = decides ? boolean : DType{}});
   return result;
 }
 
@@ -208,7 +228,7 @@ Value Translator::call_value(const Call& n) {
     Expr base = contiguous_base(at->index);
     int place = place_of(at->buffer);
     Value index = constant_of(scalar(int64_t(0)));
-    if (!at->index.empty()) index = index_value(base ? base : at->index[0], -1, place);
+    if (!at->index.empty()) index = value(base ? base : at->index[0]);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
     return result;
@@ -237,6 +257,13 @@ Value Translator::call_value(const Call& n) {
   return result;
 }
 
+// The place that argument i of a call names.
+void Translator::claim_of_call(const Call& n, size_t i, const Load& at, int32_t happens) {
+  DType t = n.callee == &load_wide ? n.dtype : n.callee == &store_wide ? n.args[1]->dtype : at.dtype;
+  int elements = std::max(1, t.bytes() * t.lanes / std::max(1, f[at.buffer].dtype.bytes()));
+  claim(at.claim, happens, place_of(at.buffer), elements, n.callee, access_of(n, i) != 'r');
+}
+
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
   InstrRow row = semantics_of(*n.callee);
@@ -259,12 +286,16 @@ Value Translator::effect(const Call& n) {
   Value result = in_place(width);
   result.slot = site.to = temporary_slot(lane_count * width);
   const Load* place = obeys_mask(*n.callee) ? tl::place_of(n.args[0]) : nullptr;
+  int32_t happens = -1;
   bool masked = place && place->mask;             // then it happens there only, and gives 0 elsewhere
   if (masked) {
     Value zero = spread(constant_of(Scalar()));
     emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = lane_count * width});
+    happens = spread(value(place->mask)).slot;
   }
-  size_t narrowed = masked ? begin_narrow(spread(value(place->mask)).slot, lane_count) : 0;
+  for (size_t i = 0; i < n.args.size(); i++)
+    if (auto* at = tl::place_of(n.args[i])) claim_of_call(n, i, *at, happens);
+  size_t narrowed = masked ? begin_narrow(happens, lane_count) : 0;
   for (size_t i = 0; i < n.args.size(); i++) {
     auto& a = n.args[i];
     Value v = value(a);
@@ -285,200 +316,6 @@ Value Translator::effect(const Call& n) {
   emit({.run = call, .row = int32_t(code.calls.size()) - 1});
   if (masked) end_narrow(narrowed);
   return result;
-}
-
-// ── memory ────────────────────────────────────────────────────────────────────────────────────────────
-int Translator::place_of(BufferId id) {
-  auto it = places.find(id);
-  if (it != places.end()) return it->second;
-  const BufferInfo& b = f[id];
-  Place p{
-      .name = b.name, .scope = b.scope, .type = b.dtype, .elements = 0, .address = 0, .id = size_t(id.value)};
-  if (b.scope != Scope::global) {
-    p.elements = 1;
-    for (auto& e : b.shape) p.elements *= *as_int(e);
-    if (b.elements >= 0) p.elements = b.elements;
-    p.elements *= b.versions;
-    int64_t bytes = p.elements * b.dtype.bytes();
-    if (b.scope == tl::Scope::shared) {
-      p.address = b.address;
-      code.shared_bytes = std::max(code.shared_bytes, p.address + bytes);
-    } else {
-      p.address = code.lane_bytes;
-      code.lane_bytes = (code.lane_bytes + bytes + 15) / 16 * 16;
-    }
-  }
-  p.number = p.storage = int32_t(code.places.size());
-  code.places.push_back(std::move(p));
-  int32_t number = places[id] = int(code.places.size()) - 1;
-  if (b.alias_of) {
-    int32_t storage = place_of(b.alias_of);
-    code.places[size_t(number)].storage = code.places[size_t(storage)].storage;
-  }
-  return number;
-}
-
-// An access to a place, of so many bytes by a thread.
-void Translator::touch(Place& p, int64_t bytes, bool writes) {
-  int64_t width = int64_t(1) << __builtin_ctzll(uint64_t(std::max<int64_t>(bytes, 1)));  // divides it
-  int64_t& unit = p.scope == Scope::shared ? code.shared_unit : p.scope == Scope::global ? code.global_unit : code.register_unit;
-  unit = std::min(unit, p.scope == Scope::shared || p.scope == Scope::global ? width : int64_t(p.type.bytes()));
-  p.written |= writes;
-}
-
-// A scalar, or a run of elements; in memory of type `as`.
-Value Translator::load_value(const Load& n, DType as) {
-  Span outer = span;
-  if (n.span) span = n.span;
-  Value result = in_place(n.dtype.lanes);
-  Operation o{.count = lane_count * result.width, .row = place_of(n.buffer)};
-  Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.index) : n.index[0];
-  Expr mask = shared_scalar(n.mask);
-  if (mask) o.b = spread(value(mask)).slot;
-  bool apart = mask && !is_safe(index);
-  size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
-  Value at = index_value(index, o.b, o.row);
-  if (apart) end_narrow(narrowed);
-  o.a = at.slot;
-  o.run = load_run(as, at.uniform);
-  o.effect = Operation::Effect::load;
-  o.uniform_index = at.uniform;
-  touch(code.places[size_t(o.row)], int64_t(result.width) * as.bytes(), false);
-  result.slot = o.to = temporary_slot(o.count);
-  emit(o);
-  span = outer;
-  return result;
-}
-
-void Translator::store_statement(const Store& n) {
-  int lanes = n.value->dtype.lanes;
-  Expr base = contiguous_base(n.index), mask = shared_scalar(n.mask);
-  if (lanes > 1 && (!base || (n.mask && !mask))) return store_elements(n);
-  Expr index = n.index.empty() ? imm(0) : base ? base : n.index[0];
-  Operation o{.count = lane_count * lanes, .row = place_of(n.buffer)};
-  bool apart = mask && !(is_safe(n.value) && is_safe(index));
-  size_t narrowed = 0;
-  if (mask) {
-    o.b = spread(value(mask)).slot;
-    if (apart) narrowed = begin_narrow(o.b, lane_count);
-  }
-  DType as = f[n.buffer].dtype;
-  auto* moved = as.is_bool() ? nullptr : n.value.as<Load>();
-  if (moved && (lanes == 1 || is_wide(*moved))) {  // bits: no conversion there and back
-    as = DType{DType::Kind::unsigned_int, as.bits};
-    o.c = load_value(*moved, as).slot;
-  } else {
-    o.c = spread(value(n.value)).slot;
-  }
-  Value at = index_value(index, o.b, o.row);
-  o.a = at.slot;
-  o.run = store_run(as, at.uniform);
-  o.effect = Operation::Effect::store;
-  o.uniform_index = at.uniform;
-  touch(code.places[size_t(o.row)], int64_t(lanes) * as.bytes(), true);
-  emit(o);
-  if (apart) end_narrow(narrowed);
-}
-
-// Element by element: all values first, as one of them may be another's place.
-void Translator::store_elements(const Store& n) {
-  int lanes = n.value->dtype.lanes;
-  std::vector<int32_t> values, masks;
-  auto under_mask = [&](int k, auto work) {
-    size_t narrowed = n.mask ? begin_narrow(masks[size_t(k)], lane_count) : 0;
-    work();
-    if (n.mask) end_narrow(narrowed);
-  };
-  for (int k = 0; k < lanes; k++) {
-    if (n.mask) masks.push_back(spread(value(element(n.mask, k))).slot);
-    under_mask(k, [&] { values.push_back(spread(value(element(n.value, k))).slot); });
-  }
-  for (int k = 0; k < lanes; k++)
-    under_mask(k, [&] {
-      Value at = index_value(element(n.index.at(0), k), -1, place_of(n.buffer));
-      touch(code.places[size_t(place_of(n.buffer))], f[n.buffer].dtype.bytes(), true);
-      emit({.run = store_run(f[n.buffer].dtype, at.uniform),
-            .a = at.slot,
-            .c = values[size_t(k)],
-            .count = lane_count,
-            .row = place_of(n.buffer),
-            .effect = Operation::Effect::store,
-            .uniform_index = at.uniform});
-    });
-}
-
-// ── vectors ───────────────────────────────────────────────────────────────────────────────────────────
-Value Translator::vector(const Expr& e) {
-  Value result{.uniform = false, .width = e->dtype.lanes};
-  if (auto* n = e.as<Ramp>()) {
-    Value base = spread(value(n->base)), stride = spread(value(n->stride));
-    return compute({.run = ramp, .type = n->dtype.scalar()}, result, {&base, &stride});
-  }
-  if (auto* n = e.as<Broadcast>()) {
-    Value v = spread(value(n->value));
-    return compute({.run = repeat}, result, {&v});
-  }
-  if (auto* n = e.as<Var>()) return vars.at(n);
-  if (auto* n = e.as<Call>(); n && n->callee == &load_wide) return effect(*n);
-  if (auto* n = e.as<Unary>()) {
-    Value a = value(n->a);
-    return compute({.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()}, result, {&a});
-  }
-  if (auto* n = e.as<Binary>();
-      n && !is_logical_unsafe(*n) && (n->a->dtype.is_float() || !needs_check(n->op, n->b)))
-    return binary_value(*n);
-  if (auto* n = e.as<Cast>()) {
-    Value a = value(n->a);
-    Run run = cast_run(n->a->dtype.scalar(), n->dtype.scalar());
-    return run == copy ? a : compute({.run = run, .type = n->dtype.scalar()}, result, {&a});
-  }
-  if (auto* n = e.as<Load>(); n && is_wide(*n)) return load_value(*n, n->dtype.scalar());
-  return by_elements(e);
-}
-
-// Whatever has no form of its own: the elements, side by side.
-Value Translator::by_elements(const Expr& e) {
-  Value result = in_place(e->dtype.lanes);
-  result.slot = temporary_slot(lane_count * result.width);
-  for (int k = 0; k < result.width; k++) {
-    Value v = spread(value(element(e, k)));
-    emit({.run = copy, .to = result.slot + lane_count * k, .a = v.slot, .count = lane_count});
-  }
-  return result;
-}
-
-// Element k of a vector as an expression; a variable of many elements gets one for each.
-Expr Translator::element(const Expr& e, int k) {
-  if (e->dtype.lanes == 1) return e;
-  DType type = e->dtype.scalar();
-  auto of = [&](const Expr& x) { return element(x, k); };
-  if (auto* n = e.as<Ramp>())
-    return binary(BinaryOp::add, n->base, binary(BinaryOp::mul, n->stride, imm(k, type)), e->span);
-  if (auto* n = e.as<Broadcast>()) return n->value;
-  if (auto* n = e.as<Call>(); n && n->callee == &interleave)
-    return element(n->args[size_t(k) % n->args.size()], k / int(n->args.size()));
-  if (auto* n = e.as<Call>(); n && (n->callee == &even_lanes || n->callee == &odd_lanes))
-    return element(n->args[0], 2 * k + (n->callee == &odd_lanes));
-  if (auto* n = e.as<Unary>()) return unary(n->op, of(n->a), e->span);
-  if (auto* n = e.as<Binary>()) return binary(n->op, of(n->a), of(n->b), e->span);
-  if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);
-  if (auto* n = e.as<Select>()) return select(of(n->cond), of(n->a), of(n->b), e->span);
-  if (auto* n = e.as<Load>())
-    return load(type, n->buffer, {of(n->index.at(0))}, e->span, n->mask ? of(n->mask) : Expr());
-  if (auto* n = e.as<Call>()) {
-    std::vector<Expr> args;
-    for (auto& a : n->args) args.push_back(of(a));
-    return call(*n->callee, std::move(args), type, e->span);
-  }
-  auto* n = e.as<Var>();
-  internal_check(n, "an element of a vector");
-  Value v = vars.at(n);
-  v.slot += lane_count * k;
-  v.width = 1;
-  Expr one = var(n->hint, type);
-  vars[one.get()] = v;
-  kept.push_back(one);
-  return one;
 }
 
 }  // namespace tl::sim

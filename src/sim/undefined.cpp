@@ -41,12 +41,6 @@ void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
   set(w, slot, all);
 }
 
-Mask where_true(Warp& w, int32_t slot) {
-  Mask mask = 0;
-  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(w.slot(slot)[lane].i != 0) << lane;
-  return mask;
-}
-
 void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* how) {
   for_lanes(found.lanes & lanes, [&](int lane) {
     w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how);
@@ -60,7 +54,7 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
     add(all, undefined_at(w, o.a));
     if (o.run == ramp) add(all, undefined_at(w, o.b));
   } else if (o.run == select) {
-    Mask cond = where_true(w, o.a + e);
+    Mask cond = lanes_where(w, o.a + e);
     Undefined a = undefined_at(w, o.b + e), b = undefined_at(w, o.c + e);
     a.lanes &= cond;
     b.lanes &= ~cond;
@@ -76,7 +70,7 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
 
 void follow_store(Warp& w, const Operation& o) {
   const Place& p = w.code->places[size_t(o.row)];
-  Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
+  Mask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
   bool registers = p.scope == Scope::fragment || p.scope == Scope::local;
   for (int32_t e = 0; e < o.count; e += lane_count) {
     Undefined value = undefined_at(w, o.c + e);
@@ -125,9 +119,9 @@ void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<
 
 void check_index(Warp& w, const Operation& o) {
   bool loads = o.effect == Operation::Effect::load;
-  if (!loads && o.effect != Operation::Effect::store) return;
+  if (o.quiet || (!loads && o.effect != Operation::Effect::store)) return;
   if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
-  Mask lanes = o.b < 0 ? w.active : w.active & where_true(w, o.b);
+  Mask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
 }
 

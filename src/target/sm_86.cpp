@@ -8,6 +8,8 @@ extern const Target sm_86;
 const Target sm_86 = {
     .name = "sm_86",
     .language = "cuda",
+    .max_block = {1024, 1024, 64},
+    .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 99 * 1024,
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),

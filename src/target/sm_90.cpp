@@ -9,6 +9,9 @@ extern const Target sm_90;
 const Target sm_90 = {
     .name = "sm_90",
     .language = "cuda",
+    .max_block = {1024, 1024, 64},
+    .max_grid = {INT32_MAX, 65535, 65535},
+    .max_cluster = 8,
     .shared_bytes = 227 * 1024,
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),

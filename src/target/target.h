@@ -1,5 +1,7 @@
 // What the hardware offers: data only.  Passes and operators ask for rows and numbers, never "which chip?".
 #pragma once
+#include <array>
+
 #include "target/instr.h"
 
 namespace tl {
@@ -10,6 +12,9 @@ struct Target {
   int warp = 32;                     // threads that execute together; 1: one thread per block
   int default_threads = 128;         // of a T.Kernel that names none
   int max_threads = 1024;
+  std::array<int64_t, 3> max_block = {INT64_MAX, INT64_MAX, INT64_MAX};  // threads along x, y, z
+  std::array<int64_t, 3> max_grid = {INT64_MAX, INT64_MAX, INT64_MAX};   // blocks along x, y, z
+  int64_t max_cluster = 1;           // blocks that run together
   int64_t shared_bytes = 0;          // a block may allocate
   int64_t local_bytes = 512 << 10;   // a thread's own memory, for what its registers do not hold
   int registers = 255;               // 32-bit, a thread may use
@@ -17,6 +22,7 @@ struct Target {
   int64_t vector_alignment = 0;      // bytes an access of n bytes must be aligned to: 0 means n
   int index_bits = 64;               // of the index arithmetic it does best
   bool masked_vectors = false;       // a vector access may be masked lane by lane
+  bool keeps_indices = false;        // asked for, by the simulator: accesses keep what Claim holds
   bool fast_math = false;            // asked for: quicker, less exact forms of float functions
   bool unroll = false;               // unrolled loops are expanded here, not by the device compiler
   int shared_banks = 32;             // of 4 bytes

@@ -134,3 +134,49 @@ def test_twin_of_a_cuda_kernel():
     kernel = tilelang.compile(counter_goldens.transpose(64, 64), target="cuda -arch=sm_80")
     report = kernel.simulate(np.ones((64, 64), "f4"), np.zeros((64, 64), "f4"))
     assert report.blocks == 4 and kernel.report.simulation is report
+
+
+def dropped(report):
+    return {(c.line, c.kind, c.buffer): c.dropped for c in report.counters if c.dropped}
+
+
+def test_what_bounds_guards_drop():
+    """Line by line: of a shifted read those that leave their row, of a ragged tile all beyond its tensor."""
+    @T.prim_func
+    def main(A: T.Tensor((10, 20), "float32"), B: T.Tensor((10, 20), "float32")):
+        with T.Kernel(2, threads=64) as bx:
+            S = T.alloc_shared((8, 32), "float32")
+            T.copy(A[bx * 8, 0], S)
+            T.copy(S, B[bx * 8, 0])
+            for i, j in T.Parallel(5, 20):
+                B[bx * 5 + i, j] = A[bx * 5 + i, j + 1]
+
+    report = simulate(main, np.ones((10, 20), "f4"), np.zeros((10, 20), "f4"), watch=False)
+    first = main.place[1] if hasattr(main, "place") else min(c.line for c in report.counters)
+    copies, shifts = 2 * 8 * 32 - 200, 10
+    lines = {line for line, _, _ in dropped(report)}
+    assert min(lines) >= first and len(lines) == 3
+    assert sorted(dropped(report).values()) == [shifts, copies, copies]
+    assert "dropped" in str(report).splitlines()[1]
+
+
+Fifty = T.Tensor((50,), "float32")
+
+
+def test_what_a_condition_of_the_program_leaves_out_is_not_dropped():
+    @T.prim_func
+    def main(A: Fifty, B: Fifty, C: Fifty, n: T.int32):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx < 50:
+                B[tx] = A[tx]
+            if tx < n:
+                B[tx] = A[tx] + 1.0
+            T.atomic_add(C[tx + 10], 1.0)
+
+    report = simulate(main, np.ones(50, "f4"), np.zeros(50, "f4"), np.zeros(50, "f4"), 40)
+    assert list(dropped(report).values()) == [24] and list(dropped(report))[0][1] == "atomic"
+    report = simulate(main, np.ones(50, "f4"), np.zeros(50, "f4"), np.zeros(50, "f4"), 60)
+    assert sorted(dropped(report).values()) == [10, 24]  # what is not stored is not read
+    small = simulate(main, np.ones(50, "f4"), np.zeros(50, "f4"), np.zeros(50, "f4"), 60, blocks=1)
+    assert json.loads(small.json())["counters"][0]["dropped"] == small.counters[0].dropped

@@ -168,3 +168,49 @@ def test_long_chains_compile_in_seconds(chain):
     begin = time.perf_counter()
     tilelang.compile(chain(2000), target="sim:sm_80")
     assert time.perf_counter() - begin < 6
+
+
+# ── launches ──────────────────────────────────────────────────────────────────────────────────────────
+def with_grid(*extents, threads=32):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "float32")):
+        with T.Kernel(*extents, threads=threads):
+            for i in T.Parallel(N):
+                A[i] = 1.0
+
+    return main
+
+
+@pytest.mark.parametrize("extents, threads, said", [
+    ((1, 65536), 32, "a grid of 65536 blocks along y, but sm_80 allows 65535; give the long dimension to x"),
+    ((1, 1, 70000), 32, "a grid of 70000 blocks along z, but sm_80 allows 65535"),
+    ((1 << 31,), 32, "a grid of 2147483648 blocks along x, but sm_80 allows 2147483647; let each block loop"),
+    ((1, 1 << 32), 32, "along y, but sm_80 allows 65535; let each block loop over several tiles"),
+    ((1,), (1, 1, 65), "65 threads along z, but sm_80 allows 64; give the long dimension to x"),
+    ((1,), (2048,), "2048 threads per block, but sm_80 allows 1024"),
+])
+@pytest.mark.parametrize("target", ["cuda -arch=sm_80", "sim:sm_80"])
+def test_a_launch_beyond_the_chip(target, extents, threads, said):
+    with pytest.raises(tilelang.CompileError, match=said) as error:
+        tilelang.compile(with_grid(*extents, threads=threads), target=target)
+    assert error.value.line == with_grid.__code__.co_firstlineno + 3
+
+
+def test_the_largest_launches_compile():
+    for extents in ((1, 65535), (1, 1, 65535), ((1 << 31) - 1,)):
+        tilelang.compile(with_grid(*extents), target="sim:sm_80")
+    tilelang.compile(with_grid(1, 1 << 20), target="cpu")
+
+
+def test_a_grid_that_only_the_call_tells():
+    @T.prim_func
+    def main(A: T.Tensor((N,), "float32"), rows: T.int32):
+        with T.Kernel(1, rows, threads=32) as (bx, by):
+            A[T.get_thread_binding()] = 1.0
+
+    kernel = tilelang.compile(main, target="sim:sm_80")
+    ones = np.zeros(N, "float32")
+    with pytest.raises(tilelang.CompileError, match="a grid of 65536 blocks along y, but sm_80 allows 65535"):
+        kernel(ones, 65536)
+    kernel(ones, 3)
+    assert ones[:32].all()

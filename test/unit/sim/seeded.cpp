@@ -317,7 +317,7 @@ constexpr Planted planted[] = {
 +     Y[tx] = X[F[0]*(cast<i32>(tx) + 65536:i32)]
 )"},
     {"a name holds what has wrapped, and becomes an index in 64 bits", R"(
--     k = (F[0] + 65536:i32)*65536:i32
+-     k = (F[0] + 65536:i32)*65536:i32  # overflow
 -     Y[tx] = X[cast<i64>(k) + tx]  # overflow
 +     k = (cast<i64>(F[0]) + 65536)*65536
 +     Y[tx] = X[k - 4294967296 + tx]

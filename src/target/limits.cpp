@@ -1,0 +1,42 @@
+#include "target/limits.h"
+
+#include "base/error.h"
+#include "ir/build.h"
+
+namespace tl {
+namespace {
+
+constexpr std::string_view axes[] = {"x", "y", "z"};
+
+void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view chip,
+                  const std::array<int64_t, 3>& most) {
+  if (blocks <= most[axis]) return;
+  std::string mend = "let each block loop over several tiles";
+  if (axis > 0 && blocks <= most[0])
+    mend = fmt::format("give the long dimension to x, which takes {}, or {}", most[0], mend);
+  fail(k.span, "a grid of {} blocks along {}, but {} allows {}; {}", blocks, axes[axis], chip, most[axis], mend);
+}
+
+}  // namespace
+
+void check_limits(const Kernel& k, const Target& target) {
+  if (thread_count(k) > target.max_threads)
+    fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
+  for (size_t d = 0; d < k.threads.size(); d++)
+    if (k.threads[d] > target.max_block[d])
+      fail(k.span, "{} threads along {}, but {} allows {}; give the long dimension to x", k.threads[d], axes[d],
+           target.name, target.max_block[d]);
+  int64_t together = 1;
+  for (int64_t n : k.cluster) together *= n;
+  if (together > target.max_cluster)
+    fail(k.span, "a cluster of {} blocks, but {} allows {}", together, target.name, target.max_cluster);
+  for (size_t d = 0; d < k.grid.size(); d++)
+    if (auto blocks = as_int(k.grid[d])) check_blocks(k, d, *blocks, target.name, target.max_grid);
+}
+
+void check_grid(const Kernel& k, const std::array<int64_t, 3>& grid, std::string_view chip,
+                const std::array<int64_t, 3>& most) {
+  for (size_t d = 0; d < k.grid.size(); d++) check_blocks(k, d, grid[d], chip, most);
+}
+
+}  // namespace tl

@@ -1,0 +1,161 @@
+"""What the simulator, and the checks before it, say of threads that meet, and of numbers that wrap."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+
+def findings(function, *arguments):
+    with pytest.raises(tilelang.SimulationError) as caught:
+        tilelang.compile(function, target="sim:sm_80")(*arguments)
+    return caught.value.report.findings
+
+
+ONES = np.ones(64, "float32")
+
+
+# ── who meets whom ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("alloc", [T.alloc_fragment, T.alloc_shared])
+def test_a_sum_over_iterations_that_run_together(alloc):
+    said = r"an element of acc that .* T\.reduce_sum .* T\.alloc_reducer"
+    with pytest.raises(tilelang.CompileError, match=said):
+        @T.prim_func
+        def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((32,), "float32")):
+            with T.Kernel(1, threads=64):
+                S = T.alloc_shared((32, 16), "float32")
+                acc = alloc((32,), "float32")
+                T.copy(A, S)
+                T.clear(acc)
+                for i, j in T.Parallel(32, 16):
+                    acc[i] += S[i, j]
+                T.copy(acc, B)
+
+
+def histogram(alloc):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), where: T.Tensor((64,), "int32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=64):
+            acc = alloc((4,), "float32")
+            T.clear(acc)
+            for i in T.Parallel(64):
+                acc[where[i]] += A[i]
+            T.copy(acc, B)
+
+    return main
+
+
+@pytest.mark.parametrize("alloc", [T.alloc_fragment, T.alloc_shared])
+def test_places_that_only_the_data_tell(alloc):
+    """The tile is named as the user knows it, whatever the compiler keeps it in meanwhile."""
+    where = (np.arange(64) % 4).astype("int32")
+    first = findings(histogram(alloc), ONES, where, np.zeros(4, "float32"))[0]
+    assert first.kind == "race" and first.buffer == "acc" and first.text.startswith("data race on acc[")
+    assert "iterations of T.Parallel run together" in first.text and "T.reduce_sum" in first.text
+    assert "T.alloc_reducer" in first.text and "acc_" not in first.text
+
+
+def test_a_statement_that_every_thread_runs():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((64,), "float32")
+            T.copy(A, S)
+            for k in T.serial(3):
+                S[k + 1] = S[k] + S[k + 1]
+            T.copy(S, B)
+
+    first = findings(main, ONES, ONES.copy())[0]
+    assert first.kind == "race" and "every thread runs this statement" in first.text
+    assert "if T.get_thread_binding() == 0" in first.text and "T.alloc_var" in first.text
+
+
+def test_who_has_not_set_what_a_shuffle_takes():
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            x = T.alloc_local((1,), "float32")
+            if tx != 20:
+                x[0] = A[tx]
+            y = T.shfl_down(x[0], 8)
+            if tx < 16:
+                B[tx] = y
+
+    first = findings(main, ONES[:32], ONES[:32].copy())[0]
+    assert first.kind == "unwritten" and first.thread == 20
+    assert "x[0] is read by thread 20 of block (0)" in first.text
+
+
+# ── numbers that leave their type ─────────────────────────────────────────────────────────────────────
+def overflow(function, *arguments):
+    first = findings(function, *arguments)[0]
+    assert first.kind == "overflow"
+    return first
+
+
+def test_a_product_is_named_at_its_line():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(2, threads=64) as bx:
+            tx = T.get_thread_binding()
+            o = T.cast(bx, "int32") * 65536 * 65536
+            B[tx] = A[o + tx]
+
+    first = overflow(main, ONES, ONES.copy())
+    said = "this product exceeds 32 bits: it is 4294967296, of which i32 keeps 0, in thread 0 of block (1)"
+    assert first.text.startswith(said)
+    assert "it makes the index of A[0] on line" in first.text and first.other_line == first.line + 1
+
+
+def test_a_guard_on_what_has_wrapped():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            o = T.alloc_var("int32", 0)
+            o = T.cast(tx, "int32") * 268435456
+            if o >= 0 and o < 64:
+                B[tx] = A[o]
+
+    first = overflow(main, ONES, ONES.copy())
+    assert "a condition on it then leaves out the access to A" in first.text and first.thread == 8
+
+
+def test_the_automatic_guard_of_what_has_wrapped():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            o = T.alloc_var("int32", 0)
+            o = (T.cast(tx, "int32") + 8) * 134217728 * 2
+            B[tx] = A[o]
+
+    assert "exceeds 32 bits" in overflow(main, ONES, ONES.copy()).text
+
+
+def test_what_wraps_and_is_no_index():
+    """Hashes, data, a product that another condition keeps from being one, a sum that comes back."""
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            x = T.cast(tx, "int32")
+            h = T.alloc_var("int32", 1)
+            for _ in T.serial(5):
+                h = h * 1103515245 + 12345 + A[tx]
+            if h < 0:
+                h = -h
+            B[(h >> 16) & 63] = 1
+            C[tx] = A[h % 64] + h * h
+            if h > 1000000:
+                C[tx] = h
+            o = x * 134217728
+            if tx < 8 and o >= 0:
+                C[tx] = A[o // 134217728]
+            C[tx] = A[x * 134217728 - x * 134217727]
+
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 1 << 30, 64).astype("int32")
+    report = tilelang.compile(main, target="sim:sm_80").simulate(data, np.zeros(64, "i4"), np.zeros(64, "i4"))
+    assert not report
