@@ -44,7 +44,9 @@ struct IntegerText : RandomText {
     return fmt::format("{}[{}]", input, place);
   }
   std::string leaf(const std::string& type) {
-    if (chance(8)) return fmt::format("cast<{}>({})", type, pick<std::string>({"i0", "i1", "b"}));
+    // An index alone would be no data, and must not overflow.
+    std::string index = pick<std::string>({"i0", "i1", "b"});
+    if (chance(8)) return fmt::format("({} ^ cast<{}>({}))", value_of_data(type), type, index);
     return value_of_data(type);
   }
   std::string divisor(const std::string& type, int depth) {
