@@ -370,3 +370,29 @@ def test_constants(dtype, value):
         tilelang.compile(main, target=target)(number, array_of(np.zeros(2, np.uint64), dtype), out)
         got = codes_in(out.reshape(-1), dtype).reshape(4, 64)
         assert same(got, np.broadcast_to(wanted, got.shape), True, dtype).all(), (target, got[:, 0], wanted)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, E8M0, "int4", "uint4", "int8", "uint32"])
+def test_clamp(dtype):
+    """In the type that it is computed in, with bounds of the tile's own type; a NaN becomes the lower bound."""
+    low, high = (1, 5) if not is_float(dtype) else (0.3, 1e6)
+
+    @T.prim_func
+    def main(A: T.Tensor((256,), dtype)):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((256,), dtype)
+            T.copy(A, f)
+            T.clamp(f, low, high)
+            T.copy(f, A)
+
+    codes = inputs(dtype)[-256:] if bits_of(dtype) > 8 else np.arange(256, dtype=np.uint64) % np.uint64(2**bits_of(dtype))
+    if is_float(dtype):
+        edges = values_of(rounded(np.array([low, high], np.longdouble), dtype), dtype)
+        wanted = rounded(np.fmin(np.fmax(values_of(codes, dtype), edges[0]), edges[1]), dtype)
+    else:
+        wanted = np.clip(values_of(codes, dtype), low, high).astype(np.uint64)
+    for target in TARGETS:
+        array = array_of(codes, dtype)
+        tilelang.compile(main, target=target)(array)
+        got = codes_in(array, dtype)
+        assert np.array_equal(got, wanted), (target, codes[got != wanted][:5], got[got != wanted][:5], wanted[got != wanted][:5])
