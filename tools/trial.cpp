@@ -178,7 +178,8 @@ static Verdict compare_bits(const std::string& name, Tensor& got, Tensor& wanted
     if (code(got, i) != code(wanted, i))
       return {.kind = Verdict::Kind::wrong,
               .what = "",
-              .text = fmt::format("element {} of {} has the bits {:#x}, not {:#x}", i, name, code(got, i), code(wanted, i))};
+              .text = fmt::format("element {} of {} has the bits {:#x}, not {:#x}", i, name, code(got, i),
+                                  code(wanted, i))};
   return {};
 }
 

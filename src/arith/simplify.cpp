@@ -224,7 +224,8 @@ Expr Simplifier::make_unary(UnaryOp op, const Expr& a) {
 Expr Simplifier::make_cast(DType type, const Expr& a) {
   if (a->dtype == type) return a;
   if (auto* n = a.as<Broadcast>()) return broadcast(make_cast(type.scalar(), n->value), type.lanes, here);
-  if (type.is_bool() && is_scalar_int(a) && !a->dtype.is_storage()) return make(BinaryOp::ne, a, constant(0, a->dtype));
+  if (type.is_bool() && is_scalar_int(a) && !a->dtype.is_storage())
+    return make(BinaryOp::ne, a, constant(0, a->dtype));
   auto* n = a.as<Cast>();
   if (!n) return cast(type, a, here);
   DType from = n->a->dtype, by = a->dtype;

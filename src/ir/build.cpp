@@ -150,12 +150,13 @@ Expr cast(DType type, Expr a, Span span) {
   return own(n);
 }
 
-// Integers of 64 bits as an f64 does not round them: of those that have more bits than it, what the last 11 say goes into
-// the bit before them.
+// Integers of 64 bits as an f64 does not round them: of those that have more bits than it, what the last 11 say goes
+// into the bit before them.
 static Expr without_rest(const Expr& a, Span span) {
   DType t = a->dtype;
   auto number = [&](int64_t n) { return imm(n, t); };
-  Expr rest = binary(BinaryOp::bit_and, a, number(2047), span), carry = binary(BinaryOp::add, rest, number(2047), span);
+  Expr rest = binary(BinaryOp::bit_and, a, number(2047), span);
+  Expr carry = binary(BinaryOp::add, rest, number(2047), span);
   Expr odd = binary(BinaryOp::bit_and, binary(BinaryOp::bit_or, a, carry, span), number(-2048), span);
   constexpr int64_t most = int64_t(1) << 53;
   Expr exact = binary(BinaryOp::le, a, number(most), span);

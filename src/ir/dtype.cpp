@@ -74,9 +74,12 @@ uint64_t e8m0_bits(double value, Rounding rounding, bool saturate) {
 
 // ── NaN ───────────────────────────────────────────────────────────────────────────────────────────────
 constexpr int double_mantissa = 52;
-constexpr uint64_t double_quiet = uint64_t(1) << (double_mantissa - 1), double_infinity = uint64_t(0x7FF) << double_mantissa;
+constexpr uint64_t double_quiet = uint64_t(1) << (double_mantissa - 1);
+constexpr uint64_t double_infinity = uint64_t(0x7FF) << double_mantissa;
 
-double usual_nan(double like) { return std::copysign(std::bit_cast<double>(double_infinity | double_quiet), like); }
+double usual_nan(double like) {
+  return std::copysign(std::bit_cast<double>(double_infinity | double_quiet), like);
+}
 
 // A type that has one NaN, of either sign, keeps no mantissa of it.
 double nan_value(bool negative, uint64_t mantissa, const Format& f) {

@@ -1,5 +1,5 @@
-// A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first iteration: what a
-// later one reads may have been assigned by the one before, but it is refused only if the first reads it too.
+// A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first iteration: what
+// only a later one reads may have been assigned by those before.
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"

@@ -13,9 +13,10 @@ void check_clamp(const Tile& t, const Function& f) {
 }
 
 void eval_clamp(const Tile& t, const Function&, const EvalContext& ctx) {
-  Array a = ctx.read(region_of(t, 0));
-  Array low = as_type(ctx.value(std::get<Expr>(t.operands[1])), a.dtype);
-  Array high = as_type(ctx.value(std::get<Expr>(t.operands[2])), a.dtype);
+  Array given = ctx.read(region_of(t, 0));
+  DType type = arithmetic_type(given.dtype);
+  auto bound = [&](size_t i) { return as_type(as_type(ctx.value(std::get<Expr>(t.operands[i])), given.dtype), type); };
+  Array a = as_type(given, type), low = bound(1), high = bound(2);
   for (auto& x : a.floats) x = min_number(max_number(x, low.floats[0]), high.floats[0]);
   for (auto& x : a.ints)
     x = fold_int(BinaryOp::min, fold_int(BinaryOp::max, x, low.ints[0], a.dtype), high.ints[0], a.dtype);
@@ -27,9 +28,10 @@ ParallelNest nest_clamp(const Tile& t, const Function& f) {
   DType type = f[dst.buffer].dtype;
   ParallelNest nest = nest_over(t, region_shape(dst));
   std::vector<Expr> at = in_buffer(dst, nest.vars);
-  Expr low = cast(type, std::get<Expr>(t.operands[1]), t.span), high = cast(type, std::get<Expr>(t.operands[2]), t.span);
-  Expr x = binary(BinaryOp::max, load(f, dst.buffer, at, t.span), low, t.span);
-  nest.body = store(dst.buffer, at, binary(BinaryOp::min, x, high, t.span), t.span);
+  DType wide = arithmetic_type(type);
+  auto bound = [&](size_t i) { return cast(wide, cast(type, std::get<Expr>(t.operands[i]), t.span), t.span); };
+  Expr x = binary(BinaryOp::max, cast(wide, load(f, dst.buffer, at, t.span), t.span), bound(1), t.span);
+  nest.body = store(dst.buffer, at, cast(type, binary(BinaryOp::min, x, bound(2), t.span), t.span), t.span);
   return nest;
 }
 

@@ -255,7 +255,8 @@ Code ExprCompiler::operator()(const Expr& e) {
                         return padding;
                      };
                      if (!n.mask) return load;
-                     return [load, mask = self(n.mask), none = zero_of(f[n.buffer].dtype)](Frame& x) { return mask(x).i ? load(x) : none; };
+                     Scalar none = zero_of(f[n.buffer].dtype);
+                     return [load, none, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : none; };
                    },
                    [&](const Call& n) -> Code {
                      if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);

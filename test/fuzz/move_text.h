@@ -1,5 +1,5 @@
-// Programs that only move values: copies, transposes, views, elements, selections and fills, of every type.  They are run
-// on any bits, among which are NaN of every kind, and each element of a result has the bits that were moved there.
+// Programs that only move values: copies, transposes, views, elements, selections and fills, of every type.  They are
+// run on any bits, among which are NaN of every kind, and each element of a result has the bits that were moved there.
 #pragma once
 #include "fuzz/view_text.h"
 
@@ -24,7 +24,10 @@ struct MoveText : ViewText {
       fill(t);
     return t;
   }
-  Tile filled() { return filled(types[size_t(below(int64_t(types.size())))], shapes[size_t(below(int64_t(shapes.size())))]); }
+  Tile filled() {
+    size_t kind = size_t(below(int64_t(types.size()))), shape = size_t(below(int64_t(shapes.size())));
+    return filled(types[kind], shapes[shape]);
+  }
   Tile like(const Tile& t, const Shape& shape) {
     Tile found = find([&](const Tile& o) { return o.type == t.type && o.shape == shape && o.storage != t.storage; });
     return found.name.empty() || chance(25) ? filled(t.type, shape) : found;
@@ -37,7 +40,8 @@ struct MoveText : ViewText {
       std::string number = std::to_string(below(8));
       return is_storage(kind) ? fmt::format("cast<{}>({})", kind, number) : fmt::format("{}:{}", number, kind);
     }
-    std::string number = pick<std::string>({"1.0", "-0.0", "0.0", "nan", "-nan", "inf", "-inf", "-2.5", "1e9", "-1e9", "1e-9"});
+    std::string number = pick<std::string>(
+        {"1.0", "-0.0", "0.0", "nan", "-nan", "inf", "-inf", "-2.5", "1e9", "-1e9", "1e-9"});
     return kind == "f32" ? number : fmt::format("cast<{}>({})", kind, number);
   }
   void fill(const Tile& t) {

@@ -20,6 +20,8 @@ fuzz::Program tile_program(uint64_t seed) {
   return fuzz::random_program(seed, find_target("sm_80")->shared_bytes, 200);
 }
 
+fuzz::Program moves(uint64_t seed) { return fuzz::random_moves(seed, find_target("sm_80")->shared_bytes, 200); }
+
 }  // namespace
 
 TEST_CASE("tile programs are laid out the same every time") {
@@ -68,7 +70,7 @@ TEST_CASE("what tile programs only move keeps its bits on every target") {
                       .programs = 60,
                       .fresh = 30,
                       .share = 0.1,
-                      .make = [](uint64_t seed) { return fuzz::random_moves(seed, find_target("sm_80")->shared_bytes, 200); },
+                      .make = moves,
                       .targets = {"sim:sm_80", "cpu"},
                       .inputs = Inputs::bits});
 }

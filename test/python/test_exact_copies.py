@@ -1,7 +1,7 @@
 """Casts give the documented bits, and what is only moved keeps its bits, in every executor.
 
-The model of a cast is written here from docs/numerics.md: numbers are long doubles, which hold every value of every
-type, and each result is rounded once."""
+The model of a cast is written here from docs/numerics.md: numbers are long doubles, which hold every value of
+every type, and each result is rounded once."""
 
 import functools
 
@@ -13,8 +13,8 @@ from helpers import load_text
 
 TARGETS = ["reference", "sim:sm_80", "cpu", "cpu -mcpu=haswell"]
 BLOCK = 512
-# How a float type spends its bits: exponent, mantissa, bias, the code of the largest finite number, whether an
-# infinity follows it, the code of the usual NaN.
+# How a float type spends its bits: exponent, mantissa, bias, the code of the largest finite number, whether
+# an infinity follows it, the code of the usual NaN.
 FLOATS = {
     "float64": (11, 52, 1023, 0x7FEFFFFFFFFFFFFF, True, 0x7FF8000000000000),
     "float32": (8, 23, 127, 0x7F7FFFFF, True, 0x7FC00000),
@@ -46,7 +46,8 @@ def values_of(codes, dtype):
     if dtype == "bool":
         return (codes != 0).astype(np.longdouble)
     if dtype == E8M0:
-        return np.where(codes == 255, np.longdouble(np.nan), np.ldexp(np.longdouble(1), codes.astype(int) - 127))
+        powers = np.ldexp(np.longdouble(1), codes.astype(int) - 127)
+        return np.where(codes == 255, np.longdouble(np.nan), powers)
     if not is_float(dtype):
         value = codes.astype(np.longdouble)
         wraps = (not dtype.startswith("u")) & (codes >> np.uint64(bits - 1) != 0)
@@ -106,8 +107,9 @@ def cast(codes, source, dest):
     high = np.ldexp(np.longdouble(1), bits if dest.startswith("u") else bits - 1)
     said = (whole >= low) & (whole < high)  # False of NaN
     whole = np.where(said, whole, 0)
-    return np.where(whole < 0, (-np.abs(whole)).astype(np.int64).view(np.uint64), np.abs(whole).astype(np.uint64)) & \
-        np.uint64(2**bits - 1), said
+    size = np.abs(whole)
+    wide = np.where(whole < 0, (-size).astype(np.int64).view(np.uint64), size.astype(np.uint64))
+    return wide & np.uint64(2**bits - 1), said
 
 
 # ── codes and arrays ──
@@ -146,7 +148,8 @@ def inputs(dtype):
         near = np.concatenate([powers + np.uint64(d % 2**64) for d in (-2, -1, 0, 1, 2, 3)])
         ties = (powers | powers >> np.uint64(11)) | powers >> np.uint64(24)
         half = 3 * powers - np.uint64(1)
-        codes = np.concatenate([random, random >> np.uint64(bits // 2), near, 0 - near, ties, ties + np.uint64(1), half])
+        small = random >> np.uint64(bits // 2)
+        codes = np.concatenate([random, small, near, 0 - near, ties, ties + np.uint64(1), half])
         return padded(codes & np.uint64(2**bits - 1))
     form = "float32" if dtype == "tfloat32" else dtype
     exact = []
@@ -214,7 +217,8 @@ def casts(folder, source, dests, way, n):
     params = ", ".join([f"A: T.Tensor(({n},), {source!r})",
                         *(f"{o}: T.Tensor(({n},), {d!r})" for o, d in zip(names, dests, strict=True))])
     body = "".join(
-        WAYS[way].format(block=BLOCK, source=source, dest=d, out=o, n=i, scope="shared" if i % 2 else "fragment") + "\n"
+        WAYS[way].format(block=BLOCK, source=source, dest=d, out=o, n=i,
+                         scope="shared" if i % 2 else "fragment") + "\n"
         for i, (o, d) in enumerate(zip(names, dests, strict=True)))
     indented = "".join(f"        {line}\n" for line in body.splitlines())
     return load_text(folder, f"import tilelang.language as T\n@T.prim_func\ndef main({params}):\n"
@@ -236,8 +240,8 @@ def test_casts(source, way, tmp_path):
         for dest, array in zip(TYPES, out, strict=True):
             got, (wanted, said) = codes_in(array, dest), cast(codes, source, dest)
             wrong = np.flatnonzero(~same(got, wanted, said, dest))
-            assert len(wrong) == 0, (target, dest, [(hex(codes[i]), hex(got[i]), hex(wanted[i])) for i in wrong[:5]],
-                                     len(wrong))
+            some = [(hex(codes[i]), hex(got[i]), hex(wanted[i])) for i in wrong[:5]]
+            assert len(wrong) == 0, (target, dest, some, len(wrong))
 
 
 # ── moves ──
@@ -245,7 +249,7 @@ MOVED = [t for t in TYPES if t != "bool"]  # of a bool in memory 0 and 1 mean so
 
 
 def random_bits(dtype, n, seed=0):
-    """Any codes; of floats the first half has all bits of the exponent, so that most are NaN of every kind."""
+    """Any codes; of floats the first half has all bits of the exponent, so that most are NaN."""
     codes = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64) & np.uint64(2 ** bits_of(dtype) - 1)
     if dtype in FLOATS:
         _, mantissa, _, top, infinite, _ = FLOATS["float32" if dtype == "tfloat32" else dtype]
@@ -323,8 +327,9 @@ def test_what_is_moved_keeps_its_bits(dtype, move, tmp_path):
     body = "".join(f"        {line}\n" for line in MOVES[move].strip().splitlines())
     params = ", ".join(f"{name}: T.Tensor((32, 64), dtype)" for name in "ACB")
     integer = f"uint{bits_of(dtype)}"
-    kernel = load_text(tmp_path, f"import tilelang.language as T\ndtype, as_integer = {dtype!r}, {integer!r}\n"
-                                 f"@T.prim_func\ndef main({params}):\n    with T.Kernel(2, threads=64) as b:\n{body}").main
+    head = f"import tilelang.language as T\ndtype, as_integer = {dtype!r}, {integer!r}\n"
+    kernel = load_text(tmp_path, f"{head}@T.prim_func\ndef main({params}):\n"
+                                 f"    with T.Kernel(2, threads=64) as b:\n{body}").main
     a, c = random_bits(dtype, 2048), random_bits(dtype, 2048, 1)
     i, j = np.divmod(np.arange(2048), 64)
     wanted = np.where((i % 16 + j // 2) % 2 == 0, a, c) if move in ("selected", "conditions") else a
@@ -333,13 +338,15 @@ def test_what_is_moved_keeps_its_bits(dtype, move, tmp_path):
         out = array_of(np.zeros(2048, np.uint64), dtype).reshape(32, columns)
         tilelang.compile(kernel, target=target)(
             array_of(a, dtype).reshape(32, columns), array_of(c, dtype).reshape(32, columns), out)
-        wrong = np.flatnonzero(codes_in(out.reshape(-1), dtype) != wanted)
-        assert len(wrong) == 0, (target, [(hex(wanted[k]), hex(codes_in(out.reshape(-1), dtype)[k])) for k in wrong[:5]])
+        got = codes_in(out.reshape(-1), dtype)
+        wrong = np.flatnonzero(got != wanted)
+        assert len(wrong) == 0, (target, [(hex(wanted[k]), hex(got[k])) for k in wrong[:5]])
 
 
 # ── constants ──
 CONSTANTS = {"too large": 1e6, "too small": -1e6, "infinite": float("inf"), "minus infinite": float("-inf"),
-             "not a number": float("nan"), "zero": 0.0, "a tie": 2.0**-7 + 2.0**-11, "above the largest": 464.0}
+             "not a number": float("nan"), "zero": 0.0, "a tie": 2.0**-7 + 2.0**-11,
+             "above the largest": 464.0}
 
 
 @pytest.mark.parametrize("value", CONSTANTS)
@@ -370,3 +377,31 @@ def test_constants(dtype, value):
         tilelang.compile(main, target=target)(number, array_of(np.zeros(2, np.uint64), dtype), out)
         got = codes_in(out.reshape(-1), dtype).reshape(4, 64)
         assert same(got, np.broadcast_to(wanted, got.shape), True, dtype).all(), (target, got[:, 0], wanted)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, E8M0, "int4", "uint4", "int8", "uint32"])
+def test_clamp(dtype):
+    """The bounds are of the tile's own type; a NaN becomes the lower one."""
+    low, high = (1, 5) if not is_float(dtype) else (0.3, 1e6)
+
+    @T.prim_func
+    def main(A: T.Tensor((256,), dtype)):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((256,), dtype)
+            T.copy(A, f)
+            T.clamp(f, low, high)
+            T.copy(f, A)
+
+    every = np.arange(256, dtype=np.uint64) % np.uint64(2 ** min(8, bits_of(dtype)))
+    codes = inputs(dtype)[-256:] if bits_of(dtype) > 8 else every
+    if is_float(dtype):
+        edges = values_of(rounded(np.array([low, high], np.longdouble), dtype), dtype)
+        wanted = rounded(np.fmin(np.fmax(values_of(codes, dtype), edges[0]), edges[1]), dtype)
+    else:
+        wanted = np.clip(values_of(codes, dtype), low, high).astype(np.uint64)
+    for target in TARGETS:
+        array = array_of(codes, dtype)
+        tilelang.compile(main, target=target)(array)
+        got = codes_in(array, dtype)
+        wrong = got != wanted
+        assert not wrong.any(), (target, codes[wrong][:5], got[wrong][:5], wanted[wrong][:5])

@@ -123,7 +123,7 @@ TEST_CASE("cuda: constants of floats") {
   top(f32, 1e30, "fmaxf(x, 1e+30f)");
   top(f64, 0.1, "fmax(x, 0.1)");
   top(f32, -INFINITY, "fmaxf(x, __int_as_float(0xff800000))");
-  top(f64, INFINITY, "fmax(x, double(__int_as_float(0x7f800000)))");
+  top(f64, INFINITY, "fmax(x, __longlong_as_double(0x7ff0000000000000ll))");
   f(
       f16, [](Expr x, Expr y) { return select(lt(x, y), x, fimm(0.5, f16)); },
       "float(x) < float(y) ? x : half_t::raw(0x3800 /* 0.5 */)");
