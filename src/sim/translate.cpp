@@ -214,15 +214,20 @@ void Translator::group_statement(const Group& n) {
 namespace {
 
 // Temporaries come after the slots that last.
-void place_temporaries(std::vector<Operation>& operations, std::vector<CallSite>& calls, int32_t begin) {
+void place_temporaries(Code& code, int32_t begin) {
   auto place = [&](int32_t& slot) {
     if (slot >= first_temporary) slot += begin - first_temporary;
   };
-  for (auto& o : operations)
+  for (auto& o : code.operations)
     for (auto* slot : {&o.to, &o.a, &o.b, &o.c}) place(*slot);
-  for (auto& c : calls) {
+  for (auto& c : code.calls) {
     place(c.to);
     for (auto& a : c.args) place(a.slot);
+  }
+  for (auto& c : code.claims) {
+    place(c.where);
+    for (auto& d : c.dims)
+      for (auto* slot : {&d.first, &d.last, &d.extent}) place(*slot);
   }
 }
 
@@ -306,7 +311,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   code.operations = t.close();
   place_labels(code.operations, t.labels);
   find_effects(code.operations, code.calls);
-  place_temporaries(code.operations, code.calls, t.last_slot);
+  place_temporaries(code, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   mark_wrapping(code);
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets
