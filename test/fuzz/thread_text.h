@@ -103,7 +103,11 @@ struct ThreadText : RandomText {
   }
   std::string integer(const std::string& t, int depth) {
     std::string a = expr(t, depth - 1);
-    if (chance(10)) return guarded_quotient(*this, t, extreme(t, a), expr(t, depth - 1), constant(t));
+    if (chance(10)) {
+      std::string divisor = expr(t, depth - 1);
+      if (divisor.starts_with("0:")) divisor = fmt::format("1:{}", t);  // a plain 0 is refused
+      return guarded_quotient(*this, t, extreme(t, a), divisor, constant(t));
+    }
     switch (below(9)) {
       case 0:
         return fmt::format("({}//{}:{})", a, 1 + below(9), t);
