@@ -132,5 +132,6 @@ def test_the_type_that_wraps_is_named(dtype, step, brief):
             S[tx] = 0
             B[tx] = S[T.cast(tx, dtype) * step]
 
-    with pytest.raises(tilelang.SimulationError, match=rf"this product exceeds {brief[1:]} bits: it is \d+, of which {brief} keeps"):
+    said = rf"this product exceeds {brief[1:]} bits: it is \d+, of which {brief} keeps"
+    with pytest.raises(tilelang.SimulationError, match=said):
         tilelang.compile(main, target="sim:sm_90").simulate(np.zeros(40000, "i4"), np.zeros(64, "i4"))
