@@ -104,8 +104,7 @@ struct ThreadText : RandomText {
   std::string integer(const std::string& t, int depth) {
     std::string a = expr(t, depth - 1);
     if (chance(10)) {
-      std::string divisor = expr(t, depth - 1);
-      if (divisor.starts_with("0:")) divisor = fmt::format("1:{}", t);  // a plain 0 is refused
+      std::string divisor = fmt::format("({} - cast<{}>(x % 3))", expr(t, depth - 1), t);  // a constant 0 is refused
       return guarded_quotient(*this, t, extreme(t, a), divisor, constant(t));
     }
     switch (below(9)) {
