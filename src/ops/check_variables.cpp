@@ -1,6 +1,7 @@
 // A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first iteration: what
 // only a later one reads may have been assigned by those before.
 #include "base/error.h"
+#include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"
 
@@ -127,10 +128,13 @@ struct Variables final : Rewriter {
 }  // namespace
 
 void check_variables(const Function& f) {
-  for (auto& k : f.kernels) {
-    Variables variables(f);
-    variables(k.body);
-  }
+  Variables variables(f);
+  bool any = false;
+  for (size_t i = 0; i < f.buffers.size(); i++) any |= variables.is_variable(BufferId{int(i)});
+  if (!any) return;
+  on_stack_for(f, [&] {
+    for (auto& k : f.kernels) variables(k.body);
+  });
 }
 
 }  // namespace tl

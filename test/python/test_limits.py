@@ -95,12 +95,26 @@ def test_an_expression_of_many_terms(target):
     check_long(target)
 
 
+def check_long_of_a_variable(target):
+    @T.prim_func
+    def main(A: T.Tensor((N,), "int32"), C: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_var("int32")
+            s = long_sum(A, 0, 2000)
+            C[0] = s
+
+    a, c = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
+    tilelang.compile(main, target=target)(a, c)
+    assert c[0] == sum(int(a[k % N]) for k in range(2000))
+
+
+@pytest.mark.parametrize("check", [check_long, check_long_of_a_variable])
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_expression_of_many_terms_on_a_small_stack(target):
+def test_an_expression_of_many_terms_on_a_small_stack(target, check):
     found = []
 
     def work():
-        check_long(target)
+        check(target)
         found.append("done")
 
     before = threading.stack_size(512 * 1024)

@@ -1,5 +1,5 @@
-"""A variable (T.alloc_var) without a first value must be assigned before it is read: what certainly is not, is
-refused at the line that reads it; what may be, is left to the run."""
+"""A variable (T.alloc_var) without a first value must be assigned before it is read: what certainly is not is
+refused at the line that reads it; what may be is left to the run."""
 
 import numpy as np
 import pytest
