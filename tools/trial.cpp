@@ -167,6 +167,15 @@ std::string to_string(const Verdict& v) {
                         : fmt::format("{}: {}", names[size_t(v.kind)], v.text);
 }
 
+static std::string differences(Tensor& got, Tensor& wanted) {
+  int64_t count = 0, first = -1;
+  for (int64_t i = wanted.size() - 1; i >= 0; i--)
+    if (got.number(i) != wanted.number(i)) count++, first = i;
+  if (first < 0) return "integers that doubles do not tell apart";
+  return fmt::format("{} of {} elements, of which element {} is {}, not {}", count, wanted.size(), first,
+                     got.number(first), wanted.number(first));
+}
+
 // The first element that has other bits than it should.
 static Verdict compare_bits(const std::string& name, Tensor& got, Tensor& wanted) {
   auto code = [](Tensor& t, int64_t i) {
@@ -196,7 +205,8 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
       return {
           .kind = Verdict::Kind::wrong,
           .what = "",
-          .text = fmt::format("{} differs by {:.2g} of its largest number", program.params[i].name, error)};
+          .text = fmt::format("{} differs by {:.2g} of its largest number: {}", program.params[i].name, error,
+                              differences(got.tensors[i], wanted.tensors[i]))};
   }
   return {};
 }

@@ -46,6 +46,13 @@ struct Narrower final : ScopedRewriter {
     return cast(i32.with_lanes(e->dtype.lanes), (*this)(e), e->span);
   }
 
+  // By 32 and more 64 bits may be shifted, but not 32.
+  bool stays_defined(const Binary& b) {
+    if (b.op != BinaryOp::shl && b.op != BinaryOp::shr) return true;
+    Interval by = interval_of(b.b, facts);
+    return by.min >= 0 && by.max < 32;
+  }
+
   // The expression in 32 bits, or null if some part of it may not fit.
   Expr narrow(const Expr& e) {
     DType t = i32.with_lanes(e->dtype.lanes);
@@ -66,7 +73,7 @@ struct Narrower final : ScopedRewriter {
     }
     if (!fits(interval_of(e, facts))) return {};
     if (auto v = as_int(e)) return imm(*v, t, e->span);
-    if (auto* b = e.as<Binary>(); b && b->a->dtype.is_int()) {
+    if (auto* b = e.as<Binary>(); b && b->a->dtype.is_int() && stays_defined(*b)) {
       Expr x = narrow(b->a), y = narrow(b->b);
       return x && y ? binary(b->op, x, y, b->span) : Expr();
     }

@@ -150,6 +150,7 @@ struct Run {
         meaningless++;  // no two targets need agree
       } else if (v.is_failure()) {
         failures++;
+        if (!apart) v.text += judge(p.text, test).is_failure() ? "; again so" : "; right the second time";
         keep(p, seed, test, v);
       }
     }

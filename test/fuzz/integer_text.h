@@ -58,7 +58,13 @@ struct IntegerText : RandomText {
     if (chance(50)) return fmt::format("({} | 1:{})", d, type);
     return fmt::format("select({0} == 0:{1}, 7:{1}, {0})", d, type);
   }
+  // An index has 64 bits wherever it stands, and may be shifted by as many.
+  std::string shifted_index(int depth) {
+    std::string index = pick<std::string>({"i0", "i1", "b", "(i0*3 + i1)"});
+    return fmt::format("({} >> ({} & 63:i64))", index, value("i64", depth - 1));
+  }
   std::string condition(int depth) {
+    if (chance(10)) return fmt::format("{} {} {}:i64", shifted_index(depth), chance(50) ? "==" : "<", below(3));
     std::string type = int_type(), op = pick<std::string>({"<", "<=", ">", ">=", "==", "!="});
     std::string a = value(type, depth - 1), b = chance(40) ? constant(type) : value(type, depth - 1);
     std::string c = fmt::format("{} {} {}", a, op, b);
@@ -67,6 +73,7 @@ struct IntegerText : RandomText {
     return c;
   }
   std::string shift(const std::string& type, int depth) {
+    if (type == "i64" && chance(15)) return shifted_index(depth);
     std::string amount = chance(60) ? fmt::format("{}:{}", below(bits_of(type)), type)
                                     : fmt::format("({} & {}:{})", value(type, depth - 1), bits_of(type) - 1, type);
     return fmt::format("({} {} {})", value(type, depth - 1), chance(50) ? "<<" : ">>", amount);
