@@ -32,7 +32,7 @@ def snippets(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
 
 
-@pytest.mark.parametrize("name", ["quickstart.md", "dynamic_shapes.md"])
+@pytest.mark.parametrize("name", ["quickstart.md", "dynamic_shapes.md", "patterns.md"])
 def test_snippets_run(name):
     scope = {"__name__": "snippet"}
     wrong = []
