@@ -92,16 +92,16 @@ def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
         innermost = error.__traceback__
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
-        if isinstance(error, CompileError) or found is None or found.group(1) not in bound or \
+        name, place = found and found.group(1), place_of_traceback(innermost)
+        if isinstance(error, CompileError) or name not in bound or place is None or \
                 not _contains(code, innermost.tb_frame.f_code):
             raise
-        name, place = found.group(1), place_of_traceback(innermost)
         line = bound[name]
-        if line >= place[1]:
+        if line > place[1]:
             text = f"'{name}' is used before it is bound: line {line} does that; move it above this one"
         else:
-            text = (f"'{name}' is not bound here: what binds it, at line {line}, was left out while the "
-                    "kernel was built, by a condition or loop that Python decides; bind it before that")
+            text = (f"'{name}' has no value here: line {line}, the first to bind it, has not run before (a "
+                    f"condition or loop that Python decides may leave it out); give '{name}' a value first")
         raise compile_error(text, place, UnboundName) from None
 
 

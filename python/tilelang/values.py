@@ -204,7 +204,7 @@ def misuse_of_indices(x: Any) -> str:
     trace = current()
     if trace is None or trace.kernel is None or x is not trace.kernel.bound:
         return ""
-    name, n = trace.kernel.names[0], len(x)
+    name, n = next(iter(trace.kernel.names), "this"), len(x)
     return (f": {name} is the tuple of the {n} block indices, as the grid of this T.Kernel has {n} "
             f"dimensions: write `as ({', '.join(('bx', 'by', 'bz')[:n])})`")
 

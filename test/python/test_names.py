@@ -2,6 +2,7 @@
 it is not.
 """
 
+import sys
 import textwrap
 
 import numpy as np
@@ -63,9 +64,11 @@ UNBOUND = {
     "a tile": ("T.copy(A[0:8, 0:8], x)\nx = T.alloc_fragment((8, 8), 'float32')", 0, 29,
                "'x' is used before it is bound: line 6 does that; move it above this one"),
     "of a branch": ("if A.shape[0] > 100:\n    y = A[0, 0]\nA[1, 0] = y", 2, 19,
-                    "'y' is not bound here: what binds it, at line 6, was left out while the kernel was"),
-    "of a loop without iterations": ("for k in []:\n    y = k\nA[1, 0] = y", 2, 19, "by a condition or loop"),
-    "of a loop's own name": ("for k in []:\n    pass\nA[1, 0] = k", 2, 19, "'k' is not bound here"),
+                    "'y' has no value here: line 6, the first to bind it, has not run before"),
+    "of a loop without iterations": ("for k in []:\n    y = k\nA[1, 0] = y", 2, 19,
+                                     "a condition or loop that Python decides"),
+    "of a loop's own name": ("for k in []:\n    pass\nA[1, 0] = k", 2, 19, "'k' has no value here"),
+    "of itself": ("y = y + A[0, 0]", 0, 13, "'y' has no value here: line 5, the first to bind it"),
     "in an arm": ("A[1, 0] = z if n > 0 else 0.0\nz = A[0, 0]", 0, 19, "'z' is used before it is bound"),
     "in a comprehension": ("w = [z + i for i in [1, 2]]\nz = A[0, 0]", 0, 14, "'z' is used before it"),
     "in a helper": ("def f():\n    return z\nA[1, 0] = f()\nz = A[0, 0]", 1, 20, "'z' is used before"),
@@ -78,13 +81,15 @@ def test_a_name_that_is_not_bound_yet(name, tmp_path):
     error = failure(tmp_path, body)
     assert isinstance(error, NameError)
     assert text in str(error)
-    assert (error.line, error.column) == (FIRST_LINE + line, column)
+    assert error.line == FIRST_LINE + line
+    if sys.version_info >= (3, 11):  # before, Python knows the line alone
+        assert error.column == column
 
 
 def test_a_name_that_a_macro_has_not_bound_yet(tmp_path):
     before = "import tilelang.language as T\n@T.macro\ndef twice(A):\n    A[0, 0] = v\n    v = A[0, 0] * 2\n"
     error = failure(tmp_path, "twice(A)", before=before)
-    assert (error.line, error.column) == (4, 15)
+    assert error.line == 4
     assert "'v' is used before it is bound: line 5 does that" in str(error)
 
 
