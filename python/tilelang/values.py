@@ -210,12 +210,17 @@ def misuse_of_indices(x: Any) -> str:
 
 
 def refuse_indices(op: str, a: Any, b: Any) -> None:
-    """An error for `a op b` if one is the tuple of the block indices and the other is no tuple."""
+    """An error for `a op b` if one is the tuple of the block indices and the other is no tuple; or if several
+    values would be repeated where their multiples are meant.
+    """
     for x, other in ((a, b), (b, a)):
         if x.__class__ is tuple and other.__class__ is not tuple:
             text = misuse_of_indices(x)
             if text:
                 raise fail(f"`{SIGNS.get(op, op)}` of a tuple{text}")
+            if op == "mul" and len(x) > 1 and any(item.__class__ in (Expr, Element) for item in x):
+                raise fail("`*` of a tuple is Python's, which repeats it: multiply its elements, (x * 32, "
+                           "y * 32)")
 
 
 def as_value(x: Any) -> Any:

@@ -196,3 +196,11 @@ def test_the_tuple_of_block_indices_is_a_tuple(tmp_path):
     x = np.zeros(64, np.float32)
     tilelang.compile(pair(tmp_path, body), target="cpu")(x, 1)
     assert x[:4].tolist() == [1, 2, 3, 4] and not x[4:].any()
+
+
+def test_a_tuple_of_values_is_not_multiplied(tmp_path):
+    error = failure(tmp_path, "place = (bx, n)\nA[place * 2] = 1.0")
+    assert (error.line, error.column) == (FIRST_LINE + 1, 11)
+    assert "`*` of a tuple is Python's, which repeats it: multiply its elements" in str(error)
+    kernel(tmp_path, "A[(bx,) * 2] = 1.0")  # one value, repeated
+    kernel(tmp_path, "size = (4, 2) * 2\nA[size[0], size[3]] = 1.0")
