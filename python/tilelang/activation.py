@@ -129,6 +129,7 @@ class Activation(Expressions):
             return self.assign(site, name, self.binary(site, op, old, value))
         self._check_not_refused(site, name)
         self.at(site)
+        values.refuse_indices(op, old, value)
         changes.check(self.trace, old, f"{name} {values.SIGNS[op]}=")
         return values.INPLACE[op](old, value)
 

@@ -214,7 +214,7 @@ def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     """A tensor of the kernel's own in global memory, allocated for the time of a call, its content undefined.
 
     shape: extents, constant or of run-time dimensions; the kernels of one prim_func that stand one after
-    another see what the earlier ones wrote.
+    another see what the earlier ones wrote (docs/patterns.md, "Split and combine").
     """
     if scope != "global":
         raise fail(f"T.alloc_global: scope must be 'global', not '{scope}'")

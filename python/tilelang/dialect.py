@@ -45,6 +45,17 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
     return scope, [name for name, kind in kinds.items() if name in in_body or kind], in_body
 
 
+def kernel_in(fn: FunctionType) -> str | None:
+    """The name of the last @T.prim_func that is defined in the body of `fn`."""
+    try:
+        nodes = list(_own_nodes(function_tree(fn)[0]))
+    except CompileError:
+        return None
+    made = [node for node in nodes if isinstance(node, ast.FunctionDef)
+            and any("prim_func" in ast.unparse(decorator) for decorator in node.decorator_list)]
+    return max(made, key=lambda node: node.lineno).name if made else None
+
+
 def _own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
     """The nodes of the body, without those of functions defined in it."""
     todo: list[ast.AST] = list(tree.body)

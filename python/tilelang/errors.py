@@ -7,8 +7,11 @@ has them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
+from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -34,6 +37,14 @@ class UnknownName(CompileError, AttributeError):
     """A name that `tilelang.language` does not have, or not yet, or an attribute that a buffer or a value
     does not have; also an AttributeError, so that hasattr works.
     """
+
+
+class UnboundName(CompileError, NameError):
+    """A name of a kernel that is read before it is bound; also a NameError, as Python's own is."""
+
+
+class ArrayForNumber(CompileError, TypeError):
+    """An array where a number is due: an extent of a shape, or a value of the kernel."""
 
 
 class TilelangWarning(UserWarning):
@@ -66,6 +77,38 @@ def _render(place: Place) -> str:
     last = len(text) if end_line > line else len(raw[: end_column - 1].decode(errors="replace"))
     lead = "".join("\t" if c == "\t" else " " for c in text[:first])
     return f"\n  {text}\n  {lead}^{'~' * (last - first - 1)}"
+
+
+@contextlib.contextmanager
+def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
+    """Runs `code`, a rewritten kernel or macro: where it reads one of its names too early, an error says so.
+
+    bound: the names that it binds, each with the first line that does.
+    """
+    try:
+        yield
+    except NameError as error:
+        found = re.search(r"'(\w+)'", str(error))
+        innermost = error.__traceback__
+        while innermost.tb_next is not None:
+            innermost = innermost.tb_next
+        name, place = found and found.group(1), place_of_traceback(innermost)
+        if isinstance(error, CompileError) or name not in bound or place is None or \
+                not _contains(code, innermost.tb_frame.f_code):
+            raise
+        line = bound[name]
+        if line > place[1]:
+            text = f"'{name}' is used before it is bound: line {line} does that; move it above this one"
+        else:
+            text = (f"'{name}' has no value here: line {line}, the first to bind it, has not run before (a "
+                    f"condition or loop that Python decides may leave it out); give '{name}' a value first")
+        raise compile_error(text, place, UnboundName) from None
+
+
+def _contains(code: CodeType, other: CodeType) -> bool:
+    """Is `other` that code, or that of a function in it?"""
+    return code is other or any(isinstance(part, CodeType) and _contains(part, other)
+                                for part in code.co_consts)
 
 
 def caller_place() -> Place | None:

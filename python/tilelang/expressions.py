@@ -75,6 +75,9 @@ class Expressions:
         if special is not None:
             self.at(site)
             return special(self, op, a, b)
+        if a.__class__ is tuple or b.__class__ is tuple:
+            self.trace.at(self.file, site)
+            values.refuse_indices(op, a, b)
         if isinstance(a, DEVICE) or isinstance(b, DEVICE):
             self.trace.at(self.file, site)
             return binary(op, a, b)

@@ -12,8 +12,9 @@ from typing import Any
 
 from . import dialect
 from .captures import Captures, key_of_argument
-from .errors import caller_place, compile_error
+from .errors import ArrayForNumber, caller_place, compile_error
 from .function import PrimFunc, defaults_of
+from .interop import is_array
 from .kernel import JITKernel, compile, run_all
 from .source import note
 
@@ -90,14 +91,36 @@ class JITImpl:
 
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The prim_func for these arguments, not compiled."""
-        made = self.func(*args, **kwargs)
+        try:
+            made = self.func(*args, **kwargs)
+        except (ArrayForNumber, TypeError, ValueError, RuntimeError) as error:
+            refused = self._given_arrays(args, kwargs)
+            if refused is None:
+                raise
+            raise refused from error
         if isinstance(made, PrimFunc):
             return made
-        code = self.func.__code__
+        name, code = self.func.__name__, self.func.__code__
         place = (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1)
-        raise compile_error(f"'{self.func.__name__}' returned {type(made).__name__}, not a @T.prim_func; if "
+        kernel = dialect.kernel_in(self.func) if made is None else None
+        if kernel is not None:
+            raise compile_error(f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with "
+                                f"`return {kernel}`", place)
+        raise compile_error(f"'{name}' returned {type(made).__name__}, not a @T.prim_func; if "
                             "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
                             "dtype)) and opens a T.Kernel", place)
+
+    def _given_arrays(self, args: tuple, kwargs: dict[str, Any]) -> Exception | None:
+        """The error of a call that gives the factory the arrays which its kernel takes; None for others."""
+        named = [*zip(self._parameters, args, strict=False), *kwargs.items()]
+        arrays = [f"{name} is an array ({type(x).__name__})" for name, x in named if is_array(x)]
+        if not arrays:
+            return None
+        name = self.func.__name__
+        takes = ", ".join(self._parameters)
+        return compile_error(f"'{name}' is a factory: it takes what the kernel is built with, but "
+                             f"{', '.join(arrays)}; call it with numbers, kernel = {name}({takes}), and what "
+                             "it returns with the arrays, kernel(x, …)", caller_place(), ArrayForNumber)
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
         """The generated text of the kernel for these arguments."""

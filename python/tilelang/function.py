@@ -12,8 +12,9 @@ from typing import Any
 from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
-from .errors import CompileError, compile_error
+from .errors import ArrayForNumber, CompileError, compile_error, names_bound
 from .foreign import ptr
+from .interop import is_array
 from .parse import Rewritten, rewrite, site_of
 from .symbols import Const
 from .trace import Trace, fail
@@ -81,6 +82,9 @@ def _extents(value: Any, what: str, least: int) -> tuple:
     for item in items:
         if isinstance(item, (Dynamic, _core.Expr)) or isinstance(item, Const) and item.value is None:
             result.append(item)
+        elif is_array(item):
+            raise fail(f"T.Tensor: {what} must be integers, got an array ({type(item).__name__})",
+                       ArrayForNumber)
         elif isinstance(item, bool) or not hasattr(item, "__index__"):
             raise fail(f"T.Tensor: {what} must be integers, got {item!r}")
         elif item.__index__() < least:
@@ -154,7 +158,8 @@ class PrimFunc:
             named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
             activation = Activation(trace, new.file, is_macro=False)
             trace.activations.append(activation)
-            new.run_with(fn, activation, scope)(*args[:n], **named)
+            with names_bound(new.code, new.bound):
+                new.run_with(fn, activation, scope)(*args[:n], **named)
             trace.at(new.file, new.site)
             loose.check_all_known(trace)
             if eager is not None:

@@ -25,6 +25,11 @@ def is_tensor(value: Any) -> bool:
     return hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__")
 
 
+def is_array(value: Any) -> bool:
+    """Whether a value is an array that has dimensions, so no number."""
+    return not isinstance(value, type) and is_tensor(value) and getattr(value, "ndim", 0) > 0
+
+
 def shape_of(tensor: Any) -> Sequence[int]:
     """The extents of an array of any library."""
     return tensor.shape

@@ -153,14 +153,50 @@ def reads(node: ast.AST) -> frozenset:
     """The names that an expression (or a nested function) reads from the scope around it."""
     if isinstance(node, ast.Name):
         return frozenset((node.id,)) if isinstance(node.ctx, ast.Load) else _NONE
+    if isinstance(node, (ast.Lambda, ast.FunctionDef)):
+        return _reads_of_function(node)
     found: frozenset = _NONE
     for child in ast.iter_child_nodes(node):
         found |= reads(child)
     if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         own = set().union(*(targets(g.target).keys() for g in node.generators))
         return (found - own) | reads(node.generators[0].iter)
-    if isinstance(node, (ast.Lambda, ast.FunctionDef)):
-        a = node.args
-        own = {arg.arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg] if arg}
-        return found - own
     return found
+
+
+def _reads_of_function(node: ast.Lambda | ast.FunctionDef) -> frozenset:
+    """Its defaults, decorators and annotations are evaluated around it; its parameters and the names that its
+    body binds are its own.
+    """
+    a = node.args
+    parameters = [arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg] if arg]
+    inside = node.body if isinstance(node, ast.FunctionDef) else [node.body]
+    outside = [default for default in [*a.defaults, *a.kw_defaults] if default]
+    outside += [arg.annotation for arg in parameters if arg.annotation]
+    if isinstance(node, ast.FunctionDef):
+        outside += node.decorator_list + ([node.returns] if node.returns else [])
+    own, shared = {arg.arg for arg in parameters}, set()
+    for part in inside:
+        _bound_by(part, own, shared)
+    return frozenset().union(*map(reads, outside), frozenset().union(*map(reads, inside)) - (own - shared))
+
+
+def _bound_by(node: ast.AST, own: set[str], shared: set[str]) -> None:
+    """Adds the names that a part of a function binds there to `own`, those of `nonlocal` to `shared`."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        own.add(node.id)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        own.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Global):
+        own.update(node.names)  # of the file, so none of the function around it
+    elif isinstance(node, ast.Nonlocal):
+        shared.update(node.names)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        own.add(node.name)
+        return
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        own.add(node.name)
+    if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return
+    for child in ast.iter_child_nodes(node):
+        _bound_by(child, own, shared)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._core import Buffer
 from .activation import Activation
-from .errors import TilelangWarning
+from .errors import TilelangWarning, names_bound
 from .parse import rewrite
 from .trace import current, fail
 from .values import Element
@@ -105,7 +105,8 @@ class Macro:
         named = {name: self._argument(activation, name, value) for name, value in kwargs.items()}
         trace.activations.append(activation)
         try:
-            return self.rewritten.run_with(self.__wrapped__, activation)(*values, **named)
+            with names_bound(self.rewritten.code, self.rewritten.bound):
+                return self.rewritten.run_with(self.__wrapped__, activation)(*values, **named)
         finally:
             trace.activations.pop()
 

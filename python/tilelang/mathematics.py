@@ -1,4 +1,8 @@
-"""Mathematics beyond scalar.py: IEEE operations with a rounding mode, fast forms, packed pairs, bits."""
+"""Mathematics beyond scalar.py: IEEE operations with a rounding mode, fast forms, packed pairs, bits.
+
+Arguments are values of the kernel or Python numbers.  The result has the dtype of the arguments, unless its
+function says another.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ def _unary(row: str, name: str, doc: str) -> Any:
         return builder().call(row, (as_value(x),))
 
     scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = f"{doc}\n\n    x: a value or a number; the result has its dtype unless noted."
+    scalar_function.__doc__ = doc
     return scalar_function
 
 
@@ -66,7 +70,7 @@ FUNCTIONS = {name: _unary(name, name, doc) for name, doc in _FUNCTIONS.items()}
 FUNCTIONS.update({name: _binary(name, doc) for name, doc in _BINARY.items()})
 FUNCTIONS.update({
     f"__{name}": _unary(f"fast_{name}", f"__{name}", f"{doc}, by the GPU's fast instruction for f32 (see "
-                        "docs/numerics.md); elsewhere the same as T.{name}.")
+                        f"docs/numerics.md); elsewhere the same as T.{name}.")
     for name, doc in _FAST.items()
 })  # fmt: skip
 globals().update(FUNCTIONS)
@@ -312,19 +316,8 @@ def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
     return as_pair(vector, "T.extract_lane")[lane]
 
 
-def index_to_coordinates(index: Any, shape: Any) -> list:
-    """The indices of the element that stands at place `index` of a row-major array of `shape`."""
-    from .scalar import floordiv, floormod
-
-    coordinates: list = []
-    for extent in reversed(list(shape)):
-        coordinates.insert(0, floormod(index, extent))
-        index = floordiv(index, extent)
-    return coordinates
-
-
 __all__ = [
     "abs2", "add2", "align_up", "bitwise_not", "extract_lane", "fma2", "ieee_add", "ieee_fdiv", "ieee_fmaf",
-    "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul", "ieee_sub", "index_to_coordinates", "max2", "min2",
-    "mul2", "nearbyint", "reinterpret", "round", "sub2",
+    "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul", "ieee_sub", "max2", "min2", "mul2",
+    "nearbyint", "reinterpret", "round", "sub2",
 ] + list(FUNCTIONS)  # fmt: skip

@@ -389,7 +389,7 @@ class Rewriter(ast.NodeTransformer):
 class Rewritten:
     """The code of a function after rewriting, and what its definition says about its parameters."""
 
-    __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text")
+    __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text", "bound")
 
     def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:
         self.original = original  # kept alive: the cache below goes by its identity
@@ -405,6 +405,7 @@ class Rewritten:
         self.extra = names_outside(tree, original)
         rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
         liveness.annotate(tree.body)
+        self.bound = {name: node.lineno for name, node in liveness.assigned(tree.body).items()}
         body = rewriter.body(tree.body)
         self.code = _compile(tree, body, original, self.extra)
         adopt(self.code, text)

@@ -32,8 +32,9 @@ def rng_init(
 
     seed, seq, off: integers; seq counts streams and off numbers of a stream.  Without seq each thread has its
     own stream, numbered block * threads + thread (x alone); on the CPU and in the reference a block is one
-    thread.  Which element of a T.Parallel loop meets which number then depends on how it is mapped: where
-    that must not be, give seq the element's own number, inside the loop.
+    thread.  Which element of a T.Parallel loop meets which number then depends on how it is mapped, and so on
+    the target: where that must not be, give seq the element's own number, inside the loop, as
+    docs/patterns.md does.
     """
     trace = in_kernel("T.rng_init")
     if generator not in _KINDS:

@@ -2,7 +2,7 @@
 
 Arguments are values of the kernel or Python numbers; on Python numbers alone `ceildiv`, `floordiv`,
 `floormod`, `max` and `min` answer at once with a Python number, so that they serve to compute tile sizes and
-grids too.
+grids too.  The result has the dtype of the arguments, unless its function says another.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _function(name: str, doc: str) -> Any:
         return builder().call(name, (as_value(x),))
 
     scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = f"{doc}\n\n    x: a value or a number; the result has its dtype unless noted."
+    scalar_function.__doc__ = doc
     return scalar_function
 
 

@@ -1,7 +1,7 @@
 """What single threads and warps do: indices, barriers, shuffles, votes.
 
-Thread-level code is for GPUs and the simulator; the CPU runs one thread per block and refuses it.  Indices
-are int64, as all indices of the language; a warp has 32 threads.
+Thread-level code is for GPUs and the simulator; the targets "cpu" and "reference" run one thread per block
+and refuse it.  Indices are int64, as all indices of the language; a warp has 32 threads.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ class Kernel:
         self.names: tuple = ()
         self.unpacks = False      # `as (bx,)`, though there is one
         self.indices: list = []   # of the block, when it is open
+        self.bound: Any = None    # what `as` binds
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
         if prelude is not None:
@@ -66,7 +67,8 @@ class Kernel:
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
         trace.generator = None
-        return indices[0] if n == 1 and not self.unpacks else tuple(indices)
+        self.bound = indices[0] if n == 1 and not self.unpacks else tuple(indices)
+        return self.bound
 
     def __exit__(self, kind: Any, *_: object) -> None:
         if kind is None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from ._core import Buffer, Builder, Expr
+from ._core import Buffer, Builder, CompileError, Expr
 from .errors import Place, caller_place, compile_error
 from .source import Text, show
 
@@ -114,9 +114,9 @@ def place() -> Place | None:
     return caller_place()
 
 
-def fail(text: str) -> Exception:
+def fail(text: str, kind: type = CompileError) -> Exception:
     """The CompileError `text` at the user's place; for `raise fail(…)`."""
-    return compile_error(text, place())
+    return compile_error(text, place(), kind)
 
 
 def active(what: str) -> Trace:

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import loose
-from ._core import Buffer, DType, Expr, Region
+from ._core import Buffer, CompileError, DType, Expr, Region
+from .errors import ArrayForNumber
+from .interop import is_array
 from .symbols import Undeclared
 from .trace import active, builder, current, fail, in_kernel
 
@@ -27,7 +29,8 @@ for _op in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
     PYTHON[_op] = getattr(operator, _op)
 PYTHON["not"] = operator.not_
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "pow": "**",
-         "matmul": "@", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}  # fmt: skip
+         "matmul": "@", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^", "eq": "==", "ne": "!=",
+         "lt": "<", "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
 
 
 class Element:
@@ -196,6 +199,30 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 DEVICE = (Expr, Element, Buffer, Region, Late)
 
 
+def misuse_of_indices(x: Any) -> str:
+    """What is said where x is the tuple of the block indices, bound to one name; "" for any other tuple."""
+    trace = current()
+    if trace is None or trace.kernel is None or x is not trace.kernel.bound:
+        return ""
+    name, n = next(iter(trace.kernel.names), "this"), len(x)
+    return (f": {name} is the tuple of the {n} block indices, as the grid of this T.Kernel has {n} "
+            f"dimensions: write `as ({', '.join(('bx', 'by', 'bz')[:n])})`")
+
+
+def refuse_indices(op: str, a: Any, b: Any) -> None:
+    """An error for `a op b` if one is the tuple of the block indices and the other is no tuple; or if several
+    values would be repeated where their multiples are meant.
+    """
+    for x, other in ((a, b), (b, a)):
+        if x.__class__ is tuple and other.__class__ is not tuple:
+            text = misuse_of_indices(x)
+            if text:
+                raise fail(f"`{SIGNS.get(op, op)}` of a tuple{text}")
+            if op == "mul" and len(x) > 1 and any(item.__class__ in (Expr, Element) for item in x):
+                raise fail("`*` of a tuple is Python's, which repeats it: multiply its elements, (x * 32, "
+                           "y * 32)")
+
+
 def as_value(x: Any) -> Any:
     """A value as the Builder takes it: an Expr or a Python number; elements and variables are loaded."""
     kind = x.__class__
@@ -219,8 +246,14 @@ def as_value(x: Any) -> Any:
             return float(x)
     except TypeError:  # an array, say
         pass
-    cure = "; a text belongs into T.print(value, text)" if isinstance(x, str) else ""
-    raise fail(f"expected a number or a value of the kernel, got {type(x).__name__}{cure}")
+    got, kind = type(x).__name__, CompileError
+    if is_array(x):
+        got, kind = f"an array ({got}); arrays are passed to the compiled kernel as tensors", ArrayForNumber
+    elif isinstance(x, str):
+        got += "; a text belongs into T.print(value, text)"
+    elif x.__class__ is tuple:
+        got += misuse_of_indices(x)
+    raise fail(f"expected a number or a value of the kernel, got {got}", kind)
 
 
 def as_operand(x: Any, what: str) -> Any:
@@ -347,7 +380,7 @@ def _full_index(buffer: Buffer, index: Any) -> tuple:
         index = index[:at] + (slice(None),) * (rank - len(index) + 1) + index[at + 1 :]
     if len(index) > rank:
         raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {_shape(buffer)}) but is "
-                   f"given {len(index)} indices")
+                   f"given {len(index)} indices{misuse_of_indices(index)}")
     return index
 
 

@@ -209,9 +209,24 @@ struct Checker {
     for (size_t d = actual.size(); d-- > 0;)
       actual[d] = t.strides ? t.strides[d] : d + 1 < actual.size() ? actual[d + 1] * t.shape[d + 1] : 1;
     for (const Formula& f : s.strides) wanted.push_back(evaluate(f, out.integers));
-    throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; pass a contiguous copy",
-                                    described(program, param), fmt::join(actual, ", "),
-                                    fmt::join(wanted, ", ")));
+    throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; {}", described(program, param),
+                                    fmt::join(actual, ", "), fmt::join(wanted, ", "), cure_of_strides(t, wanted)));
+  }
+
+  /// What to pass for a tensor of these extents whose strides must be `wanted`.
+  static const char* cure_of_strides(const TensorView& t, const std::vector<int64_t>& wanted) {
+    bool rows = true, columns = true;  // in row-major, in column-major order without gaps
+    int64_t step = 1;
+    for (size_t d = wanted.size(); d-- > 0; step *= t.shape[d]) rows = rows && (t.shape[d] == 1 || wanted[d] == step);
+    step = 1;
+    for (size_t d = 0; d < wanted.size(); step *= t.shape[d++])
+      columns = columns && (t.shape[d] == 1 || wanted[d] == step);
+    if (rows) return "pass a contiguous copy";
+    if (columns)
+      return "pass a copy in column-major order: np.asfortranarray(x), or a contiguous array of the extents in "
+             "reverse with its axes reversed";
+    return "pass a view that has them, or declare the parameter with the strides that are passed (T.dynamic names "
+           "take any)";
   }
 
   void check_memory(size_t param) const {

@@ -1,4 +1,4 @@
-"""The pages of docs/: those that are made are up to date, and the snippets of the quick start run."""
+"""The pages of docs/: those that are made are up to date, and the snippets of the others run."""
 
 import linecache
 import re
@@ -28,11 +28,21 @@ def test_a_name_without_an_entry_is_noticed(monkeypatch):
     assert set(make_docs.without_entry(less)) == {"cumsum", "uint8"}
 
 
+def test_the_reference_says_each_thing_once():
+    entries = (ROOT / "docs" / "reference.md").read_text().partition("\n## Types\n")[0]
+    names = re.findall(r"^### `(T\.\w+)", entries, re.M)
+    assert sorted(set(names)) == sorted(names)
+    assert "{name}" not in entries
+    lines = [line for line in entries.splitlines() if line and not line.startswith("#")]
+    assert not [line for line in set(lines) if lines.count(line) > 8]
+    assert "elsewhere the same as T.exp." in entries
+
+
 def snippets(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
 
 
-@pytest.mark.parametrize("name", ["quickstart.md", "dynamic_shapes.md"])
+@pytest.mark.parametrize("name", ["quickstart.md", "dynamic_shapes.md", "patterns.md"])
 def test_snippets_run(name):
     scope = {"__name__": "snippet"}
     wrong = []

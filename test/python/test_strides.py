@@ -85,3 +85,26 @@ def test_a_written_tensor_may_not_overlap_itself(target):
         store[:] = 0
         kernel(view(store, shape, [4 * s for s in strides]))
         assert store.sum() == shape[0] * shape[1]
+
+
+@pytest.mark.parametrize("strides, given, cure", [
+    ((1, 4), (6, 1), "pass a copy in column-major order: np.asfortranarray"),
+    ((6, 1), (1, 4), "pass a contiguous copy"),
+    ((8, 1), (6, 1), "pass a view that has them, or declare the parameter"),
+])
+def test_wrong_strides_name_what_would_do(strides, given, cure):
+    @T.prim_func
+    def main(X: T.StridedTensor((4, 6), strides, "float32"), Y: T.Tensor((4, 6), "float32")):
+        with T.Kernel(1, threads=32):
+            T.copy(X, Y)
+
+    kernel = tilelang.compile(main, target="cpu")
+    plain = np.arange(24, dtype=np.float32).reshape(4, 6)
+    x, y = plain if given == (6, 1) else np.asfortranarray(plain), np.zeros((4, 6), np.float32)
+    with pytest.raises(_core.ArgumentError) as caught:
+        kernel(x, y)
+    wanted = f"'X' has strides {given} but {strides} was expected; {cure}"
+    assert wanted in str(caught.value)
+    if strides == (1, 4):
+        kernel(np.asfortranarray(plain), y)  # the cure
+        assert (y == plain).all()

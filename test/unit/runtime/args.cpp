@@ -187,6 +187,36 @@ TEST_CASE("arguments: strides are compared where they matter") {
   CHECK_EQ(call.error(), "");
 }
 
+TEST_CASE("arguments: wrong strides, and what would be right") {
+  float elements[24] = {};
+  const int64_t shape[] = {4, 6}, columns[] = {1, 4};
+  auto error = [&](std::vector<int64_t> wanted, const int64_t* given) {
+    Program p;
+    p.name = "f";
+    std::vector<Formula> strides;
+    for (int64_t stride : wanted) strides.push_back(Formula::constant(stride));
+    p.params = {{"A", true, "f32", 32, {Formula::constant(4), Formula::constant(6)}, strides, false}};
+    TensorView a{.data = elements, .ndim = 2, .shape = shape, .strides = given};
+    const Argument arguments[] = {a};
+    Packed packed;
+    try {
+      check(p, arguments, 1, packed);
+    } catch (const ArgumentError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  CHECK_EQ(error({1, 4}, columns), "");
+  CHECK_EQ(error({1, 4}, nullptr),
+           "f: argument 0 'A' has strides (6, 1) but (1, 4) was expected; pass a copy in column-major order: "
+           "np.asfortranarray(x), or a contiguous array of the extents in reverse with its axes reversed");
+  CHECK_EQ(error({6, 1}, columns),
+           "f: argument 0 'A' has strides (1, 4) but (6, 1) was expected; pass a contiguous copy");
+  CHECK_EQ(error({8, 1}, nullptr),
+           "f: argument 0 'A' has strides (6, 1) but (8, 1) was expected; pass a view that has them, or declare "
+           "the parameter with the strides that are passed (T.dynamic names take any)");
+}
+
 TEST_CASE("arguments: devices") {
   Call call;
   CHECK_EQ(call.error(2),
