@@ -79,8 +79,8 @@ bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
   bool writes = false, only_local = true, touches = false, names_thread = false;
   for (auto& a : accesses_of(nest)) {
     if (inner.contains(a.buffer)) continue;
-    if (!f[a.buffer].reducer.empty()) return false;
-    bool array = f[a.buffer].scope == Scope::local;
+    if (a.is_store && !f[a.buffer].reducer.empty()) return false;
+    bool array = f[a.buffer].scope == Scope::local && f[a.buffer].reducer.empty();
     for (auto& i : a.index) {
       names_thread |= k.thread && uses_var(i, k.thread);
       for (auto& v : nest.vars) touches |= array && uses_var(i, v);
