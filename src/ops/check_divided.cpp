@@ -268,18 +268,20 @@ struct Divided {
     return writes && touches && by_name ? Reason{} : found;
   }
 
-  [[noreturn]] void refuse(const Read& r, const Reason& why, const std::string& what) const {
-    std::string line = why.span && why.span.line != r.span.line ? fmt::format(", on line {}", why.span.line) : "";
+  // `who` has done `what` to it, in the loop.
+  [[noreturn]] void refuse(const Read& r, const Reason& why, std::string_view who, std::string_view what) const {
+    std::string loop = why.loop.line == r.span.line ? "" : fmt::format(" on line {}", why.loop.line);
+    std::string line = why.span.line == r.span.line ? "" : fmt::format(", on line {}", why.span.line);
     fail(r.span,
-         "{0} {1} T.Parallel loop{2}: its iterations are divided among the threads, as it also {3}{4}, so each thread has "
-         "a {0} of its own iterations alone; assign to {0} in a loop that does nothing else, use T.reduce_sum "
-         "(T.reduce_max, …) or a T.alloc_reducer, or make the loop T.serial",
-         f[r.buffer].name, what, why.loop.line == r.span.line ? "" : fmt::format(" of line {}", why.loop.line), why.what,
-         line);
+         "{0} is read here {1} the T.Parallel loop{2} has {3}, but the loop also {4}{5}, so its iterations are divided "
+         "among the threads, each of which keeps {0} as its own iterations leave it: change {0} in a loop of its own, "
+         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or make the loop "
+         "T.serial",
+         f[r.buffer].name, who, loop, what, why.what, line);
   }
   void read(const Read& r) const {
     auto it = parts.find(f.storage(r.buffer));
-    if (it != parts.end()) refuse(r, it->second, "is read here after it has been assigned to in the");
+    if (it != parts.end()) refuse(r, it->second, "after", "assigned to it");
   }
   void value(const Expr& e, Span span) const {
     if (e) visit(e, [&](const Load& n) { read({n.buffer, n.index, n.span ? n.span : span}); });
@@ -297,7 +299,7 @@ struct Divided {
         carried |= f.storage(n.buffer) == f.storage(r.buffer) && (n.buffer != r.buffer ? nest.iterations > 1
                                                                                   : nest.meet(nest.resolved(n.index), r.index));
       });
-      if (carried) refuse(r, why, "is read here as another iteration has left it, of this");
+      if (carried) refuse(r, why, "as another iteration of", "left it");
       read(r);
     }
     for (BufferId b : one.stored)
