@@ -162,6 +162,7 @@ void check_tiles(const Function& f) {
   check_nesting(f);
   check_reducers(f);
   check_iterations(f);
+  check_divided(f);
   check_variables(f);
 }
 

@@ -114,6 +114,7 @@ void check_tiles(const Function& f);
 void check_nesting(const Function& f);     // check_nesting.cpp: which loops a statement may stand in
 void check_reducers(const Function& f);    // check_reducers.cpp: opened, contributed to, finalised, read
 void check_iterations(const Function& f);  // check_iterations.cpp: no iteration reads what another writes
+void check_divided(const Function& f);     // check_divided.cpp: no thread's part of a variable passes for its value
 void check_variables(const Function& f);   // check_variables.cpp: no variable is read that nothing was assigned to
 
 // ── shared by the operators' files ────────────────────────────────────────────────────────────────────

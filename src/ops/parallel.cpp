@@ -79,8 +79,8 @@ bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
   bool writes = false, only_local = true, touches = false, names_thread = false;
   for (auto& a : accesses_of(nest)) {
     if (inner.contains(a.buffer)) continue;
-    if (!f[a.buffer].reducer.empty()) return false;
-    bool array = f[a.buffer].scope == Scope::local;
+    if (a.is_store && !f[a.buffer].reducer.empty()) return false;
+    bool array = f[a.buffer].scope == Scope::local && f[a.buffer].reducer.empty();
     for (auto& i : a.index) {
       names_thread |= k.thread && uses_var(i, k.thread);
       for (auto& v : nest.vars) touches |= array && uses_var(i, v);
@@ -189,14 +189,35 @@ namespace {
 
 bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memory; }
 
+// At the statement that asks for what an effect gives, which one thread alone then has.
+[[noreturn]] void refuse_copies(const ParallelNest& nest, const Function& f) {
+  std::string fragment;
+  Span asks = nest.span;
+  const Call* effect = nullptr;
+  for (auto& a : accesses_of(nest))
+    if (a.is_store && f[a.buffer].scope == Scope::fragment) fragment = f[a.buffer].name;
+  visit_nodes(nest.body, [&](const Node& node) {
+    if (effect || !(node.kind == Kind::Store || node.kind == Kind::Let || node.kind == Kind::Eval)) return;
+    Stmt s(static_cast<const StmtNode*>(&node));
+    visit(s, [&](const Call& n) {
+      if (!effect && is_effect(n) && n.dtype != none_type) effect = &n, asks = s->span;
+    });
+    auto* store = s.as<Store>();
+    if (effect && store && f[store->buffer].scope == Scope::fragment) fragment = f[store->buffer].name;
+  });
+  fail(asks ? asks : nest.span,
+       "what {} gives here is known to one thread, as it happens once, but several threads run this iteration, each with "
+       "its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile (T.alloc_shared), and "
+       "T.copy that to {}",
+       effect ? effect->callee->name : "an effect", fragment, fragment);
+}
+
 // Where several threads run one iteration, an effect whose value is used must stand on one of them alone, with all that
 // uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this body?
 bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
   bool found = false;
   visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; });
-  if (found && stores_fragment(nest, f))
-    fail(nest.span, "this loop's iterations run on several threads each, as its fragment is held in copies, so what an "
-                    "atomic or external call gives cannot be stored to a fragment: store it to a shared tile");
+  if (found && stores_fragment(nest, f)) refuse_copies(nest, f);
   return found || (is_in_place(nest, f) && !own);
 }
 

@@ -11,6 +11,7 @@
 #include "ops/parallel.h"
 #include "ops/reducer.h"
 #include "pass/check_flow.h"
+#include "pass/name_elements.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
 #include "target/limits.h"
@@ -152,6 +153,7 @@ Function canonicalize(Function f, const Target& target) {
     check_limits(k, target);
     if (target.keeps_indices) k.body = with_plain_products(k.body);
     if (!k.thread) k.thread = var("tx");
+    if (target.has_threads()) k.body = name_elements(f, k.body);
     k.body = read_first(f, k);
     if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
     accept_hints(f, k);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/build.h"
+#include "ir/rewrite.h"
 #include "ir/text.h"
 #include "sim/engine.h"
 
@@ -361,14 +362,31 @@ std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
   return "wait for the phase of its mbarrier first";
 }
 
+// Does the statement store to one element and read another, so that none is updated by several?
+static bool reads_elsewhere(const Stmt& s, const Place& p) {
+  auto* store = s.as<Store>();
+  if (!store || size_t(store->buffer.value) != p.id) return false;
+  bool elsewhere = false;
+  visit(store->value, [&](const Load& n) {
+    bool same = n.buffer == store->buffer && n.index.size() == store->index.size();
+    for (size_t d = 0; same && d < n.index.size(); d++) same = equal(n.index[d], store->index[d]);
+    elsewhere |= n.buffer == store->buffer && !same;
+  });
+  return elsewhere;
+}
+
 // Where threads meet in one statement: several iterations of a parallel loop do, or all threads run it alike.
-std::string Monitor::cure_of_statement(const Place& p, int32_t site) const {
+std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_reads) const {
   const Site& here = code.sites[size_t(site)];
   bool alike = std::any_of(code.operations.begin(), code.operations.end(), [&](const Operation& o) {
     bool stores = o.effect == Operation::Effect::store && o.uniform_index && !o.quiet;
     return stores && o.row == p.number && code.sites[size_t(o.site)].stmt.same(here.stmt);
   });
-  if (code.parallel_lines.contains(here.span.line))
+  bool in_parallel = code.parallel_lines.contains(here.span.line);
+  if (in_parallel && one_reads && reads_elsewhere(here.stmt, p))
+    return fmt::format("iterations of T.Parallel run together, in any order, and one of them reads an element of {0} that "
+                       "another one writes: read from another buffer (copy {0} first), or use T.serial", p.name);
+  if (in_parallel)
     return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of "
                        "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
                        "T.atomic_add", p.name);
@@ -381,7 +399,7 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site) const {
 
 // What would order them.
 std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
-                             bool same_statement) const {
+                             bool same_statement, bool one_reads) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
@@ -393,7 +411,7 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   if (owner < 0) return cure_of_load(w, other);
   bool bulk = !clocks.is_line(other.thread, Line::copies);
   if (other.thread < code.thread_count()) {
-    if (same_statement) return cure_of_statement(p, site);
+    if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
     bool same_warp = other.thread / lane_count == w.first / lane_count;
     return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
@@ -425,7 +443,8 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
                                 who, verb(touch), name_of(w, other),
                                 same_block ? "" : " of " + grid.name(other.block), did,
                                 there ? fmt::format(" on line {}", there.line) : "",
-                                cure_of(w, p, lane, other, me.site, same_statement))};
+                                cure_of(w, p, lane, other, me.site, same_statement,
+                                        touch == Touch::read || std::string_view(did) == past(Touch::read)))};
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;

@@ -138,8 +138,9 @@ class Monitor {
                   const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
             const std::byte* at);
-  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site, bool same_statement) const;
-  std::string cure_of_statement(const Place& p, int32_t site) const;
+  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site, bool same_statement,
+                      bool one_reads) const;
+  std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
   std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};

@@ -1,5 +1,6 @@
 // From which operations a value comes to be an index: over the operations as they stand, the registers that hold it and
 // the buffers of the block that may.
+#include <algorithm>
 #include <set>
 
 #include "sim/steps.h"
@@ -99,7 +100,15 @@ void mark_wrapping(Code& code) {
       }
       each_index(code, o, [&](int32_t slot) { slots.insert(slot); });
     }
-  for (size_t i = 0; i < code.operations.size(); i++) code.operations[i].wraps = code.operations[i].wraps && wanted[i];
+  std::vector<Span> indexed;  // the condition that guards an access computes its index once more
+  for (size_t i = 0; i < code.operations.size(); i++)
+    if (const Operation& o = code.operations[i]; o.wraps && wanted[i]) indexed.push_back(code.sites[size_t(o.site)].span);
+  for (size_t i = 0; i < code.operations.size(); i++) {
+    Operation& o = code.operations[i];
+    if (!o.wraps || wanted[i]) continue;
+    const Span& here = code.sites[size_t(o.site)].span;
+    o.wraps = std::any_of(indexed.begin(), indexed.end(), [&](const Span& span) { return span == here; });
+  }
 }
 
 }  // namespace tl::sim
