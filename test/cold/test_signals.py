@@ -978,6 +978,84 @@ def test_copies_convert(target):
             check(f, e)
 
 
+# Gauss and Jordan with pivots, each thread a matrix of its own: rows are chosen by a variable.
+@everywhere
+def test_inverse_of_small_matrices(target):
+    def inverse(n):
+        @T.prim_func
+        def main(X: T.Tensor((n, 4, 4), "float64"), Y: T.Tensor((n, 4, 4), "float64")):
+            with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+                for t in T.Parallel(32):
+                    if b * 32 + t < n:
+                        a = T.alloc_local((4, 8), "float64")
+                        for i, j in T.grid(4, 4):
+                            a[i, j] = X[b * 32 + t, i, j]
+                            a[i, j + 4] = T.if_then_else(i == j, 1.0, 0.0)
+                        for p in T.serial(4):
+                            pivot = T.alloc_var("int32")
+                            pivot = p
+                            for r in T.serial(p + 1, 4):
+                                if T.abs(a[r, p]) > T.abs(a[pivot, p]):
+                                    pivot = r
+                            for j in T.serial(8):
+                                kept = T.alloc_var("float64")
+                                kept = a[p, j]
+                                a[p, j] = a[pivot, j]
+                                a[pivot, j] = kept
+                            scale = T.alloc_var("float64")
+                            scale = 1.0 / a[p, p]
+                            for j in T.serial(8):
+                                a[p, j] *= scale
+                            for r in T.serial(4):
+                                if r != p:
+                                    factor = T.alloc_var("float64")
+                                    factor = a[r, p]
+                                    for j in T.serial(8):
+                                        a[r, j] -= factor * a[p, j]
+                        for i, j in T.grid(4, 4):
+                            Y[b * 32 + t, i, j] = a[i, j + 4]
+
+        return main
+
+    rng = np.random.default_rng(30)
+    for n in (1, 32, 45):
+        x, y = rng.standard_normal((n, 4, 4)), blank((n, 4, 4), "f8")
+        x[0] = np.eye(4)[[1, 0, 3, 2]]
+        run(inverse(n), target, x, y)
+        check(y, np.linalg.inv(x), 1e-9)
+
+
+@by_threads
+def test_a_tile_of_two_dimensions_indexed_by_data(target):
+    @T.prim_func
+    def main(X: T.Tensor((32,), "int32"), Y: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 32), "int32")
+            s[0, X[tx]] = T.int32(tx)
+            T.sync_warp()
+            Y[tx] = s[0, tx]
+
+    x, y = np.arange(32, dtype="i4")[::-1].copy(), blank(32, "i4")
+    run(main, target, x, y)
+    check(y, x)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim:sm_90", "reference"])
+def test_shift_of_an_index(target):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i] = T.if_then_else((i >> (A[i] & 63)) == 0, 1, 0)
+                C[i] = A[i >> i]
+
+    a, b, c = np.arange(64, dtype="i4"), blank(64, "i8"), blank(64, "i4")
+    run(main, target, a, b, c)
+    check(b, np.arange(64) >> a == 0)
+    check(c, a[np.arange(64) >> np.arange(64)])
+
+
 # What is refused, at the user's line.
 def refused(mark, words, action, exception=tilelang.CompileError):
     with pytest.raises(exception) as caught:
