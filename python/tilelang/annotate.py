@@ -30,7 +30,7 @@ def annotate_safe_value(safe_value_map: dict) -> None:
     """What a read outside a tensor gives instead of 0: `T.annotate_safe_value({A: -1.0})`.
 
     Numbers of the tensor's dtype, for all reads in the program: a padding that is not 0 (for max) comes
-    with the copy.
+    with the copy.  It stands inside of T.Kernel.
     """
     trace = in_kernel("T.annotate_safe_value")
     if not isinstance(safe_value_map, dict):

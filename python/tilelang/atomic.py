@@ -11,6 +11,16 @@ It reaches the threads of the whole device, of shared memory those of the block.
 A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
 NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
 or 8 elements where the chip has it; each element is updated for itself all the same.
+
+| operation | what to write |
+|---|---|
+| sum, difference | `T.atomic_add(place, x)`, `T.atomic_add(place, -x)` |
+| maximum, minimum | `T.atomic_max(place, x)`, `T.atomic_min(place, x)` |
+| bitwise or | `T.atomic_or(place, x)` |
+| what stood there before | `return_prev=True`, of each of these |
+| load, store | `T.atomic_load(place)`, `T.atomic_store(place, x)` |
+| compare and exchange, exchange: there is none | `T.atomic_add(counter, 1, return_prev=True)` numbers those who come |
+| and, exclusive or: there is none | `T.reduce_bitand`, `T.reduce_bitxor` within a block |
 """
 
 from __future__ import annotations

@@ -158,8 +158,14 @@ class PrimFunc:
             named = {arg.arg: value for arg, value in zip(new.parameters[n:], args[n:], strict=True)}
             activation = Activation(trace, new.file, is_macro=False)
             trace.activations.append(activation)
-            with names_bound(new.code, new.bound):
-                new.run_with(fn, activation, scope)(*args[:n], **named)
+            try:
+                with names_bound(new.code, new.bound):
+                    new.run_with(fn, activation, scope)(*args[:n], **named)
+            except NameError as error:
+                from .misuse import add_cure
+
+                add_cure(error)
+                raise
             trace.at(new.file, new.site)
             loose.check_all_known(trace)
             if eager is not None:

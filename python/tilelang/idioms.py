@@ -61,6 +61,22 @@ NAMES: dict[str, str] = {
         ("atomicAdd", "T.atomic_add(place, value)"),
         ("atomicMax", "T.atomic_max(place, value)"),
         ("atomicMin", "T.atomic_min(place, value)"),
+        ("atomicOr", "T.atomic_or(place, value)"),
+        ("atomicSub atomic_sub", "T.atomic_add(place, -value)"),
+        ("__shfl_sync", "T.shfl_sync(value, srcLane), without a mask in front"),
+        ("__shfl_xor_sync __shfl_xor shfl_xor_sync", "T.shfl_xor(value, delta), without a mask in front"),
+        ("__shfl_down_sync __shfl_down shfl_down_sync",
+         "T.shfl_down(value, delta), without a mask in front"),
+        ("__shfl_up_sync __shfl_up shfl_up_sync", "T.shfl_up(value, delta), without a mask in front"),
+        ("__ballot_sync __ballot", "T.ballot(condition), or T.ballot_sync(condition, mask)"),
+        ("__popc __popcll popc", "T.popcount(x)"),
+        ("__clz __clzll", "T.clz(x)"),
+        ("mulhi umulhi __mulhi __umulhi mul_hi",
+         "T.cast(a, 'int64') * b >> 32, with uint64 for unsigned numbers of 32 bits"),
+        ("rotl rotr rotate_left rotate_right",
+         "(x << n) | (x >> (32 - n)) of a uint32 x, where 0 < n < 32"),
+        ("ffs __ffs", "T.popcount(x ^ (x - 1)) of an x that is not 0"),
+        ("ctz", "T.popcount((x & -x) - 1)"),
         ("printf device_print static_print", "T.print(…)"),
         ("static_assert", "assert"),
         ("astype to type", "T.cast(value, dtype); of a tile, T.copy into one of that dtype"),
@@ -73,6 +89,28 @@ NAMES: dict[str, str] = {
     )
     for name in names.split()
 }
+
+_NO_ATOMIC = ("here are T.atomic_add, T.atomic_max, T.atomic_min, T.atomic_or, T.atomic_load and "
+              "T.atomic_store")
+# Names of what the language does not have -> what to do instead.
+ABSENT: dict[str, str] = {
+    name: instead
+    for names, instead in (
+        ("atomic_cas atomicCAS atomic_compare_exchange",
+         f"nothing compares and exchanges; {_NO_ATOMIC}, and T.atomic_add(place, 1, return_prev=True) gives "
+         "each thread a place of its own"),
+        ("atomic_exch atomic_exchange atomicExch atomic_xchg", f"nothing exchanges atomically; {_NO_ATOMIC}"),
+        ("atomic_xor atomicXor", f"an atomic exclusive or does not exist; {_NO_ATOMIC}; T.reduce_bitxor folds "
+         "a tile"),
+        ("atomic_and atomicAnd", f"an atomic and does not exist; {_NO_ATOMIC}; T.atomic_or of the bits to "
+         "clear into a mask serves instead"),
+        ("sort argsort", "nothing sorts a tile; sort by a network of comparisons, T.min and T.max of "
+         "elements i and i ^ j of a shared tile, with a T.sync_threads() between the steps"),
+        ("brev __brev bitreverse", "nothing reverses bits; swap halves by masks and shifts, ((x & 0x55555555) "
+         "<< 1) | ((x >> 1) & 0x55555555) and so on for 2, 4, 8 and 16"),
+    )
+    for name in names.split()
+}  # fmt: skip
 
 # Attributes asked for of a buffer `{0}` -> what to write.
 OF_BUFFERS: dict[str, str] = {

@@ -2,6 +2,20 @@
 
 Arguments are values of the kernel or Python numbers.  The result has the dtype of the arguments, unless its
 function says another.
+
+Operations on bits, of integers (x of 32 bits where a width is named):
+
+| operation | what to write |
+|---|---|
+| and, or, exclusive or, complement | `x & y`, `T.bitwise_or(x, y)`, `x ^ y`, `~x` |
+| shifts, in the dtype of x; 0 <= n < bits | `x << n`, `x >> n` (which copies the sign of a signed x) |
+| how many bits are 1, how many upper ones are 0 | `T.popcount(x)`, `T.clz(x)` |
+| the bits as another dtype | `T.reinterpret(x, dtype)` |
+| a field of an integer | `T.unpack_uint(bits, x, place, dtype)`, `T.unpack_int` |
+| the place of the lowest 1: there is none | `T.popcount((x & -x) - 1)`; from 1 on (ffs) one more, for x != 0 |
+| a rotation: there is none | `(x << n) + (x >> (32 - n))` of a uint32, 0 < n < 32 |
+| the upper half of a product: there is none | `T.cast(x, 'int64') * y >> 32`; unsigned: uint64 |
+| reversed bits (brev): there is none | swap neighbours, pairs, and so on up to halves, by masks and shifts |
 """
 
 from __future__ import annotations
@@ -110,7 +124,11 @@ def align_up(value: Any, alignment: Any) -> Any:
 
 def bitwise_not(x: Any) -> Any:
     """~x of an integer."""
-    return builder().unary("invert", as_value(x)) if isinstance(x, DEVICE) else ~x
+    if isinstance(x, DEVICE):
+        return builder().unary("invert", as_value(x))
+    if not hasattr(x, "__index__"):
+        raise fail(f"`~` takes an integer operand, not {x!r}")
+    return ~x
 
 
 def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:

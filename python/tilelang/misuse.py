@@ -137,6 +137,14 @@ def _calls(frame: FrameType, name: str) -> bool:
     return name in frame.f_code.co_names and any(m.__name__.startswith("tilelang") for m in modules)
 
 
+def add_cure(error: NameError) -> None:
+    """Python's words on a name that nobody has defined, and what people mean by it who come from CUDA."""
+    name = getattr(error, "name", None)
+    instead = idioms.NAMES.get(name) or idioms.ABSENT.get(name)
+    if instead and name in str(error):
+        error.args = (f"{error}: in kernels, {instead}",)
+
+
 def launched_in_brackets(name: str) -> ArgumentError:
     """The error of `kernel[grid](x, y)`, as Triton and Numba launch."""
     return ArgumentError(f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "

@@ -206,7 +206,11 @@ def reduce_absmax(
     nan_propagate: bool = False,
     annotations: Any = None,
 ) -> None:
-    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
+    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce.
+
+    The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
+    result only where all numbers are that one.
+    """
     reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate, annotations)
 
 

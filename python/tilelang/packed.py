@@ -7,19 +7,29 @@ from typing import Any
 
 from . import scalar
 from .dtypes import as_dtype, bfloat16, float32, int32, uint32
+from .trace import fail
 from .values import binary
 
 __all__ = ["unpack_e2m1", "unpack_int", "unpack_uint"]
 
 
+def _check_bits(what: str, num_bits: Any, most: int = 32) -> None:
+    """The words that numbers are taken from have 32 bits."""
+    if num_bits.__class__ is not int or not 1 <= num_bits <= most:
+        raise fail(f"{what}: num_bits is {num_bits}; it must be a constant in [1, {most}], since the value is "
+                   "read as 32 bits")
+
+
 def unpack_uint(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
     """The unsigned number of `num_bits` bits at position `pos` of an integer (0: the lowest), as dtype."""
+    _check_bits("T.unpack_uint", num_bits)
     shifted = binary("shr", scalar.cast(value, uint32), scalar.cast(binary("mul", pos, num_bits), uint32))
     return scalar.cast(binary("and", shifted, scalar.cast((1 << num_bits) - 1, uint32)), dtype)
 
 
 def unpack_int(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
     """The two's complement number of `num_bits` bits at position `pos` of an integer, as dtype."""
+    _check_bits("T.unpack_int", num_bits)
     raw = unpack_uint(num_bits, value, pos, int32)
     half = scalar.cast(1 << (num_bits - 1), int32)
     return scalar.cast(binary("sub", binary("xor", raw, half), half), dtype)

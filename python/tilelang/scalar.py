@@ -12,7 +12,7 @@ from typing import Any
 from ._core import Buffer, DType, Expr
 from .dtypes import as_dtype, limits
 from .trace import builder, current, fail
-from .values import DEVICE, Element, as_condition, as_value
+from .values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
 from .values import binary as _binary
 
 _FUNCTIONS = {
@@ -145,9 +145,14 @@ def ceildiv(a: Any, b: Any) -> Any:
 
 def _bitwise(name: str, doc: str) -> Any:
     def bitwise(a: Any, b: Any) -> Any:
-        from .values import PYTHON
-
-        return _binary(name, a, b) if isinstance(a, DEVICE) or isinstance(b, DEVICE) else PYTHON[name](a, b)
+        if isinstance(a, DEVICE) or isinstance(b, DEVICE):
+            return _binary(name, a, b)
+        for x in (a, b):
+            if not hasattr(x, "__index__"):
+                raise fail(f"`{SIGNS[name]}` takes integer operands, not {x!r}")
+        if name.startswith("sh") and b < 0:
+            raise fail(f"a shift by {b}: the amount must not be negative")
+        return PYTHON[name](a, b)
 
     bitwise.__doc__ = doc
     return bitwise
@@ -156,15 +161,15 @@ def _bitwise(name: str, doc: str) -> Any:
 bitwise_and = _bitwise("and", "a & b of two integers.")
 bitwise_or = _bitwise("or", "a | b of two integers.")
 bitwise_xor = _bitwise("xor", "a ^ b of two integers.")
-shift_left = _bitwise("shl", "a << b of two integers; 0 <= b < bits.")
-shift_right = _bitwise("shr", "a >> b of two integers; 0 <= b < bits; copies the sign bit of signed a.")
+shift_left = _bitwise("shl", "a << b of two integers, in the dtype of a; 0 <= b < bits.")
+shift_right = _bitwise("shr", "a >> b of two integers, in the dtype of a; 0 <= b < bits; copies the sign bit of signed a.")
 
 
 def if_then_else(cond: Any, a: Any, b: Any, span: Any = None) -> Any:
     """a where the condition holds, else b; only the side taken reads memory.
 
-    The two values must have one dtype (a Python number takes the other's).  A Python condition decides at
-    once.
+    The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A Python
+    condition decides at once.
     """
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
@@ -212,6 +217,8 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
     takes its largest value for what is larger; with sat=False that becomes infinity, or NaN for want of one.
     Stochastic rounding ("rs", with rbits) needs sm_100.
     """
+    if isinstance(dtype, DEVICE):
+        raise fail(f"T.cast: the dtype is {dtype}, a value of the kernel; the order is (value, dtype)")
     dtype = as_dtype(dtype)
     value = as_value(value)
     if round == "rs" or rbits is not None:

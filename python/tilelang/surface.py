@@ -136,6 +136,8 @@ def message(name: str, known: list[str]) -> str:
         return f"T.{name} needs sm_100 (Blackwell), which is not among the targets"
     if name in idioms.NAMES:
         return f"T.{name}: there is no such name in the language; here that is {idioms.NAMES[name]}"
+    if name in idioms.ABSENT:
+        return f"T.{name}: there is no such operation in the language: {idioms.ABSENT[name]}"
     import difflib
 
     near = difflib.get_close_matches(name, [*known, *PUBLISHED], 1)

@@ -71,6 +71,9 @@ class Element:
         """The type of the element."""
         return self.buffer.dtype
 
+    def __repr__(self) -> str:
+        return f"{self.buffer.name}[{', '.join(map(str, self.index))}]"
+
     def region(self) -> Region:
         """The place as the base of a region whose extents the other operand gives."""
         n = len(self.index)

@@ -141,6 +141,8 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
   for (auto& a : args) {
     auto* number = std::get_if<int64_t>(&a);
     bool negative = number && row.takes == Takes::counters;
+    if (auto* fraction = std::get_if<double>(&a); fraction && row.takes == Takes::integers)
+      fail(span, "{} takes an integer, not the float {}", row.name, *fraction);
     exprs.push_back(negative ? imm(*number, u64, span) : to_type(a, *common, "the argument", span));
   }
   DType t = exprs[0]->dtype;
@@ -206,11 +208,21 @@ Expr strong(const Value& value, Span span) {
   return imm(std::get<bool>(value), boolean, span);
 }
 
+// What mends a number that a type does not hold.
+static std::string cure_of(int64_t n, DType type, std::string_view what) {
+  bool only_sign = type.is_unsigned() && n < 0;
+  if (what == "the number")
+    return fmt::format("; cast the other operand to a {} type first", only_sign ? "signed" : "wider");
+  if (only_sign && type.bits <= 32 && n >= -(int64_t(1) << (type.bits - 1)))
+    return fmt::format("; the number that has its bits is {}", uint64_t(n) & ((uint64_t(1) << type.bits) - 1));
+  return only_sign ? "; take a signed type" : "; take a wider type";
+}
+
 Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
   if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
-    if (!fits(*n, type)) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
+    if (!fits(*n, type)) fail(span, "{} {} does not fit in {}{}", what, *n, to_string(type), cure_of(*n, type, what));
     return imm(*n, type, span);
   }
   if (auto* n = std::get_if<uint64_t>(&value)) {
@@ -282,6 +294,9 @@ static Expr apply_shift(BinaryOp op, const Value& a, const Value& b, Span span) 
     fail(span, "a shift of {} by {}: the amount must lie in [0, {}){}", to_string(t), n, t.bits,
          t.bits < 64 ? "; to keep what is shifted further, cast the value to a wider type first" : "");
   };
+  if (!t.is_float() && (std::holds_alternative<double>(b) || (amount && (*amount)->dtype.is_float())))
+    fail(span, "a shift of {} by {}: the amount must be an integer", to_string(t),
+         amount ? to_string((*amount)->dtype) : fmt::format("the float {}", std::get<double>(b)));
   if (auto* n = std::get_if<uint64_t>(&b)) refuse(*n);
   if (auto* n = std::get_if<int64_t>(&b); n && (*n < 0 || *n >= t.bits)) refuse(*n);
   if (amount)

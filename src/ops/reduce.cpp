@@ -270,7 +270,7 @@ Expr identity(const Reduce& r) {
     default:
       return zero(r.acc);
   }
-  if (r.absolute && !largest) return zero(r.acc);
+  if (r.absolute && !r.acc.is_int()) return zero(r.acc);  // of integers |least| is least, and below 0
   if (r.acc.is_float()) return fimm(largest ? INFINITY : -INFINITY, r.acc);
   if (r.acc.is_unsigned()) return imm(largest ? -1 : 0, r.acc);
   int64_t top = INT64_MAX >> (64 - r.acc.bits);

@@ -38,6 +38,7 @@ struct Launch {
   std::vector<int64_t> blocks = {};                  // still to begin, the next one last
   std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
   int64_t ended = 0, told = 0;
+  int64_t astray = 0;                                // operations since an access outside of its buffer was found
   Explorer* explorer = nullptr;                      // where all orders are tried
 
   // launch.cpp: what there is
@@ -69,8 +70,10 @@ struct Launch {
   bool land_next();
 
   bool together() const;
+  bool is_pointless() const;  // to go on after what was found
   void run();
   void step(Warp& w);
+  void execute_quantum(Warp& w);
   // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
   bool settle();
   // A block's memory ends with it: whatever still reads there must have been waited for.

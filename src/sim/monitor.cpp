@@ -28,6 +28,7 @@ void StampPool::release(uint32_t& list) {
 }
 
 void Findings::add(Finding f, std::array<int64_t, 4> where) {
+  astray |= f.kind == Finding::Kind::outside;
   if (again(where)) return;
   known.emplace(where, list.size());  // `most`: not listed
   if (list.size() < most) list.push_back(std::move(f));

@@ -54,6 +54,7 @@ struct BlockWatch {
 class Findings {
  public:
   std::vector<Finding> list = {};
+  bool astray = false;  // an access was outside of its buffer
   void add(Finding f, std::array<int64_t, 4> where);
   bool again(const std::array<int64_t, 4>& where);  // then it is counted
   void withdraw(const std::array<int64_t, 4>& where);  // whatever its other site: it has another reason, and is found no more

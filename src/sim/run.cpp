@@ -12,6 +12,7 @@
 #include "sim/gap.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
+#include "sim/steps.h"
 #include "sim/undefined.h"
 #include "sim/warp.h"
 #include "sim/wrapped.h"
@@ -29,7 +30,12 @@ namespace {
 
 // So often may every thread that still runs look at memory that nobody changes, before it counts as stuck.
 constexpr int64_t most_idle_rounds = 2000;
+constexpr int64_t most_computing_rounds = 125'000;  // the same where it looks at its registers alone
 constexpr int64_t most_residents = 64;  // blocks at once, where some wait for others
+// So many operations may follow an access outside of its buffer: what it read is no value of the program's, and a loop
+// that asks for it may never end.
+constexpr int64_t most_astray = int64_t(1) << 20;
+constexpr int64_t piece = int64_t(1) << 16;  // operations of a warp between two looks at that
 
 // Some operations; to_meeting: up to the next one where warps meet, but at least one.
 template <bool to_meeting = false>
@@ -50,11 +56,46 @@ void execute(Warp& w, int64_t most) {
   w.came = w.block->executed += most - left;
 }
 
+// Does the loop that it spins in read memory, or call what may?  Else only its own registers can end it.
+bool reads_memory(const Warp& w) {
+  const auto& all = w.code->operations;
+  size_t test = w.next - 1, end = test + size_t(all[test].jump);
+  if (all[test].run != narrow_on || end > all.size()) return true;
+  size_t back = end - 1;
+  while (back > test && all[back].run != jump) back--;  // behind it may stand where its breaks meet
+  if (back == test) return true;
+  size_t begin = size_t(int64_t(back) + all[back].jump);
+  return std::any_of(all.begin() + int64_t(begin), all.begin() + int64_t(end), [&](const Operation& o) {
+    if (o.effect == Operation::Effect::call) return true;
+    if (o.effect != Operation::Effect::load) return false;
+    Scope scope = w.code->places[size_t(o.row)].scope;
+    return scope == Scope::global || scope == Scope::shared;
+  });
+}
+
+std::string describe_livelock(const Warp& w, int lane, bool repeats) {
+  std::string who = describe_thread(w, lane);
+  if (reads_memory(w)) return who + " waits in this loop for memory to change, but nobody else can go on and change it";
+  std::string why = repeats ? "what its condition is made of does not change any more"
+                            : fmt::format("it has gone round more than {} times", most_computing_rounds * w.block->patience);
+  return fmt::format("{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for", who, why);
+}
+
 }  // namespace
+
+void Launch::execute_quantum(Warp& w) {
+  int64_t left = explorer ? piece : schedule.quantum();
+  while (left > 0 && w.state == Warp::State::running && !w.spins && !is_pointless()) {
+    int64_t before = w.block->executed, most = std::min(left, piece);
+    explorer ? execute<true>(w, most) : execute(w, most);
+    left -= most;
+    if (findings.astray) astray += w.block->executed - before;
+  }
+}
 
 void Launch::step(Warp& w) {
   try {
-    explorer ? execute<true>(w, INT64_MAX) : execute(w, schedule.quantum());
+    execute_quantum(w);
   } catch (Fault& e) {
     complete(e.finding, w);
     throw;
@@ -85,7 +126,7 @@ void Launch::run() {
   int64_t begun = int64_t(blocks.size());
   std::vector<int64_t> runnable;
   std::vector<Warp*> warps;
-  while (!explorer || !explorer->abandoned()) {
+  while (!is_pointless() && (!explorer || !explorer->abandoned())) {
     while (int64_t(residents.size()) < wanted && !blocks.empty()) {
       begin(blocks.back());
       blocks.pop_back();
@@ -119,6 +160,8 @@ void Launch::run() {
     if (options.progress && ended > told) options.progress(told = ended, begun);
   }
 }
+
+bool Launch::is_pointless() const { return astray > most_astray; }
 
 bool Launch::settle() {
   bool any = false;
@@ -206,7 +249,8 @@ void Launch::wake() {
       }
   if (is_first) return;
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
-  if (is_new && int64_t(rounds.states.size()) <= most_idle_rounds) return;
+  bool computes = std::any_of(waiting.begin(), waiting.end(), [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
+  if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds)) return;
   if (stuck->awaited >= 0) {
     Finding f = phase_finding(*stuck, waiting);
     complete(f, *stuck);
@@ -214,8 +258,7 @@ void Launch::wake() {
   }
   Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
   complete(f, *stuck);
-  f.text = fmt::format("{} waits in this loop for memory to change, but nobody else can go on and change it",
-                       describe_thread(*stuck, int(f.thread - stuck->first)));
+  f.text = describe_livelock(*stuck, int(f.thread - stuck->first), !is_new);
   throw Fault(std::move(f));
 }
 
@@ -245,7 +288,7 @@ bool Launch::run_guarded() {
     findings.add(e.finding, {int64_t(e.finding.kind), -1, int64_t(findings.list.size()), code.number});
     return false;
   }
-  return true;
+  return !is_pointless();
 }
 
 }  // namespace sim

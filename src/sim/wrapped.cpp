@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "ir/build.h"
 #include "sim/monitor.h"
 #include "sim/steps.h"
@@ -165,10 +166,16 @@ void follow_compute(Warp& w, const Operation& o) {
 }
 
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
-std::string_view name_of(const Operation& o) {
+// x + x has become x * 2 by now: where the line has no `*`, the words are those of what stands there.
+std::string_view name_of(const Operation& o, const Span& at) {
   if (o.follow == Follow::negate) return "negation";
   if (o.follow == Follow::convert) return "value";
-  if (o.op == BinaryOp::mul) return "product";
+  if (o.op == BinaryOp::mul) {
+    std::string line = render_source(at);
+    bool is_other = !line.empty() && line.find('*') == std::string::npos;
+    if (is_other && line.find('+') != std::string::npos) return "sum";
+    return is_other && line.find("<<") != std::string::npos ? "shift" : "product";
+  }
   return o.op == BinaryOp::add ? "sum" : o.op == BinaryOp::sub ? "difference" : "shift";
 }
 
@@ -182,10 +189,11 @@ void report(Warp& w, int lane, const Wrap& wrap, int32_t place, int32_t site, co
   std::string line = !there || same_line ? "" : fmt::format(" on line {}", there.line);
   std::string use = index ? fmt::format("it makes the index of {}[{}]{}", p.name, *index, line)
                           : fmt::format("a condition on it then leaves out the access to {}{}", p.name, line);
+  int wider = o.type.bits < 32 && wrap.made == int32_t(wrap.made) ? 32 : 64;
   Finding f{.kind = Finding::Kind::overflow,
-            .text = fmt::format("this {} exceeds {} bits: it is {}, of which {} keeps {}, in {}, and {}; compute it in "
-                                "64 bits (let its parts be int64)",
-                                name_of(o), o.type.bits, wrap.made, to_string(o.type), wrap.kept,
+            .text = fmt::format("this {0} exceeds {1} bits: it is {3}, of which {4} keeps {5}, in {6}, and {7}; compute it in "
+                                "{2} bits (let its parts be int{2})",
+                                name_of(o, here), o.type.bits, wider, wrap.made, to_string(o.type), wrap.kept,
                                 describe_thread(w, lane), use)};
   f.buffer = p.name;
   if (index) f.index = *index;

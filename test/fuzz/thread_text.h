@@ -101,11 +101,14 @@ struct ThreadText : RandomText {
                                   a, b);
     return fmt::format("min(max({}, -16.0:{}), 16.0:{})", sum, t, t);
   }
+  // 0 now and then, but not always: a constant 0 is refused.
+  std::string divisor(const std::string& t, int depth) {
+    return fmt::format("({} - cast<{}>(x % 3))", expr(t, depth - 1), t);
+  }
   std::string integer(const std::string& t, int depth) {
     std::string a = expr(t, depth - 1);
     if (chance(10)) {
-      std::string divisor = fmt::format("({} - cast<{}>(x % 3))", expr(t, depth - 1), t);  // a constant 0 is refused
-      return guarded_quotient(*this, t, extreme(t, a), divisor, constant(t));
+      return guarded_quotient(*this, t, extreme(t, a), divisor(t, depth), constant(t));
     }
     switch (below(9)) {
       case 0:
@@ -167,7 +170,7 @@ struct ThreadText : RandomText {
     if (chance(10)) return fmt::format("(not {})", condition(depth - 1));
     std::string t = type(), as = t == "u64" && chance(40) ? "cast<" + pick<std::string>({"f32", "f64", "f16"}) + ">" : "";
     if (depth > 1 && chance(10) && !is_float(t))
-      return guarded_condition(*this, t, extreme(t, expr(t, depth - 2)), expr(t, depth - 2));
+      return guarded_condition(*this, t, extreme(t, expr(t, depth - 2)), divisor(t, depth - 1));
     return fmt::format("({0}({1}) {2} {0}({3}))", as, expr(t, depth - 1),
                        pick<std::string>({"<", "<=", ">", ">=", "==", "!="}), expr(t, depth - 1));
   }

@@ -107,6 +107,26 @@ WRONG = {
     "wrong contribution": (REDUCER + "best[0] += 1.0", 1, ["best is a reducer of max", "T.max(best[…], x)"]),
     "loop in a comprehension": ("y = [i for i in T.serial(3)]", 17, ["range(n) in a comprehension"]),
     "function of a library": ("y = memoryview(n)", 5, ["memoryview computes while the kernel is built"]),
+    "complement of a float": ("y = T.bitwise_not(1.5)", 5, ["`~` takes an integer operand, not 1.5"]),
+    "bits of floats": ("y = T.bitwise_and(3, 1.5)", 5, ["`&` takes integer operands, not 1.5"]),
+    "shift by a negative number": ("y = T.shift_left(1, -1)", 5, ["a shift by -1", "must not be negative"]),
+    "shift by a float": ("y = n << 1.0", 5, ["a shift of int32 by the float 1: the amount must be an integer"]),
+    "shift by a float value": ("y = n << T.float32(1)", 5, ["a shift of int32 by float32"]),
+    "bits of a float": ("y = T.popcount(1.0)", 5, ["popcount takes an integer, not the float 1"]),
+    "dtype first": ("y = T.cast('int8', A[0, 0])", 5, ["the dtype is A[0, 0]", "order is (value, dtype)"]),
+    "extent of a tile": ("y = T.alloc_shared((A[0, 0],), 'int8')", 5, ["extent 0 of y is A[0, 0], which"]),
+    "returned element": ("return A[0, 0]", 1, ["or its parameters, not A[0, 0]"]),
+    "atomic_cas": ("T.atomic_cas(A[0, 0], 1.0, 2.0)", 1, ["no such operation", "nothing compares and exch"]),
+    "atomic_sub": ("T.atomic_sub(A[0, 0], 1.0)", 1, ["here that is T.atomic_add(place, -value)"]),
+    "atomic_xor": ("T.atomic_xor(A[0, 0], 1)", 1, ["exclusive or does not exist; here are T.atomic_add"]),
+    "shuffle of CUDA": ("y = T.__shfl_xor_sync(-1, n, 1)", 5, ["that is T.shfl_xor(value, delta), without"]),
+    "mask first": ("y = T.shfl_xor(0xFFFFFFFF, n, 1)", 5, ["(value, delta, width, mask)", "comes last"]),
+    "mulhi": ("y = T.mulhi(n, n)", 5, ["T.cast(a, 'int64') * b >> 32"]),
+    "sort of a tile": ("T.sort(x)", 1, ["nothing sorts a tile", "T.min and T.max"]),
+    "number too large": ("y = T.uint8(n) * 256", 5, ["256 does not fit in uint8; cast the other operand to a w"]),
+    "number too small": ("y = T.uint8(n) + -1", 5, ["cast the other operand to a signed type first"]),
+    "negative constant": ("y = T.uint32(-1)", 5, ["the number that has its bits is 4294967295"]),
+    "field of 33 bits": ("y = T.unpack_int(33, n, 0, 'int64')", 5, ["num_bits is 33", "[1, 32]"]),
     "tuple of a grid": ("k = T.Kernel((4, 4), threads=64)", 5, ["T.Kernel(4, 4, threads=…)", "one tuple"]),
 }  # fmt: skip
 
@@ -147,10 +167,10 @@ def test_attributes_can_be_asked_for(tmp_path):
 
 
 def test_the_tables_name_what_is_there():
-    tables = (idioms.NAMES, idioms.OF_BUFFERS, idioms.OF_VALUES, idioms.CURES)
+    tables = (idioms.NAMES, idioms.ABSENT, idioms.OF_BUFFERS, idioms.OF_VALUES, idioms.CURES)
     said = [text for table in tables for text in table.values()]
     assert {name for text in said for name in re.findall(r"T\.(\w+)", text)} <= {*T.__all__}
-    assert not set(idioms.NAMES) & set(T.__all__)
+    assert not {*idioms.NAMES, *idioms.ABSENT} & set(T.__all__)
     functions = [getattr(T, name) for name in T.__all__ if inspect.isfunction(getattr(T, name))]
     taken = {name for function in [*functions, T.Kernel] for name in inspect.signature(function).parameters}
     assert set(idioms.KEYWORDS.values()) <= taken

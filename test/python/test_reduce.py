@@ -228,6 +228,24 @@ def test_a_warp_needs_no_shared_memory():
     assert "tl_shfl_xor" in source and "__syncthreads" not in source
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_the_greatest_absolute_value_where_all_are_the_least(dtype, target):
+    """It wraps to itself, and is no more than what a fold begins with."""
+    @T.prim_func
+    def main(A: T.Tensor((3, 40), dtype), B: T.Tensor((3,), dtype)):
+        with T.Kernel(1, threads=32):
+            x, y = T.alloc_fragment((3, 40), dtype), T.alloc_fragment((3,), dtype)
+            T.copy(A, x)
+            T.reduce_absmax(x, y, dim=1)
+            T.copy(y, B)
+
+    a, b = np.full((3, 40), np.iinfo(dtype).min, dtype), np.ones(3, dtype)
+    a[1, 7], a[2, :] = 0, 5
+    tilelang.compile(main, target=target)(a, b)
+    assert np.array_equal(b, np.abs(a).max(1))
+
+
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────
 
 BEFORE = "S = T.alloc_fragment((64, 8), 'float32')\nD = T.alloc_fragment((64,), 'float32')\n"

@@ -159,3 +159,67 @@ def test_what_wraps_and_is_no_index():
     data = rng.integers(0, 1 << 30, 64).astype("int32")
     report = tilelang.compile(main, target="sim:sm_80").simulate(data, np.zeros(64, "i4"), np.zeros(64, "i4"))
     assert not report
+
+
+def test_a_sum_is_called_a_sum_and_the_next_wider_type_is_named():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int8"), B: T.Tensor((300,), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            p = A[tx] + A[tx]
+            C[tx] = B[p]
+
+    said = overflow(main, np.full(64, 100, "i1"), np.ones(300, "f4"), ONES.copy()).text
+    assert said.startswith("this sum exceeds 8 bits: it is 200, of which i8 keeps -56")
+    assert "compute it in 32 bits (let its parts be int32)" in said
+
+
+# ── loops that do not end ─────────────────────────────────────────────────────────────────────────────
+def test_a_loop_whose_variable_stays_as_it_is():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            x = T.alloc_var("int32")
+            x = T.cast(tx, "int32")
+            while x != 0:
+                x = (x >> 1) | (x & 1)
+            A[tx] = x
+
+    first = findings(main, np.zeros(64, "i4"))[0]
+    assert first.kind == "livelock"
+    assert "which reads no memory: what its condition is made of does not change any more" in first.text
+
+
+def test_a_long_loop_over_registers_ends():
+    @T.prim_func
+    def main(A: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=1):
+            i = T.alloc_var("int32", init=0)
+            while i < 300000:
+                i += 1
+            A[0] = i
+
+    a = np.zeros(1, "i4")
+    tilelang.compile(main, target="sim:sm_80")(a)
+    assert a[0] == 300000
+
+
+@pytest.mark.parametrize("schedules", [1, "all"])
+def test_a_loop_over_what_lies_outside_ends(schedules):
+    """What is found before and beside it stays."""
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=1):
+            s, u = T.alloc_shared((64,), "int32"), T.alloc_shared((4,), "int32")
+            T.copy(A, s)
+            B[0] = u[0]
+            i = T.alloc_var("uint32", init=3)
+            while i >= 0:
+                B[0] += s[i]
+                i -= 1
+
+    kernel = tilelang.compile(main, target="sim:sm_80")
+    with pytest.raises(tilelang.SimulationError) as caught:
+        kernel.simulate(np.ones(64, "i4"), np.zeros(1, "i4"), schedules=schedules)
+    assert {"outside", "unwritten"} <= {f.kind for f in caught.value.report.findings}
