@@ -251,7 +251,7 @@ def as_value(x: Any) -> Any:
         pass
     got, kind = type(x).__name__, CompileError
     if is_array(x):
-        got, kind = f"an array ({got}); arrays are passed to the compiled kernel as tensors", ArrayForNumber
+        got, kind = got + "; an array is passed to the compiled kernel, as a tensor", ArrayForNumber
     elif isinstance(x, str):
         got += "; a text belongs into T.print(value, text)"
     elif x.__class__ is tuple:

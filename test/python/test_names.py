@@ -127,7 +127,7 @@ def test_an_array_as_an_extent_or_a_value(tmp_path):
     with pytest.raises(tilelang.CompileError, match="shape must be integers, got an array"):
         T.Tensor((np.ones(8),), "float32")
     error = failure(tmp_path, "A[0, 0] = table", before="import numpy as np\ntable = np.ones(8)\n")
-    assert "got an array (ndarray); arrays are passed to the compiled kernel as tensors" in str(error)
+    assert "got ndarray; an array is passed to the compiled kernel, as a tensor" in str(error)
 
 
 def test_a_factory_takes_an_array_that_it_can_use():
