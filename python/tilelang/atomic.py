@@ -19,7 +19,7 @@ or 8 elements where the chip has it; each element is updated for itself all the 
 | bitwise or | `T.atomic_or(place, x)` |
 | what stood there before | `return_prev=True`, of each of these |
 | load, store | `T.atomic_load(place)`, `T.atomic_store(place, x)` |
-| compare and exchange, exchange: there is none | `T.atomic_add(counter, 1, return_prev=True)` numbers those who come |
+| (compare and) exchange: there is none | `T.atomic_add(counter, 1, return_prev=True)` numbers who comes |
 | and, exclusive or: there is none | `T.reduce_bitand`, `T.reduce_bitxor` within a block |
 """
 

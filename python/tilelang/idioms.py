@@ -100,14 +100,14 @@ ABSENT: dict[str, str] = {
          f"nothing compares and exchanges; {_NO_ATOMIC}, and T.atomic_add(place, 1, return_prev=True) gives "
          "each thread a place of its own"),
         ("atomic_exch atomic_exchange atomicExch atomic_xchg", f"nothing exchanges atomically; {_NO_ATOMIC}"),
-        ("atomic_xor atomicXor", f"an atomic exclusive or does not exist; {_NO_ATOMIC}; T.reduce_bitxor folds "
-         "a tile"),
+        ("atomic_xor atomicXor", f"an atomic exclusive or does not exist; {_NO_ATOMIC}; T.reduce_bitxor "
+         "folds a tile"),
         ("atomic_and atomicAnd", f"an atomic and does not exist; {_NO_ATOMIC}; T.atomic_or of the bits to "
          "clear into a mask serves instead"),
         ("sort argsort", "nothing sorts a tile; sort by a network of comparisons, T.min and T.max of "
          "elements i and i ^ j of a shared tile, with a T.sync_threads() between the steps"),
-        ("brev __brev bitreverse", "nothing reverses bits; swap halves by masks and shifts, ((x & 0x55555555) "
-         "<< 1) | ((x >> 1) & 0x55555555) and so on for 2, 4, 8 and 16"),
+        ("brev __brev bitreverse", "nothing reverses bits; swap halves by masks and shifts, ((x & "
+         "0x55555555) << 1) | ((x >> 1) & 0x55555555) and so on for 2, 4, 8 and 16"),
     )
     for name in names.split()
 }  # fmt: skip

@@ -13,11 +13,11 @@ from .values import binary
 __all__ = ["unpack_e2m1", "unpack_int", "unpack_uint"]
 
 
-def _check_bits(what: str, num_bits: Any, most: int = 32) -> None:
+def _check_bits(what: str, num_bits: Any) -> None:
     """The words that numbers are taken from have 32 bits."""
-    if num_bits.__class__ is not int or not 1 <= num_bits <= most:
-        raise fail(f"{what}: num_bits is {num_bits}; it must be a constant in [1, {most}], since the value is "
-                   "read as 32 bits")
+    if num_bits.__class__ is not int or not 1 <= num_bits <= 32:
+        raise fail(f"{what}: num_bits is {num_bits}; it must be a constant in [1, 32], since the value "
+                   "is read as 32 bits")
 
 
 def unpack_uint(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:

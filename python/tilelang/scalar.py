@@ -162,7 +162,8 @@ bitwise_and = _bitwise("and", "a & b of two integers.")
 bitwise_or = _bitwise("or", "a | b of two integers.")
 bitwise_xor = _bitwise("xor", "a ^ b of two integers.")
 shift_left = _bitwise("shl", "a << b of two integers, in the dtype of a; 0 <= b < bits.")
-shift_right = _bitwise("shr", "a >> b of two integers, in the dtype of a; 0 <= b < bits; copies the sign bit of signed a.")
+shift_right = _bitwise(
+    "shr", "a >> b of two integers, in the dtype of a; 0 <= b < bits; copies the sign bit of signed a.")
 
 
 def if_then_else(cond: Any, a: Any, b: Any, span: Any = None) -> Any:

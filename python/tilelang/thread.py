@@ -203,18 +203,16 @@ def _condition(predicate: Any) -> Any:
     return value if value.__class__ is Expr else bool(value)
 
 
-_SECOND = {"shfl_sync": "srcLane"}  # what the second argument is called; elsewhere delta
-
-
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
     width = WARP if width is None else _number(width, f"{what}: width")
     if width < 1 or width > WARP or width & (width - 1):
         raise fail(f"{what}: width is {width}; it must be a power of two, at most {WARP}")
     value = as_value(value)
     if value.__class__ is not Expr:
-        order = f"; the order is (value, {_SECOND.get(row, 'delta')}, width, mask): the mask comes last, or not at all"
-        raise fail(f"{what}: the value is the number {value}, the same in all threads"
-                   f"{'' if what.startswith('T.tvm_') else order}")
+        order = "" if what.startswith("T.tvm_") else (
+            f"; the order is (value, {'srcLane' if row == 'shfl_sync' else 'delta'}, width, mask): the mask "
+            "comes last, or not at all")
+        raise fail(f"{what}: the value is the number {value}, the same in all threads{order}")
     return in_kernel(what).builder.call(row, (value, as_value(number), width, _mask(mask)))
 
 
