@@ -61,6 +61,13 @@ constexpr Innermost innermosts[] = {
     {"F[@] = F[@] + 1.0", true},
     {"W[b*16 + @] = A[@]", true},
     {"atomic_add(address_of(W[b*16 + @]), 1.0, \"relaxed\")", true},
+    {"n[0] = n[0] + 1.0"},
+    {"n[0] = n[0] + 1.0; S[@] = 3.0", true},
+    {"n[0] = A[@]; F[@] = n[0]", true},
+    {"F[@] = n[0]", true},
+    {"n[0] = n[0] + 1.0; atomic_add(address_of(W[b*16 + @]), 1.0, \"relaxed\")", true},
+    {"n[0] = atomic_add(address_of(W[b*16 + @]), 1.0, \"relaxed\")", true},
+    {"n[0] = n[0] + 1.0; o[0] = o[0] + 1.0"},
     {"T = shared f32[16]"},
     {"T = fragment f32[16]"},
     {"L = local f32[4]"},
@@ -77,7 +84,7 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
   t.line(
       "func main(A: f32[16, 16], B: f16[16, 16], N: i32[16, 16], W: f32[32, 16], X: f32[32, 16], Y: f32[32, "
       "16],");
-  t.line("          Q: f32[2, 4], Z: f32[32], U: i32[32], V: f32[32, 16], s: i32):");
+  t.line("          Q: f32[2, 4], P: f32[2, 8], Z: f32[32], U: i32[32], V: f32[32, 16], s: i32):");
   t.line("  kernel main grid(b: 2) threads(64):");
   t.indent = 2;
   for (auto* line : {"S = shared f32[16, 16]", "H = shared f16[16, 16]", "F = fragment f32[16, 16]",
@@ -85,6 +92,9 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
                      "J = fragment i32[16]", "copy(A, S)", "copy(B, H)", "copy(A, F)", "copy(A, C)",
                      "copy(A[0, 0 : +16], R)", "copy(N, I)", "copy(N[0, 0 : +16], J)"})
     t.line("{}", line);
+  bool varies = text.find("n[0]") != text.npos;
+  if (varies) t.line("n = local f32[1]");
+  if (varies) t.line("n[0] = 0.5");
   bool reduces = text.find("o[") != text.npos || text.find("(o") != text.npos;
   if (reduces) t.line("o = local f32[4] reducer(\"sum\")");
   if (reduces && text != "reducer_init(o, 0.0)") t.line("reducer_init(o, 0.0)");
@@ -116,10 +126,16 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
   for (size_t i = 1; i < own.size(); i++) column = i == 1 ? own[i] : fmt::format("{}*4 + {}", column, own[i]);
   for (size_t at; (at = text.find('@')) != text.npos;)
     text.replace(at, 1, fmt::format("{}, {}", row, column));
+  bool finalised = text == "finalize_reducer(o)";
+  for (size_t end; (end = text.find("; ")) != text.npos; text.erase(0, end + 2)) t.line("{}", text.substr(0, end));
   t.line("{}", text);
   t.indent = outer;
-  if (reduces && text != "finalize_reducer(o)") t.line("finalize_reducer(o)");
+  if (reduces && !finalised) t.line("finalize_reducer(o)");
   if (reduces) t.line("copy(o, Q[b, 0 : +4])");
+  if (varies) {
+    t.line("for e in parallel(8):");
+    t.line("  P[b, e] = n[0]");
+  }
   for (auto* line : {"copy(S, X[b*16 : +16, 0 : +16])", "copy(F, Y[b*16 : +16, 0 : +16])",
                      "copy(C, V[b*16 : +16, 0 : +16])", "copy(R, Z[b*16 : +16])", "copy(J, U[b*16 : +16])"})
     t.line("{}", line);
