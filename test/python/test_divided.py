@@ -1,5 +1,5 @@
-"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable or array of
-the thread may then be carried from one to another, or be read after the loop."""
+"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable or
+array of the thread may then be carried from one to another, or be read after the loop."""
 
 import re
 import textwrap
@@ -130,7 +130,10 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_each_thread_has_alike_is_computed(name, tmp_path):
     body, expected = ACCEPTED[name]
-    head = f"import tilelang.language as T\n@T.prim_func\ndef main({SIGNATURE}):\n    with T.Kernel(1, threads=32):\n"
+    head = (
+        f"import tilelang.language as T\n@T.prim_func\ndef main({SIGNATURE}):\n"
+        "    with T.Kernel(1, threads=32):\n"
+    )
     program = load_text(tmp_path, head + textwrap.indent(body, " " * 8)).main
     x = np.arange(1, 65, dtype="f4")
     for target in TARGETS:
