@@ -1,5 +1,5 @@
-"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable or
-array of the thread may then be carried from one to another, or be read after the loop."""
+"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable
+or array of the thread may then be carried from one to another, or be read after the loop."""
 
 import re
 import textwrap

@@ -90,7 +90,7 @@ TEST_CASE("types meet as in C, and keep their values") {
 TEST_CASE("numbers that do not fit are errors") {
   Expr c = var("c", i8);
   CHECK(error_of([&] { apply_binary(BinaryOp::add, c, int64_t(300), {}); }) ==
-        "the number 300 does not fit in i8");
+        "the number 300 does not fit in i8; cast the other operand to a wider type first");
   CHECK(error_of([&] { to_type(-1.0, u8, "x", {}); }) ==
         "x -1 is not representable in u8: round it, or use a float type");
   CHECK(contains(error_of([&] { apply_binary(BinaryOp::div, c, c, {}); }), "use `//`"));
