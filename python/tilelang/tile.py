@@ -153,8 +153,8 @@ def alloc_var(dtype: Any, init: Any = None) -> Buffer:
     """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
 
     init: its first value, of that dtype; without it the variable must be assigned before it is read.
-    In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it, and nothing
-    reads it afterwards.
+    In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it,
+    and nothing reads it afterwards.
     """
     trace = in_kernel("T.alloc_var")
     variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
@@ -295,10 +295,10 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
              prefer_async: bool | None = None, annotations: Any = None) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
-    They run together, in any order: none may read what another writes.  A loop that does nothing but change variables
-    is run by every thread as a whole, and may carry one from iteration to iteration.  The body is elementwise code of
-    one thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it are T.serial, T.unroll,
-    T.vectorized or `while`.
+    They run together, in any order: none may read what another writes.  A loop that does nothing but change
+    variables is run by every thread as a whole, and may carry one from iteration to iteration.  The body is
+    elementwise code of one thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it
+    are T.serial, T.unroll, T.vectorized or `while`.
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.

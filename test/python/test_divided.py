@@ -1,5 +1,5 @@
-"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable or array of
-the thread may then be carried from one to another, or be read after the loop."""
+"""A T.Parallel loop that also writes to what all threads see divides its iterations among them: no variable
+or array of the thread may then be carried from one to another, or be read after the loop."""
 
 import re
 import textwrap
@@ -26,15 +26,19 @@ REFUSED = {
     "beside a reducer": ("r = T.alloc_reducer((1,), 'float32', op='sum')\nT.clear(r)\n" + VARIABLE + LOOP +
                          "    r[0] += X[i]\n    v += 1\nT.finalize_reducer(r)", 5, "contributes to r"),
     "a histogram": (ARRAY + LOOP + "    Z[i] = X[i]\n    v[i % 8] += 1", 5, "stores to Z"),
-    "at places of the data": (ARRAY + LOOP + "    Z[i] = X[i]\n    v[T.cast(X[i], 'int32')] += 1", 5, "stores to Z"),
+    "at places of the data": (ARRAY + LOOP + "    Z[i] = X[i]\n    v[T.cast(X[i], 'int32')] += 1", 5,
+        "stores to Z"),
     "turned": (ARRAY + LOOP + "    j = 63 - i\n    v[i] = X[i]\n    Y[i] = v[j]", 6, "stores to Y"),
     "read after": (VARIABLE + LOOP + "    v = X[i]\n    Z[i] = v\n" + AFTER, 5, "stores to Z"),
     "read by the next turn": (VARIABLE + "for k in T.serial(2):\n    Y[k] = v\n    " + LOOP +
                               "        v = X[i]\n        Z[i] = v", 2, "stores to Z"),
-    "in some iterations": (VARIABLE + LOOP + "    if X[i] > 3:\n        v = 1\n    Z[i] = v", 4, "stores to Z"),
-    "what an update gives": (VARIABLE + LOOP + "    v = T.atomic_add(Z[0], X[i], return_prev=True)\n" + AFTER, 4,
+    "in some iterations": (VARIABLE + LOOP + "    if X[i] > 3:\n        v = 1\n    Z[i] = v", 4,
+        "stores to Z"),
+    "what an update gives": (VARIABLE + LOOP + "    v = T.atomic_add(Z[0], X[i], return_prev=True)\n" +
+        AFTER, 4,
                              "asks for what atomic_add gives"),
-    "a tile's place": (VARIABLE + LOOP + "    v = X[i]\n    Z[i] = v\nT.fill(Y[T.cast(v, 'int32') : T.cast(v, 'int32') + 4], 1)",
+    "a tile's place": (VARIABLE + LOOP +
+        "    v = X[i]\n    Z[i] = v\nT.fill(Y[T.cast(v, 'int32') : T.cast(v, 'int32') + 4], 1)",
                        4, "stores to Z"),
 }
 
@@ -49,23 +53,32 @@ def test_a_part_of_a_variable_is_refused(name, tmp_path):
     assert "change v in a loop of its own" in str(error) and "T.serial" in str(error)
 
 
-COUNTED = "r = T.alloc_reducer((1,), 'float32', op='sum')\nT.clear(r)\n" + LOOP + "    r[0] += X[i]\nT.finalize_reducer(r)\n"
+COUNTED = "r = T.alloc_reducer((1,), 'float32', op='sum')\nT.clear(r)\n" + LOOP
+COUNTED += "    r[0] += X[i]\nT.finalize_reducer(r)\n"
 # The body, and the value of Y: of the element x, or of all of them.
 ACCEPTED = {
     "a loop of its own": (VARIABLE + LOOP + "    v = T.max(v, X[i])\n" + AFTER, lambda x: x.max() + 0 * x),
     "the last iteration's": (VARIABLE + LOOP + "    v = X[i]\n" + AFTER, lambda x: x[-1] + 0 * x),
-    "with a finalised reducer": (COUNTED + VARIABLE + LOOP + "    v += r[0]\n" + AFTER, lambda x: 64 * x.sum() + 0 * x),
-    "beside updates": (VARIABLE + LOOP + "    T.atomic_add(Z[0], X[i])\n    v += 1\n" + AFTER, lambda x: 64 + 0 * x),
+    "with a finalised reducer": (COUNTED + VARIABLE + LOOP + "    v += r[0]\n" + AFTER,
+        lambda x: 64 * x.sum() + 0 * x),
+    "beside updates": (VARIABLE + LOOP + "    T.atomic_add(Z[0], X[i])\n    v += 1\n" + AFTER,
+        lambda x: 64 + 0 * x),
     "assigned first": (VARIABLE + LOOP + "    v = X[i]\n    v = v * v\n    Y[i] = v", lambda x: x * x),
-    "in both branches": (VARIABLE + LOOP + "    if X[i] > 3:\n        v = 1\n    else:\n        v = 2\n    Y[i] = v",
+    "in both branches": (VARIABLE + LOOP +
+        "    if X[i] > 3:\n        v = 1\n    else:\n        v = 2\n    Y[i] = v",
                          lambda x: np.where(x > 3, 1, 2)),
-    "under one condition": (VARIABLE + LOOP + "    Y[i] = 0\n    c = X[i] > 3\n    if c:\n        v = X[i]\n    if c:\n"
+    "under one condition": (VARIABLE + LOOP +
+        "    Y[i] = 0\n    c = X[i] > 3\n    if c:\n        v = X[i]\n    if c:\n"
                             "        Y[i] = v", lambda x: np.where(x > 3, x, 0)),
-    "a scratch array": (ARRAY + LOOP + "    for k in T.serial(4):\n        v[k] = X[i] * k\n    Y[i] = v[1] + v[3]",
+    "a scratch array": (ARRAY + LOOP +
+        "    for k in T.serial(4):\n        v[k] = X[i] * k\n    Y[i] = v[1] + v[3]",
                         lambda x: 4 * x),
-    "other elements": (ARRAY + "for i in T.Parallel(32):\n    v[i] = X[i]\nfor i in T.Parallel(32):\n    v[i + 32] = v[i] * 2\n"
-                       "    Y[i] = v[i]\n    Y[i + 32] = v[i + 32]", lambda x: np.concatenate([x[:32], 2 * x[:32]])),
-    "changed outside": (VARIABLE + "for k in T.serial(2):\n    v += 3\n    " + LOOP + "        Y[i] = v", lambda x: 6 + 0 * x),
+    "other elements": (ARRAY +
+        "for i in T.Parallel(32):\n    v[i] = X[i]\nfor i in T.Parallel(32):\n    v[i + 32] = v[i] * 2\n"
+                       "    Y[i] = v[i]\n    Y[i + 32] = v[i + 32]", lambda x: np.concatenate([x[:32],
+                       2 * x[:32]])),
+    "changed outside": (VARIABLE + "for k in T.serial(2):\n    v += 3\n    " + LOOP + "        Y[i] = v",
+        lambda x: 6 + 0 * x),
     "assigned anew": (VARIABLE + LOOP + "    v = X[i]\n    Y[i] = v\nv = 7\n" + AFTER, lambda x: 7 + 0 * x),
 }
 
@@ -73,7 +86,8 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_each_thread_has_alike_is_computed(name, tmp_path):
     body, expected = ACCEPTED[name]
-    head = f"import tilelang.language as T\n@T.prim_func\ndef main({SIGNATURE}):\n    with T.Kernel(1, threads=32):\n"
+    head = "import tilelang.language as T\n@T.prim_func\n"
+    head += f"def main({SIGNATURE}):\n    with T.Kernel(1, threads=32):\n"
     program = load_text(tmp_path, head + textwrap.indent(body, " " * 8)).main
     x = np.arange(1, 65, dtype="f4")
     for target in TARGETS:
@@ -83,7 +97,8 @@ def test_what_each_thread_has_alike_is_computed(name, tmp_path):
 
 
 @T.prim_func
-def rows_at_elements(X: T.Tensor((64,), "float32"), S: T.Tensor((4,), "int32"), Y: T.Tensor((48,), "float32")):
+def rows_at_elements(X: T.Tensor((64,), "float32"), S: T.Tensor((4,), "int32"), Y: T.Tensor((48,),
+        "float32")):
     with T.Kernel(1, threads=64):
         s = T.alloc_fragment((4,), "int32")
         ones = T.alloc_fragment((16,), "float32")
@@ -147,7 +162,8 @@ def sums(X: T.Tensor((64,), "float32"), order: T.Tensor((64,), "int32"), Y: T.Te
 ])
 def test_the_cure_of_a_race_is_that_of_its_statement(program, order, cure):
     with pytest.raises(tilelang.SimulationError, match="data race on s") as caught:
-        tilelang.compile(program, target="sim:sm_90")(np.ones(64, "f4"), order.astype("i4"), np.zeros(64, "f4"))
+        tilelang.compile(program, target="sim:sm_90")(np.ones(64, "f4"), order.astype("i4"), np.zeros(64,
+        "f4"))
     assert cure in str(caught.value)
 
 
