@@ -15,7 +15,9 @@ namespace {
 
 using Buffers = std::set<BufferId>;
 
-bool is_own_array(const Function& f, BufferId b) { return f[b].scope == Scope::local && f[f.storage(b)].reducer.empty(); }
+bool is_own_array(const Function& f, BufferId b) {
+  return f[b].scope == Scope::local && f[f.storage(b)].reducer.empty();
+}
 
 bool is_effect(const Call& c) { return c.callee->effect == Callee::Effect::memory; }
 
@@ -59,7 +61,8 @@ struct Nest {
     auto other = [&](const Expr& v, const Expr& extent) {
       Expr twin = var(v.as<Var>()->hint, v->dtype);
       others.emplace(v.get(), twin);
-      if (auto n = extent ? as_int(extent) : std::nullopt) all.bind(v, Interval{0, *n - 1}), all.bind(twin, Interval{0, *n - 1});
+      auto n = extent ? as_int(extent) : std::nullopt;
+      if (n) all.bind(v, Interval{0, *n - 1}), all.bind(twin, Interval{0, *n - 1});
       else if (auto it = facts.ranges.find(v.get()); it != facts.ranges.end()) all.bind(twin, it->second);
     };
     for (auto& v : loops) other(v, {});
@@ -225,6 +228,7 @@ struct Divided {
   const Function& f;
   Facts facts;
   std::map<BufferId, Reason> parts = {};           // of which each thread has its own part
+  Buffers streams = {};                            // of random numbers, of which each thread has its own
   std::set<const ExprNode*> by_thread = {};        // names that the thread's number is in
   Span statement = {};
 
@@ -275,8 +279,8 @@ struct Divided {
     fail(r.span,
          "{0} is read here {1} the T.Parallel loop{2} has {3}, but the loop also {4}{5}, so its iterations are divided "
          "among the threads, each of which keeps {0} as its own iterations leave it: change {0} in a loop of its own, "
-         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or make the loop "
-         "T.serial",
+         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or make the "
+         "loop T.serial",
          f[r.buffer].name, who, loop, what, why.what, line);
   }
   void read(const Read& r) const {
@@ -294,16 +298,17 @@ struct Divided {
     if (!why) return turns(nest.body, nest.iterations > 0);
     value(loop.extent, loop.span);
     for (auto& r : one.open) {
+      if (streams.contains(f.storage(r.buffer))) continue;
       bool carried = false;
       visit(nest.body, [&](const Store& n) {
-        carried |= f.storage(n.buffer) == f.storage(r.buffer) && (n.buffer != r.buffer ? nest.iterations > 1
-                                                                                  : nest.meet(nest.resolved(n.index), r.index));
+        if (f.storage(n.buffer) != f.storage(r.buffer)) return;
+        carried |= n.buffer == r.buffer ? nest.meet(nest.resolved(n.index), r.index) : nest.iterations > 1;
       });
       if (carried) refuse(r, why, "as another iteration of", "left it");
       read(r);
     }
     for (BufferId b : one.stored)
-      if (is_own_array(f, b) && !one.inner.contains(b)) parts[b] = why;
+      if (is_own_array(f, b) && !one.inner.contains(b) && !streams.contains(b)) parts[b] = why;
   }
   // A loop that every thread runs as a whole.
   void turns(const Stmt& body, bool runs) {
@@ -367,6 +372,24 @@ struct Divided {
   }
 };
 
+// The variables of each T.rng_init: that which counts its numbers, and those made with it.
+Buffers streams_of(const Function& f, const Kernel& k) {
+  Buffers streams;
+  visit(k.body, [&](const Call& n) {
+    if (n.callee->name != "philox") return;
+    for (auto& a : n.args)
+      visit(a, [&](const Load& l) {
+        streams.insert(f.storage(l.buffer));
+        for (size_t i = 0; i < f.buffers.size(); i++) {
+          const BufferInfo& other = f.buffers[i];
+          bool together = other.span && other.span == f[l.buffer].span;
+          if (together && other.scope == Scope::local && other.shape.empty()) streams.insert(BufferId{int(i)});
+        }
+      });
+  });
+  return streams;
+}
+
 bool divides(const Function& f, const Kernel& k) {
   bool any = false;
   for (size_t i = 0; i < f.buffers.size(); i++) any |= is_own_array(f, BufferId{int(i)});
@@ -378,7 +401,7 @@ bool divides(const Function& f, const Kernel& k) {
 void check_divided(const Function& f) {
   on_stack_for(f, [&] {
     for (auto& k : f.kernels)
-      if (divides(f, k)) Divided{.f = f, .facts = facts_of(f, k)}.walk(k.body);
+      if (divides(f, k)) Divided{.f = f, .facts = facts_of(f, k), .streams = streams_of(f, k)}.walk(k.body);
   });
 }
 

@@ -292,7 +292,9 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   FragmentLoops loops = inverse(mapping, ctx.kernel.thread, ctx.threads);
   bool reduces = false;                                               // lanes would add to one element
   for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
-  bool vector = !reduces && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
+  bool own = is_own(nest, ctx.function, ctx.kernel), lanes_inside = false;
+  visit(nest.body, [&](const For& n) { lanes_inside |= n.loop == Loop::vectorized; });
+  bool vector = !reduces && !(own && lanes_inside) && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   int64_t trips = 1;
   for (auto& axis : loops.axes) {
@@ -308,7 +310,6 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);
-  bool own = is_own(nest, ctx.function, ctx.kernel);
   Expr guard = loops.first_replica && runs_once(nest, ctx.function, own) ? both(loops.guard, loops.first_replica) : loops.guard;
   Stmt s = if_then(guard, body_at(nest, loops, ctx, facts), {}, nest.span);
   for (size_t i = loops.axes.size(); i-- > 0;) {
