@@ -273,8 +273,11 @@ Text Printer::print_unary(const Unary& n) {
   std::string a = text(n.a, prefix);
   if (n.op == UnaryOp::logical_not) return {"!" + a, prefix};
   std::string s = n.op == UnaryOp::bit_not ? "~" + a : a[0] == '-' ? "-(" + a + ")" : "-" + a;
-  if (n.op == UnaryOp::neg && t == i32 && range_of(n.a).min == INT32_MIN)
-    return {fmt::format("int(-{})", unsigned_text(n.a, prefix))};
+  if (n.op == UnaryOp::neg && t.is_signed() && t.is_int() && t.bits <= 32) {
+    need("neg");
+    std::string negated = fmt::format("tl_neg({})", text(n.a));
+    return {t == i32 ? negated : fmt::format("{}({})", type(t), negated)};
+  }
   if (n.op == UnaryOp::neg && t == i64 && range_of(n.a).min == INT64_MIN && known->of(n.a).data)
     return {fmt::format("i64(-{})", unsigned_text(n.a, prefix))};
   if (t.is_int() && t.bits < 32) return {fmt::format("{}({})", type(t), s)};
