@@ -67,8 +67,8 @@ TEST_CASE("integers of every type wrap alike on every target") {
 
 TEST_CASE("what tile programs only move keeps its bits on every target") {
   fuzz::run_programs({.name = "moves",
-                      .programs = 60,
-                      .fresh = 30,
+                      .programs = 20,
+                      .fresh = 10,
                       .share = 0.1,
                       .make = moves,
                       .targets = {"sim:sm_80", "cpu"},
