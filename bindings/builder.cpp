@@ -183,13 +183,14 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
-       "const", [](Builder& b, nb::object value, DType dtype) { return to_type(value_of(value), dtype, "the constant", b.here()); },
+       "const",
+       [](Builder& b, nb::object value, DType dtype) {
+         return to_type(value_of(value), dtype, "the constant", b.here());
+       },
        nb::arg("value"), nb::arg("dtype"))
       .def(
           "unary",
-          [](Builder& b, const std::string& op, nb::object a) {
-            return apply_unary(op, value_of(a), b.here());
-          },
+          [](Builder& b, const std::string& op, nb::object a) { return apply_unary(op, value_of(a), b.here()); },
           nb::arg("op"), nb::arg("a"))
       .def(
           "binary",
@@ -199,9 +200,7 @@ void bind_arithmetic(nb::class_<Builder>& c) {
           nb::arg("op"), nb::arg("a"), nb::arg("b"))
       .def(
           "cast",
-          [](Builder& b, DType dtype, nb::object a) {
-            return to_type(value_of(a), dtype, "the constant", b.here());
-          },
+          [](Builder& b, DType dtype, nb::object a) { return to_type(value_of(a), dtype, "the constant", b.here()); },
           nb::arg("dtype"), nb::arg("a"))
       .def(
           "select",
@@ -209,9 +208,11 @@ void bind_arithmetic(nb::class_<Builder>& c) {
             return apply_select(value_of(condition), value_of(x), value_of(y), b.here());
           },
           nb::arg("condition"), nb::arg("a"), nb::arg("b"))
-      .def("assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
+      .def(
+          "assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
       .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
-      .def("text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))
+      .def(
+          "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))
       .def(
           "call",
           [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {

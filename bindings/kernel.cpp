@@ -97,9 +97,9 @@ Settings settings_of(const nb::dict& options) {
     else if (name == "edit_text")
       s.edit_text = editor_of(nb::borrow(value));
     else
-      fail(
-          {}, "compile has no option `{}`{}", name,
-          did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text", "flags", "own_barriers", "skip", "stop_after", "fast_math"}));
+      fail({}, "compile has no option `{}`{}", name,
+           did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text", "flags",
+                               "own_barriers", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};

@@ -37,8 +37,8 @@ nb::dict async_row(const AsyncInstr& a) {
       {Does::signal, "signal"}, {Does::signal_counted, "signal_counted"}, {Does::init, "init"}, {Does::inval, "inval"},
       {Does::arrive, "arrive"}, {Does::expect, "expect"}, {Does::arrive_expect, "arrive_expect"}, {Does::test, "test"},
       {Does::bulk_load, "bulk_load"}, {Does::bulk_store, "bulk_store"}, {Does::tensor_load, "tensor_load"},
-      {Does::tensor_store, "tensor_store"}, {Does::bulk_commit, "bulk_commit"}, {Does::bulk_wait, "bulk_wait"}, {Does::bulk_wait_read, "bulk_wait_read"}, {Does::fence, "fence"},
-      {Does::fence_init, "fence_init"}};
+      {Does::tensor_store, "tensor_store"}, {Does::bulk_commit, "bulk_commit"}, {Does::bulk_wait, "bulk_wait"},
+      {Does::bulk_wait_read, "bulk_wait_read"}, {Does::fence, "fence"}, {Does::fence_init, "fence_init"}};
   nb::dict row = row_of("async", a.callee.name);
   row["does"] = names.at(a.does);
   row["bytes"] = a.bytes;

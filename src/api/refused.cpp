@@ -26,7 +26,8 @@ UsersText find_users_text(const Function& f, std::string_view log) {
   for (auto& k : f.kernels) {
     visit(k.body, [&](const Call& n) {
       if (is_foreign(*n.callee))
-        offer(n.span, describe_foreign(n), n.callee != &inline_ptx && log.find(n.args[0].as<StringImm>()->value) != log.npos);
+        offer(n.span, describe_foreign(n),
+              n.callee != &inline_ptx && log.find(n.args[0].as<StringImm>()->value) != log.npos);
       else if (find_user_row(n.callee->name))
         offer(n.span, fmt::format("the instruction {} of tilelang.register_matrix", n.callee->name), false);
     });
@@ -42,10 +43,11 @@ void blame_refusal(const BuildError& refusal, const Function& f, bool edited) {
     fail(f.span, "{} refuses the flag '{}': {}; leave it out of compile_flags, or write it as that compiler takes it",
          refusal.compiler, refusal.flag, refusal.log);
   UsersText users = find_users_text(f, refusal.log);
-  if (users.what.empty() && edited) users = {f.span, "what a function registered with tilelang.engine.register_…_postproc made of it"};
+  if (users.what.empty() && edited)
+    users = {f.span, "what a function registered with tilelang.engine.register_…_postproc made of it"};
   if (!users.what.empty())
-    fail(users.span, "{} refuses the text of the program, in which stands text of yours: {}. It says:\n{}", refusal.compiler,
-         users.what, refusal.log);
+    fail(users.span, "{} refuses the text of the program, in which stands text of yours: {}. It says:\n{}",
+         refusal.compiler, users.what, refusal.log);
   internal_error(refusal.what());
 }
 

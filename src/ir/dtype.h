@@ -77,8 +77,8 @@ inline uint64_t float_bits(double value, DType type) { return float_bits(value, 
 double float_value(uint64_t bits, DType type);
 // The bits of an element that holds the value, which is one of the type's.
 uint64_t stored_bits(double value, DType type);
-// The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, which from 16 bits on keeps
-// its sign.
+// The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, which from 16 bits on
+// keeps its sign.
 double round_float(double value, DType type);
 // a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
 // fewer, that is a + b rounded once.

@@ -41,7 +41,8 @@ std::string broken_rule(const Function& f, const TensorMap& map) {
   if (tensor.scope != Scope::global) return fmt::format("{} lies in no global memory", tensor.name);
   bool given = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == map.tensor; });
   if (!given && std::find(f.workspaces.begin(), f.workspaces.end(), map.tensor) == f.workspaces.end())
-    return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies", tensor.name);
+    return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies",
+                       tensor.name);
   if (tensor.dtype.is_packed()) return fmt::format("{} is {}, of which two lie in a byte", tensor.name, to_string(tensor.dtype));
   constexpr int64_t no_rule_breaks = 16;  // an extent, or a stride, that is not known
   auto numbers = [&](const std::vector<Expr>& exprs) {

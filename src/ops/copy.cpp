@@ -29,8 +29,8 @@ std::string origin_hint(const Tile& t, const Function& f) {
     begin.push_back(extent && block < 3 ? fmt::format("{} * {}", blocks[block], *extent) : "0");
   }
   std::string at = fmt::format("{}[{}]", f[tensor.buffer].name, fmt::join(begin, ", ")), other = f[tile.buffer].name;
-  return stores ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped", other, at,
-                              f[tensor.buffer].name)
+  return stores ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped", other,
+                              at, f[tensor.buffer].name)
                 : fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is 0", at, other,
                               f[tensor.buffer].name);
 }

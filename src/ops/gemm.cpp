@@ -60,7 +60,9 @@ void check_gemm(const Tile& t, const Function& f) {
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
   int64_t m = a[ta], k = a[!ta], kb = b[tb], n = b[!tb];
   if (k != kb) {
-    auto mean = [](const char* what, bool now) { return fmt::format("; did you mean {}={}?", what, now ? "False" : "True"); };
+    auto mean = [](const char* what, bool now) {
+      return fmt::format("; did you mean {}={}?", what, now ? "False" : "True");
+    };
     std::string hint = b[!tb] == k ? mean("transpose_B", tb) : a[ta] == kb ? mean("transpose_A", ta) : "";
     fail(t.span, "gemm: A is {}{} but B is {}{}; the inner extents ({}, {}) must be equal{}", describe(f, A),
          ta ? " transposed" : "", describe(f, B), tb ? " transposed" : "", k, kb, hint);

@@ -195,7 +195,8 @@ Stmt cleared(const Gemm& g, LowerContext& ctx) {
   Expr r = var("r"), lane = var("lane");
   Stmt one = store(g.c.buffer, {lanes > 1 ? r * lanes + lane : r}, zero(g.c_type), span);
   if (lanes > 1) one = for_loop(lane, lanes, Loop::vectorized, one, span);
-  return for_loop(r, n / std::max<int64_t>(lanes, 1), ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one, span);
+  return for_loop(r, n / std::max<int64_t>(lanes, 1), ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one,
+                  span);
 }
 
 Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,

@@ -205,11 +205,12 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
     auto* store = s.as<Store>();
     if (effect && store && f[store->buffer].scope == Scope::fragment) fragment = f[store->buffer].name;
   });
-  fail(asks ? asks : nest.span,
-       "what {} gives here is known to one thread, as it happens once, but several threads run this iteration, each with "
-       "its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile (T.alloc_shared), and "
-       "T.copy that to {}",
-       effect ? effect->callee->name : "an effect", fragment, fragment);
+  fail(
+      asks ? asks : nest.span,
+      "what {} gives here is known to one thread, as it happens once, but several threads run this iteration, each "
+      "with its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile "
+      "(T.alloc_shared), and T.copy that to {}",
+      effect ? effect->callee->name : "an effect", fragment, fragment);
 }
 
 // Where several threads run one iteration, an effect whose value is used must stand on one of them alone, with all that

@@ -171,7 +171,8 @@ void check_reduce(const Tile& t, const Function& f) {
   size_t d = size_t(dim < 0 ? dim + rank : dim);
   DType to = f[dst.buffer].dtype;
   if (t.attrs.get_int("batch", 1) < 1)
-    fail(t.span, "{}: batch is {}; it counts results that are combined at once", t.op->said(), t.attrs.get_int("batch"));
+    fail(t.span, "{}: batch is {}; it counts results that are combined at once", t.op->said(),
+         t.attrs.get_int("batch"));
   auto dropped = without(shape, d, rank == 1), kept = without(shape, d, true);
   if (given != dropped && given != kept)
     fail(t.span, "{}: buffer is {} and dim {}, so out must be {}{}, but it is {}", t.op->said(), describe(f, src),

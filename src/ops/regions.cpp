@@ -51,9 +51,10 @@ Moving moving(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = as_int(r.ranges[d].extent);
     if (!extent)
-      fail(t.span, "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant shape, "
-           "and a slice goes from its start to its end, `i : i + n` for n elements", t.op->said(), d, f[r.buffer].name,
-           print(r.ranges[d].extent, &f));
+      fail(t.span,
+           "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant shape, "
+           "and a slice goes from its start to its end, `i : i + n` for n elements",
+           t.op->said(), d, f[r.buffer].name, print(r.ranges[d].extent, &f));
     if (!r.ranges[d].point && *extent != 1) dims.emplace_back(d, *extent);
   }
   return dims;

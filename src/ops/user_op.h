@@ -11,8 +11,8 @@ struct UserArgument {
   Array array;
   bool is_number = false;  // a value: one element
 };
-using UserEval = std::function<std::vector<Array>(const std::vector<UserArgument>& read, const std::vector<Array>& written,
-                                                  const Attrs& options)>;
+using UserEval = std::function<std::vector<Array>(const std::vector<UserArgument>& read,
+                                                  const std::vector<Array>& written, const Attrs& options)>;
 
 struct UserOperand {
   std::string name;

@@ -109,8 +109,10 @@ struct Flow {
     for (auto& [name, value] : t.attrs.entries)
       if (auto* e = std::get_if<Expr>(&value))
         if (std::string why = reason(*e); !why.empty())
-          fail(t.span, "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the same "
-               "in all of them", t.op->name, name, why);
+          fail(t.span,
+               "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the same "
+               "in all of them",
+               t.op->name, name, why);
   }
 
   Stmt inside(const Stmt& body, const std::string& why, Span span, std::string_view word) {
@@ -189,9 +191,11 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
   auto check = [&](const Call& c, bool is_used) {
     const Load* at = c.callee->atomic == Callee::Atomic::none ? nullptr : place_of(c.args[0]);
     if (!at || may_repeat(c, is_used) || f[at->buffer].scope == Scope::local) return;
-    fail(c.span, "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level code, and "
+    fail(c.span,
+         "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level code, and "
          "{} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per block, or compile it "
-         "for a GPU target or the simulator of one (target='sim:…')", c.callee->name, who);
+         "for a GPU target or the simulator of one (target='sim:…')",
+         c.callee->name, who);
   };
   rewrite(k.body,
           [&](const For& n, Rewriter& self) -> Stmt { return n.loop == Loop::parallel ? Stmt(&n) : self.children(n); },

@@ -52,14 +52,18 @@ struct OrderCheck {
     const BufferInfo& info = f[b];
     std::string op = spoken(name);
     if (kind == Atomic::add && info.dtype.is_float())
-      refuse(span, "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold within the block "
-             "(T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace and sum the parts in a second "
-             "kernel, or add integers", op, to_string(info.dtype), info.name);
+      refuse(
+          span,
+          "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold within the block "
+          "(T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace and sum the parts in a second "
+          "kernel, or add integers",
+          op, to_string(info.dtype), info.name);
     auto [it, is_new] = updates.emplace(f.storage(b), Update{kind, span});
     if (!is_new && it->second.kind != kind)
-      refuse(span, "{} updates {}, which the kernel also updates in another way on line {}: which comes first decides the "
-             "result. Let one kernel do the one and a second kernel the other, or use two buffers", op, info.name,
-             it->second.span.line);
+      refuse(span,
+             "{} updates {}, which the kernel also updates in another way on line {}: which comes first decides the "
+             "result. Let one kernel do the one and a second kernel the other, or use two buffers",
+             op, info.name, it->second.span.line);
   }
 
   void call(const Call& n) {
@@ -73,11 +77,16 @@ struct OrderCheck {
     BufferId b = place_of(n.args[0])->buffer;
     if (kind == Atomic::load) return;
     if (kind == Atomic::store)
-      refuse(n.span, "of several atomic_store to an element of {} the last one stays, and nothing says which that is. Where each "
-             "element has one writer, store plainly", f[b].name);
+      refuse(
+          n.span,
+          "of several atomic_store to an element of {} the last one stays, and nothing says which that is. Where each "
+          "element has one writer, store plainly",
+          f[b].name);
     if (n.dtype != none_type)
-      refuse(n.span, "{} with return_prev=True gives what {} held before, which depends on who came first. Compute the number "
-             "that you need from the indices of thread and block, or by a scan (T.cumsum)", spoken(n.callee->name), f[b].name);
+      refuse(n.span,
+             "{} with return_prev=True gives what {} held before, which depends on who came first. Compute the number "
+             "that you need from the indices of thread and block, or by a scan (T.cumsum)",
+             spoken(n.callee->name), f[b].name);
     update(n.callee->name, kind, b, n.span);
   }
 
@@ -85,8 +94,10 @@ struct OrderCheck {
     for (size_t i = 0; i < n.operands.size(); i++)
       if (auto* r = std::get_if<Region>(&n.operands[i]); r && n.op->operands[i].access != Access::read)
         written.insert(f.storage(r->buffer));
-    const Callee* row = n.op->name.ends_with("_tile") ? find_callee(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
-    if (row && row->atomic != Atomic::none) update(n.op->name, row->atomic, std::get<Region>(n.operands[0]).buffer, n.span);
+    const Callee* row =
+        n.op->name.ends_with("_tile") ? find_callee(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
+    if (row && row->atomic != Atomic::none)
+      update(n.op->name, row->atomic, std::get<Region>(n.operands[0]).buffer, n.span);
   }
 
   // Others may update it at the same time: those of other blocks, which no barrier of the block holds up.
@@ -96,15 +107,18 @@ struct OrderCheck {
   }
   void read(BufferId b, Span span) const {
     if (is_changing(b))
-      refuse(span ? span : updates.at(f.storage(b)).span, "{} is read while other blocks update it atomically (line {}): how many "
-             "have come by then, nothing says. Read it in a second kernel", f[b].name, updates.at(f.storage(b)).span.line);
+      refuse(span ? span : updates.at(f.storage(b)).span,
+             "{} is read while other blocks update it atomically (line {}): how many "
+             "have come by then, nothing says. Read it in a second kernel",
+             f[b].name, updates.at(f.storage(b)).span.line);
   }
 
   void run() {
     bool waits = false;                           // for all blocks
     visit(kernel.body, [&](const Call& n) { waits |= n.callee == &sync_grid; });
     if (names_atomics(kernel.attrs.get_string("source")))
-      refuse(kernel.span, "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
+      refuse(kernel.span,
+             "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
     visit(kernel.body, [&](const Store& n) { written.insert(f.storage(n.buffer)); });
     std::set<const Node*> places;                 // loads that only name a place
     visit(kernel.body, [&](const Call& n) {
@@ -116,8 +130,11 @@ struct OrderCheck {
       if (n.callee->atomic != Atomic::load) return;
       BufferId b = place_of(n.args[0])->buffer;
       if (written.contains(f.storage(b)))
-        refuse(n.span, "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. Read it in a "
-               "second kernel", f[b].name);
+        refuse(
+            n.span,
+            "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. Read it in a "
+            "second kernel",
+            f[b].name);
     });
     if (waits) return;
     visit(kernel.body, [&](const Load& n) { if (!places.contains(&n)) read(n.buffer, n.span); },

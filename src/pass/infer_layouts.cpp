@@ -98,10 +98,15 @@ struct Inference {
   // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
 
   void note_unfit(BufferId b, const LayoutItem& item, const Layout& wanted) {
-    notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
-                     .text = fmt::format("{} wants {}, in which the elements of a wider type that is a view of it would not "
-                                         "lie together: it is row-major", subject(item.stmt), to_string(wanted)),
-                     .span = item.stmt->span, .refusal = true, .buffer = b});
+    notes.push_back(
+        {.pass = "infer_layouts",
+         .subject = f[b].name,
+         .text = fmt::format("{} wants {}, in which the elements of a wider type that is a view of it would not "
+                             "lie together: it is row-major",
+                             subject(item.stmt), to_string(wanted)),
+         .span = item.stmt->span,
+         .refusal = true,
+         .buffer = b});
   }
 
   // What was learnt of a buffer holds for all that share its storage.

@@ -263,7 +263,8 @@ struct Inserter {
   }
 
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (meeting(f, kernel, pending, jumping.head, warp) != Meeting::none)) need_barrier(barrier, s);
+    if (&callee == &continue_loop && (meeting(f, kernel, pending, jumping.head, warp) != Meeting::none))
+      need_barrier(barrier, s);
     if (&callee == &break_loop) jumping.breaks.add(pending, warp);
     if (&callee == &continue_loop) jumping.continues.add(pending, warp);
     pending = {};                                 // nothing comes here
@@ -343,9 +344,11 @@ Function insert_sync(Function f, const Target& target) {
   if (!target.has_threads()) return f;
   for (Kernel& k : f.kernels) {
     if (k.attrs.find("own_barriers"))
-      f.notes.push_back({"insert_sync", k.name,
-                         "barriers between accesses of the program's own buffers are left to it (tl.disable_thread_storage_sync): "
-                         "the simulator finds those that are missing", k.span, true});
+      f.notes.push_back(
+          {"insert_sync", k.name,
+           "barriers between accesses of the program's own buffers are left to it (tl.disable_thread_storage_sync): "
+           "the simulator finds those that are missing",
+           k.span, true});
     if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
   }
   return f;

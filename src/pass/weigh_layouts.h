@@ -12,8 +12,8 @@ struct SharedDemand {
   std::vector<WarpAccess> reads;
 };
 
-// Of no more than `most` elements, unless it is the first one's own, which stands where nobody says how he reads.  Of what
-// all that share the tile's storage can be seen in, as the demands are.
+// Of no more than `most` elements, unless it is the first one's own, which stands where nobody says how he reads.
+// Of what all that share the tile's storage can be seen in, as the demands are.
 Layout weigh_layouts(const Function& f, BufferId tile, const std::vector<SharedDemand>& demands, const Target& target,
                      int64_t most);
 // Wavefronts of all that these demands read, and of the copy that fills the tile.

@@ -22,9 +22,10 @@ std::future<void> warm_up(const std::string& language) {
 }
 
 BuildError::BuildError(const Program& program, std::string by, std::string refused_flag, std::string says)
-    : std::runtime_error(refused_flag.empty()
-                             ? fmt::format("{}: {} refuses the text made for {}:\n{}", program.name, by, program.chip, says)
-                             : fmt::format("{}: {} refuses the flag '{}': {}", program.name, by, refused_flag, says)),
+    : std::runtime_error(
+          refused_flag.empty()
+              ? fmt::format("{}: {} refuses the text made for {}:\n{}", program.name, by, program.chip, says)
+              : fmt::format("{}: {} refuses the flag '{}': {}", program.name, by, refused_flag, says)),
       compiler(std::move(by)),
       flag(std::move(refused_flag)),
       log(std::move(says)) {}

@@ -151,9 +151,10 @@ struct Compilation {  // one NVRTC program, destroyed at the end
   const Nvrtc& n = failed.n;
   std::string compiler = fmt::format("NVRTC {}.{}", n.major, n.minor), log = failed.log();
   if (constexpr int no_builtins = 7; failed.status == no_builtins)
-    throw RuntimeError(fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
-                                   "beside it; its installation is broken: {}\n{}",
-                                   program.name, n.library.path, install_hint, log));
+    throw RuntimeError(
+        fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
+                    "beside it; its installation is broken: {}\n{}",
+                    program.name, n.library.path, install_hint, log));
   for (const std::string& text : {std::string(), program.text}) {
     size_t taken = program.flags.size();
     auto takes = [&] { return Compilation(n, program, text, options, taken).status == 0; };

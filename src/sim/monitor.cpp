@@ -126,10 +126,16 @@ bool conflicts(const Stamp& since, Touch touch) {
 }
 
 const char* verb(Touch t) {
-  return t == Touch::read ? "reads" : t == Touch::write ? "writes" : t == Touch::atomic_read ? "atomically reads" : "atomically updates";
+  return t == Touch::read          ? "reads"
+         : t == Touch::write       ? "writes"
+         : t == Touch::atomic_read ? "atomically reads"
+                                   : "atomically updates";
 }
 const char* past(Touch t) {
-  return t == Touch::read ? "read" : t == Touch::write ? "wrote" : t == Touch::atomic_read ? "atomically read" : "atomically updated";
+  return t == Touch::read          ? "read"
+         : t == Touch::write       ? "wrote"
+         : t == Touch::atomic_read ? "atomically read"
+                                   : "atomically updated";
 }
 
 // Where a place's element lies in it.
@@ -385,8 +391,10 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
   });
   bool in_parallel = code.parallel_lines.contains(here.span.line);
   if (in_parallel && one_reads && reads_elsewhere(here.stmt, p))
-    return fmt::format("iterations of T.Parallel run together, in any order, and one of them reads an element of {0} that "
-                       "another one writes: read from another buffer (copy {0} first), or use T.serial", p.name);
+    return fmt::format(
+        "iterations of T.Parallel run together, in any order, and one of them reads an element of {0} that "
+        "another one writes: read from another buffer (copy {0} first), or use T.serial",
+        p.name);
   if (in_parallel)
     return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of "
                        "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "

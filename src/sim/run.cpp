@@ -76,9 +76,11 @@ bool reads_memory(const Warp& w) {
 std::string describe_livelock(const Warp& w, int lane, bool repeats) {
   std::string who = describe_thread(w, lane);
   if (reads_memory(w)) return who + " waits in this loop for memory to change, but nobody else can go on and change it";
-  std::string why = repeats ? "what its condition is made of does not change any more"
-                            : fmt::format("it has gone round more than {} times", most_computing_rounds * w.block->patience);
-  return fmt::format("{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for", who, why);
+  std::string why =
+      repeats ? "what its condition is made of does not change any more"
+              : fmt::format("it has gone round more than {} times", most_computing_rounds * w.block->patience);
+  return fmt::format("{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for",
+                     who, why);
 }
 
 }  // namespace
@@ -249,7 +251,8 @@ void Launch::wake() {
       }
   if (is_first) return;
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
-  bool computes = std::any_of(waiting.begin(), waiting.end(), [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
+  bool computes =
+      std::any_of(waiting.begin(), waiting.end(), [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
   if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds)) return;
   if (stuck->awaited >= 0) {
     Finding f = phase_finding(*stuck, waiting);

@@ -43,7 +43,9 @@ int Translator::place_of(BufferId id) {
 // An access to a place, of so many bytes by a thread.
 void Translator::touch(Place& p, int64_t bytes, bool writes) {
   int64_t width = int64_t(1) << __builtin_ctzll(uint64_t(std::max<int64_t>(bytes, 1)));  // divides it
-  int64_t& unit = p.scope == Scope::shared ? code.shared_unit : p.scope == Scope::global ? code.global_unit : code.register_unit;
+  int64_t& unit = p.scope == Scope::shared   ? code.shared_unit
+                  : p.scope == Scope::global ? code.global_unit
+                                             : code.register_unit;
   unit = std::min(unit, p.scope == Scope::shared || p.scope == Scope::global ? width : int64_t(p.type.bytes()));
   p.written |= writes;
 }

@@ -102,7 +102,8 @@ void mark_wrapping(Code& code) {
     }
   std::vector<Span> indexed;  // the condition that guards an access computes its index once more
   for (size_t i = 0; i < code.operations.size(); i++)
-    if (const Operation& o = code.operations[i]; o.wraps && wanted[i]) indexed.push_back(code.sites[size_t(o.site)].span);
+    if (const Operation& o = code.operations[i]; o.wraps && wanted[i])
+      indexed.push_back(code.sites[size_t(o.site)].span);
   for (size_t i = 0; i < code.operations.size(); i++) {
     Operation& o = code.operations[i];
     if (!o.wraps || wanted[i]) continue;

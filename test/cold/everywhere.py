@@ -6,6 +6,7 @@ Each kernel runs on one target, the kernels of a file on all in turn; with TL_FU
 
 import itertools
 import os
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import tilelang
 
 TARGETS = ("cpu", "sim:sm_90", "reference")
 _turns = {}
+# Thread-level code.
+by_threads = pytest.mark.parametrize("target", ["sim:sm_90"])
 
 
 def everywhere(test):
@@ -26,6 +29,15 @@ def blank(shape, dtype="float32"):
     """An output that nobody has written: NaN, or an integer that nobody means."""
     dtype = np.dtype(dtype)
     return np.full(shape, np.iinfo(dtype).max - 7 if dtype.kind in "iu" else np.nan, dtype)
+
+
+def extremes(rng, shape, dtype):
+    """Random integers of the whole range, the first of them the ends of it."""
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+    ends = np.array([info.min, info.max, 0, 1, info.max - 1, info.min + 1], dtype)[: x.size]
+    x.reshape(-1)[: len(ends)] = ends
+    return x
 
 
 def run(function, target, *arguments):
@@ -42,3 +54,20 @@ def check(found, expected, bound=0.0):
     assert np.isfinite(found).all(), f"{(~np.isfinite(found)).sum()} elements are not finite"
     error = np.linalg.norm(found - expected) / (np.linalg.norm(expected) or 1.0)
     assert error <= bound, f"relative error {error:.2e}, at most {bound:.0e}"
+
+
+def refused_here(folder, text, words):
+    """The text of a kernel `main` is refused at its line marked "# here", in these words (patterns)."""
+    file = folder / "mistake.py"
+    file.write_text(text)
+    here = next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith("# here"))
+    space = {"__name__": "mistake", "__file__": str(file)}
+    with pytest.raises(tilelang.CompileError) as caught:
+        exec(compile(text, str(file), "exec"), space)
+        tilelang.compile(space["main"], target="sim:sm_90")
+    message = str(caught.value)
+    place = re.search(r"\.py:(\d+)", message)
+    assert place and int(place.group(1)) == here, f"not at line {here}: {message}"
+    for word in words:
+        assert re.search(word, message), message
+    assert "internal" not in message.lower()

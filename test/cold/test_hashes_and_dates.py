@@ -3,11 +3,8 @@
 import zlib
 
 import numpy as np
-import pytest
 import tilelang.language as T
-from everywhere import blank, check, everywhere, run
-
-by_threads = pytest.mark.parametrize("target", ["sim:sm_90"])
+from everywhere import blank, by_threads, check, everywhere, run
 
 
 @everywhere

@@ -168,7 +168,8 @@ struct ThreadText : RandomText {
       return fmt::format("({} {} {})", condition(depth - 1), pick<std::string>({"and", "or"}),
                          condition(depth - 1));
     if (chance(10)) return fmt::format("(not {})", condition(depth - 1));
-    std::string t = type(), as = t == "u64" && chance(40) ? "cast<" + pick<std::string>({"f32", "f64", "f16"}) + ">" : "";
+    std::string t = type(),
+                as = t == "u64" && chance(40) ? "cast<" + pick<std::string>({"f32", "f64", "f16"}) + ">" : "";
     if (depth > 1 && chance(10) && !is_float(t))
       return guarded_condition(*this, t, extreme(t, expr(t, depth - 2)), divisor(t, depth - 1));
     return fmt::format("({0}({1}) {2} {0}({3}))", as, expr(t, depth - 1),

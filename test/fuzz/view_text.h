@@ -32,8 +32,8 @@ struct ViewText : TileText {
     }
     return out;
   }
-  // A layout of a shared tile, which keeps 8 bytes together unless it is seen as nothing wider than it is; nothing where
-  // none fits.  `elements`: how many it takes.
+  // A layout of a shared tile, which keeps 8 bytes together unless it is seen as nothing wider than it is; nothing
+  // where none fits.  `elements`: how many it takes.
   std::string shared_layout(const Tile& t, bool keeps_wide, int64_t& elements) {
     elements = t.size();
     if (is_packed(t.type)) return "";
@@ -167,8 +167,8 @@ struct ViewText : TileText {
   // From here on it is the view that has a meaning.
   void fill_view(const Tile& of) {
     std::string as = type();
-    bool can = nested == 0 && bits_of(as) <= limit_of(of) && (of.scope == "shared" || is_whole(as)) &&
-               !is_packed(as) && !is_packed(of.type);  // pairs are written by neighbours, as no layout is sure to let them
+    bool can = nested == 0 && bits_of(as) <= limit_of(of) && (of.scope == "shared" || is_whole(as)) && !is_packed(as) &&
+               !is_packed(of.type);  // pairs are written by neighbours, as no layout is sure to let them
     bool own_layout = of.scope == "shared" && !placed.contains(of.storage) && chance(40);
     Tile seen = can ? declare_view(of, as, own_layout) : Tile{};
     if (seen.name.empty()) return read_bits(of);

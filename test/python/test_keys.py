@@ -242,7 +242,7 @@ def restored(monkeypatch):
     monkeypatch.setitem(globals(), "FACTOR", 1)
 
 
-def of_arguments(read):
+def factory_of(read):
     @tilelang.jit(out_idx=-1, target="reference")
     def factory(cfg):
         m = read(cfg)
@@ -255,6 +255,11 @@ def of_arguments(read):
 
         return main
 
+    return factory
+
+
+def of_arguments(read):
+    factory = factory_of(read)
     return lambda cfg: factory(cfg)
 
 
@@ -327,22 +332,6 @@ def test_what_has_changed_gives_another_kernel(form, place):
     assert read(cfg) == 8 != before
     assert make(cfg)(ones)[0] == 8
     assert make(cfg)(ones)[0] == 8
-
-
-def factory_of(read):
-    @tilelang.jit(out_idx=-1, target="reference")
-    def factory(cfg):
-        m = read(cfg)
-
-        @T.prim_func
-        def main(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
-            with T.Kernel(1, threads=32):
-                for i in T.Parallel(4):
-                    B[i] = A[i] * m
-
-        return main
-
-    return factory
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "a memoryview"])

@@ -175,7 +175,6 @@ def of_names(terms):
     return main
 
 
-@pytest.mark.filterwarnings("ignore:'s' was bound")
 @pytest.mark.parametrize("chain", [lambda n: of_terms(least_of, n), of_names], ids=["min", "names"])
 def test_long_chains_compile_in_seconds(chain):
     """Each link once: a pass that looks at the whole chain again at each would take ten times as long."""

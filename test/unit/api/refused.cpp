@@ -11,7 +11,8 @@ using namespace tl;
 namespace {
 
 std::string blamed(const BuildError& refusal, const char* body, bool edited) {
-  Function f = parse_text(std::string("func f(A: f32[64]):\n  kernel f grid(bx: 1) threads(32):\n    ") + body + "\n", "f.ir");
+  Function f =
+      parse_text(std::string("func f(A: f32[64]):\n  kernel f grid(bx: 1) threads(32):\n    ") + body + "\n", "f.ir");
   try {
     blame_refusal(refusal, f, edited);
   } catch (const CompileError& e) {
