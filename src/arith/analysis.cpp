@@ -172,8 +172,10 @@ Info Analysis::of(const Expr& e) {
       e, overloads{
              [&](const IntImm& n) {
                Interval r = range_of_constant(n.value, n.dtype);
-               return Info{
-                   .range = r, .modular = modular_constant(n.value, n.dtype), .hash = uint64_t(n.value)};
+               return Info{.range = r,
+                           .modular = modular_constant(n.value, n.dtype),
+                           .hash = uint64_t(n.value),
+                           .data = is_beyond_index(n.value)};
              },
              [&](const FloatImm& n) { return Info{.hash = std::bit_cast<uint64_t>(n.value)}; },
              [&](const StringImm& n) { return Info{.hash = std::hash<std::string>()(n.value)}; },

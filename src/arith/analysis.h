@@ -14,8 +14,16 @@ struct Info {
   bool loads = false;    // its value may change when memory does
   bool partial = false;  // it has no meaning everywhere: a load, or a division by what may be 0
   bool fails = false;    // it has a division by what may be 0
-  bool data = false;     // made of what memory or a call brings: an i64 that wraps, while other i64 never overflow
+  // Made of what memory or a call brings, or of a constant that no index has: an i64 that wraps, while other i64
+  // never overflow.
+  bool data = false;
 };
+
+// No memory has so many elements, so what is made of such a constant is no index.
+inline bool is_beyond_index(int64_t constant) {
+  constexpr int64_t most = int64_t(1) << 48;
+  return constant > most || constant < -most;
+}
 
 // Remembers by address, and keeps what it remembers alive.  Facts that change must be followed by forget().
 struct Analysis {

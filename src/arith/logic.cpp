@@ -29,13 +29,16 @@ constexpr size_t most_operands = 48;  // of a chain that is sorted, anew at each
 Expr connect(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   bool is_and = op == BinaryOp::logical_and;
   std::vector<Expr> kept;
+  bool fails = s.known.of(a).fails || s.known.of(b).fails;  // then only constants go: a division by zero stays
   auto covers = [&](const Expr& p, const Expr& q) { return is_and ? s.implies(p, q) : s.implies(q, p); };
   for (const Expr& p : operands_of(op, a, b)) {
     if (auto c = as_int(p)) {
-      if (bool(*c) != is_and) return p;
-      continue;
+      if (bool(*c) == is_and) continue;
+      if (std::none_of(kept.begin(), kept.end(), [&](auto& k) { return s.known.of(k).fails; })) return p;
+      kept.push_back(p);
+      break;  // what stands behind is never reached
     }
-    bool compare = kept.size() < few;
+    bool compare = kept.size() < few && !fails;
     if (compare && std::any_of(kept.begin(), kept.end(), [&](auto& k) { return covers(k, p); })) continue;
     Expr opposite = compare ? s.make_unary(UnaryOp::logical_not, p) : Expr();
     auto excludes = [&](auto& k) { return is_and ? s.implies(k, opposite) : s.implies(opposite, k); };
@@ -53,7 +56,7 @@ Expr connect(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   if (kept.empty()) return s.constant(is_and, a->dtype);
   Expr out = kept[0];
   for (size_t i = 1; i < kept.size(); i++) {
-    Expr simpler = s.apply_rules(op, out, kept[i]);
+    Expr simpler = fails ? Expr() : s.apply_rules(op, out, kept[i]);
     out = simpler ? simpler : s.plain(op, out, kept[i]);
   }
   return out;

@@ -65,8 +65,10 @@ struct Walker {
   template <class F>
   Stmt scoped(F f) {
     Facts before = s.facts;
+    std::vector<Sum> bounds = s.bounds;  // among them such as no expression can tell, for it might wrap
     Stmt r = f();
     s.set_facts(std::move(before));
+    s.bounds = std::move(bounds);
     return r;
   }
   Stmt under(const Expr& condition, const Stmt& body) {

@@ -1,6 +1,8 @@
 // Integer divisions by what is 0 where nobody asks for the result: under conditions of every kind, and beyond
 // the ends of tensors.  Among the values are the least integer and -1.
 #pragma once
+#include <regex>
+
 #include "fuzz/random_text.h"
 #include "fuzz/tile_program.h"
 
@@ -15,9 +17,15 @@ inline std::string quotient_of(RandomText& r, const std::string& a, const std::s
   std::string form = r.pick<std::string>({"({} // {})", "({} % {})", "truncdiv({}, {})", "truncmod({}, {})"});
   return fmt::format(fmt::runtime(form), a, b);
 }
+// An operand that is a constant, of which a divisor of 0 is refused even where no one asks for the quotient.
+inline bool is_constant_text(const std::string& text) {
+  static const std::regex name(R"(\b[a-zA-Z]\w*\[|\b[ik][0-9]\b|\b[bs]\b)");
+  return !std::regex_search(text, name);
+}
 // A value made of a quotient, which is asked for where the divisor is not 0 only.
 inline std::string guarded_quotient(RandomText& r, const std::string& type, const std::string& a,
-                                    const std::string& b, const std::string& otherwise) {
+                                    const std::string& divisor, const std::string& otherwise) {
+  std::string b = is_constant_text(divisor) ? fmt::format("({} | 1:{})", divisor, type) : divisor;
   std::string q = quotient_of(r, a, b);
   if (r.chance(50)) return fmt::format("select({} != 0:{}, {}, {})", b, type, q, otherwise);
   return fmt::format("select({} == 0:{}, {}, {})", b, type, otherwise, q);

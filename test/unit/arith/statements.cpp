@@ -32,6 +32,15 @@ TEST_CASE("the range of a loop variable decides what stands in the loop") {
                           for_loop(i, 9, Loop::serial, store(out, {floormod(i, 4)}, i))})));
 }
 
+TEST_CASE("what a condition tells holds behind an inner scope, too") {
+  // i - m may wrap, so that no expression can tell that it is at most 0.
+  Expr i = var("i", i32), t = var("t", i32), m = var("m", i32), k = var("k", i32);
+  Stmt inner = block({let(k, load(i32, in, {imm(0)})), store(out, {imm(0)}, k)});
+  Stmt s = checked(if_then(eq(min(i, t), m), block({inner, store(out, {imm(1)}, min(m, i))})));
+  INFO(print(s));
+  CHECK(equal(s, if_then(eq(min(i, t), m), block({inner, store(out, {imm(1)}, m)}))));
+}
+
 TEST_CASE("loops of one iteration and of none") {
   Expr i = var("i"), j = var("j"), n = var("n");
   CHECK(equal(checked(for_loop(i, imm(5), imm(1), Loop::unrolled, store(out, {i * 2}, i))),
