@@ -225,9 +225,8 @@ def qkv(H, KH, D, dm, bM):
             else:
                 for i, j in T.Parallel(bM, D):
                     r = by * bM + i
-                    if r < n:
-                        if slot[r] >= 0:
-                            Vc[slot[r], h - H - KH, j] = tile[i, j]
+                    if r < n and slot[r] >= 0:
+                        Vc[slot[r], h - H - KH, j] = tile[i, j]
 
     return main
 
