@@ -1,0 +1,244 @@
+"""Mistakes of somebody who writes kernels for servers in CUDA C++ or Triton, and what is said about them."""
+
+import re
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from everywhere import refused_here
+
+START = """
+import math
+import numpy as np
+import tilelang.language as T
+
+@T.prim_func
+def main(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+    with T.Kernel(1, threads=128):
+"""
+
+# What is wrong: its statements, the guilty one marked, and words that the message must have.
+MISTAKES = {
+    "the mask of a shuffle comes first": (
+        """
+        tx = T.get_thread_binding()
+        B[tx] = T.shfl_xor(0xFFFFFFFF, A[tx], 1)  # here
+        """,
+        ["mask comes last", "4294967295"],
+    ),
+    "a tile is reduced to a value": (
+        """
+        x = T.alloc_fragment((128,), "float32")
+        T.copy(A, x)
+        y = T.reduce_sum(x, dim=0)  # here
+        T.copy(y, B)
+        """,
+        ["reduce_sum", "'out'"],
+    ),
+    "a reducer is read before its threads have met": (
+        """
+        r = T.alloc_reducer((1,), "float32")
+        T.clear(r)
+        for i in T.Parallel(128):
+            r[0] += A[i]
+        for i in T.Parallel(128):
+            B[i] = r[0]  # here
+        """,
+        ["T.finalize_reducer"],
+    ),
+    "a reducer without a beginning": (
+        """
+        r = T.alloc_reducer((1,), "float32")
+        for i in T.Parallel(128):
+            r[0] += A[i]  # here
+        T.finalize_reducer(r)
+        """,
+        ["T.clear"],
+    ),
+    "a maximum to which a sum contributes": (
+        """
+        r = T.alloc_reducer((1,), "float32", op="max")
+        T.fill(r, 0)
+        for i in T.Parallel(128):
+            r[0] += A[i]  # here
+        T.finalize_reducer(r)
+        """,
+        [r"T\.max"],
+    ),
+    "a running sum in a parallel loop": (
+        """
+        total = T.alloc_var("float32", 0.0)
+        for i in T.Parallel(128):
+            total += A[i]  # here
+            B[i] = total
+        """,
+        ["T.Parallel", "T.serial|T.reduce_sum"],
+    ),
+    "compare and swap": (
+        """
+        old = T.atomic_cas(A[0], 0, 1)  # here
+        """,
+        ["atomic_cas", "T.atomic_add"],
+    ),
+    "a range of lanes as in Triton": (
+        """
+        lanes = T.arange(0, 128)  # here
+        B[0] = A[lanes]
+        """,
+        ["T.arange", "T.Parallel"],
+    ),
+    "a barrier within iterations": (
+        """
+        s = T.alloc_shared((128,), "float32")
+        for i in T.Parallel(128):
+            s[i] = A[i]
+            T.sync_threads()  # here
+            B[i] = s[127 - i]
+        """,
+        ["sync_threads", "T.Parallel", "end the loop"],
+    ),
+    "a fast exponential of Python": (
+        """
+        for i in T.Parallel(128):
+            B[i] = math.exp(A[i])  # here
+        """,
+        ["math.exp", "T.exp"],
+    ),
+    "a row from the end": (
+        """
+        B[0] = A[-1]  # here
+        """,
+        ["negative", "shape"],
+    ),
+    "the names of a grid of two dimensions": (
+        """
+        for i, j in T.Parallel(128):  # here
+            B[i] = A[i]
+        """,
+        ["1 index"],
+    ),
+    "a list that a loop of the device adds to": (
+        """
+        sums = [0.0] * 4
+        for i in T.serial(32):
+            for j in T.serial(4):
+                sums[j] += A[i * 4 + j]  # here
+        """,
+        ["list", "tensor parameter"],
+    ),
+    "a scheduler that was not set to a block": (
+        """
+        s = T.PersistentTileScheduler(4, 4)
+        while s.valid():  # here
+            B[s.m_idx] = A[0]
+            s.next_tile()
+        """,
+        ["nothing has been assigned"],
+    ),
+    "arguments of a cast in the other order": (
+        """
+        for i in T.Parallel(128):
+            B[i] = T.cast("float16", A[i])  # here
+        """,
+        [r"\(value, dtype\)"],
+    ),
+    "a scan into a tensor": (
+        """
+        x = T.alloc_fragment((128,), "float32")
+        T.copy(A, x)
+        T.cumsum(x, B)  # here
+        """,
+        ["global memory", "copy"],
+    ),
+    "a copy by one warp": (
+        """
+        s = T.alloc_shared((128,), "float32")
+        if T.get_thread_binding() < 32:
+            T.copy(A, s)  # here
+        """,
+        ["all threads", "move it out"],
+    ),
+    "vectors of shared memory from a tensor": (
+        """
+        tx = T.get_thread_binding()
+        if tx < 32:
+            T.stg128(B[tx * 4], T.lds128(A[tx * 4]))  # here
+        """,
+        ["lds128", "shared tile"],
+    ),
+    "a layout that puts two elements in one place": (
+        """
+        s = T.alloc_shared((8, 8), "float32")
+        T.annotate_layout({s: T.Layout((8, 8), lambda i, j: i * 4 + j)})  # here
+        T.clear(s)
+        """,
+        [r"\(0, 4\) and \(1, 0\)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name, tmp_path):
+    body, words = MISTAKES[name]
+    refused_here(tmp_path, START + body.strip("\n").rstrip() + "\n", words)
+
+
+TILES = """
+import tilelang.language as T
+
+@T.prim_func
+def main(A: T.Tensor((16, 32), "{a}"), B: T.Tensor((16, 32), "{b}"), C: T.Tensor((16, 16), "{c}")):
+    with T.Kernel(1, threads=32):
+        a, b = T.alloc_shared((16, 32), "{a}"), T.alloc_shared((16, 32), "{b}")
+        c = T.alloc_fragment((16, 16), "{c}")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, c, clear_accum=True{more})  # here
+        T.copy(c, C)
+"""
+
+
+def test_products_of_wrong_tiles(tmp_path):
+    text = TILES.format(a="float16", b="float16", c="float32", more="")
+    refused_here(tmp_path, text, ["inner extents", "transpose_B=True"])
+    text = TILES.format(a="int8", b="int8", c="float32", more=", transpose_B=True")
+    refused_here(tmp_path, text, ["int8", "integer type"])
+
+
+def test_arguments_of_a_call():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(slots: T.Tensor((n,), "int64"), K: T.Tensor((n, 64), "int4"), steps: T.int32):
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+            for i in T.Parallel(32):
+                slots[b * 32 + i] = steps
+
+    kernel, slots, packed = tilelang.compile(main, target="cpu"), np.zeros(5, "i8"), np.zeros((5, 32), "i1")
+    kernel(slots, packed, 3)
+    wrong = [
+        ((slots.astype("i4"), packed, 3), r"slots.*int32\[5\].*int64.*make the array itself int64"),
+        ((slots, np.zeros((5, 64), "i1"), 3), r"K.*int8\[5, 64\].*32\]"),
+        ((slots, packed[:4], 3), r"K.*4.*n=5"),
+        ((slots, packed, 3.5), "steps.*3.5.*int32"),
+        ((slots, packed, 1 << 40), "steps.*int32 cannot hold"),
+        (([0, 1], packed, 3), "slots.*list"),
+        ((slots, packed), "3 arguments.*steps missing"),
+    ]
+    for arguments, words in wrong:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            kernel(*arguments)
+        assert re.search(words, str(caught.value)), str(caught.value)
+
+
+def test_a_cache_that_is_its_own_source():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i] = A[63 - i]
+
+    x = np.ones(64, "f4")
+    with pytest.raises(Exception, match="'B' is written, but shares memory with argument 0 'A'"):
+        tilelang.compile(main, target="cpu")(x, x)
