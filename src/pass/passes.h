@@ -42,6 +42,8 @@ Function hoist_invariants(Function f, const Target& target);
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);
+// Warps whose threads may have parted come together in front of branches and loops with barriers in them.
+Function gather_warps(Function f, const Target& target);
 // Expands unrolled loops where the device compiler would not.
 Function unroll(Function f, const Target& target);
 

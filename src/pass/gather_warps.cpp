@@ -1,0 +1,86 @@
+// gather_warps: in front of a branch or a loop that has a barrier or a shuffle in it, the threads of a warp that may have
+// parted before come together.
+//
+//   for … : atomic_max(H[i], x)          // a loop of its own, which each thread leaves when it has been lucky
+//   sync_warp()
+//   if n >= 256:
+//     sync_threads()
+//
+// The device compiler gathers a warp at a barrier.  Where the barrier stands in a branch, ptxas 13.0 does so too late: the
+// threads that come to the branch apart also leave it apart, unnoticed, and the next barrier takes a part for a whole
+// warp.  Where the threads cannot have parted, it makes nothing of sync_warp.
+#include "base/error.h"
+#include "pass/passes.h"
+#include "pass/varying.h"
+
+namespace tl {
+namespace {
+
+// Do all threads of a warp come to something in it that they do together?
+bool joins_warps(const Stmt& s) {
+  bool found = false;
+  visit(s, [&](const Call& n) {
+    const Callee& c = *n.callee;
+    bool shuffles = c.effect == Callee::Effect::warp && c.result == Callee::Result::same && !c.name.ends_with("_sync");
+    found |= shuffles || c.effect == Callee::Effect::barrier;
+  });
+  return found;
+}
+
+struct Gatherer final : Rewriter {
+  const Varying& varying;
+  bool parted = false;  // some thread may be behind others of its warp
+  explicit Gatherer(const Varying& v) : varying(v) {}
+  using Rewriter::operator();
+
+  // May threads leave a loop in it one after the other: one of the program, or the one of an atomic update?
+  bool parts_warps(const Stmt& s) const {
+    bool found = false;
+    visit(
+        s,
+        [&](const Call& n) {
+          using Atomic = Callee::Atomic;
+          Atomic atomic = n.callee->atomic;
+          bool updates = atomic != Atomic::none && atomic != Atomic::load && atomic != Atomic::store;
+          found |= updates || is_foreign(*n.callee);
+        },
+        [&](const While& n) { found |= varying.differs(n.cond) || !varying.parts(n.body).empty(); },
+        [&](const For& n) {
+          found |= varying.differs(n.min) || varying.differs(n.extent) || !varying.parts(n.body).empty();
+        });
+    return found;
+  }
+
+  Stmt operator()(const Stmt& s) override {
+    if (!s) return s;
+    bool loops = s.as<For>() || s.as<While>();
+    if (!loops && !s.as<If>()) {
+      Stmt r = children(s);
+      parted |= (s.as<Eval>() || s.as<Store>() || s.as<Let>()) && parts_warps(s);
+      return r;
+    }
+    bool gathers = parted && joins_warps(s), parts = parts_warps(s);
+    if (gathers) parted = false;
+    if (loops) parted |= parts;  // its next turn comes behind this one
+    Stmt r = children(s);
+    parted |= parts;
+    if (!gathers) return r;
+    return block({eval(call(*find_callee("sync_warp"), {imm(0xffffffff, u32)}), s->span), r}, s->span);
+  }
+};
+
+}  // namespace
+
+Function gather_warps(Function f, const Target& target) {
+  if (!target.has_threads()) return f;
+  for (Kernel& k : f.kernels) {
+    if (thread_count(k) <= 1) continue;
+    Varying varying{.f = f};
+    varying.vars.emplace(k.thread.get(), "the thread index");
+    varying.find(k.body);
+    k.body = Gatherer(varying)(k.body);
+  }
+  return f;
+}
+
+}  // namespace tl
