@@ -276,12 +276,18 @@ Text Printer::print_unary(const Unary& n) {
   if (n.op == UnaryOp::neg && t.is_signed() && t.is_int() && t.bits <= 32) {
     need("neg");
     std::string negated = fmt::format("tl_neg({})", text(n.a));
-    return {t == i32 ? negated : fmt::format("{}({})", type(t), negated)};
+    return {t == i32 ? negated : low_bits(t, negated)};
   }
   if (n.op == UnaryOp::neg && t == i64 && range_of(n.a).min == INT64_MIN && known->of(n.a).data)
     return {fmt::format("i64(-{})", unsigned_text(n.a, prefix))};
-  if (t.is_int() && t.bits < 32) return {fmt::format("{}({})", type(t), s)};
+  if (t.is_int() && t.bits < 32) return {low_bits(t, s)};
   return {s, prefix};
+}
+
+// C computes 8 and 16 bits as int: what the type keeps of it.
+std::string Printer::low_bits(DType t, std::string_view wide) {
+  need("low_bits");
+  return fmt::format("tl_low_bits<{}>({})", type(t), wide);
 }
 
 // One operand.  An i64 constant needs no suffix beside a value that already is one.
@@ -318,11 +324,12 @@ Text Printer::print_binary(const Binary& n) {
   if (t.is_int() && is_division(n.op)) return print_division(n);
   if (wraps(Expr(&n))) return print_wrapping(n);
   Text plain = print_infix(n, symbol_of(n.op), rank_of(n.op));
-  if (n.op == BinaryOp::shl && t.is_signed())  // of a negative number, or into the sign
-    return {fmt::format("{0}({1}({2}) << {3})", type(t), t.bits == 64 ? "u64" : "u32", text(n.a),
-                        operand(n, n.b, sum))};
-  bool grows = t.is_int() && t.bits < 32 && n.op == BinaryOp::shl;
-  return grows ? Text{fmt::format("{}({})", type(t), plain.text)} : plain;
+  if (n.op != BinaryOp::shl || !t.is_int()) return plain;
+  std::string s = plain.text;
+  if (t.is_signed())  // of a negative number, or into the sign
+    s = fmt::format("{}({}) << {}", t.bits == 64 ? "u64" : "u32", text(n.a), operand(n, n.b, sum));
+  if (t.bits < 32) return {low_bits(t, s)};
+  return t.is_signed() ? Text{fmt::format("{}({})", type(t), s)} : plain;
 }
 
 // Division that rounds down: C's own where no operand is negative, a shift by a power of two, else a helper.
@@ -352,7 +359,8 @@ Text Printer::print_wrapping(const Binary& n) {
   DType t = n.dtype;
   if (fits(n.op, range_of(n.a), range_of(n.b), t)) return print_infix(n, symbol(n.op), rank_of(n.op));
   if (t == u32) return print_infix(n, symbol(n.op), rank_of(n.op));
-  return {fmt::format("{}({})", type(t), unsigned_text(Expr(&n), loosest))};
+  std::string s = unsigned_text(Expr(&n), loosest);
+  return {t.bits < 32 ? low_bits(t, s) : fmt::format("{}({})", type(t), s)};
 }
 
 std::string Printer::unsigned_text(const Expr& e, Rank at_least) {
@@ -377,6 +385,9 @@ Text Printer::print_cast(const Cast& n) {
     return {fmt::format("{} != {}", text(n.a, relation), from.is_float() ? "0.0f" : "0"), equality};
   if (auto* v = n.a.as<Var>(); v && int_vars.contains(v))
     return {to == i32 ? vars.at(v) : fmt::format("{}({})", type(to), vars.at(v))};
+  bool computed = from.is_int() && !n.a.as<Load>() && !n.a.as<IntImm>();
+  if (to.is_int() && to.bits < 32 && computed && from.bits <= 64 && from.bits > to.bits)
+    return {low_bits(to, from.bits == 64 ? fmt::format("u32({})", text(n.a)) : text(n.a))};
   return {fmt::format("{}({})", type(to), text(n.a))};
 }
 

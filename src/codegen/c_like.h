@@ -111,6 +111,7 @@ struct Printer {
   Text print_int(const IntImm& n, bool typed);
   Text print_float(const FloatImm& n);
   Text print_unary(const Unary& n);
+  std::string low_bits(DType t, std::string_view wide);
   Text print_binary(const Binary& n);
   Text print_division(const Binary& n);
   Text print_wrapping(const Binary& n);

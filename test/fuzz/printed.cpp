@@ -71,7 +71,9 @@ std::optional<Printed> printed(uint64_t seed) {
     return {};
   }
   static const std::regex inverted(R"(asm\("not\.b32[^;]*;" : "=r"\(inverse\) : "r"\(a\)\);)");
+  static const std::regex cut(R"(asm\("bfe\.[su]32[^;]*;" : "=r"\(low\)[^;]*;)");
   p.program.text = std::regex_replace(p.program.text, inverted, "inverse = ~a;");
+  p.program.text = std::regex_replace(p.program.text, cut, "low = T(a);");
   if (std::regex_search(p.program.text, of_chip) || !p.program.maps.empty()) return {};
   return p;
 }

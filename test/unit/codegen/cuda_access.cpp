@@ -154,9 +154,9 @@ odd_kernel(const half_t* __restrict__ A, half_t* __restrict__ C, i8* D, int n) {
   if (i_1 < n) C[i_1] = i_1 < n ? A[i] : half_t::raw(0);
   if (i_1 + 2 < n) C[i_1 + 2] = i_1 + 2 < n ? A[i + 1] : half_t::raw(0);
   const int i_2 = tx * 3;
-  D[i_2] = i8(u32(D[i_2]) + 1u);
-  D[i_2 + 1] = i8(u32(D[i_2 + 1]) + 1u);
-  D[i_2 + 2] = i8(u32(D[i_2 + 2]) + 1u);
+  D[i_2] = tl_low_bits<i8>(u32(D[i_2]) + 1u);
+  D[i_2 + 1] = tl_low_bits<i8>(u32(D[i_2 + 1]) + 1u);
+  D[i_2 + 2] = tl_low_bits<i8>(u32(D[i_2 + 2]) + 1u);
   tl_store(&D[tx * 4], vec<i8, 4>{{i8(tx < n ? D[tx] : 0), i8(tx < n ? D[tx + 2] : 0), i8(tx < n ? D[tx + 4] : 0),
       i8(tx < n ? D[tx + 6] : 0)}});
 }

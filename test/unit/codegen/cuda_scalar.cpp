@@ -73,15 +73,15 @@ TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably 
   f(i64, [](Expr x, Expr) { return floormod(x, 9) * 5; }, "tl_floormod<i64>(x, 9) * 5");
   f(u32, mad, "x * y + x");
   f(u64, mad, "x * y + x");
-  f(i8, mad, "i8(u32(i8(u32(x) * u32(y))) + u32(x))");
+  f(i8, mad, "tl_low_bits<i8>(u32(tl_low_bits<i8>(u32(x) * u32(y))) + u32(x))");
   f(i8, [](Expr x, Expr y) { return cast(i32, x) * cast(i32, y); }, "int(x) * int(y)");
   f(i32, [](Expr x, Expr y) { return (x - y) * 3; }, "int((u32(x) - u32(y)) * 3u)");
   f(i32, [](Expr x, Expr) { return unary(UnaryOp::neg, x); }, "tl_neg(x)");
-  f(i8, [](Expr x, Expr) { return unary(UnaryOp::neg, x); }, "i8(tl_neg(x))");
+  f(i8, [](Expr x, Expr) { return unary(UnaryOp::neg, x); }, "tl_low_bits<i8>(tl_neg(x))");
   f(u32, [](Expr x, Expr) { return unary(UnaryOp::neg, x); }, "-x");
   f(i32, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "int(u32(x) << y)");
-  f(u8, [](Expr x, Expr) { return unary(UnaryOp::bit_not, x); }, "u8(~x)");
-  f(u16, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "u16(x << y)");
+  f(u8, [](Expr x, Expr) { return unary(UnaryOp::bit_not, x); }, "tl_low_bits<u8>(~x)");
+  f(u16, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "tl_low_bits<u16>(x << y)");
   f(i32, [](Expr x, Expr) { return call(*find_callee("abs"), {x}); }, "tl_abs<int>(x)");
   f(i32, [](Expr x, Expr y) { return call(fma_function, {x, y, x}); }, "int(u32(x) * u32(y) + u32(x))");
 }
