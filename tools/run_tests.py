@@ -43,8 +43,8 @@ class Run:
 
 
 def keep_compiled_python() -> None:
-    """Python that was compiled once is kept in build/, also where the environment says that none is written: else
-    each process of the tests would compile the package, and pytest its tests, again."""
+    """Keeps compiled Python in build/, also where the environment says that none is written: else each process
+    of the tests would compile the package, and pytest its tests, again."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
 
