@@ -1,6 +1,7 @@
 """Integer division: nothing traps where no result is taken; a divisor of 0 that counts is an error."""
 
 import inspect
+import os
 import subprocess
 import sys
 
@@ -143,8 +144,11 @@ def values(dtype, zeros):
 
 
 def check(program, target):
-    for dtype in INTEGERS:
-        for name, divide in DIVISIONS.items():
+    """With TL_FULL=1 every division of every type; else each of both with some of the others."""
+    for at, dtype in enumerate(INTEGERS):
+        for number, (name, divide) in enumerate(DIVISIONS.items()):
+            if (at + number + at // 4 + PROGRAMS.index(program)) % 2 and not os.environ.get("TL_FULL"):
+                continue
             kernel = tilelang.compile(program(dtype, divide), target=target)
             a, b = values(dtype, program not in (ragged, named))
             c = np.full(N, 100, dtype)
@@ -156,15 +160,16 @@ def check(program, target):
             np.testing.assert_array_equal(c, right, f"{program.__name__} {dtype} {name}")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["reference", "sim:sm_80"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_nothing_traps_where_no_result_is_taken(program, target):
-    if target != "cpu":
-        return check(program, target)
-    # A trap would end this process.
-    command = [sys.executable, __file__, program.__name__, target]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    check(program, target)
+
+
+def test_nothing_traps_on_the_cpu():
+    """A trap would end this process."""
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ── a divisor of 0 that counts ────────────────────────────────────────────────────────────────────────
@@ -264,4 +269,6 @@ def test_shifts_and_casts_count_where_their_condition_holds(target):
 
 
 if __name__ == "__main__":
-    check(globals()[sys.argv[1]], sys.argv[2])
+    for each in PROGRAMS:
+        print(each.__name__, flush=True)  # the last one is the one that trapped
+        check(each, "cpu")
