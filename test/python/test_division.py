@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import load
 
 TARGETS = ["cpu", "reference", "sim:sm_80"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -193,6 +194,27 @@ def test_a_division_by_zero_is_an_error_at_its_line(target):
     b[70] = 3  # and the kernel is none the worse for it
     kernel(a, b, c)
     np.testing.assert_array_equal(c, a // b)
+
+
+MOVED = """
+import tilelang.language as T
+@T.prim_func
+def main(A: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=8):
+        for i in T.Parallel(8):
+            C[i] = 7 // A[i]
+"""
+
+
+def test_a_kernel_that_has_moved_in_its_file_names_its_new_line(tmp_path, monkeypatch):
+    """Its text is that of the one in the disk cache, whose binary names the old line."""
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    for above in (0, 3):
+        file = tmp_path / "moved.py"
+        file.write_text("\n" * above + MOVED)
+        kernel = tilelang.compile(load(file).main, target="cpu")
+        with pytest.raises(RuntimeError, match=rf"moved.py:{7 + above}: division by zero"):
+            kernel(np.zeros(8, np.int32), np.zeros(8, np.int32))
 
 
 @T.prim_func
