@@ -351,7 +351,7 @@ def test_a_loader_that_rewrites_modules(tmp_path):
 
 
 def test_errors_compile_the_whole_text_once(tmp_path):
-    """To quote their line, they ask whether the text is what runs; a module may be long, and its errors many."""
+    """To quote their line, each asks whether the text is what runs; a module may be long."""
     path = tmp_path / "counted.py"
     path.write_text("import tilelang.language as T\ndef wrong():\n    T.Layout((2, 2), lambda i: i)\n")
     compiled = []
