@@ -1,7 +1,8 @@
 # One word each; each command first makes what is missing or out of date (tools/setup.sh).
 #   demo   the quickstart: a tiled GEMM in Python, compiled, run, checked, timed against NumPy
 #   build  the library, tl_opt and the Python binding
-#   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process
+#   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process;
+#          TL_FULL=1: what they do on one target, type or seed in turn, they do on all
 #   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
 #   fuzz   random expressions and programs, for longer: make fuzz SECONDS=600 [TARGETS=cuda,cpu,sim:sm_90]; what fails is
 #          reduced and written to build/fuzz

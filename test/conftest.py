@@ -1,5 +1,6 @@
 """Makes shared cases and examples importable from everywhere; keeps the tests of a GPU on one worker."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -13,3 +14,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if HERE / "device" in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("gpu"))
+
+
+def pytest_collection_finish():
+    """The collector need not look at thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()

@@ -42,7 +42,16 @@ class Run:
         return f"  {self.name:<10} {self.seconds:6.1f} s   {how}"
 
 
+def keep_compiled_python() -> None:
+    """Keeps compiled Python in build/, also where the environment says that none is written: else each
+    process of the tests would compile the package, and pytest its tests, again."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
+
+
 def main() -> int:
+    keep_compiled_python()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's waiting threads would spin on busy cores
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else min(MOST_JOBS, len(os.sched_getaffinity(0)))
     # What needs a GPU stays on one worker (test/conftest.py), hence loadgroup.
     spread = ["-n", str(jobs), "--dist", "loadgroup"] if jobs > 1 else []

@@ -253,13 +253,13 @@ Verdict judge(const std::string& text, const Test& test) try {
   return {.kind = Verdict::Kind::crash, .what = first_line(e.what()), .text = first_line(e.what())};
 }
 
-Verdict judge_apart(const std::string& text, const Test& test, int seconds) {
+Verdict judge_apart(const std::string& text, const Test& test, double seconds) {
   int ends[2];
   internal_check(pipe(ends) == 0, "a pipe");
   pid_t child = fork();
   internal_check(child >= 0, "a process");
   if (child == 0) {
-    rlimit most{.rlim_cur = rlim_t(seconds), .rlim_max = RLIM_INFINITY};
+    rlimit most{.rlim_cur = rlim_t(std::ceil(seconds)), .rlim_max = RLIM_INFINITY};
     setrlimit(RLIMIT_CPU, &most);
     Verdict v = judge(text, test);
     std::string message = fmt::format("{}\n{}\n{}", int(v.kind), v.what, first_line(v.text));
@@ -272,7 +272,7 @@ Verdict judge_apart(const std::string& text, const Test& test, int seconds) {
   pollfd waits{.fd = ends[0], .events = POLLIN, .revents = 0};
   bool ended = false;
   constexpr int share = 10;  // of a processor, at the least: a busy machine is no reason to give up
-  while (poll(&waits, 1, seconds * share * 1000) > 0) {
+  while (poll(&waits, 1, int(seconds * share * 1000)) > 0) {
     ssize_t n = read(ends[0], part, sizeof part);
     if ((ended = n <= 0)) break;
     message.append(part, size_t(n));
@@ -293,7 +293,7 @@ Verdict judge_apart(const std::string& text, const Test& test, int seconds) {
   return {.kind = Verdict::Kind::crash, .what = what, .text = what};
 }
 
-bool fails_alike(const std::string& text, const Test& test, const Verdict& before, int seconds) {
+bool fails_alike(const std::string& text, const Test& test, const Verdict& before, double seconds) {
   if (!judge_apart(text, test, seconds).is_like(before)) return false;
   if (before.kind != Verdict::Kind::wrong || test.target.starts_with("sim:")) return true;
   Test simulated = test;

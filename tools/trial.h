@@ -80,10 +80,10 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
 Verdict judge(const std::string& text, const Test& test);
 // The same in a process of its own, so that one that dies or does not end (within so many seconds of its processor) is a
 // crash like any other.
-Verdict judge_apart(const std::string& text, const Test& test, int seconds = 60);
+Verdict judge_apart(const std::string& text, const Test& test, double seconds = 60);
 
 // Whether it fails as `before` did.  A wrong result of what was compiled for a device counts only where the
 // simulator finds nothing to say: a smaller program may have become one without a meaning.
-bool fails_alike(const std::string& text, const Test& test, const Verdict& before, int seconds = 60);
+bool fails_alike(const std::string& text, const Test& test, const Verdict& before, double seconds = 60);
 
 }  // namespace tl

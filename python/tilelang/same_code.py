@@ -34,7 +34,18 @@ def runs(node: ast.FunctionDef, text: Text, code: CodeType, scope: dict[str, Any
 def is_in(text: Text, code: CodeType, scope: dict[str, Any]) -> bool:
     """Whether `code` is a part of what the whole text compiles to."""
     return any(_is_same(made, code) for make in (_by_loader, _by_pytest, _plainly)
-               for made in _nested(_compiled(lambda make=make: make(text, code, scope), code), code))
+               for made in _nested(_whole(make, text, code, scope), code))
+
+
+def _whole(make: Any, text: Text, code: CodeType, scope: dict[str, Any]) -> CodeType | None:
+    """The whole text, compiled; once, because each error of a kernel may ask for it."""
+    key = (make, code.co_filename, code.co_flags & _FUTURE, id(scope.get("__loader__")))
+    if key not in text.compiled:
+        made = _compiled(lambda: make(text, code, scope), code)
+        if made is None:
+            return None
+        text.compiled[key] = made
+    return text.compiled[key]
 
 
 def _compiled(make: Any, code: CodeType) -> CodeType | None:

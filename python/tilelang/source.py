@@ -21,11 +21,12 @@ from .errors import Place, RunningPlace, compile_error
 class Text:
     """The lines of a file, or of a notebook's cell, as they stood at one time."""
 
-    __slots__ = ("file", "lines", "tree")
+    __slots__ = ("compiled", "file", "lines", "tree")
 
     def __init__(self, file: str, lines: list[str]) -> None:
         self.file, self.lines = file, lines
         self.tree: ast.Module | None = None  # of the whole text, where somebody asked for it
+        self.compiled: dict[tuple, CodeType] = {}  # the whole text, by who compiled it (same_code.py)
 
     def joined(self) -> str:
         """The text as one string."""

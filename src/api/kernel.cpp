@@ -6,10 +6,8 @@
 
 #include "api/refused.h"
 #include "arith/simplify.h"
-#include "base/build_id.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -250,21 +248,6 @@ std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) con
     if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
       broken.push_back(fmt::format("{} spans 2^31 elements or more", program.params[i].name));
   return fmt::format("{}", fmt::join(broken, ", "));
-}
-
-std::string CompiledKernel::key_of(const Function& f, const Target& chip, std::string_view edited) const {
-  std::vector<DType> types;
-  for (auto& b : f.buffers) types.push_back(b.dtype);
-  std::vector<std::string> parts{print(f),
-                                 report.target,
-                                 build_id,
-                                 fingerprint(settings.options),
-                                 toolchain_id(std::string(target.chip->language)),
-                                 user_rows_text(chip, types)};
-  if (!edited.empty()) parts.emplace_back(edited);
-  std::string text;
-  for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);
-  return sha256_hex(text);
 }
 
 Function CompiledKernel::function_for(bool is_usual) const {

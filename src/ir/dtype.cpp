@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 
@@ -121,10 +122,16 @@ std::optional<DType> parse_dtype(std::string_view name) {
     if (bad != std::errc() || end != name.data() + name.size() || lanes < 1 || lanes > 65535) return std::nullopt;
     name = name.substr(0, x);
   }
-  for (DType t : {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean, handle,
-                  tf32, e4m3, e5m2, e8m0, e2m1, i4, u4})
-    if (to_string(t) == name) return t.with_lanes(lanes);
-  return std::nullopt;
+  static const auto types = [] {
+    std::map<std::string, DType, std::less<>> by_name;
+    for (DType t : {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean, handle,
+                    tf32, e4m3, e5m2, e8m0, e2m1, i4, u4})
+      by_name.emplace(to_string(t), t);
+    return by_name;
+  }();
+  auto at = types.find(name);
+  if (at == types.end()) return std::nullopt;
+  return at->second.with_lanes(lanes);
 }
 
 int64_t wrap_int(int64_t value, DType t) {

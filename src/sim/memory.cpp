@@ -40,6 +40,7 @@ Reach reach_of(Warp& w, const Place& p, int lane) {
 void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, int32_t site) {
   const Strayed& s = w.strayed;
   if (s.site == site && s.place == p.number && s.lanes >> lane & 1) return;
+  if (w.block->monitor->again(Finding::Kind::outside, site, p.number)) return;
   auto [first, end, base] = reach_of(w, p, lane);
   Finding f{.kind = Finding::Kind::outside};
   f.buffer = p.name;
@@ -57,6 +58,7 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
 }
 
 void misaligned(Warp& w, const Place& p, int lane, int64_t index, int64_t bytes, int32_t site) {
+  if (w.block->monitor->again(Finding::Kind::misaligned, site, p.number)) return;
   Finding f{.kind = Finding::Kind::misaligned,
             .text = fmt::format("{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer "
                                 "elements at once, or align where the row begins",

@@ -120,6 +120,10 @@ class Monitor {
   void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
+  // Has it been reported there?  Then it is counted, and its text need not be made: a wrong loop says it a million times.
+  bool again(Finding::Kind kind, int32_t site, int64_t place) {
+    return findings.again(key(kind, site, -1, place));
+  }
   // An atomic access of that order, after it was carried out.
   void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
   int64_t memory_version = 0;  // counts what was written

@@ -21,6 +21,7 @@ int wrong_dimension(Warp& w, const ClaimSite& c, int lane) {
 }
 
 void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, int d) {
+  if (w.block->monitor->again(Finding::Kind::outside, o.site, c.place)) return;
   int64_t extent = w.slot(c.dims[size_t(d)].extent)[lane].i;
   auto wrong = [&](int64_t i) { return i < 0 || i >= extent; };
   std::string all;

@@ -222,21 +222,35 @@ Test kept_test(const std::string& text) {
   return test;
 }
 
+// Where a kept failure is run: all simulators and CPUs with TL_FULL; else where it failed, and in turn one of each.
+static std::vector<std::string> targets_of_kept(const std::string& text, size_t turn) {
+  std::vector<std::string> sims = {"sim:sm_80", "sim:sm_90"}, cpus;
+  for (auto* t : cpu_targets()) cpus.push_back(fmt::format("cpu -mcpu={}", t->name));
+  std::string before = "--target ", behind = " --seed";
+  size_t begin = text.find(before) + before.size(), end = text.find(behind, begin);
+  std::string own = text.substr(begin, end - begin);
+  std::erase(own, '"');
+  std::vector<std::string> out;
+  for (auto& all : {sims, cpus})
+    for (size_t i = 0; i < all.size(); i++)
+      if (is_full() || all[i] == own || turn % all.size() == i) out.push_back(all[i]);
+  return out;
+}
+
 }  // namespace tl::fuzz
 
 using namespace tl;
 
 TEST_CASE("reduced former failures do not fail any more") {
-  std::vector<std::string> targets = {"sim:sm_80", "sim:sm_90"};
-  for (auto* t : cpu_targets()) targets.push_back(fmt::format("cpu -mcpu={}", t->name));
-  if (fuzz::refusal_of("cuda").empty()) targets.push_back("cuda");
+  bool has_gpu = fuzz::refusal_of("cuda").empty();
   int64_t files = 0;
   for (auto& entry : std::filesystem::directory_iterator("test/fuzz/kept")) {
     if (entry.path().extension() != ".ir") continue;
-    files++;
     std::ifstream in(entry.path());
     std::string text(std::istreambuf_iterator<char>(in), {});
     CAPTURE(entry.path().string());
+    std::vector<std::string> targets = fuzz::targets_of_kept(text, size_t(files++));
+    if (has_gpu) targets.push_back("cuda");
     Test test = fuzz::kept_test(text);
     test.schedules = 3;
     Function f = complete_tiles(parse(text, entry.path().string(), text_vocabulary()));

@@ -179,7 +179,7 @@ struct Sample {
 
 TEST_CASE("every statement in every pair of loops is carried out or refused at its place") {
   Tally tally;
-  Sample sample(8);
+  Sample sample(fuzz::is_full() ? 8 : 16);
   for (auto& innermost : innermosts)
     for (auto* outer : kinds) {
       if (sample.takes()) check({outer}, innermost, tally);
@@ -192,7 +192,7 @@ TEST_CASE("every statement in every pair of loops is carried out or refused at i
 
 TEST_CASE("every three loops, one in the other, are carried out or refused at their place") {
   Tally tally;
-  Sample sample(100);
+  Sample sample(fuzz::is_full() ? 100 : 200);
   for (auto* outer : kinds)
     for (auto* middle : kinds)
       for (auto* inner : kinds)

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "fuzz/harness.h"
+#include "fuzz/seeds.h"
 #include "fuzz/thread_program.h"
 
 using namespace tl;
@@ -85,7 +86,8 @@ TEST_CASE("thread-level programs compute what they mean in every schedule") {
 TEST_CASE(
     "thread-level programs need each of their waits: without one of them the simulator finds something") {
   int64_t reached = 0, found = 0;
-  for (uint64_t seed = 0; reached < 10; seed++) {
+  int64_t enough = fuzz::is_full() ? 10 : 5;
+  for (uint64_t seed = 0; reached < enough; seed++) {
     fuzz::Program p = fuzz::random_thread_program(seed);
     if (p.skip.empty()) continue;  // the compiler's barriers stand in for many a wait
     Test test{.target = "sim:sm_90",

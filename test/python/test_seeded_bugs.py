@@ -3,7 +3,7 @@
 test/seeded/*.cases hold them, each as a difference: lines that begin with - are in the faulty kernel alone,
 those with + in its repaired twin alone. `# race` marks the lines that the first finding must name if it is a
 race, and so on; where a line of another kind is marked, too, that kind of finding will do. With TL_FULL=1
-every kernel is tried from 20 seeds, else from 5 that differ in their kind of schedule.
+every kernel is tried from 20 seeds, else from 3 of 5 that differ in their kind of schedule.
 """
 
 import os
@@ -18,7 +18,7 @@ from helpers import load_text
 from tilelang.simulation import report_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "seeded"
-SEEDS = range(20) if os.environ.get("TL_FULL") else [0, 1, 6, 11, 17]
+SEEDS = [0, 1, 6, 11, 17]
 SCHEDULES = 3
 
 
@@ -100,6 +100,13 @@ def found(report):
     return first.kind, {first.line, first.other_line} - {None}
 
 
+def seeds_of(name):
+    if os.environ.get("TL_FULL"):
+        return range(20)
+    turn = list(CASES).index(name)
+    return [SEEDS[(turn + step) % len(SEEDS)] for step in range(3)]
+
+
 def test_there_are_enough():
     assert len(CASES) >= 40 and all(marked(c.text("+ ")) for c in CASES.values())
 
@@ -109,18 +116,18 @@ def test_a_planted_bug_is_found(tmp_path, name):
     case = CASES[name]
     lines = marked(case.text("+ "))
     kernel = compiled(case, tmp_path, "+ ")
-    for seed in SEEDS:
+    for seed in seeds_of(name):
         report = simulate(case, kernel, seed)
         assert report.findings, f"nothing found from seed {seed}"
         assert found(report) in lines.items(), (seed, found(report), str(report))
-        again = simulate(case, kernel, report.seed)
-        assert found(again) == found(report)
+    again = simulate(case, kernel, report.seed)
+    assert found(again) == found(report)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_its_repaired_twin_is_clean(tmp_path, name):
     case = CASES[name]
     kernel = compiled(case, tmp_path, "- ")
-    for seed in SEEDS:
+    for seed in seeds_of(name):
         report = simulate(case, kernel, seed)
         assert not report.findings, (seed, str(report))

@@ -350,6 +350,27 @@ def test_a_loader_that_rewrites_modules(tmp_path):
     assert result(load(Loader), "lazy") == 3.0
 
 
+def test_errors_compile_the_whole_text_once(tmp_path):
+    """To quote their line, each asks whether the text is what runs; a module may be long."""
+    path = tmp_path / "counted.py"
+    path.write_text("import tilelang.language as T\ndef wrong():\n    T.Layout((2, 2), lambda i: i)\n")
+    compiled = []
+
+    class Loader(importlib.machinery.SourceFileLoader):
+        def source_to_code(self, data, path, **_):
+            compiled.append(path)
+            return compile(data, path, "exec")
+
+    spec = importlib.util.spec_from_loader("counted", Loader("counted", str(path)))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    del compiled[:]
+    for _ in range(3):
+        with pytest.raises(tilelang.CompileError, match=r"\n +T.Layout\(\(2, 2\), lambda i: i\)\n"):
+            module.wrong()
+    assert len(compiled) == 1
+
+
 def test_asserts_that_pytest_rewrites():
     @tilelang.jit(out_idx=-1, target="reference")
     def factory(n):

@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -20,6 +21,13 @@ inline std::vector<const Target*> cpu_targets() {
   for (auto* t : all_targets())
     if (t->language == "llvm" && cpu_runs(std::string(t->name))) out.push_back(t);
   return out;
+}
+
+// One of them, in turn; all with TL_FULL.
+inline std::vector<const Target*> cpu_targets_in_turn(int64_t turn) {
+  std::vector<const Target*> all = cpu_targets();
+  if (std::getenv("TL_FULL") || all.empty()) return all;
+  return {all[size_t(turn) % all.size()]};
 }
 
 // What an entry takes of these slots, which are in order: parameters, workspaces, integers of no parameter of their own.

@@ -114,35 +114,36 @@ void check_case(const Case& c, const Target& target, bool extreme = false) {
 }  // namespace
 
 TEST_CASE("gemm_simd: any shape of tile") {
-  for (auto* target : cpu_targets())
-    for (auto [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1},
-                           {17, 17, 17},
-                           {6, 16, 4},
-                           {7, 15, 5},
-                           {5, 100, 3},
-                           {100, 7, 33},
-                           {31, 64, 64},
-                           {64, 33, 70},
-                           {400, 40, 100}}) {
+  int64_t turn = 0;
+  for (auto [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1},
+                         {17, 17, 17},
+                         {6, 16, 4},
+                         {7, 15, 5},
+                         {5, 100, 3},
+                         {100, 7, 33},
+                         {31, 64, 64},
+                         {64, 33, 70},
+                         {400, 40, 100}})
+    for (auto* target : cpu_targets_in_turn(turn++))
       check_case({m, n, k, f32, f32, false, false, m == 17 || m == 31}, *target);
-    }
 }
 
 TEST_CASE("gemm_simd: transposed operands") {
-  for (auto* target : cpu_targets())
-    for (bool ta : {false, true})
-      for (bool tb : {false, true}) {
-        check_case({24, 32, 16, f32, f32, ta, tb}, *target);
-        check_case({13, 40, 11, f16, f32, ta, tb}, *target);
-      }
+  int64_t turn = 0;
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      for (auto* target : cpu_targets_in_turn(turn++)) check_case({24, 32, 16, f32, f32, ta, tb}, *target);
+      for (auto* target : cpu_targets_in_turn(turn)) check_case({13, 40, 11, f16, f32, ta, tb}, *target);
+    }
 }
 
 TEST_CASE("gemm_simd: types of operands and sums") {
   constexpr std::pair<DType, DType> types[] = {{f64, f64}, {f16, f32}, {bf16, f32}, {f16, f16}, {bf16, bf16},
                                                {f32, f64}, {i8, i32},  {u8, i32},   {i8, i8},   {i16, i32},
                                                {i32, i32}, {i64, i64}, {u8, u32},   {u16, u64}};
-  for (auto* target : cpu_targets())
-    for (auto [in, sum] : types) check_case({12, 35, 23, in, sum}, *target);
+  int64_t turn = 0;
+  for (auto [in, sum] : types)
+    for (auto* target : cpu_targets_in_turn(turn++)) check_case({12, 35, 23, in, sum}, *target);
 }
 
 TEST_CASE("gemm_simd: sums of 8-bit products stay exact beyond 2^24") {
@@ -154,15 +155,16 @@ TEST_CASE("gemm_simd: sums of 8-bit products stay exact beyond 2^24") {
 }
 
 TEST_CASE("gemm_simd: operands in fragments, and slices that no panel begins at") {
-  for (auto* target : cpu_targets()) {
-    check_case({12, 40, 9, f32, f32, false, false, false, Scope::fragment, Scope::shared}, *target);
-    check_case({12, 40, 9, f32, f32, false, false, false, Scope::shared, Scope::fragment}, *target);
-    check_case({12, 40, 9, f16, f32, true, true, false, Scope::fragment, Scope::fragment}, *target);
-    for (int64_t slice : {5, 32}) {
-      check_case({12, 40, 9, f32, f32, false, false, false, Scope::shared, Scope::shared, slice}, *target);
-      check_case({12, 40, 9, f32, f32, true, true, false, Scope::shared, Scope::shared, slice}, *target);
-    }
-  }
+  constexpr Scope fragment = Scope::fragment, shared = Scope::shared;
+  int64_t turn = 0;
+  for (auto& c : {Case{12, 40, 9, f32, f32, false, false, false, fragment, shared, 0},
+                  Case{12, 40, 9, f32, f32, false, false, false, shared, fragment, 0},
+                  Case{12, 40, 9, f16, f32, true, true, false, fragment, fragment, 0},
+                  Case{12, 40, 9, f32, f32, false, false, false, shared, shared, 5},
+                  Case{12, 40, 9, f32, f32, true, true, false, shared, shared, 5},
+                  Case{12, 40, 9, f32, f32, false, false, false, shared, shared, 32},
+                  Case{12, 40, 9, f32, f32, true, true, false, shared, shared, 32}})
+    for (auto* target : cpu_targets_in_turn(turn++)) check_case(c, *target);
 }
 
 TEST_CASE("gemm_simd: B is wanted in panels, padded to whole ones, each element in one place") {

@@ -93,7 +93,7 @@ TEST_CASE("each way to fail has its verdict") {
     pause();
     return true;
   }};
-  CHECK(judge_apart(right, hangs, 1).is_like(verdict_of(4, "no end after 1 s")));
+  CHECK(judge_apart(right, hangs, 0.1).is_like(verdict_of(4, "no end after 0.1 s")));
   Test throws{.oracle = [](const Function&, Trial&) -> bool { throw std::logic_error("broken"); }};
   CHECK(judge_apart(right, throws).is_like(verdict_of(4, "broken")));
 }
