@@ -166,8 +166,9 @@ static void read_sum(Sum& s, const Expr& e, int64_t factor, Analysis& known) {
       read_sum(s, n->a, factor, known);
       return read_sum(s, n->b, n->op == BinaryOp::add ? factor : kept(s, -Wide(factor)), known);
     }
-    if (n->op == BinaryOp::mul)
-      if (auto* c = n->b.as<IntImm>()) return read_sum(s, n->a, kept(s, Wide(factor) * c->value), known);
+    if (n->op == BinaryOp::mul)  // 0*x stays as it is where x divides by what may be 0
+      for (auto [x, by] : {std::pair(&n->a, &n->b), std::pair(&n->b, &n->a)})
+        if (auto* c = by->as<IntImm>()) return read_sum(s, *x, kept(s, Wide(factor) * c->value), known);
   }
   add_term(s, e, factor, known);
 }

@@ -273,20 +273,35 @@ bool Simplifier::never_zero(const Expr& divisor) {
   return at_most_zero(below) || at_most_zero(above);
 }
 
-// The divisors in e that may be 0.
-static void zero_divisors(Simplifier& s, const Expr& e, std::vector<Expr>& out) {
-  if (!s.known.of(e).fails) return;
-  if (auto* n = e.as<Binary>(); n && is_division(n->op) && !s.never_zero(n->b)) out.push_back(n->b);
-  visit_below(e, [&](const Expr& x) { zero_divisors(s, x, out); });
-}
+// The divisors in e that may be 0; `always`: of those divisions that no condition guards.
+struct ZeroDivisors {
+  std::vector<Expr> all = {}, always = {};
+  void add(Simplifier& s, const Expr& e, bool guarded = false) {
+    if (!s.known.of(e).fails) return;
+    auto* n = e.as<Binary>();
+    if (n && is_division(n->op) && !s.never_zero(n->b)) {
+      all.push_back(n->b);
+      if (!guarded) always.push_back(n->b);
+    }
+    auto* choice = e.as<Select>();
+    visit_below(e, [&](const Expr& x) {
+      bool is_first = choice ? x.same(choice->cond) : !(n && is_logical(n->op)) || x.same(n->a);
+      add(s, x, guarded || !is_first);
+    });
+  }
+};
 
 bool Simplifier::keeps_divisions(const std::vector<Expr>& operands, const Expr& result) {
-  std::vector<Expr> before, after;
-  for (auto& e : operands) zero_divisors(*this, e, before);
-  if (!before.empty()) zero_divisors(*this, result, after);
-  return std::all_of(before.begin(), before.end(), [&](const Expr& b) {
-    return std::any_of(after.begin(), after.end(), [&](const Expr& a) { return known.same(a, b); });
-  });
+  ZeroDivisors before, after;
+  for (auto& e : operands) before.add(*this, e);
+  if (before.all.empty()) return true;
+  after.add(*this, result);
+  auto within = [&](const std::vector<Expr>& these, const std::vector<Expr>& those) {
+    return std::all_of(these.begin(), these.end(), [&](const Expr& b) {
+      return std::any_of(those.begin(), those.end(), [&](const Expr& a) { return known.same(a, b); });
+    });
+  };
+  return within(before.all, after.all) && within(before.always, after.always);
 }
 
 Expr Simplifier::divide(BinaryOp op, const Expr& a, const Expr& b) {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "arith/prove.h"
+#include "arith/simplifier.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 
@@ -151,6 +152,22 @@ TEST_CASE("what memory holds wraps at 64 bits, what counts and places does not")
   Expr name = var("name");
   learn(s.facts, name, a);
   CHECK(s(floordiv(name * 7, 7)) == "name*7//7");
+}
+
+TEST_CASE("a product with 0 that divides goes where another term divides by the same") {
+  Scene s;
+  Expr gone = imm(0) * bit_xor(floordiv(s.x, s.n), s.y), kept = floordiv(s.y, s.n);
+  Simplifier inner(s.facts);
+  Expr sum = inner.run(op(BinaryOp::bit_or, kept, gone));  // which makes a sum of two simplified operands
+  CHECK(print(sum) == "y//n");
+}
+
+TEST_CASE("a division that a condition guards does not stand for one that is always made") {
+  Scene s;
+  Expr q = op(BinaryOp::truncdiv, s.x, s.n);
+  Expr guarded = select(lt(s.y, imm(3)), op(BinaryOp::truncmod, s.y, s.n), imm(1));
+  CHECK(s(q - q + guarded).find("truncdiv(x, n)") != std::string::npos);
+  CHECK(s(q - q + op(BinaryOp::truncmod, s.y, s.n)) == "truncmod(y, n)");
 }
 
 TEST_CASE("what is made of a constant beyond all indices wraps, whatever else it is made of") {
