@@ -71,6 +71,14 @@ class JITImpl:
 
         raise launched_in_brackets(self.__name__)
 
+    def with_settings(self, new: dict[str, Any]) -> Any:
+        """The same function with these settings beside its own, as for another target."""
+        settings = {**self.settings, **new}
+        return self._again(settings) if settings != self.settings else self
+
+    def _again(self, settings: dict[str, Any]) -> JITImpl:
+        return JITImpl(self.func, settings)
+
     def __call__(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments of the factory."""
         key = self._memo_key(args, kwargs)
@@ -189,6 +197,14 @@ def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
         return compile(func, **settings)
     if isinstance(func, (classmethod, staticmethod)):
         return type(func)(_wrap(func.__func__, settings, frame))
+    if isinstance(func, BoundJIT):
+        return BoundJIT(_wrap(func.impl, settings, frame), func.instance)
+    if isinstance(func, JITImpl):
+        return func.with_settings({k: v for k, v in settings.items() if v is not None and v is not False})
+    if isinstance(func, JITKernel):
+        raise compile_error("tilelang.jit: this is a compiled kernel already; "
+                            "tilelang.compile(kernel.prim_func, "
+                            "target=…) compiles its function for another target", caller_place())
     if not isinstance(func, FunctionType):
         raise compile_error("@tilelang.jit decorates a function, not a "
                             f"{type(func).__name__}", caller_place())
@@ -196,10 +212,6 @@ def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     found = dialect.read(func, frame)
     if found is None:
         return JITImpl(func, settings)
-    if settings["out_idx"] is not None:
-        raise compile_error(f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
-                            "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
-                            caller_place())
     from .dispatch import EagerImpl
 
     return EagerImpl(func, settings, *found)

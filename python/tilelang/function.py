@@ -12,7 +12,7 @@ from typing import Any
 from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
-from .errors import ArrayForNumber, CompileError, compile_error, names_bound
+from .errors import ArrayForNumber, CompileError, caller_place, compile_error, names_bound
 from .foreign import ptr
 from .interop import is_array
 from .parse import Rewritten, rewrite, site_of
@@ -43,6 +43,16 @@ class Data:
 
     def __init__(self, buffer: _core.Buffer) -> None:
         self.buffer = buffer
+
+    def _refuse(self, *_: Any) -> Any:
+        name = self.buffer.name
+        raise compile_error(f"{name}.data is no address to reckon with: {name}[i] is an element, "
+                            f"{name}[4:8] a part; "
+                            f"foreign code takes T.access_ptr({name}, offset=4), the address of the element "
+                            "4",
+                            caller_place())
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __setitem__ = __index__ = _refuse
 
 
 _core.Buffer.data = property(Data, doc="The elements, for T.Tensor(shape, dtype, A.data).")

@@ -208,6 +208,13 @@ def _mistake(text: str) -> Exception:
     return compile_error(text, caller_place())
 
 
+def _instead_of(func: Any, name: str) -> str:
+    if getattr(func, "is_eager", False):
+        return (f", which is an eager kernel: call it with tensors, or {name}.compile(…); for another "
+                f"target take tilelang.jit({name}, target=…)")
+    return "; call the factory first" if callable(func) else ""
+
+
 def compile(
     func: Any,
     out_idx: Any = None,
@@ -233,7 +240,7 @@ def compile(
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
-                       + ("; call the factory first" if callable(func) else ""))
+                       + _instead_of(func, what))
     config.check_backend(execution_backend)
     config.check_pass_configs(pass_configs or {})
     options = config.options_of(
