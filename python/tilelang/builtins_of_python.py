@@ -19,7 +19,7 @@ def python_index(obj: Any, index: Any) -> Any:
         from .misuse import is_wide, wide_value
 
         if is_wide(obj):
-            raise fail(f"{wide_value(obj)}, and has no elements")
+            raise fail(f"there is no element to take: {wide_value(obj)}")
         raise fail(f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, "
                    "A[i, j]")
     items = index if index.__class__ is tuple else (index,)

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import dialect
 from .captures import Captures, key_of_argument
-from .errors import ArrayForNumber, caller_place, compile_error
+from .errors import ArrayForNumber, caller_place, compile_error, kind_of
 from .function import PrimFunc, defaults_of
 from .interop import is_array
 from .kernel import JITKernel, compile, run_all
@@ -21,6 +21,8 @@ from .source import note
 
 class BoundJIT:
     """A factory or eager kernel that is a method, of one object: it comes first among the arguments."""
+
+    said = "a @tilelang.jit method"
 
     def __init__(self, impl: Any, instance: Any) -> None:
         functools.update_wrapper(self, impl)
@@ -51,6 +53,7 @@ class JITImpl:
     """A kernel factory: calling it gives the JITKernel for those arguments, compiled the first time only."""
 
     is_eager = False
+    said = "a @tilelang.jit function"
 
     def __init__(self, func: FunctionType, settings: dict[str, Any]) -> None:
         functools.update_wrapper(self, func)
@@ -114,7 +117,7 @@ class JITImpl:
         if kernel is not None:
             raise compile_error(f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with "
                                 f"`return {kernel}`", place)
-        raise compile_error(f"'{name}' returned {type(made).__name__}, not a @T.prim_func; if "
+        raise compile_error(f"'{name}' returned {kind_of(made)}, not a @T.prim_func; if "
                             "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
                             "dtype)) and opens a T.Kernel", place)
 
@@ -206,8 +209,7 @@ def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
                             "tilelang.compile(kernel.prim_func, "
                             "target=…) compiles its function for another target", caller_place())
     if not isinstance(func, FunctionType):
-        raise compile_error("@tilelang.jit decorates a function, not a "
-                            f"{type(func).__name__}", caller_place())
+        raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)
     found = dialect.read(func, frame)
     if found is None:

@@ -12,7 +12,7 @@ from typing import Any
 from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
-from .errors import ArrayForNumber, CompileError, caller_place, compile_error, names_bound
+from .errors import ArrayForNumber, CompileError, caller_place, compile_error, kind_of, names_bound
 from .foreign import ptr
 from .interop import is_array
 from .parse import Rewritten, rewrite, site_of
@@ -137,6 +137,8 @@ class KernelParam:
 
 class PrimFunc:
     """A traced kernel: parameters and body at tile level, ready for `tilelang.compile`."""
+
+    said = "a @T.prim_func"
 
     def __init__(self, fn: FunctionType, scope: dict[str, Any], eager: Any = None) -> None:
         """Traces `fn`.  scope: names that its annotations may use beyond those that it sees itself; eager:
@@ -316,7 +318,7 @@ def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> A
 
 def _prim_func(func: Any, frame: Any) -> PrimFunc:
     if not isinstance(func, FunctionType):
-        raise fail(f"@T.prim_func decorates a function, not a {type(func).__name__}")
+        raise fail(f"@T.prim_func decorates a function, not {kind_of(func)}")
     return PrimFunc(func, scope_of(func, frame))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, config, env, registers
 from .artifact import KernelArtifacts
-from .errors import CompileError, caller_place, compile_error
+from .errors import CompileError, caller_place, compile_error, kind_of
 from .function import KernelParam, PrimFunc
 from .source import show
 
@@ -22,6 +22,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
     as a list).
     """
+
+    said = "a compiled kernel"
 
     def __init__(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         self._kernel = compiled
@@ -238,7 +240,7 @@ def compile(
     execution_backend and target_host are accepted and change nothing.
     """
     if not isinstance(func, PrimFunc):
-        what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__
+        what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + _instead_of(func, what))
     config.check_backend(execution_backend)

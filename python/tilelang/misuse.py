@@ -34,7 +34,7 @@ def unknown_attribute(x: Any, name: str) -> Exception:
     whole = _is_tile(x)
     what, who = _described(x)
     if hasattr(type(x), "dtype") and not whole and is_wide(x):
-        return compile_error(f"{wide_value(x)}, and has no attribute '{name}'", caller_place(), UnknownName)
+        return compile_error(f"there is no attribute '{name}': {wide_value(x)}", caller_place(), UnknownName)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
     if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
         cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + \
