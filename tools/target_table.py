@@ -154,10 +154,11 @@ def page(made: str) -> str:
     """The text of docs/targets.md."""
     lines = [
         "# What each target takes", "", made,
-        "Tile operators, `T.Parallel`, `T.serial` and their kind run on all targets. Code for single threads",
-        "(a thread's number, shuffles, barriers of some threads) runs on GPUs and in the simulator of one; the",
-        "CPU and the reference run one thread per block and refuse it, at its line. Each row is what compiling a",
-        "small kernel says. A GPU takes what its simulator does, and foreign code without `eval=`.", "",
+        "Tile operators, `T.Parallel`, `T.serial` and their kind run on all targets. Code for single",
+        "threads (a thread's number, shuffles, barriers of some threads) runs on GPUs and in the simulator",
+        "of one; the CPU and the reference run one thread per block and refuse it, at its line. Each row is",
+        "what compiling a small kernel says. A GPU takes what its simulator does, and foreign code without",
+        "`eval=`.", "",
         "| construct | `reference` | `cpu` | `sim:…` |", "|---|---|---|---|",
     ]  # fmt: skip
     for group, names, result in outcomes():
