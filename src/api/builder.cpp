@@ -80,8 +80,8 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
 // A function of values is an expression: it has no place for a statement.
 void Builder::refuse_in_function() const {
   if (!frames.empty() && frames.back().kind == Frame::Kind::function)
-    fail(here(), "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, loops, "
-                 "branches or barriers; of two values T.if_then_else(condition, a, b) chooses", frames.back().said);
+    fail(here(), "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
+                 "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses", frames.back().said);
 }
 
 void Builder::emit(Stmt stmt) {
