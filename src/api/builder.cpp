@@ -81,7 +81,8 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
 void Builder::refuse_in_function() const {
   if (!frames.empty() && frames.back().kind == Frame::Kind::function)
     fail(here(), "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
-                 "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses", frames.back().said);
+                 "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses",
+         frames.back().said);
 }
 
 void Builder::emit(Stmt stmt) {
