@@ -239,6 +239,8 @@ def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
 class AutoTuneImpl:
     """A kernel factory that picks its own configuration; made by autotune."""
 
+    said = "a @tilelang.autotune function"
+
     def __init__(self, impl: Any, configs: Any, settings: Settings) -> None:
         functools.update_wrapper(self, getattr(impl, "func", impl))
         self.impl, self.configs, self.settings = impl, configs, settings

@@ -179,7 +179,8 @@ def jit(
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
-    runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.
+    runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.  Of what is jitted already it
+    makes the same function with these settings beside its own: jit(f, target="sim:sm_90").
 
     The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
     depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no

@@ -309,6 +309,7 @@ def test_jit_of_a_jitted_function():
     (lambda: T.macro(plus_one), "not a @tilelang.jit function"),
     (lambda: T.prim_func(plus_one), "not a @tilelang.jit function"),
     (lambda: T.prim_func(T.macro(two_outputs)), "not a @T.macro"),
+    (lambda: tilelang.jit(tilelang.autotune(configs=[{}])(scale)), "not a @tilelang.autotune function"),
     (lambda: tilelang.jit(3), "not an int"),
 ])  # fmt: skip
 def test_a_function_of_another_kind(call, words):
