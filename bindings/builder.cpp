@@ -285,15 +285,17 @@ void bind_builder(nb::module_& m) {
        },
        nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
       .def(
-          "function_vars",
-          [](Builder& b, nb::object names, DType dtype) { return b.function_vars(words_of(names), dtype); },
-          nb::arg("names"), nb::arg("dtype"))
+          "begin_function",
+          [](Builder& b, const std::string& said, nb::object names, DType dtype) {
+            return b.begin_function(said, words_of(names), dtype);
+          },
+          nb::arg("said"), nb::arg("names"), nb::arg("dtype"))
       .def(
-          "function_of",
+          "end_function",
           [](Builder& b, nb::object vars, nb::object results, DType dtype) {
             std::vector<Expr> parameters;
             for (auto& v : items_of(vars)) parameters.push_back(nb::cast<Expr>(v));
-            return b.function_of(parameters, values_of(results), dtype);
+            return b.end_function(parameters, values_of(results), dtype);
           },
           nb::arg("vars"), nb::arg("results"), nb::arg("dtype"))
       .def("annotate_layout",

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code: reference.md and surface.md.
+"""Writes the pages of docs/ that are made from the code: reference.md, surface.md and targets.md.
 
     python tools/make_docs.py            write them
     python tools/make_docs.py --check    exit with 1 where they are out of date
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import target_table
 import tilelang.language as T
 from tilelang import _core, surface
 from tilelang.language import MODULES
@@ -104,6 +105,10 @@ def surface_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def targets_page() -> str:
+    return target_table.page("<!-- made by tools/make_docs.py from tools/target_table.py -->\n")
+
+
 def main() -> int:
     stale = []
     untold = without_entry(reference())
@@ -111,7 +116,8 @@ def main() -> int:
         print(f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
               "tilelang/language.py, MODULES")
         return 1
-    for name, make in {"reference.md": reference, "surface.md": surface_page}.items():
+    pages = {"reference.md": reference, "surface.md": surface_page, "targets.md": targets_page}
+    for name, make in pages.items():
         path, text = DOCS / name, make()
         if not path.exists() or path.read_text() != text:
             stale.append(name)

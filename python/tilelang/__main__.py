@@ -17,7 +17,7 @@ import os
 import sys
 from typing import Any
 
-from .errors import CompileError
+from .errors import CompileError, kind_of
 from .factory import JITImpl
 from .function import PrimFunc
 from .kernel import compile
@@ -61,7 +61,7 @@ def _prim_func(thing: Any, args: list[Any], named: dict[str, Any]) -> PrimFunc:
     if not isinstance(thing, PrimFunc) and callable(thing):
         thing = thing(*args, **named)
     if not isinstance(thing, PrimFunc):
-        raise SystemExit(f"tilelang: that is a {type(thing).__name__}, not a prim_func or a factory of one")
+        raise SystemExit(f"tilelang: that is {kind_of(thing)}, not a prim_func or a factory of one")
     return thing
 
 

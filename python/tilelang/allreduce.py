@@ -13,7 +13,7 @@ from typing import Any
 from ._core import Expr
 from .thread import WARP, butterfly
 from .trace import fail, in_kernel
-from .values import Element, as_condition, as_value, binary
+from .values import Element, Nothing, as_condition, as_value, binary
 
 
 class Reducer:
@@ -37,7 +37,7 @@ def comm_reducer(combiner: Callable, identity: Any) -> Reducer:
 
 def evaluate(value: Any) -> None:
     """A value for its effect: a statement of its own."""
-    if value is not None:
+    if value is not None and value.__class__ is not Nothing:
         value = as_value(value)
     if value.__class__ is Expr:
         in_kernel("T.evaluate").builder.evaluate(value)

@@ -31,7 +31,7 @@ from . import loose
 from ._core import Buffer, Expr, Region
 from .mathematics import Lanes, Pair
 from .trace import fail, in_kernel
-from .values import Element, Part, as_operand, as_value
+from .values import Element, Nothing, Part, as_operand, as_value
 
 
 def _order(memory_order: Any, what: str) -> str:
@@ -76,7 +76,7 @@ def _whole(x: Any) -> Any:
     return subscript(x, (slice(None),) * len(x.shape)) if x.__class__ is Buffer else x
 
 
-def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Buffer | None:
+def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any:
     """A loop over the elements of a tile, by one value or those of a tile; what they held, a fragment."""
     what = f"T.{op}"
     trace = in_kernel(what)
@@ -101,7 +101,7 @@ def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Buf
         builder.store(held, loops, old)
     builder.end_for()
     trace.wrote(region.buffer)
-    return held
+    return held if returns else _nothing(what, trace)
 
 
 def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Any:
@@ -119,11 +119,17 @@ def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool)
         to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
         trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order})
         trace.wrote(to if to.__class__ is Buffer else to.buffer)
-        return None
+        return _nothing(what, trace)
     place = _element(dst, what)
     old = trace.builder.atomic(op, place.buffer, place.index, as_value(value), order, bool(return_prev))
     trace.wrote(place.buffer)
-    return old if return_prev else None
+    return old if return_prev else _nothing(what, trace)
+
+
+def _nothing(what: str, trace: Any) -> Nothing:
+    line = f" on line {trace.site[0]}" if trace.site[0] else ""
+    return Nothing(f"{what}{line} gives no value as it is called: return_prev=True gives what the element "
+                   "held before")
 
 
 def _is_base_of(dst: Any) -> bool:
@@ -187,7 +193,7 @@ def atomic_or(
     return _update("atomic_or", dst, value, memory_order, return_prev)
 
 
-def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Lanes | None:
+def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Any:
     what = f"T.{name}"
     trace = in_kernel(what)
     place = _element(dst, what)
@@ -205,7 +211,7 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
     trace.builder.atomic("atomic_add", place.buffer, (*place.index[:-1], last), given, "relaxed", False)
     trace.builder.end_for()
     trace.wrote(place.buffer)
-    return None
+    return _nothing(what, trace)
 
 
 def _beside(value: Any, lane: Any) -> Any:

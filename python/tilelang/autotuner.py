@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .captures import key_of
+from .errors import kind_of
 from .keys import Same
 from .supply import TensorSupplyType
 
@@ -238,6 +239,8 @@ def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
 class AutoTuneImpl:
     """A kernel factory that picks its own configuration; made by autotune."""
 
+    said = "a @tilelang.autotune function"
+
     def __init__(self, impl: Any, configs: Any, settings: Settings) -> None:
         functools.update_wrapper(self, getattr(impl, "func", impl))
         self.impl, self.configs, self.settings = impl, configs, settings
@@ -320,7 +323,7 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
             raise TypeError("@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "
-                            f"factory, not a {type(impl).__name__}")
+                            f"factory, not {kind_of(impl)}")
         return AutoTuneImpl(impl, configs, settings)
 
     return wrap if func is None else wrap(func)

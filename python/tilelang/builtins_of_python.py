@@ -16,6 +16,10 @@ from .values import DEVICE, as_condition, as_value, binary, is_value
 
 def python_index(obj: Any, index: Any) -> Any:
     if isinstance(obj, DEVICE):
+        from .misuse import is_wide, wide_value
+
+        if is_wide(obj):
+            raise fail(f"there is no element to take: {wide_value(obj)}")
         raise fail(f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, "
                    "A[i, j]")
     items = index if index.__class__ is tuple else (index,)

@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _core, config, eager, interop
 from .captures import Captures, key_of_argument
-from .errors import compile_error
+from .errors import caller_place, compile_error
 from .factory import JITImpl
 from .function import PrimFunc, defaults_of
 from .kernel import JITKernel, compile
@@ -56,6 +56,10 @@ class EagerImpl(_core.CallCache, JITImpl):
 
     def __init__(self, func: FunctionType, settings: dict[str, Any], scope: dict[str, Any],
                  runtime: list[str], in_body: frozenset) -> None:
+        if settings["out_idx"] is not None:
+            raise compile_error(f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
+                                "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
+                                caller_place())
         functools.update_wrapper(self, func)
         self.func, self.settings, self._scope, self._in_body = func, settings, scope, in_body
         code = func.__code__
@@ -72,6 +76,10 @@ class EagerImpl(_core.CallCache, JITImpl):
         self._plans: dict[Any, list[_Plan]] = {}
         self._guard = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
+
+    def _again(self, settings: dict[str, Any]) -> EagerImpl:
+        runtime = [self._names[i] for i in self._runtime]
+        return EagerImpl(self.func, settings, self._scope, runtime, self._in_body)
 
     def __repr__(self) -> str:
         return f"<eager kernel {self.func.__name__}({', '.join(self._names)})>"

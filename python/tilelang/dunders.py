@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ._core import Buffer, Expr, Region
-from .trace import builder, fail
+from .errors import caller_place, compile_error
+from .trace import builder, fail, place
 from .values import Element, Late, Part, as_value, binary, store, subscript, unary
 
 
@@ -42,9 +43,14 @@ def _constant(x: Any, what: str) -> Any:
         return value
     if value.is_const:
         return value.value
-    mend = ("in a plain Python function use T.if_then_else, or make the function a @T.macro"
-            if what == "a truth value" else
-            "use the language's own functions (T.exp for math.exp), and T.cast to convert")  # fmt: skip
+    if what == "a truth value":
+        there, called = caller_place(), place()
+        call = f", which line {called[1]} calls," if called and there and called[1] != there[1] else ""
+        raise compile_error("Python's `and`, `or`, `not` and `if` need a truth value here, while the kernel "
+                            f"is built, but only the device will know it: in a plain Python function{call} "
+                            "write (a > b) & (c < d), |, ~ and T.if_then_else(condition, x, y), or make the "
+                            "function a @T.macro", there)
+    mend = "use the language's own functions (T.exp for math.exp), and T.cast to convert"
     raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
                f"{mend}")
 

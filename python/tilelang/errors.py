@@ -79,6 +79,14 @@ def _render(place: Place) -> str:
     return f"\n  {text}\n  {lead}^{'~' * (last - first - 1)}"
 
 
+def kind_of(x: Any) -> str:
+    """What x is, in the user's words: "a @T.macro", "an int"."""
+    name = type(x).__name__
+    if x is None:
+        return "None"
+    return getattr(type(x), "said", None) or f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 @contextlib.contextmanager
 def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
     """Runs `code`, a rewritten kernel or macro: where it reads one of its names too early, an error says so.

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import dialect
 from .captures import Captures, key_of_argument
-from .errors import ArrayForNumber, caller_place, compile_error
+from .errors import ArrayForNumber, caller_place, compile_error, kind_of
 from .function import PrimFunc, defaults_of
 from .interop import is_array
 from .kernel import JITKernel, compile, run_all
@@ -21,6 +21,8 @@ from .source import note
 
 class BoundJIT:
     """A factory or eager kernel that is a method, of one object: it comes first among the arguments."""
+
+    said = "a @tilelang.jit method"
 
     def __init__(self, impl: Any, instance: Any) -> None:
         functools.update_wrapper(self, impl)
@@ -51,6 +53,7 @@ class JITImpl:
     """A kernel factory: calling it gives the JITKernel for those arguments, compiled the first time only."""
 
     is_eager = False
+    said = "a @tilelang.jit function"
 
     def __init__(self, func: FunctionType, settings: dict[str, Any]) -> None:
         functools.update_wrapper(self, func)
@@ -70,6 +73,14 @@ class JITImpl:
         from .misuse import launched_in_brackets
 
         raise launched_in_brackets(self.__name__)
+
+    def with_settings(self, new: dict[str, Any]) -> Any:
+        """The same function with these settings beside its own, as for another target."""
+        settings = {**self.settings, **new}
+        return self._again(settings) if settings != self.settings else self
+
+    def _again(self, settings: dict[str, Any]) -> JITImpl:
+        return JITImpl(self.func, settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments of the factory."""
@@ -106,7 +117,7 @@ class JITImpl:
         if kernel is not None:
             raise compile_error(f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with "
                                 f"`return {kernel}`", place)
-        raise compile_error(f"'{name}' returned {type(made).__name__}, not a @T.prim_func; if "
+        raise compile_error(f"'{name}' returned {kind_of(made)}, not a @T.prim_func; if "
                             "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
                             "dtype)) and opens a T.Kernel", place)
 
@@ -168,7 +179,8 @@ def jit(
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
-    runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.
+    runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.  Of what is jitted already it
+    makes the same function with these settings beside its own: jit(f, target="sim:sm_90").
 
     The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
     depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
@@ -189,17 +201,20 @@ def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
         return compile(func, **settings)
     if isinstance(func, (classmethod, staticmethod)):
         return type(func)(_wrap(func.__func__, settings, frame))
+    if isinstance(func, BoundJIT):
+        return BoundJIT(_wrap(func.impl, settings, frame), func.instance)
+    if isinstance(func, JITImpl):
+        return func.with_settings({k: v for k, v in settings.items() if v is not None and v is not False})
+    if isinstance(func, JITKernel):
+        raise compile_error("tilelang.jit: this is a compiled kernel already; "
+                            "tilelang.compile(kernel.prim_func, "
+                            "target=…) compiles its function for another target", caller_place())
     if not isinstance(func, FunctionType):
-        raise compile_error("@tilelang.jit decorates a function, not a "
-                            f"{type(func).__name__}", caller_place())
+        raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)
     found = dialect.read(func, frame)
     if found is None:
         return JITImpl(func, settings)
-    if settings["out_idx"] is not None:
-        raise compile_error(f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
-                            "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
-                            caller_place())
     from .dispatch import EagerImpl
 
     return EagerImpl(func, settings, *found)

@@ -2,9 +2,8 @@
 
     T.reduce((x, index), (best, where), dim, combine=lambda a, b: …, identity=(-inf, 0))
 
-becomes a fold of one int64 tile: its elements are packed, the user's function is applied to what they
-hold, and the
-results are unpacked.
+becomes a fold of one int64 tile: its elements are packed, the user's function is applied to what they hold,
+and the results are unpacked.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from typing import Any
 from . import dtypes, mathematics
 from . import scalar as _scalar
 from ._core import Buffer, DType, Expr, Region
+from .fold_by import WHAT as _WHAT
+from .fold_by import checked, function_of
 from .tile import _tile
 from .trace import Trace, fail
 from .values import Element, as_operand, as_value, binary, subscript
 
-_WHAT = "T.reduce with combine"
 _WIDTH = 64
 
 
@@ -167,14 +167,16 @@ def reduce_several(
     _loop(trace, _extents(sources[0]), gather(packed, sources))
     if not attrs["clear"]:
         _loop(trace, _extents(targets[0]), gather(folded, targets))
-    a, b = builder.function_vars(("a", "b"), int64)
-    try:
-        joined = combine(packing.unpack(a), packing.unpack(b))
-    except TypeError as e:
-        raise fail(f"{_WHAT}: combine is called with two tuples of {count} values: {e}") from None
-    if not isinstance(joined, (tuple, list)) or len(joined) != count:
-        raise fail(f"{_WHAT}: combine must give a tuple of {count} values, as it takes them")
-    word = packing.pack([as_value(x) for x in joined])
-    attrs["combine"] = builder.function_of((a, b), (word, packing.constant(identity)), int64)
+
+    def compute(a: Expr, b: Expr) -> Expr:
+        try:
+            joined = combine(packing.unpack(a), packing.unpack(b))
+        except TypeError as e:
+            raise fail(f"{_WHAT}: combine is called with two tuples of {count} values: {e}") from None
+        if not isinstance(joined, (tuple, list)) or len(joined) != count:
+            raise fail(f"{_WHAT}: combine must give a tuple of {count} values, as it takes them")
+        return packing.pack([checked(x, t) for x, t in zip(joined, packing.types, strict=True)])
+
+    attrs["combine"] = function_of(trace, int64, compute, packing.constant(identity))
     _tile("reduce_by", (packed, folded), attrs, annotations, folded)
     _loop(trace, _extents(targets[0]), scatter)

@@ -74,6 +74,11 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     belongs to every kernel.
     """
     trace = active("T.make_tensor")
+    if ptr.__class__ in (_core.Region, Part) or ptr.__class__ is _core.Buffer and ptr.scope != "var":
+        name = ptr.name if ptr.__class__ is not _core.Region else ptr.buffer.name
+        raise fail(f"T.make_tensor: {name} is no address but a tensor or tile already: T.view({name}, "
+                   "shape, dtype) shows it "
+                   f"in another shape; a parameter that is an address is declared {name}: T.ptr")
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)

@@ -12,7 +12,7 @@ from typing import Any
 from . import _core, loose
 from . import dtypes as _dtypes
 from .activation import Activation
-from .errors import ArrayForNumber, CompileError, compile_error, names_bound
+from .errors import ArrayForNumber, CompileError, caller_place, compile_error, kind_of, names_bound
 from .foreign import ptr
 from .interop import is_array
 from .parse import Rewritten, rewrite, site_of
@@ -43,6 +43,16 @@ class Data:
 
     def __init__(self, buffer: _core.Buffer) -> None:
         self.buffer = buffer
+
+    def _refuse(self, *_: Any) -> Any:
+        name = self.buffer.name
+        raise compile_error(f"{name}.data is no address to reckon with: {name}[i] is an element, "
+                            f"{name}[4:8] a part; "
+                            f"foreign code takes T.access_ptr({name}, offset=4), the address of the element "
+                            "4",
+                            caller_place())
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __setitem__ = __index__ = _refuse
 
 
 _core.Buffer.data = property(Data, doc="The elements, for T.Tensor(shape, dtype, A.data).")
@@ -127,6 +137,8 @@ class KernelParam:
 
 class PrimFunc:
     """A traced kernel: parameters and body at tile level, ready for `tilelang.compile`."""
+
+    said = "a @T.prim_func"
 
     def __init__(self, fn: FunctionType, scope: dict[str, Any], eager: Any = None) -> None:
         """Traces `fn`.  scope: names that its annotations may use beyond those that it sees itself; eager:
@@ -306,7 +318,7 @@ def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> A
 
 def _prim_func(func: Any, frame: Any) -> PrimFunc:
     if not isinstance(func, FunctionType):
-        raise fail(f"@T.prim_func decorates a function, not a {type(func).__name__}")
+        raise fail(f"@T.prim_func decorates a function, not {kind_of(func)}")
     return PrimFunc(func, scope_of(func, frame))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, config, env, registers
 from .artifact import KernelArtifacts
-from .errors import CompileError, caller_place, compile_error
+from .errors import CompileError, caller_place, compile_error, kind_of
 from .function import KernelParam, PrimFunc
 from .source import show
 
@@ -22,6 +22,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
     as a list).
     """
+
+    said = "a compiled kernel"
 
     def __init__(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         self._kernel = compiled
@@ -208,6 +210,13 @@ def _mistake(text: str) -> Exception:
     return compile_error(text, caller_place())
 
 
+def _instead_of(func: Any, name: str) -> str:
+    if getattr(func, "is_eager", False):
+        return (f", which is an eager kernel: call it with tensors, or {name}.compile(…); for another "
+                f"target take tilelang.jit({name}, target=…)")
+    return "; call the factory first" if callable(func) else ""
+
+
 def compile(
     func: Any,
     out_idx: Any = None,
@@ -231,9 +240,9 @@ def compile(
     execution_backend and target_host are accepted and change nothing.
     """
     if not isinstance(func, PrimFunc):
-        what = func.__name__ if callable(func) and hasattr(func, "__name__") else type(func).__name__
+        what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
-                       + ("; call the factory first" if callable(func) else ""))
+                       + _instead_of(func, what))
     config.check_backend(execution_backend)
     config.check_pass_configs(pass_configs or {})
     options = config.options_of(

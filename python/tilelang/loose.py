@@ -37,7 +37,8 @@ def refuse_scalar(trace: Trace, tile: Buffer, what: str) -> None:
     """An error if the dtype of `tile` is still open, because its elements are used one by one."""
     if tile.id in trace.undecided:
         raise fail(f"{what} {tile.name}, whose dtype is not known yet: it was allocated without one, and no "
-                   f"tile operator has touched it; give it one, T.alloc_...({_shape(tile)}, dtype)")
+                   "tile operator has said it since (T.clear, and T.fill by a number, do not); give it "
+                   f"one, T.alloc_...({_shape(tile)}, dtype)")
 
 
 def _shape(tile: Buffer) -> str:
@@ -120,7 +121,8 @@ def _dtype(tile: Buffer) -> DType:
     trace = current()
     if trace is not None and tile.id in trace.undecided:
         raise compile_error(f"the dtype of {tile.name} is open: it was allocated without one, and no "
-                            "tile operator has touched it", caller_place())
+                            "tile operator has said it since (T.clear, and T.fill by a number, do not)",
+                            caller_place())
     return _dtype_of.__get__(tile)
 
 

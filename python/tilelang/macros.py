@@ -10,7 +10,7 @@ from typing import Any
 
 from ._core import Buffer
 from .activation import Activation
-from .errors import TilelangWarning, names_bound
+from .errors import TilelangWarning, kind_of, names_bound
 from .parse import rewrite
 from .trace import current, fail
 from .values import Element
@@ -72,6 +72,8 @@ _DEEPEST = 100  # macros that call one another; Python itself allows about 200
 
 class Macro:
     """A function that kernels call and that is built in place; see `macro`."""
+
+    said = "a @T.macro"
 
     def __init__(self, fn: FunctionType) -> None:
         self.__name__ = fn.__name__
@@ -150,7 +152,7 @@ def macro(func: FunctionType | None = None) -> Any:
     if func is None:
         return macro
     if not isinstance(func, FunctionType):
-        raise fail(f"@T.macro decorates a function, not a {type(func).__name__}")
+        raise fail(f"@T.macro decorates a function, not {kind_of(func)}")
     return Macro(func)
 
 
@@ -188,7 +190,7 @@ def meta_class(cls: type) -> type:
     loop or branch of the device must be a T.alloc_var.
     """
     if not isinstance(cls, type):
-        raise fail(f"@T.meta_class decorates a class, not a {type(cls).__name__}")
+        raise fail(f"@T.meta_class decorates a class, not {kind_of(cls)}")
     made = cls.__dict__.get("__init__")
     if isinstance(made, FunctionType):
         cls.__init__ = _Constructor(made)

@@ -12,7 +12,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from . import idioms
-from ._core import ArgumentError, Buffer, Region
+from ._core import ArgumentError, Buffer, Expr, Region
 from .errors import CompileError, UnknownName, caller_place, compile_error, place_of_traceback
 from .macros import Macro
 from .trace import place
@@ -33,6 +33,8 @@ def unknown_attribute(x: Any, name: str) -> Exception:
 
     whole = _is_tile(x)
     what, who = _described(x)
+    if hasattr(type(x), "dtype") and not whole and is_wide(x):
+        return compile_error(f"there is no attribute '{name}': {wide_value(x)}", caller_place(), UnknownName)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
     if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
         cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + \
@@ -79,6 +81,20 @@ def whole_tile(x: Buffer) -> str:
     loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
     return (f"{x.name} is a {x.scope} buffer of shape {shape}, not a value: index it, {x.name}[{index}], in "
             f"a loop over its elements, `for {index} in {loop}({extents}): {x.name}[{index}] = …`")
+
+
+def is_wide(x: Any) -> bool:
+    """Is it what T.ldg128 and its like give?"""
+    return x.__class__ is Expr and "x" in x.dtype.name
+
+
+def wide_value(x: Expr) -> str:
+    """What is said where such a value is taken apart, or goes where a number is due."""
+    words = int(x.dtype.name.rpartition("x")[2])
+    return (f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
+            f"takes it (T.stg{32 * words}, T.sts{32 * words}); its elements one by one come from `for v in "
+            f"T.vectorized({words}): "
+            f"part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), which is one access too")
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────

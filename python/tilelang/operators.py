@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from . import dtypes, loose
+from . import dtypes
 from . import scalar as _scalar
-from ._core import Buffer, Expr, Region
+from ._core import Buffer, DType, Expr, Region
+from .fold_by import reduce_by
 from .tile import _tile
 from .trace import fail, in_kernel
 from .values import Element, as_operand, as_value
@@ -61,12 +62,15 @@ def reduce(
     `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
     values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
     associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
+    combine is a plain function, a lambda or a @T.macro, called once while the kernel is built, and gives an
+    expression of its arguments, of numbers and of scalars of the kernel: it has no statements of its own and
+    reads no buffer.  T.if_then_else(condition, x, y) chooses.  Conditions of a plain function are joined by
+    &, | and ~, as Python's `and`, `or`, `not` and `if` would decide now; a macro may use `and`, `or`, `not`
+    and `x if condition else y`.
 
-    Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then
-    takes two
-    tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf,
-    0))` is
-    argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits
+    Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then takes
+    two tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf,
+    0))` is argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits
     together, at most.
     """
     if combine is not None:
@@ -77,7 +81,11 @@ def reduce(
                 f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them says how "
                 "to fold"
             )
-        return _reduce_by(buffer, out, dim, clear, batch, nan_propagate, annotations, combine, identity)
+        if nan_propagate:
+            raise fail("T.reduce with combine: nan_propagate belongs to max and min; your combine decides "
+                       "what a NaN does")
+        attrs = _reduce_attrs("reduce", dim, clear, batch)
+        return reduce_by(buffer, out, attrs, annotations, combine, identity)
     if identity is not None:
         raise fail("T.reduce: identity belongs to combine, which is not given")
     if not isinstance(reduce_type, str) or reduce_type not in _FOLDS:
@@ -100,54 +108,6 @@ def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any
     if batch != 1:
         attrs["batch"] = _int(batch, f"T.{name}: batch")
     return attrs
-
-
-def _reduce_by(
-    buffer: Any,
-    out: Any,
-    dim: Any,
-    clear: bool,
-    batch: int,
-    nan_propagate: bool,
-    annotations: Any,
-    combine: Any,
-    identity: Any,
-) -> None:
-    what = "T.reduce with combine"
-    if identity is None:
-        raise fail(
-            f"{what}: identity is missing, the value that changes nothing (0 for a sum): threads without an "
-            "element begin with it"
-        )
-    if nan_propagate:
-        raise fail(f"{what}: nan_propagate belongs to max and min; your combine decides what a NaN does")
-    if not callable(combine):
-        raise fail(f"{what}: combine must be a function of two values, not {combine!r}")
-    if isinstance(buffer, (tuple, list)) or isinstance(out, (tuple, list)):
-        from .fold_several import reduce_several
-
-        attrs = _reduce_attrs("reduce", dim, clear, batch)
-        return reduce_several(in_kernel(what), buffer, out, attrs, annotations, combine, identity)
-    source, target = as_operand(buffer, f"{what}: the buffer"), as_operand(out, f"{what}: out")
-    builder = in_kernel(what).builder
-    loose.decide("reduce", (source, target))
-    dtype = (target if target.__class__ is Buffer else target.buffer).dtype
-    if dtype.is_float and dtype.bits < 32:
-        dtype = dtypes.as_dtype("float32")
-    a, b = builder.function_vars(("a", "b"), dtype)
-    try:
-        joined = combine(a, b)
-    except TypeError as e:
-        raise fail(f"{what}: combine is called with two values: {e}") from None
-    if isinstance(joined, (tuple, list)):
-        raise fail(
-            f"{what}: combine must give one value, as one tile is folded; for several (argmax) give tuples "
-            "of tiles, outs and identities"
-        )
-    function = builder.function_of((a, b), (as_value(joined), as_value(identity)), dtype)
-    attrs = _reduce_attrs("reduce", dim, clear, batch)
-    attrs["combine"] = function
-    _tile("reduce_by", (source, target), attrs, annotations, target)
 
 
 def reduce_sum(
@@ -327,14 +287,20 @@ def reducer_init(reducer: Buffer, init: Any = None) -> None:
     target = as_operand(reducer, "T.reducer_init: the reducer")
     op = in_kernel("T.reducer_init").reducers.get(target.id if target.__class__ is Buffer else -1, "sum")
     dtype = (target if target.__class__ is Buffer else target.buffer).dtype
-    neutral = {"sum": 0, "prod": 1, "bitor": 0, "bitxor": 0, "bitand": -1}
     if init is None:
-        if op in neutral:
-            init = neutral[op]
-        else:
-            init = _scalar.min_value(dtype) if op == "max" else _scalar.max_value(dtype)
-            init = init if dtype.is_int else _scalar.infinity(dtype) * (-1 if op == "max" else 1)
+        init = _neutral(op, dtype)
     _tile("reducer_init", (target, as_value(init)), {}, None, target)
+
+
+def _neutral(op: str, dtype: DType) -> Any:
+    """What changes nothing: of `and` all bits are 1, also where the dtype has no -1."""
+    if op == "bitand":
+        return -1 if dtypes.limits(dtype)[0] else dtypes.limits(dtype)[1]
+    if op not in ("max", "min"):
+        return 1 if op == "prod" else 0
+    if dtype.is_float:
+        return _scalar.infinity(dtype) * (-1 if op == "max" else 1)
+    return dtypes.limits(dtype)[0 if op == "max" else 1]
 
 
 def reducer_update(target: Any, value: Any) -> None:

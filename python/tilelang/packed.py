@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from . import scalar
+from ._core import Expr
 from .dtypes import as_dtype, bfloat16, float32, int32, uint32
 from .trace import fail
-from .values import binary
+from .values import as_value, binary
 
 __all__ = ["unpack_e2m1", "unpack_int", "unpack_uint"]
 
@@ -20,9 +21,25 @@ def _check_bits(what: str, num_bits: Any) -> None:
                    "is read as 32 bits")
 
 
+def _check_position(what: str, num_bits: int, value: Any, pos: Any) -> None:
+    """A position that is known now lies within the value, of which 32 bits are read."""
+    pos = as_value(pos)
+    pos = pos.value if pos.__class__ is Expr and pos.is_const else pos
+    if pos.__class__ is not int:
+        return
+    value = as_value(value)
+    dtype = value.dtype if value.__class__ is Expr else int32
+    count = min(dtype.bits, 32) // num_bits
+    if not 0 <= pos < count:
+        there = f"the positions 0 to {count - 1}" if count else "no such number"
+        raise fail(f"{what}: the position is {pos}, but of {num_bits}-bit numbers a value of {dtype} has "
+                   f"{there}")
+
+
 def unpack_uint(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
     """The unsigned number of `num_bits` bits at position `pos` of an integer (0: the lowest), as dtype."""
     _check_bits("T.unpack_uint", num_bits)
+    _check_position("T.unpack_uint", num_bits, value, pos)
     shifted = binary("shr", scalar.cast(value, uint32), scalar.cast(binary("mul", pos, num_bits), uint32))
     return scalar.cast(binary("and", shifted, scalar.cast((1 << num_bits) - 1, uint32)), dtype)
 
@@ -30,6 +47,7 @@ def unpack_uint(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
 def unpack_int(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
     """The two's complement number of `num_bits` bits at position `pos` of an integer, as dtype."""
     _check_bits("T.unpack_int", num_bits)
+    _check_position("T.unpack_int", num_bits, value, pos)
     raw = unpack_uint(num_bits, value, pos, int32)
     half = scalar.cast(1 << (num_bits - 1), int32)
     return scalar.cast(binary("sub", binary("xor", raw, half), half), dtype)
@@ -39,6 +57,7 @@ def unpack_e2m1(value: Any, pos: Any, dtype: Any) -> Any:
     """The float4_e2m1fn at nibble `pos` of an integer (0: the lowest), as dtype: 0 .5 1 1.5 2 3 4 6 and
     their negatives.
     """
+    _check_position("T.unpack_e2m1", 4, value, pos)
     raw = unpack_uint(4, value, pos, int32)
     bits = lambda low, count: binary("and", binary("shr", raw, low), (1 << count) - 1)
     exponent, mantissa = bits(1, 2), bits(0, 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ._core import Buffer
 from .dtypes import as_dtype
+from .errors import UnknownName, caller_place, compile_error
 from .trace import fail, in_kernel
 from .values import DEVICE, Element, as_value, binary
 
@@ -94,6 +95,15 @@ class PersistentTileScheduler:
             )
             trace.owned.add(made.id)
             self._variables[part] = made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        instead = {"m": "m_idx", "n": "n_idx", "tile_m": "m_idx", "tile_n": "n_idx", "iter": "current_iter",
+                   "next": "next_tile", "is_valid": "valid"}.get(name)
+        meant = f"did you mean {instead}? It" if instead else "it"
+        raise compile_error(f"a {_WHAT} has no attribute '{name}': {meant} has m_idx, n_idx, current_iter, "
+                            "and the methods init, valid, next_tile and coord", caller_place(), UnknownName)
 
     def _settled(self, extent: Any) -> Any:
         extent = _known(extent)

@@ -160,7 +160,8 @@ def named_barrier_arrive(barrier_id: int, thread_count: int) -> None:
 
 def sync_warp(mask: Any = None) -> None:
     """Wait for the threads of the warp that are in `mask` (all); memory written before is seen by them."""
-    in_kernel("T.sync_warp").builder.call("sync_warp", (_mask(FULL_MASK if mask is None else mask),))
+    mask = _mask(FULL_MASK if mask is None else mask, "T.sync_warp")
+    in_kernel("T.sync_warp").builder.call("sync_warp", (mask,))
 
 
 def sync_grid() -> None:
@@ -173,7 +174,7 @@ def sync_grid() -> None:
 
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
     def barrier(predicate: Any) -> Expr:
-        return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate),))
+        return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
 
     barrier.__name__ = barrier.__qualname__ = name
     barrier.__doc__ = f"T.sync_threads() that gives every thread {doc}."
@@ -190,17 +191,38 @@ syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
 
 
-def _mask(mask: Any) -> Any:
+def _mask(mask: Any, what: str) -> Any:
     mask = as_value(mask)
-    builder = in_kernel("a mask of threads").builder
+    builder = in_kernel(what).builder
+    if mask.__class__ is bool or mask.__class__ is Expr and not mask.dtype.is_int:
+        kind = "bool" if mask.__class__ is bool else mask.dtype
+        raise fail(f"{what}: the mask is a {kind}, not an integer with a bit for each lane{_order_of(what)}")
+    if mask.__class__ is float:
+        raise fail(f"{what}: the mask is the float {mask}, not an integer with a bit for each lane")
     if mask.__class__ is Expr:
         return builder.cast(DType("u32"), mask)
     return builder.const(mask & FULL_MASK, DType("u32"))
 
 
-def _condition(predicate: Any) -> Any:
+_ORDERS = {"shfl_sync": "value, srcLane, width, mask", "shfl_xor": "value, delta, width, mask",
+           "shfl_down": "value, delta, width, mask", "shfl_up": "value, delta, width, mask",
+           "any_sync": "predicate, mask", "all_sync": "predicate, mask", "ballot_sync": "predicate, mask",
+           "match_any_sync": "value, mask", "match_all_sync": "value, mask"}  # fmt: skip
+
+
+def _order_of(what: str) -> str:
+    """In CUDA the mask comes first: what is said to those who write it so."""
+    order = _ORDERS.get(what.removeprefix("T."))
+    return f"; the order is ({order}): the mask comes last, or not at all" if order else ""
+
+
+def _condition(predicate: Any, what: str = "") -> Any:
     value = as_condition(predicate)
-    return value if value.__class__ is Expr else bool(value)
+    if value.__class__ is Expr:
+        return value
+    if value.__class__ is int and value not in (0, 1):
+        raise fail(f"{what}: the predicate is the number {value}, the same in all threads{_order_of(what)}")
+    return bool(value)
 
 
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
@@ -209,11 +231,8 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
         raise fail(f"{what}: width is {width}; it must be a power of two, at most {WARP}")
     value = as_value(value)
     if value.__class__ is not Expr:
-        order = "" if what.startswith("T.tvm_") else (
-            f"; the order is (value, {'srcLane' if row == 'shfl_sync' else 'delta'}, width, mask): the mask "
-            "comes last, or not at all")
-        raise fail(f"{what}: the value is the number {value}, the same in all threads{order}")
-    return in_kernel(what).builder.call(row, (value, as_value(number), width, _mask(mask)))
+        raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
+    return in_kernel(what).builder.call(row, (value, as_value(number), width, _mask(mask, what)))
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
@@ -252,19 +271,24 @@ def tvm_warp_shuffle_down(mask: Any, value: Any, offset: Any, width: int = WARP,
     return _shuffle("shfl_down_sync", "T.tvm_warp_shuffle_down", value, offset, width, mask)
 
 
+def _vote(row: str, predicate: Any, mask: Any) -> Expr:
+    what = f"T.{row}"
+    return in_kernel(what).builder.call(row, (_condition(predicate, what), _mask(mask, what)))
+
+
 def any_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
     """1 if the predicate holds in any lane of `mask`, else 0 (int32)."""
-    return in_kernel("T.any_sync").builder.call("any_sync", (_condition(predicate), _mask(mask)))
+    return _vote("any_sync", predicate, mask)
 
 
 def all_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
     """1 if the predicate holds in all lanes of `mask`, else 0 (int32)."""
-    return in_kernel("T.all_sync").builder.call("all_sync", (_condition(predicate), _mask(mask)))
+    return _vote("all_sync", predicate, mask)
 
 
 def ballot_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
     """The lanes of `mask` in which the predicate holds, one bit each (uint32)."""
-    return in_kernel("T.ballot_sync").builder.call("ballot_sync", (_condition(predicate), _mask(mask)))
+    return _vote("ballot_sync", predicate, mask)
 
 
 def ballot(predicate: Any) -> Expr:
@@ -281,19 +305,21 @@ def _matched(value: Any, what: str) -> Any:
     value = as_value(value)
     if value.__class__ is Expr and value.dtype.bits in (32, 64):
         return value
-    raise fail(f"{what} compares values of 32 or 64 bits; cast this one")
+    if value.__class__ is not Expr:
+        raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
+    raise fail(f"{what} compares values of 32 or 64 bits, not {value.dtype}: cast this one")
 
 
 def match_any_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
     """The lanes of `mask` that have the same bits as the own value (uint32)."""
     what = "T.match_any_sync"
-    return in_kernel(what).builder.call("match_any_sync", (_matched(value, what), _mask(mask)))
+    return in_kernel(what).builder.call("match_any_sync", (_matched(value, what), _mask(mask, what)))
 
 
 def match_all_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
     """`mask` if all its lanes have the same value, else 0 (uint32)."""
     what = "T.match_all_sync"
-    return in_kernel(what).builder.call("match_all_sync", (_matched(value, what), _mask(mask)))
+    return in_kernel(what).builder.call("match_all_sync", (_matched(value, what), _mask(mask, what)))
 
 
 # ── reductions over threads ───────────────────────────────────────────────────────────────────────────

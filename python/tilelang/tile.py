@@ -151,7 +151,17 @@ def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
-def alloc_var(dtype: Any, init: Any = None) -> Buffer:
+class _LeftOut:
+    """The default of a parameter for which None means a mistake."""
+
+    def __repr__(self) -> str:
+        return "left out"
+
+
+UNSET = _LeftOut()
+
+
+def alloc_var(dtype: Any, init: Any = UNSET) -> Buffer:
     """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
 
     init: its first value, of that dtype; without it the variable must be assigned before it is read.
@@ -159,8 +169,11 @@ def alloc_var(dtype: Any, init: Any = None) -> Buffer:
     and nothing reads it afterwards.
     """
     trace = in_kernel("T.alloc_var")
+    if init is None:
+        raise fail("T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
+                   "for a variable that is assigned later")
     variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
-    if init is not None:
+    if init is not UNSET:
         trace.builder.store(variable, (), as_value(init))
     return variable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, loose
 from ._core import Buffer, CompileError, DType, Expr, Region
-from .errors import compile_error
+from .errors import compile_error, kind_of
 from .macros import Macro
 from .trace import fail, in_kernel
 from .values import Element, Part, as_operand, as_value
@@ -96,7 +96,7 @@ def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Call
         if function is not None and not callable(function):
             raise fail(f"T.tile_op: {what} must be a function, not {function!r}")
     if not isinstance(fn, FunctionType):
-        raise fail(f"@T.tile_op decorates a function, not a {type(fn).__name__}")
+        raise fail(f"@T.tile_op decorates a function, not {kind_of(fn)}")
     return TileOp(fn, lower, infer_layout, eval)
 
 

@@ -146,6 +146,27 @@ class Late:
         raise NotImplementedError
 
 
+class Nothing(Late):
+    """What a function gives that could give a value but was not asked for it: nobody can use it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def load(self) -> Any:
+        """Its use as a value."""
+        raise fail(self._text)
+
+    @property
+    def dtype(self) -> Any:
+        """As of a value."""
+        return self.load()
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
 class Dynamic(Late):
     """An extent that only the call knows: T.dynamic("m").  In a kernel it is a variable of that name."""
 
@@ -388,9 +409,14 @@ def _full_index(buffer: Buffer, index: Any) -> tuple:
 
 
 def _point(buffer: Buffer, i: Any) -> Any:
-    i = as_value(i)
-    if i.__class__ is float or i.__class__ is bool or (i.__class__ is Expr and i.dtype.is_float):
+    given, i = i, as_value(i)
+    if i.__class__ is float or i.__class__ is bool:
         raise fail(f"an index of {buffer.name} must be an integer, not {i}")
+    if i.__class__ is Expr and i.dtype.is_float:
+        what = f"{given.buffer.name}[…]" if given.__class__ is Element else \
+            given.name if given.__class__ is Buffer else "this value" if not i.is_const else str(i)
+        raise fail(f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
+                   f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction")
     _not_negative(buffer, i)
     return i
 

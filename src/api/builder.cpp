@@ -77,6 +77,19 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
   return frame;
 }
 
+// A function of values is an expression: it has no place for a statement.
+void Builder::refuse_in_function() const {
+  if (!frames.empty() && frames.back().kind == Frame::Kind::function)
+    fail(here(), "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
+                 "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses",
+         frames.back().said);
+}
+
+void Builder::emit(Stmt stmt) {
+  refuse_in_function();
+  frames.back().stmts.push_back(std::move(stmt));
+}
+
 // ── signature ─────────────────────────────────────────────────────────────────────────────────────────
 void Builder::check_param_name(const std::string& name) const {
   auto& f = draft->function;
@@ -186,6 +199,7 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
 std::vector<Expr> Builder::begin_for(std::string_view kind, const std::vector<std::string>& names,
                                      const std::vector<Value>& starts, const std::vector<Value>& stops,
                                      const std::vector<Value>& steps, Attrs attrs) {
+  refuse_in_function();
   require_kernel("a loop");
   Loop loop = find_loop(kind, here());
   size_t n = names.size();
@@ -218,6 +232,7 @@ void Builder::end_for() {
 
 void Builder::begin_while() {
   require_kernel("a while loop");
+  refuse_in_function();
   frames.push_back({.kind = Frame::Kind::while_loop, .span = here()});
 }
 
@@ -263,6 +278,7 @@ void Builder::check_control(const Callee& callee) const {
 // ── branches ──────────────────────────────────────────────────────────────────────────────────────────
 void Builder::begin_if(const Value& cond) {
   require_kernel("an if");
+  refuse_in_function();
   frames.push_back({.kind = Frame::Kind::then_branch, .span = here(), .cond = to_bool(cond, here())});
 }
 
@@ -376,6 +392,7 @@ void Builder::store(const Buffer& buffer, const std::vector<Value>& index, const
 Expr Builder::let(const std::string& name, const Value& value) {
   Expr e = strong(value, here());
   if (frames.empty() || is_const(e) || e.as<Var>()) return e;
+  if (frames.back().kind == Frame::Kind::function) return e;  // a part of the one expression
   if (e->dtype == none_type || e->dtype.is_handle()) return e;
   if (auto* c = e.as<Call>(); c && (c->callee == &thread_index || c->callee == &thread_number))
     return e;  // as good as a variable
@@ -417,7 +434,7 @@ Function Builder::finish() {
   auto& f = draft->function;
   if (finished) fail(here(), "the function {} is finished", f.name);
   if (!frames.empty()) {
-    constexpr const char* what[] = {"kernel", "loop", "while loop", "if", "else", "tile operator"};
+    constexpr const char* what[] = {"kernel", "loop", "while loop", "if", "else", "tile operator", "function"};
     fail(frames.back().span, "this {} is not closed", what[int(frames.back().kind)]);
   }
   if (f.kernels.empty()) fail(here(), "the function {} has no kernel: it would do nothing", f.name);

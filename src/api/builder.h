@@ -116,8 +116,9 @@ class Builder {
   void evaluate(const Value& value);
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
   // A function of values, as an option of an operator: variables for its arguments, and its results, all of a type.
-  std::vector<Expr> function_vars(const std::vector<std::string>& names, DType type) const;
-  IndexMap function_of(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) const;
+  // Between the two calls nothing may become a statement; `said` is what the user calls it.
+  std::vector<Expr> begin_function(const std::string& said, const std::vector<std::string>& names, DType type);
+  IndexMap end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type);
   // An operator of the user's: the statements until end_tile are what it becomes.
   void begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs);
   void end_tile();
@@ -141,7 +142,7 @@ class Builder {
     Expr var, min, extent;
   };
   struct Frame {
-    enum class Kind { kernel, loop, while_loop, then_branch, else_branch, tile } kind;
+    enum class Kind { kernel, loop, while_loop, then_branch, else_branch, tile, function } kind;
     Span span;
     Loop loop = Loop::serial;
     std::vector<LoopHead> heads = {};
@@ -151,6 +152,7 @@ class Builder {
     const TileOp* op = nullptr;
     std::vector<Operand> operands = {};
     std::vector<Stmt> stmts = {};
+    std::string said = {};  // of a function: what the user calls it
   };
   std::shared_ptr<Draft> draft;
   std::vector<Frame> frames;
@@ -164,7 +166,8 @@ class Builder {
   void check_owner(const Buffer& buffer) const;
   void check_control(const Callee& callee) const;
   Frame close(Frame::Kind kind, std::string_view call);
-  void emit(Stmt stmt) { frames.back().stmts.push_back(std::move(stmt)); }
+  void emit(Stmt stmt);
+  void refuse_in_function() const;
   LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,
                      const Value& step, Expr& user_var) const;
   std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,

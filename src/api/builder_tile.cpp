@@ -2,6 +2,7 @@
 // operator's row.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "api/builder.h"
 #include "arith/simplify.h"
@@ -211,15 +212,37 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   return made;
 }
 
-std::vector<Expr> Builder::function_vars(const std::vector<std::string>& names, DType type) const {
+std::vector<Expr> Builder::begin_function(const std::string& said, const std::vector<std::string>& names, DType type) {
+  require_kernel(said);
+  refuse_in_function();
+  frames.push_back({.kind = Frame::Kind::function, .span = here(), .said = said});
   std::vector<Expr> vars;
   for (auto& n : names) vars.push_back(var(n, type, here()));
   return vars;
 }
 
-IndexMap Builder::function_of(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) const {
+namespace {
+// How many operations an expression has, where those that share a part write it out; up to `most`.
+int64_t operations_of(const Expr& e, int64_t most, std::unordered_map<const Node*, int64_t>& known) {
+  auto [it, fresh] = known.try_emplace(e.get(), 1);
+  if (!fresh) return it->second;
+  int64_t count = 1;
+  visit_below(e, [&](const Expr& part) { count = std::min(most, count + operations_of(part, most, known)); });
+  return known[e.get()] = count;
+}
+}  // namespace
+
+IndexMap Builder::end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) {
+  Frame frame = close(Frame::Kind::function, "end_function");
+  constexpr int64_t most = 4096;
   IndexMap m{.vars = vars, .extents = {}, .outputs = {}};
-  for (auto& r : results) m.outputs.push_back(to_type(r, type, "a result of the function", here()));
+  for (auto& r : results) {
+    m.outputs.push_back(to_type(r, type, "a result of the function", here()));
+    std::unordered_map<const Node*, int64_t> known;
+    if (operations_of(m.outputs.back(), most, known) == most)
+      fail(here(), "{} has {} operations or more once its names are written out, for it becomes one expression: use a "
+                   "name fewer times, or fold by simpler functions one after the other", frame.said, most);
+  }
   return m;
 }
 

@@ -133,7 +133,11 @@ Expr written_binary(BinaryOp op, Expr a, Expr b, Span span) {
 Expr cast(DType type, Expr a, Span span) {
   if (a->dtype == type) return a;
   if (a->dtype.lanes != type.lanes)
-    fail(span, "cast from {} to {}: the number of lanes differs", to_string(a->dtype), to_string(type));
+    fail(span, "cast from {} to {}: the number of lanes differs{}", to_string(a->dtype), to_string(type),
+         a->dtype.lanes > 1 && type.lanes == 1
+             ? "; what one access has read goes only into a store of that width (T.stg128 and its like); its elements "
+               "one by one come from a loop T.vectorized over them, which is one access too"
+             : "");
   if (type.is_handle() || a->dtype.is_handle() || type.kind == DType::Kind::none)
     fail(span, "there is no cast from {} to {}", to_string(a->dtype), to_string(type));
   if (auto* x = a.as<IntImm>()) {

@@ -26,6 +26,9 @@ void atomic_access(const Execution& x) {
   auto op = x.site.callee->atomic;
   bool has_value = x.site.args.size() == 3;
   int lanes = has_value ? x.site.args[1].type.lanes : 1;
+  BlockWatch* watch = x.warp.block->watch;
+  if (watch && p.scope == Scope::global && x.site.type != none_type && x.site.order == MemoryOrder::relaxed)
+    watch->asked_without_order = x.site.site;
   Tally::Addresses addresses(x.warp.block->tally);
   with_element(p.type, [&](auto element) {
     int64_t bytes = element.bytes, whole = bytes * lanes;
@@ -34,7 +37,7 @@ void atomic_access(const Execution& x) {
       Touch touch = writes ? Touch::atomic_update : Touch::atomic_read;
       std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes), touch);
       addresses.set(lane, at);
-      if (x.warp.block->watch) x.warp.block->monitor->synchronise(x.warp, lane, at, x.site.order, reads, writes);
+      if (watch) x.warp.block->monitor->synchronise(x.warp, lane, at, x.site.order, reads, writes);
       for (int e = 0; e < lanes; e++, at += bytes) {
         Scalar old = element.get(at);
         if (has_value) {

@@ -1,6 +1,7 @@
 """Mistakes of somebody who writes kernels for servers in CUDA C++ or Triton, and what is said about them."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +168,118 @@ MISTAKES = {
         """,
         ["lds128", "shared tile"],
     ),
+    "the mask of a vote comes first": (
+        """
+        tx = T.get_thread_binding()
+        m = T.ballot_sync(0xFFFFFFFF, A[tx] > 3)  # here
+        """,
+        [r"predicate, mask\)", "mask comes last", "4294967295"],
+    ),
+    "the mask of another vote comes first": (
+        """
+        tx = T.get_thread_binding()
+        B[tx] = T.any_sync(0xFFFFFFFF, A[tx] > 3)  # here
+        """,
+        ["mask comes last"],
+    ),
+    "the mask of a vote is a variable, and comes first": (
+        """
+        tx = T.get_thread_binding()
+        m = T.activemask()
+        B[tx] = T.all_sync(m, A[tx] > 3)  # here
+        """,
+        ["the mask is a bool", "mask comes last"],
+    ),
+    "the mask of a comparison among lanes comes first": (
+        """
+        tx = T.get_thread_binding()
+        m = T.match_any_sync(0xFFFFFFFF, T.cast(A[tx], "int32"))  # here
+        """,
+        [r"value, mask\)", "mask comes last"],
+    ),
+    "the old value of an atomic begins a variable": (
+        """
+        x = T.alloc_var("float32", T.atomic_add(B[0], 1.0))  # here
+        """,
+        ["return_prev=True"],
+    ),
+    "the old value of an atomic": (
+        """
+        x = T.alloc_var("float32", 0.0)
+        x = T.atomic_max(B[0], 1.0)  # here
+        """,
+        ["T.atomic_max", "return_prev=True"],
+    ),
+    "a copy begins a variable": (
+        """
+        s = T.alloc_shared((128,), "float32")
+        x = T.alloc_var("float32", T.copy(A, s))  # here
+        """,
+        ["init is None", "no value"],
+    ),
+    "a float is an index": (
+        """
+        for i in T.Parallel(128):
+            B[i] = A[B[i]]  # here
+        """,
+        [r"B\[…\] is a float32", r"T\.cast\(B"],
+    ),
+    "arithmetic on an address": (
+        """
+        p = A.data + 4  # here
+        """,
+        [r"A\[4:8\]", "T.access_ptr"],
+    ),
+    "a scheduler's tile by a short name": (
+        """
+        s = T.PersistentTileScheduler(4, 4)
+        s.init(0)
+        B[s.m] = A[0]  # here
+        """,
+        ["m_idx", "n_idx", "current_iter"],
+    ),
+    "a component of float4": (
+        """
+        w = T.ldg128(A[0])
+        B[0] = w.x  # here
+        """,
+        ["store of that width", "T.vectorized", "T.alloc_local"],
+    ),
+    "an element of float4": (
+        """
+        w = T.ldg128(A[0])
+        B[0] = w[0]  # here
+        """,
+        ["store of that width", "T.vectorized"],
+    ),
+    "float4 goes to a float": (
+        """
+        w = T.ldg128(A[0])
+        B[0] = w  # here
+        """,
+        ["store of that width", "T.vectorized"],
+    ),
+    "a nibble beyond the last": (
+        """
+        for i in T.Parallel(128):
+            B[i] = T.unpack_uint(4, T.cast(A[i], "int32"), 8, "float32")  # here
+        """,
+        ["position is 8", "4-bit", "0 to 7"],
+    ),
+    "a tensor is no address": (
+        """
+        P = T.make_tensor(A, (64,), "float32")  # here
+        """,
+        [r"T\.view\(A", r"T\.ptr"],
+    ),
+    "a fold that compares instead of choosing": (
+        """
+        s, o = T.alloc_fragment((128,), "float32"), T.alloc_fragment((1,), "float32")
+        T.copy(A, s)
+        T.reduce(s, o, 0, combine=lambda a, b: a > b, identity=0)  # here
+        """,
+        ["combine", "bool", "float32", "T.if_then_else"],
+    ),
     "a layout that puts two elements in one place": (
         """
         s = T.alloc_shared((8, 8), "float32")
@@ -204,6 +317,61 @@ def test_products_of_wrong_tiles(tmp_path):
     refused_here(tmp_path, text, ["inner extents", "transpose_B=True"])
     text = TILES.format(a="int8", b="int8", c="float32", more=", transpose_B=True")
     refused_here(tmp_path, text, ["int8", "integer type"])
+
+
+FOLDS = """
+import tilelang.language as T
+
+{fold}
+
+@T.prim_func
+def main(A: T.Tensor((128,), "float32"), B: T.Tensor((1,), "float32")):
+    with T.Kernel(1, threads=32):
+        s, o = T.alloc_fragment((128,), "float32"), T.alloc_fragment((1,), "float32")
+        T.copy(A, s)
+        T.reduce(s, o, 0, combine=larger, identity=0)
+        T.copy(o, B)
+"""
+
+
+@pytest.mark.parametrize("fold, words", [
+    ("def larger(a, b):\n    take = a > b or a == 0  # here\n    return T.if_then_else(take, a, b)",
+     ["&", r"\|", "T.macro"]),
+    ("def larger(a, b):\n    return a if a > b else b  # here", ["T.if_then_else", "T.macro"]),
+    ("@T.macro\ndef larger(a, b):\n    x = T.alloc_var('float32', a)  # here\n    return x",
+     ["combine", "T.alloc_var"]),
+    ("@T.macro\ndef larger(a, b):\n    if a > b:  # here\n        T.print(a)\n    return b",
+     ["combine", "branches", "T.if_then_else"]),
+    ("@T.macro\ndef larger(a, b):\n    T.sync_threads()  # here\n    return b", ["combine", "barriers"]),
+])  # fmt: skip
+def test_folds_that_are_no_expressions(fold, words, tmp_path):
+    refused_here(tmp_path, FOLDS.format(fold=fold), words)
+
+
+def test_a_ticket_without_an_order():
+    @T.prim_func
+    def main(A: T.Tensor((4, 64), "float32"), W: T.Tensor((4, 64), "float32"), lock: T.Tensor((1,), "int32"),
+             C: T.Tensor((64,), "float32")):
+        with T.Kernel(4, threads=64) as z:
+            tx = T.get_thread_binding()
+            last = T.alloc_shared((1,), "int32")
+            W[z, tx] = A[z, tx]
+            T.sync_threads()
+            if tx == 0:
+                last[0] = T.atomic_add(lock[0], 1, return_prev=True)  # relaxed
+            T.sync_threads()
+            if last[0] == 3:
+                t = T.alloc_var("float32", 0.0)
+                for s in T.serial(4):
+                    t += W[s, tx]
+                C[tx] = t
+
+    x = np.ones((4, 64), "f4")
+    with pytest.raises(tilelang.SimulationError) as caught:
+        tilelang.compile(main, target="sim:sm_90")(x, x.copy(), np.zeros(1, "i4"), np.zeros(64, "f4"))
+    lines = Path(__file__).read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if text.endswith("# relaxed"))
+    assert re.search(f"race on W.*line {line} is to tell.*relaxed.*acq_rel.*sync_threads", str(caught.value))
 
 
 def test_arguments_of_a_call():

@@ -325,3 +325,71 @@ def test_gate_with_a_bias(target):
         run(gate(E, k, 1), target, scores, bias, weights, experts)
         check(experts, which)
         check(weights, w / w.sum(1, keepdims=True), 1e-6)
+
+
+@T.macro
+def first_of_the_largest(a, b):
+    mine = a[0] > b[0] or (a[0] == b[0] and not a[1] > b[1])
+    return (a[0] if mine else b[0]), T.if_then_else(mine, a[1], b[1])
+
+
+# Folds may be macros, in which Python's own words are the device's.
+@everywhere
+def test_argmax_by_a_macro(target, n=200):
+    @T.prim_func
+    def main(X: T.Tensor((4, n), "float32"), Best: T.Tensor((4,), "float32"), At: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=64):
+            x, i = T.alloc_fragment((4, n), "float32"), T.alloc_fragment((4, n), "int32")
+            best, at = T.alloc_fragment((4,), "float32"), T.alloc_fragment((4,), "int32")
+            T.copy(X, x)
+            for r, c in T.Parallel(4, n):
+                i[r, c] = c
+            least = (-T.infinity("float32"), n)
+            T.reduce((x, i), (best, at), 1, combine=first_of_the_largest, identity=least)
+            T.copy(best, Best)
+            T.copy(at, At)
+
+    x = RNG(7).integers(0, 9, (4, n)).astype("f4")
+    best, at = blank(4), blank(4, "i4")
+    run(main, target, x, best, at)
+    check(best, x.max(1))
+    check(at, x.argmax(1))
+
+
+@everywhere
+def test_fold_by_a_macro(target):
+    @T.macro
+    def greater(a, b):
+        return T.max(a, b)
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=32):
+            x, y = T.alloc_fragment((64,), "float32"), T.alloc_fragment((1,), "float32")
+            T.copy(X, x)
+            T.reduce(x, y, 0, combine=greater, identity=-T.infinity("float32"))
+            T.copy(y, Y)
+
+    y = blank(1)
+    run(main, target, np.arange(64, dtype="f4"), y)
+    check(y, [63])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "bool"])
+@everywhere
+def test_bitwise_and_begins_with_all_bits(target, dtype):
+    @T.prim_func
+    def main(X: T.Tensor((64,), dtype), Y: T.Tensor((1,), dtype)):
+        with T.Kernel(1, threads=32):
+            r = T.alloc_reducer((1,), dtype, op="bitand")
+            T.reducer_init(r)
+            for i in T.Parallel(64):
+                T.reducer_update(r[0], X[i])
+            T.finalize_reducer(r)
+            for i in T.Parallel(1):
+                Y[i] = r[0]
+
+    for given in (1, np.array(-1).astype(dtype)):
+        x, y = np.full(64, given, dtype), np.zeros(1, dtype)
+        run(main, target, x, y)
+        check(y, x[:1])

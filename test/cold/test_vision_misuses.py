@@ -96,11 +96,6 @@ MISTAKES = {
         "T.serial",
     ),
     "a whole image is scaled": ("x = x * 0.5  # here", r"x\[i", "T.Parallel"),
-    "a function of Python decides": (
-        "for i, j in T.Parallel(16, 32):\n    Y[i, j] = relu(x[i, j])  # here",
-        "T.if_then_else",
-        "@T.macro",
-    ),
     "a byte and a number beyond it": (
         "for i, j in T.Parallel(16, 32):\n    Y[i, j] = P[i, j] + 300  # here",
         "300 does not fit in uint8",
@@ -134,6 +129,13 @@ MISTAKES = {
 def test_mistakes_in_a_kernel(tmp_path, name):
     body, *words = MISTAKES[name]
     refused_here(tmp_path, HEAD + textwrap.indent(body, " " * 8) + "\n", words)
+
+
+def test_a_function_of_python_decides(tmp_path):
+    text = HEAD.replace("# of Python", "# here")
+    text += "        for i, j in T.Parallel(16, 32):\n            Y[i, j] = relu(x[i, j])\n"
+    called = len(text.splitlines())
+    refused_here(tmp_path, text, ["T.if_then_else", "@T.macro", f"which line {called} calls"])
 
 
 def test_a_macro_returns_at_its_end(tmp_path):

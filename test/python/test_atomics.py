@@ -480,3 +480,22 @@ def test_an_unused_old_value_still_counts(tmp_path):
     for target in EVERYWHERE:
         tilelang.compile(main, target=target)(a, 0)
     assert (a[:, 0] == 16).all()
+
+
+def test_an_update_is_a_statement_wherever_it_stands():
+    @T.macro
+    def add_to(place: T.Ref, value):
+        return T.atomic_add(place, value)
+
+    @T.prim_func
+    def main(B: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                T.evaluate(T.atomic_add(B[i], 1.0))
+                _ = T.atomic_add(B[i], 1.0)
+                add_to(B[i], 2.0)
+                _ = [T.atomic_add(B[i], 1.0) for _ in range(2)]
+
+    b = np.zeros(128, np.float32)
+    tilelang.compile(main, target="cpu")(b)
+    assert (b == 6).all()

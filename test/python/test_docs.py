@@ -28,6 +28,17 @@ def test_a_name_without_an_entry_is_noticed(monkeypatch):
     assert set(make_docs.without_entry(less)) == {"cumsum", "uint8"}
 
 
+def test_every_construct_of_threads_has_a_row_in_the_table_of_targets(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import target_table
+    from tilelang import atomic, control, foreign, thread
+
+    rows = {name for names in target_table.FEATURES.values() for name in names}
+    wide = {name for name in foreign.__all__ if re.fullmatch(r"(ld|st)[gs]\d+", name)}
+    assert {*thread.__all__, *atomic.__all__, *wide, "thread_binding", "thread_return", "loop_break"} <= rows
+    assert {"thread_binding", "thread_return", "loop_break"} <= {*control.__all__}
+
+
 def test_the_reference_says_each_thing_once():
     entries = (ROOT / "docs" / "reference.md").read_text().partition("\n## Types\n")[0]
     names = re.findall(r"^### `(T\.\w+)", entries, re.M)

@@ -262,3 +262,57 @@ def test_command_line(tmp_path, capsys):
     assert "did you mean float16?" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="no 'full'"):
         main(["ir", f"{path}:full"])
+
+
+# ── a jitted function for another target ────────────────────────────────────────────────────────────────
+@tilelang.jit
+def plus_one(X):
+    n = T.const("n")
+    X: T.Tensor((n,), "float32")
+    Y = T.empty((n,), "float32")
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(n):
+            Y[i] = X[i] + 1
+    return Y
+
+
+class Adder:
+    def __init__(self, number):
+        self.number = number
+
+    @tilelang.jit
+    def add(self, X):
+        X: T.Tensor((32,), "float32")
+        Y = T.empty((32,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                Y[i] = X[i] + self.number
+        return Y
+
+
+def test_jit_of_a_jitted_function():
+    x = np.arange(32, dtype="f4")
+    assert tilelang.jit(plus_one) is plus_one and tilelang.jit(scale) is scale
+    simulated = tilelang.jit(plus_one, target="sim:sm_90")
+    assert np.array_equal(simulated(x), x + 1) and np.array_equal(plus_one(x), x + 1)
+    assert simulated.compile(x).target == "sim:sm_90" and plus_one.compile(x).target.startswith("cpu")
+    method = tilelang.jit(Adder(2).add, target="sim:sm_90")
+    assert np.array_equal(method(x), x + 2) and method.compile(x).target == "sim:sm_90"
+    factory = tilelang.jit(scale, target="cpu")  # what was said the first time holds: out_idx=-1
+    assert np.array_equal(factory(32)(x), 2 * x) and scale(32).target == "reference"
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: tilelang.jit(plus_one, out_idx=[0]), "'plus_one' is an eager kernel"),
+    (lambda: tilelang.jit(scale(32), target="cpu"), r"tilelang\.compile\(kernel\.prim_func, target"),
+    (lambda: tilelang.compile(plus_one), r"tilelang\.jit\(plus_one, target=…\)"),
+    (lambda: T.macro(plus_one), "not a @tilelang.jit function"),
+    (lambda: T.prim_func(plus_one), "not a @tilelang.jit function"),
+    (lambda: T.prim_func(T.macro(two_outputs)), "not a @T.macro"),
+    (lambda: tilelang.jit(tilelang.autotune(configs=[{}])(scale)), "not a @tilelang.autotune function"),
+    (lambda: tilelang.jit(3), "not an int"),
+])  # fmt: skip
+def test_a_function_of_another_kind(call, words):
+    with pytest.raises(tilelang.CompileError, match=words) as caught:
+        call()
+    assert not any(name in str(caught.value) for name in ("EagerImpl", "JITImpl", "BoundJIT"))

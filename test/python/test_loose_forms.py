@@ -54,6 +54,8 @@ OPEN = {
              "reading an element of X, whose dtype is not known"),
     "stored to": ("X = T.alloc_shared(32, 16)\nX[0, 0] = 1.0", 2,
                   "a store to an element of X, whose dtype is not"),
+    "cleared, then asked for": ("X = T.alloc_shared(32, 16)\nT.clear(X)\ny = X.dtype", 3, "T.clear, and"),
+    "cleared, then read": ("X = T.alloc_shared(32, 16)\nT.clear(X)\ny = X[0, 0] + 1", 3, "T.clear, and"),
     "asked for": ("X = T.alloc_shared(32, 16)\ny = X.dtype", 2, "the dtype of X is open"),
     "two open operands": (
         "X = T.alloc_shared(32, 32)\nC = T.alloc_fragment(32, 32)\nT.gemm(X, X, C)", 3,

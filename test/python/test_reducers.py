@@ -33,6 +33,40 @@ def test_sums_are_rounded_once(dtype, n, target):
     assert np.array_equal(b, a.sum(1, dtype=np.float64).astype(np.float32).astype(NUMPY[dtype]))
 
 
+# What a reducer begins with by itself changes no contribution, whatever the dtype.
+NEUTRAL = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "bitand": np.bitwise_and,
+           "bitor": np.bitwise_or, "bitxor": np.bitwise_xor}  # fmt: skip
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def reducer_of(op, dtype):
+    @T.prim_func
+    def main(A: T.Tensor((40,), dtype), B: T.Tensor((1,), dtype)):
+        with T.Kernel(1, threads=32):
+            o = T.alloc_reducer((1,), dtype, op=op)
+            T.reducer_init(o)
+            for i in T.Parallel(40):
+                T.reducer_update(o[0], A[i])
+            T.finalize_reducer(o, B)
+
+    return main
+
+
+@everywhere
+@pytest.mark.parametrize("op", NEUTRAL)
+def test_what_a_reducer_begins_with(op, target):
+    bits = op.startswith("bit")
+    for dtype in (*WHOLE, *(("bool",) if bits else ("float16", "float32", "float64"))):
+        kind = np.dtype(dtype)
+        low, high = (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind in "iu" else (0, 1)
+        for same in {low, high, 1}:
+            a = np.full(40, 1 if op in ("sum", "prod") else same, kind)
+            a[7] = a[7] if op != "bitand" else a[7] & np.array(1, kind)
+            b = np.zeros(1, kind)
+            run(reducer_of(op, dtype), target, a, b)
+            assert b[0] == NEUTRAL[op].reduce(a, dtype=kind), (dtype, same)
+
+
 @everywhere
 def test_every_way_to_contribute(target):
     @T.prim_func

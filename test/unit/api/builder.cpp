@@ -186,6 +186,32 @@ TEST_CASE("let names values, and only where that says something") {
   CHECK(f.finish().kernels[0].body.as<Block>()->stmts.size() == 2);
 }
 
+TEST_CASE("a function of values is one expression") {
+  Fixture f;
+  auto vars = f.b.begin_function("combine", {"a", "b"}, f32);
+  Expr product = f.b.let("product", binary(BinaryOp::mul, vars[0], vars[1]));
+  CHECK(product.as<Binary>());  // a name would be a statement
+  for (auto& act : std::vector<std::function<void()>>{
+           [&] { f.b.store(f.A, {number(0), number(0)}, product); },
+           [&] { f.b.alloc("x", "var", {}, f32, {}); },
+           [&] { f.b.call("sync_threads", {}); },
+           [&] { f.b.begin_if(true); },
+           [&] { f.b.begin_while(); },
+           [&] { f.b.begin_for("serial", {"i"}, {number(0)}, {number(4)}, {number(1)}, {}); },
+           [&] { f.b.begin_function("another", {"a", "b"}, f32); },
+       })
+    CHECK(contains(error_of(act), "combine is a function of its arguments alone"));
+  IndexMap made = f.b.end_function(vars, {product, 1.0}, f32);
+  CHECK(made.outputs.size() == 2);
+  CHECK(made.outputs[0].same(product));
+  CHECK(contains(error_of([&] { f.b.end_function(vars, {product}, f32); }), "end_function without its begin"));
+
+  vars = f.b.begin_function("combine", {"a", "b"}, f32);
+  Expr power = vars[0];
+  for (int i = 0; i < 40; i++) power = f.b.let("power", binary(BinaryOp::mul, power, power));
+  CHECK(contains(error_of([&] { f.b.end_function(vars, {power}, f32); }), "4096 operations or more"));
+}
+
 TEST_CASE("what stands in the wrong place") {
   Builder b("f");
   Buffer A = b.tensor("A", {int64_t(8)}, f32);
