@@ -194,9 +194,16 @@ struct Generator : FaultText {
     if (from.name.empty()) return;
     Tile to = fresh("fragment", "f32", {from.shape[0]});
     if (to.name.empty()) return;
+    std::string sum = to.name + "[i0]", w = chance(50) ? fmt::format("w{}", tensors++) : "";
     line("for i0 in parallel({}):", from.shape[0]);
+    if (!w.empty()) {  // each iteration's own
+      line("  {} = local f32[1]", w);
+      line("  {}[0] = {}", w, sum);
+      sum = w + "[0]";
+    }
     line("  for j in {}({}):", pick<std::string>({"serial", "unrolled"}), from.shape[1]);
-    line("    {0}[i0] = {0}[i0] + cast<f32>({1}[i0, j])", to.name, from.name);
+    line("    {0} = {0} + cast<f32>({1}[i0, j])", sum, from.name);
+    if (!w.empty()) line("  {}[i0] = {}", to.name, sum);
     clamp(to);
   }
 
@@ -235,9 +242,26 @@ struct Generator : FaultText {
     body_steps();
     loops.pop_back();
   }
+  // By an element of a tile of registers, which is one value for the block; by way of a variable, or not.
+  std::string of_element() {
+    Tile t = find([](const Tile& t) { return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool"; });
+    if (t.name.empty()) return "b == 0";
+    Shape at;
+    for (int64_t extent : t.shape) at.push_back(below(extent));
+    std::string element = fmt::format("cast<f32>({}[{}])", t.name, listed(at));
+    if (chance(60)) {
+      std::string x = fmt::format("x{}", tensors++);
+      line("{} = local f32[1]", x);
+      line("{}[0] = {}", x, element);
+      element = x + "[0]";
+    }
+    return fmt::format("{} > {}.0", element, below(4));
+  }
   void branch_step() {
     std::string cond = pick<std::string>({"b % 2 == 0", "b > 0", "b == 0"});
-    if (!scalar.empty() && chance(60))
+    if (chance(40))
+      cond = of_element();
+    else if (!scalar.empty() && chance(60))
       cond = fmt::format("{} {} {}", scalar, pick<std::string>({"<", ">="}), below(8));
     line("if {}:", cond);
     body_steps();
