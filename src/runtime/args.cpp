@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -103,8 +104,17 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
                                     python_dtype(program.params[param].dtype)));
   if (wants_real) {
     double value = integer ? double(*integer) : large ? double(*large) : *real;
-    if (type.code == 4) return bfloat_from_double(value);
-    if (type.bits == 16) return half_from_double(value);
+    uint16_t half = type.code == 4 ? bfloat_from_double(value) : half_from_double(value);
+    bool infinite = type.code == 4    ? (half & 0x7fff) == 0x7f80
+                    : type.bits == 16 ? (half & 0x7fff) == 0x7c00
+                    : type.bits == 32 ? std::isinf(float(value))
+                                      : false;
+    if (infinite && std::isfinite(value))
+      throw ArgumentError(fmt::format("{} is {}, which {} cannot hold: pass float('{}inf') for infinity, or make the "
+                                      "parameter wider",
+                                      described(program, param), scalar_text(argument),
+                                      python_dtype(program.params[param].dtype), value < 0 ? "-" : ""));
+    if (type.bits == 16) return half;
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
   }
   if (type.code == 6) return large || *integer != 0;
