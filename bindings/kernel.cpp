@@ -49,6 +49,13 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
+// Of every parameter whether some kernel writes to it.
+nb::list written_of(const Program& program) {
+  nb::list written;
+  for (auto& p : program.params) written.append(nb::bool_(p.is_tensor && p.is_written));
+  return written;
+}
+
 std::vector<std::string> words(nb::handle sequence) {
   std::vector<std::string> out;
   for (auto& item : items_of(sequence)) out.push_back(nb::cast<std::string>(item));
@@ -285,6 +292,7 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
+      .def_prop_ro("written", [](const CompiledKernel& k) { return written_of(k.program); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
       .def_prop_ro("binary",
                    [](const CompiledKernel& k) {

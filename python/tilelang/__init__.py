@@ -15,7 +15,7 @@ _WHERE = {
     "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
     "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
     "get_autotune_inputs": "autotuner", "lower": "engine",
-    "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
+    "PassConfigKey": "config", "CompileError": "errors", "ArgumentError": "errors", "SimulationError": "simulation",
     "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",

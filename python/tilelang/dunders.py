@@ -42,7 +42,8 @@ def _constant(x: Any, what: str) -> Any:
         return value
     if value.is_const:
         return value.value
-    mend = ("in a plain Python function use T.if_then_else, or make the function a @T.macro"
+    mend = ("in a lambda or plain Python function use T.max and T.min for max and min, T.if_then_else for a "
+            "choice, or make the function a @T.macro"
             if what == "a truth value" else
             "use the language's own functions (T.exp for math.exp), and T.cast to convert")  # fmt: skip
     raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
