@@ -123,7 +123,7 @@ def from_elsewhere() -> str:
     parts = (
         ("Names", "Functions and objects of CUDA, Triton, NumPy and PyTorch.", rows(escaped[0], "{}")),
         ("What does not exist", "And what to do instead.", rows(escaped[1], "{}")),
-        ("Functions of Python's math and of NumPy", "Those not listed are called as there, `T.exp`.",
+        ("Functions of Python's math and of NumPy", "Those that both have under one name are not listed: `T.exp`.",
          rows(functions, "np.{}")),
         ("Methods of tiles and tensors", "`{0}` stands for the buffer.", rows(escaped[2], ".{}")),
         ("Methods of values", "A value is an element, or what is computed of elements.",

@@ -211,8 +211,8 @@ def _check_written(outputs: list[int], written: list[bool], params: list[KernelP
     for index in outputs:
         if not written[index]:
             others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
-            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is never written by the kernel, "
-                           "so that what it returned would be no result; "
+            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is never written by the "
+                           "kernel, so that what it returned would be no result; "
                            + (f"it writes parameter {' and '.join(others)}" if others else
                               "it writes none of its parameters"))
 

@@ -307,7 +307,8 @@ def binary(op: str, a: Any, b: Any) -> Any:
 def _refuse_none(op: str, a: Any, b: Any) -> None:
     """An error for a value of the kernel that is compared with None or a text, which Python would decide."""
     for x, other in ((a, b), (b, a)):
-        if (other is None or isinstance(other, str)) and is_value(x) and isinstance(x, (Expr, Element, Buffer)):
+        known = other is None or isinstance(other, str)
+        if known and isinstance(x, (Expr, Element, Buffer)) and is_value(x):
             raise fail(f"`{SIGNS[op]}` of a value of the kernel and {other!r}: what the device computes is a "
                        "number, never that; a tensor that may be left out is compared itself, `if bias is "
                        "not None:`")

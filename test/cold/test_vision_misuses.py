@@ -14,6 +14,8 @@ def relu(v):
         return v
     return 0.0
 
+at_least_3 = lambda v: max(v, 3)
+
 @T.macro
 def clip(v):
     if v > 2:
@@ -139,7 +141,11 @@ MISTAKES = {
         "float16",
     ),
     "a loop that never steps": ("for i in range(0, 32, 0):  # here\n    Y[0, i] = s[i]", "step"),
-    "half a byte too much": ("q = T.alloc_shared((4, 7), 'int4')\nT.clear(q)  # here", "7", "even last extent"),
+    "half a byte too much": (
+        "q = T.alloc_shared((4, 7), 'int4')\nT.clear(q)  # here",
+        "7 elements",
+        "even last extent",
+    ),
     "a transpose of half bytes": (
         "q = T.alloc_shared((16, 16), 'int4')\nT.transpose(N, q)  # here",
         "two lie in a byte",
@@ -156,8 +162,7 @@ MISTAKES = {
         "is not None",
     ),
     "Python's max in a lambda": (
-        "clamped = lambda v: max(v, 3)\n"
-        "for i in T.Parallel(32):\n    Y[0, i] = clamped(s[i])  # here",
+        "for i in T.Parallel(32):\n    Y[0, i] = at_least_3(s[i])  # here",
         "T.max",
     ),
     "a fragment whose threads nobody can compute": (

@@ -242,9 +242,23 @@ struct Generator : FaultText {
     body_steps();
     loops.pop_back();
   }
+  Tile exact_fragment() {
+    return find([](const Tile& t) { return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool"; });
+  }
+  // Each element by way of a variable that its iteration has; then it may decide.
+  void variable_step() {
+    Tile t = exact_fragment();
+    if (t.name.empty()) return;
+    std::string w = fmt::format("w{}", tensors++), at = indices(t.shape);
+    for (size_t d = 0; d < t.shape.size(); d++, indent++) line("for i{} in parallel({}):", d, t.shape[d]);
+    line("{} = local {}[1]", w, t.type);
+    line("{}[0] = {}", w, chance(50) ? fmt::format("{}[{}]", t.name, at) : fmt::format("cast<{}>(i0 % 4)", t.type));
+    line("{}[{}] = {}[0]", t.name, at, w);
+    indent -= int64_t(t.shape.size());
+    if (depth < 2 && chance(60)) branch(of_element(t));
+  }
   // By an element of a tile of registers, which is one value for the block; by way of a variable, or not.
-  std::string of_element() {
-    Tile t = find([](const Tile& t) { return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool"; });
+  std::string of_element(const Tile& t) {
     if (t.name.empty()) return "b == 0";
     Shape at;
     for (int64_t extent : t.shape) at.push_back(below(extent));
@@ -260,9 +274,12 @@ struct Generator : FaultText {
   void branch_step() {
     std::string cond = pick<std::string>({"b % 2 == 0", "b > 0", "b == 0"});
     if (chance(40))
-      cond = of_element();
+      cond = of_element(exact_fragment());
     else if (!scalar.empty() && chance(60))
       cond = fmt::format("{} {} {}", scalar, pick<std::string>({"<", ">="}), below(8));
+    branch(cond);
+  }
+  void branch(const std::string& cond) {
     line("if {}:", cond);
     body_steps();
     if (chance(40)) {
@@ -304,6 +321,8 @@ struct Generator : FaultText {
         return view_step();
       case 17:
         return LargeStep{*this}.run();
+      case 18:
+        return variable_step();
       case 25:
       case 26:
         return loop_step();

@@ -1,4 +1,6 @@
-"""A finite constant that its float type would make infinite is an error where it is written; infinity itself is not."""
+"""A finite constant that its float type would make infinite is an error where it is written; infinity itself
+is not.
+"""
 
 import numpy as np
 import pytest
@@ -105,7 +107,7 @@ def test_a_finite_number_beyond_the_type_is_refused(body, dtype):
 
 def test_an_integer_beyond_float16_is_refused():
     for number in (65520, 70000, -70000, 2**40, 2**63):
-        with pytest.raises(tilelang.CompileError, match="does not fit in float16, whose largest number is 65504"):
+        with pytest.raises(tilelang.CompileError, match="in float16, whose largest number is 65504"):
             one("float16", lambda X, Y, s: added(X, Y, s, number))  # noqa: B023
 
 
@@ -115,7 +117,8 @@ def test_what_rounds_to_a_number_and_infinity_itself_are_taken(target, dtype):
     rounds = 65519.0 if dtype == "float16" else 3.4028235e38
     for number in (LARGEST[dtype], rounds, -rounds, float("inf"), float("-inf")):
         x, y = np.zeros(N, dtype), np.ones(N, dtype)
-        tilelang.compile(one(dtype, lambda X, Y, s: filled(X, Y, s, number)), target=target)(x, y)  # noqa: B023
+        main = one(dtype, lambda X, Y, s: filled(X, Y, s, number))  # noqa: B023
+        tilelang.compile(main, target=target)(x, y)
         assert (y == np.array(number).astype(dtype)).all()
 
     least = one(dtype, lambda X, Y, s: filled(X, Y, s, -T.infinity(dtype)))
