@@ -123,7 +123,7 @@ def from_elsewhere() -> str:
     parts = (
         ("Names", "Functions and objects of CUDA, Triton, NumPy and PyTorch.", rows(escaped[0], "{}")),
         ("What does not exist", "And what to do instead.", rows(escaped[1], "{}")),
-        ("Functions of Python's math and of NumPy", "Those that both have under one name are not listed: `T.exp`.",
+        ("Functions of Python's math and of NumPy", "Those of one name in both are left out: `T.exp`.",
          rows(functions, "np.{}")),
         ("Methods of tiles and tensors", "`{0}` stands for the buffer.", rows(escaped[2], ".{}")),
         ("Methods of values", "A value is an element, or what is computed of elements.",
@@ -132,8 +132,8 @@ def from_elsewhere() -> str:
     )
     lines = ["# From NumPy, PyTorch, CUDA and Triton to here", "",
              "<!-- made by tools/make_docs.py of python/tilelang/idioms.py -->", "",
-             "What people write who come from elsewhere, and what it is here. Whoever writes one of these names",
-             "in a kernel gets an error that says the same."]
+             "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
+             "names in a kernel gets an error that says the same."]
     for title, text, table in parts:
         lines += ["", f"## {title}", "", text, "", *table]
     return "\n".join(lines) + "\n"
