@@ -108,7 +108,7 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
     bool infinite = type.bits == 16 ? (half & 0x7fff) == (type.code == 4 ? 0x7f80 : 0x7c00)
                                     : type.bits == 32 && std::isinf(float(value));
     if (infinite && std::isfinite(value))
-      throw ArgumentError(fmt::format("{} is {}, which {} cannot hold: pass float('{}inf') for infinity, or make it wider",
+      throw ArgumentError(fmt::format("{} is {}, which {} cannot hold: for infinity pass float('{}inf')",
                                       described(program, param), scalar_text(argument), dtype, value < 0 ? "-" : ""));
     if (type.bits == 16) return half;
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
