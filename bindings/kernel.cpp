@@ -2,12 +2,14 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "api/kernel.h"
 #include "arguments.h"
 #include "base/dylib.h"
 #include "base/error.h"
 #include "convert.h"
+#include "ir/rewrite.h"
 #include "simulation.h"
 
 using namespace tl;
@@ -49,10 +51,13 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
-// Of every parameter whether some kernel writes to it.
-nb::list written_of(const Program& program) {
+// Of every parameter whether the text of some kernel writes to it, be it never reached.
+nb::list written_of(const Function& f) {
+  std::set<BufferId> stored;
+  for (auto& k : f.kernels)
+    for (BufferId b : written_buffers(k.body)) stored.insert(f.storage(b));
   nb::list written;
-  for (auto& p : program.params) written.append(nb::bool_(p.is_tensor && p.is_written));
+  for (auto& p : f.params) written.append(nb::bool_(stored.contains(p.buffer)));
   return written;
 }
 
@@ -292,7 +297,7 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
-      .def_prop_ro("written", [](const CompiledKernel& k) { return written_of(k.program); })
+      .def_prop_ro("written", [](const CompiledKernel& k) { return written_of(k.function); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
       .def_prop_ro("binary",
                    [](const CompiledKernel& k) {

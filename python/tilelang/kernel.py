@@ -295,7 +295,7 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     if results is None and func.call_order is None:
         return plain(func, compiled, out_idx)
     if results is not None and out_idx is not None:
-        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out out_idx, "
+        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
                        "or the `return`")
     if results is not None:
         _check_returned(results, compiled, func.name)

@@ -130,5 +130,5 @@ def test_a_prim_func_returns_its_parameter():
     x, y = np.arange(8, dtype="f4"), np.zeros(8, "f4")
     assert tilelang.compile(main, target="cpu")(x, y) is y
     assert np.array_equal(x, y)
-    with pytest.raises(tilelang.CompileError, match="leave out out_idx, or the `return`"):
+    with pytest.raises(tilelang.CompileError, match="leave out_idx out, or the `return`"):
         tilelang.compile(main, out_idx=[1], target="cpu")
