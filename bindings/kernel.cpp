@@ -2,14 +2,12 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <filesystem>
 #include <numeric>
-#include <set>
 
 #include "api/kernel.h"
 #include "arguments.h"
 #include "base/dylib.h"
 #include "base/error.h"
 #include "convert.h"
-#include "ir/rewrite.h"
 #include "simulation.h"
 
 using namespace tl;
@@ -51,13 +49,9 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
-// Of every parameter whether the text of some kernel writes to it, be it never reached.
 nb::list written_of(const Function& f) {
-  std::set<BufferId> stored;
-  for (auto& k : f.kernels)
-    for (BufferId b : written_buffers(k.body)) stored.insert(f.storage(b));
   nb::list written;
-  for (auto& p : f.params) written.append(nb::bool_(stored.contains(p.buffer)));
+  for (bool is_written : written_params(f)) written.append(nb::bool_(is_written));
   return written;
 }
 

@@ -467,4 +467,13 @@ Report CompiledKernel::current_report() {
   return now;
 }
 
+std::vector<bool> written_params(const Function& f) {
+  std::set<BufferId> stored;
+  for (auto& k : f.kernels)
+    for (BufferId b : written_buffers(k.body)) stored.insert(f.storage(b));
+  std::vector<bool> written;
+  for (auto& p : f.params) written.push_back(p.buffer && stored.contains(p.buffer));
+  return written;
+}
+
 }  // namespace tl
