@@ -49,6 +49,12 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
+nb::list written_of(const Function& f) {
+  nb::list written;
+  for (bool is_written : written_params(f)) written.append(nb::bool_(is_written));
+  return written;
+}
+
 std::vector<std::string> words(nb::handle sequence) {
   std::vector<std::string> out;
   for (auto& item : items_of(sequence)) out.push_back(nb::cast<std::string>(item));
@@ -285,6 +291,7 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
+      .def_prop_ro("written", [](const CompiledKernel& k) { return written_of(k.function); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
       .def_prop_ro("binary",
                    [](const CompiledKernel& k) {

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code: reference.md, surface.md and targets.md.
+"""Writes the pages of docs/ that are made from the code: reference, surface, targets and from_elsewhere.
 
     python tools/make_docs.py            write them
     python tools/make_docs.py --check    exit with 1 where they are out of date
@@ -15,7 +15,7 @@ from types import ModuleType
 
 import target_table
 import tilelang.language as T
-from tilelang import _core, surface
+from tilelang import _core, idioms, surface
 from tilelang.language import MODULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -109,6 +109,41 @@ def targets_page() -> str:
     return target_table.page("<!-- made by tools/make_docs.py from tools/target_table.py -->\n")
 
 
+def rows(table: dict[str, str], written: str) -> list[str]:
+    """Of names that mean one thing one row each; `written` says how such a name is written."""
+    names: dict[str, list[str]] = {}
+    for name, instead in table.items():
+        names.setdefault(instead, []).append(f"`{written.format(name)}`")
+    return ["| written elsewhere | here |", "|---|---|",
+            *(f"| {', '.join(which)} | {instead} |" for instead, which in names.items())]
+
+
+def from_elsewhere() -> str:
+    """The tables by which errors are worded."""
+    escaped = [{name: text.replace("|", "\\|") for name, text in table.items()}
+               for table in (idioms.NAMES, idioms.ABSENT, idioms.OF_BUFFERS, idioms.OF_VALUES)]
+    functions = {name: f"`T.{ours}`" for name, ours in idioms.FUNCTIONS.items() if ours in T.__all__}
+    keywords = {name: text if " " in text else f"`{text}=`"
+                for name, text in {**idioms.KEYWORDS, **idioms.CURES}.items()}
+    parts = (
+        ("Names", "Functions and objects of CUDA, Triton, NumPy and PyTorch.", rows(escaped[0], "{}")),
+        ("What does not exist", "And what to do instead.", rows(escaped[1], "{}")),
+        ("Functions of Python's math and of NumPy", "Those of one name in both are left out: `T.exp`.",
+         rows(functions, "np.{}")),
+        ("Methods of tiles and tensors", "`{0}` stands for the buffer.", rows(escaped[2], ".{}")),
+        ("Methods of values", "A value is an element, or what is computed of elements.",
+         rows(escaped[3], ".{}")),
+        ("Keywords", "In calls of functions that have such a parameter.", rows(keywords, "{}=")),
+    )
+    lines = ["# From NumPy, PyTorch, CUDA and Triton to here", "",
+             "<!-- made by tools/make_docs.py of python/tilelang/idioms.py -->", "",
+             "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
+             "names in a kernel gets an error that says the same."]
+    for title, text, table in parts:
+        lines += ["", f"## {title}", "", text, "", *table]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     stale = []
     untold = without_entry(reference())
@@ -116,8 +151,7 @@ def main() -> int:
         print(f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
               "tilelang/language.py, MODULES")
         return 1
-    pages = {"reference.md": reference, "surface.md": surface_page, "targets.md": targets_page}
-    for name, make in pages.items():
+    for name, make in PAGES.items():
         path, text = DOCS / name, make()
         if not path.exists() or path.read_text() != text:
             stale.append(name)
@@ -128,6 +162,9 @@ def main() -> int:
         return 1
     return 0
 
+
+PAGES = {"reference.md": reference, "surface.md": surface_page, "targets.md": targets_page,
+         "from_elsewhere.md": from_elsewhere}
 
 if __name__ == "__main__":
     raise SystemExit(main())

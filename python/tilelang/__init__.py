@@ -16,6 +16,7 @@ _WHERE = {
     "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
     "get_autotune_inputs": "autotuner", "lower": "engine",
     "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
+    "ArgumentError": "errors",
     "TilelangWarning": "errors",
     "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
     "Layout": "layout", "Fragment": "layout",

@@ -258,6 +258,7 @@ class Kernel:
     report: Report
     phases: dict[str, float]           # name -> milliseconds
     params: list[dict[str, Any]]
+    written: list[bool]                # of every parameter, whether some kernel writes to it
     from_cache: bool
     binary: bytes | None               # the cubin or ELF object; of the reference and the simulator None
     host_source: str                   # what a call checks and launches, as text

@@ -46,6 +46,8 @@ def range_of(fn: Any, args: tuple, kwargs: dict) -> Any:
     args = tuple(a.value if a.__class__ is Expr and a.is_const else a for a in args)
     if any(isinstance(a, (*DEVICE, float)) for a in args):
         return serial(*args)
+    if len(args) == 3 and args[2] == 0:
+        raise fail("the step of a loop must not be 0")
     return range(*args, **kwargs)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from ._core import CompileError
+from ._core import ArgumentError, CompileError  # noqa: F401  (tilelang.ArgumentError)
 
 Place = tuple  # (file, line, column, end_line, end_column)
 

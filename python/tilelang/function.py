@@ -307,6 +307,9 @@ def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> A
     """Make a function a kernel: its text is traced at once; the result is what `tilelang.compile` takes.
 
     Every parameter is annotated: T.Tensor(shape, dtype), or a scalar dtype (T.float32, int, float, bool).
+    It returns nothing, and out_idx says which parameters a call allocates and returns; or it ends with
+    `return C` (or `return C, D`), of tensors made by T.empty, which a call allocates, or of parameters, which
+    a call gives back as they were passed.
     """
     if eager_jit:
         raise fail("T.prim_func(eager_jit=True): write @tilelang.jit on the kernel itself instead; it is "

@@ -170,7 +170,7 @@ _GRID = "the extents of the grid come first, one by one, T.Kernel(gx, gy, thread
 CURES: dict[str, str] = {"keepdim": _KEPT, "keepdims": _KEPT, "keep_dims": _KEPT, "num_warps": _WARPS,
                          "grid": _GRID}
 # Functions of Python's math and of NumPy -> ours, where the names differ.
-_FUNCTIONS = {
+FUNCTIONS = {
     "maximum": "max", "fmax": "max", "minimum": "min", "fmin": "min", "absolute": "abs", "fabs": "abs",
     "arctan": "atan", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arcsinh": "asinh",
     "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "rint": "round", "around": "round",
@@ -184,7 +184,7 @@ def function_like(name: str) -> str:
     """What to write for math.name or np.name."""
     from . import language
 
-    ours = _FUNCTIONS.get(name, name)
+    ours = FUNCTIONS.get(name, name)
     if ours in language.__all__:
         return f"T.{ours}"
     return NAMES.get(name, "the language's own functions")

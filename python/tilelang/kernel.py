@@ -30,6 +30,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         self._func = func
         self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
         self._outputs = _output_indices(out_idx, self.params, func.name)
+        if out_idx is not None and func.results is None:
+            _check_written(self._outputs, compiled.written, self.params)
         self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]
         super().__init__(compiled, self._outputs)
 
@@ -206,6 +208,26 @@ def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[
     return result
 
 
+def _check_written(outputs: list[int], written: list[bool], params: list[KernelParam]) -> None:
+    """An error where what would be returned is memory that nobody has written."""
+    for index in outputs:
+        if not written[index]:
+            others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
+            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is never written by the "
+                           "kernel, so that what it returned would be no result; "
+                           + (f"it writes parameter {' and '.join(others)}" if others else
+                              "it writes none of its parameters"))
+
+
+def _check_returned(results: Any, compiled: _core.Kernel, name: str) -> None:
+    """The same of what the body makes and returns."""
+    written = {row["name"]: stored for row, stored in zip(compiled.params, compiled.written, strict=True)}
+    for item in results.items:
+        made = results.outputs[item] if isinstance(item, int) else None
+        if made is not None and not written[made]:
+            raise _mistake(f"{name} returns {made}, which T.empty has made and no kernel writes to")
+
+
 def _mistake(text: str) -> Exception:
     return compile_error(text, caller_place())
 
@@ -282,7 +304,10 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     if results is None and func.call_order is None:
         return plain(func, compiled, out_idx)
     if results is not None and out_idx is not None:
-        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out")
+        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
+                       "or the `return`")
+    if results is not None:
+        _check_returned(results, compiled, func.name)
     if results is not None and results.plain and func.call_order is None:
         names = [row["name"] for row in compiled.params]
         return plain(func, compiled, [names.index(name) for name in results.outputs] or None)

@@ -313,7 +313,9 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     They run together, in any order: none may read what another writes.  A loop that does nothing but change
     variables is run by every thread as a whole, and may carry one from iteration to iteration.  The body is
     elementwise code of one thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it
-    are T.serial, T.unroll, T.vectorized or `while`.
+    are T.serial, T.unroll, T.vectorized or `while`.  In it `x = A[i, j]` names the value that the element has
+    there, and x += 1 gives the name another value; a place, which is written to, is only an element on the
+    left itself, A[i, j] += 1, and a name bound to T.alloc_var.
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.

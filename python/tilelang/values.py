@@ -318,10 +318,21 @@ def binary(op: str, a: Any, b: Any) -> Any:
     if op == "matmul":
         raise fail("'@' is not an operator of kernels: use T.gemm")
     if op in ("eq", "ne") and not (is_value(a) and is_value(b)):
+        _refuse_none(op, a, b)
         return (a is b) == (op == "eq")
     if current() is None and (isinstance(a, Late) or isinstance(b, Late)):
         return Deferred(op, (a, b))
     return builder().binary(op, as_value(a), as_value(b))
+
+
+def _refuse_none(op: str, a: Any, b: Any) -> None:
+    """An error for a value of the kernel that is compared with None or a text, which Python would decide."""
+    for x, other in ((a, b), (b, a)):
+        known = other is None or isinstance(other, str)
+        if known and isinstance(x, (Expr, Element, Buffer)) and is_value(x):
+            raise fail(f"`{SIGNS[op]}` of a value of the kernel and {other!r}: what the device computes is a "
+                       "number, never that; a tensor that may be left out is compared itself, `if bias is "
+                       "not None:`")
 
 
 def is_value(x: Any) -> bool:

@@ -29,22 +29,6 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 const Target reference_machine{
     .name = "reference", .language = "reference", .warp = 1, .default_threads = 1, .vector_bytes = 1};
 
-// At level tile a tensor is written by tile operators, too.
-Program reference_signature(const Function& f) {
-  Program program = signature_of(f, reference_machine);
-  for (auto& k : f.kernels)
-    visit(k.body, [&](const Tile& t) {
-      for (size_t i = 0; i < t.operands.size(); i++) {
-        auto* region = std::get_if<Region>(&t.operands[i]);
-        Access access = t.op->operands[i].access;
-        if (!region || (access != Access::write && access != Access::update)) continue;
-        for (size_t p = 0; p < f.params.size(); p++)
-          if (f.params[p].buffer == region->buffer) program.params[p].is_written = true;
-      }
-    });
-  return program;
-}
-
 DeviceBinary built(const Compiled& compiled, bool edited) {
   try {
     return build(compiled.program);
@@ -171,7 +155,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
                             .pass = "", .place = {}});
   if (!target.chip) {
     refuse_thread_code(function);
-    program = reference_signature(function);
+    program = signature_of(function, reference_machine);
     source = print(function);
     report.notes.push_back(
         {.subject = "reference",
@@ -464,6 +448,15 @@ Report CompiledKernel::current_report() {
     if (general) note("general variant", "for all other calls; made for one where " + general_reason, general_ran);
   }
   return now;
+}
+
+std::vector<bool> written_params(const Function& f) {
+  std::set<BufferId> stored;
+  for (auto& k : f.kernels)
+    for (BufferId b : written_buffers(k.body)) stored.insert(f.storage(b));
+  std::vector<bool> written;
+  for (auto& p : f.params) written.push_back(p.buffer && stored.contains(p.buffer));
+  return written;
 }
 
 }  // namespace tl

@@ -117,4 +117,7 @@ Function parse_text(std::string_view text, std::string_view file);
 std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
                                                Settings settings = {});
 
+// Of every parameter whether the text of some kernel writes to it, be it never reached.
+std::vector<bool> written_params(const Function& f);
+
 }  // namespace tl

@@ -10,7 +10,6 @@ namespace tl {
 namespace {
 
 bool fits(int64_t v, DType t) {
-  if (t.is_float()) return true;
   if (t.is_bool()) return v == 0 || v == 1;
   return wrap_int(v, t) == v && (t.is_signed() || v >= 0);
 }
@@ -200,11 +199,23 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+// A finite number that the type's rounding makes infinite is nobody's intention: a mask of -1e9 in half precision, whose
+// sums are then NaN.
+static Expr to_float(double d, DType type, std::string_view what, Span span) {
+  if (std::isfinite(d) && std::isinf(round_float(d, type.scalar()))) {
+    std::string name = to_string(type.scalar());
+    fail(span, "{} {:.16g} does not fit in {}, whose largest number is {:.6g}: for infinity write {}T.infinity(\"{}\"), for "
+               "the number itself {}", what, d, name, largest_number(type), d < 0 ? "-" : "", name,
+         what == "the number" ? "cast the other operand to a wider type first" : "take a wider type");
+  }
+  return fimm(d, type, span);
+}
+
 Expr strong(const Value& value, Span span) {
   if (auto* e = std::get_if<Expr>(&value)) return *e;
   if (auto* n = std::get_if<int64_t>(&value)) return imm(*n, i64, span);
   if (auto* n = std::get_if<uint64_t>(&value)) return imm(int64_t(*n), u64, span);
-  if (auto* d = std::get_if<double>(&value)) return fimm(*d, f32, span);
+  if (auto* d = std::get_if<double>(&value)) return to_float(*d, f32, "the number", span);
   return imm(std::get<bool>(value), boolean, span);
 }
 
@@ -222,16 +233,17 @@ Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
   if (auto* e = std::get_if<Expr>(&value)) return cast(type, *e, span);
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
+    if (type.is_float()) return to_float(double(*n), type, what, span);
     if (!fits(*n, type)) fail(span, "{} {} does not fit in {}{}", what, *n, to_string(type), cure_of(*n, type, what));
     return imm(*n, type, span);
   }
   if (auto* n = std::get_if<uint64_t>(&value)) {
-    if (type.is_float()) return fimm(double(*n), type, span);
+    if (type.is_float()) return to_float(double(*n), type, what, span);
     if (type.scalar() != u64) fail(span, "{} {} does not fit in {}", what, *n, to_string(type));
     return imm(int64_t(*n), type, span);
   }
   double d = std::get<double>(value);
-  if (type.is_float()) return fimm(d, type, span);
+  if (type.is_float()) return to_float(d, type, what, span);
   if (!std::isfinite(d) || d != std::trunc(d) || std::fabs(d) >= 9.2e18 || !fits(int64_t(d), type))
     fail(span, "{} {} is not representable in {}: round it, or use a float type", what, d, to_string(type));
   return imm(int64_t(d), type, span);

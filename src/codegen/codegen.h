@@ -1,7 +1,5 @@
 // Function@machine -> Program: one printer per language.
 #pragma once
-#include <set>
-
 #include "codegen/program.h"
 #include "target/target.h"
 
@@ -17,7 +15,5 @@ Program signature_of(const Function& f, const Target& target);
 
 // The variables that stand for Program::integers, in the same order.
 std::vector<Expr> integer_vars(const Function& f);
-// The buffers that a body may write, by a Store or through a handle.
-std::set<BufferId> written_buffers(const Stmt& body);
 
 }  // namespace tl

@@ -309,25 +309,6 @@ std::string symbol_name(const Function& f, size_t index, std::set<std::string>& 
 
 std::vector<Expr> integer_vars(const Function& f) { return integers_of(f).vars; }
 
-std::set<BufferId> written_buffers(const Stmt& body) {
-  std::set<BufferId> written;
-  auto through = [&](const Expr& handle_arg, char access) {  // what is not plainly read may be written
-    if (access == 'r' || access == '-') return;
-    visit(handle_arg, [&](const Load& n) { written.insert(n.buffer); });
-  };
-  visit(
-      body, [&](const Store& n) { written.insert(n.buffer); },
-      [&](const Call& n) {
-        if (n.callee->effect != Callee::Effect::memory && n.callee != &sync_grid) return;
-        for (size_t i = 0; i < n.args.size(); i++)
-          through(n.args[i], access_of(n, i));
-      },
-      [&](const Let& n) {
-        if (n.var->dtype.is_handle()) through(n.value, 'x');
-      });
-  return written;
-}
-
 namespace {
 
 // The workspaces in which the blocks of a grid count those that have come to its barrier.
@@ -346,7 +327,8 @@ std::set<BufferId> grid_counters(const Function& f) {
 Program signature_of(const Function& f, const Target& target) {
   Integers integers = integers_of(f);
   std::set<BufferId> written, named = named_buffers(f);
-  for (auto& k : f.kernels) written.merge(written_buffers(k.body));
+  for (auto& k : f.kernels)
+    for (BufferId b : written_buffers(k.body)) written.insert(f.storage(b));
 
   Program program;
   program.name = f.name;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -187,6 +188,12 @@ double round_float(double value, DType t) {
   if (t.kind == DType::Kind::floating && t.bits == 64) return value;
   if (t.kind == DType::Kind::floating && t.bits == 32) return double(float(value));
   return float_value(float_bits(value, t), t);
+}
+
+double largest_number(DType t) {
+  if (t.bits == 64) return std::numeric_limits<double>::max();
+  if (t.kind == DType::Kind::bfloat) return 0x1.fep127;
+  return t.bits == 16 ? 0x1.ffcp15 : t.kind == DType::Kind::tfloat ? 0x1.ffcp127 : double(std::numeric_limits<float>::max());
 }
 
 double sum_to_odd(double a, double b) {

@@ -80,6 +80,8 @@ uint64_t stored_bits(double value, DType type);
 // The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, which from 16 bits on
 // keeps its sign.
 double round_float(double value, DType type);
+// The largest finite number of a float type of 16 bits or more.
+double largest_number(DType type);
 // a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
 // fewer, that is a + b rounded once.
 double sum_to_odd(double a, double b);

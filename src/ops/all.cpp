@@ -126,6 +126,29 @@ bool opens_reducer(const Function& f, const TileOp& op, std::vector<Operand>& op
   return true;
 }
 
+// Of types of four bits two elements lie in a byte of memory, and bytes are written whole: a part that begins or ends
+// within one, or whose neighbours come from two rows, cannot be written by threads beside one another.
+void check_whole_bytes(const Tile& t, const Function& f) {
+  if (t.body) return;  // the user's own operator says itself what it writes
+  for (size_t i = 0; i < t.operands.size(); i++) {
+    auto* r = std::get_if<Region>(&t.operands[i]);
+    Access access = t.op->operands[i].access;
+    if (!r || r->ranges.empty() || (access != Access::write && access != Access::update)) continue;
+    const BufferInfo& b = f[r->buffer];
+    if (!b.dtype.is_packed() || (b.scope != Scope::global && b.scope != Scope::shared)) continue;
+    auto begin = as_int(r->ranges.back().min), extent = as_int(r->ranges.back().extent);
+    std::string_view said = t.op->said();
+    std::string type = to_string(b.dtype);
+    if (t.op == &transpose_op.info)
+      fail(t.span, "{}: {} is {}, of which two lie in a byte, and a transpose takes the two from different rows: "
+                   "copy src to an i8 tile, transpose that, and copy it to {}", said, b.name, type, b.name);
+    if ((begin && *begin % 2) || (extent && *extent % 2))
+      fail(t.span, "{}: {} is {}, of which two lie in a byte, but what is written begins at {} of its last dimension "
+                   "and has {} elements there: both must be even (give the tile an even last extent)", said, b.name, type,
+           begin ? std::to_string(*begin) : print(r->ranges.back().min), extent ? std::to_string(*extent) : "some");
+  }
+}
+
 }  // namespace
 
 Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span, Stmt body) {
@@ -146,6 +169,7 @@ Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operand
   Stmt s = tile(info, std::move(operands), std::move(attrs), span, std::move(body));
   op.check(*s.as<Tile>(), f);
   check_overlap(*s.as<Tile>(), f);
+  check_whole_bytes(*s.as<Tile>(), f);
   return s;
 }
 

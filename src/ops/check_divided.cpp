@@ -96,13 +96,8 @@ struct Iteration {
   Span statement = {};
 
   explicit Iteration(const Function& f, const Nest& nest) : f(f), nest(nest) {
-    visit(
-        nest.body, [&](const Alloc& n) { inner.insert(f.storage(n.buffer)); },
-        [&](const Store& n) { stored.insert(f.storage(n.buffer)); },
-        [&](const Call& n) {
-          for (size_t i = 0; i < n.args.size(); i++)
-            if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') stored.insert(f.storage(at->buffer));
-        });
+    visit(nest.body, [&](const Alloc& n) { inner.insert(f.storage(n.buffer)); });
+    for (BufferId b : written_buffers(nest.body)) stored.insert(f.storage(b));
     walk(nest.body);
   }
 

@@ -91,9 +91,6 @@ struct OrderCheck {
   }
 
   void tile(const Tile& n) {
-    for (size_t i = 0; i < n.operands.size(); i++)
-      if (auto* r = std::get_if<Region>(&n.operands[i]); r && n.op->operands[i].access != Access::read)
-        written.insert(f.storage(r->buffer));
     const Callee* row =
         n.op->name.ends_with("_tile") ? find_callee(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
     if (row && row->atomic != Atomic::none)
@@ -119,13 +116,12 @@ struct OrderCheck {
     if (names_atomics(kernel.attrs.get_string("source")))
       refuse(kernel.span,
              "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
-    visit(kernel.body, [&](const Store& n) { written.insert(f.storage(n.buffer)); });
+    for (BufferId b : written_buffers(kernel.body)) written.insert(f.storage(b));
     std::set<const Node*> places;                 // loads that only name a place
     visit(kernel.body, [&](const Call& n) {
       if (n.callee == &address_of) places.insert(n.args[0].get());
       call(n);
     }, [&](const Tile& n) { tile(n); });
-    for (auto& [b, u] : updates) written.insert(b);
     visit(kernel.body, [&](const Call& n) {
       if (n.callee->atomic != Atomic::load) return;
       BufferId b = place_of(n.args[0])->buffer;

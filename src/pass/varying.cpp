@@ -11,7 +11,22 @@ bool in_registers(const BufferInfo& b) { return b.scope == Scope::local || b.sco
 // Calls whose value is one for the whole block, whatever their arguments.
 bool agrees(const Call& c) { return c.callee == &block_uniform || c.callee->effect == Callee::Effect::barrier; }
 
-std::string first_of(const std::string& a, const std::string& b) { return a.empty() ? b : a; }
+// Why what is assigned in a parallel loop differs: each iteration has its own.  For elements of a tile that is no
+// difference among threads; so a reason that is one comes first.
+const std::string of_iteration = "the iteration of a parallel loop";
+
+std::string first_of(const std::string& a, const std::string& b) {
+  return a.empty() || (a == of_iteration && !b.empty()) ? b : a;
+}
+
+// Is there something new to know?
+template <class Map, class Key>
+bool note(Map& map, Key key, const std::string& why) {
+  auto [it, is_new] = map.emplace(key, why);
+  bool is_worse = !is_new && it->second == of_iteration && why != of_iteration;
+  if (is_worse) it->second = why;
+  return is_new || is_worse;
+}
 
 std::string source_of(const Call& c) {
   using Effect = Callee::Effect;
@@ -37,13 +52,14 @@ std::string Varying::reason(const Expr& e) const {
   bool has_agreement = false;
   visit_nodes(e, [&](const Node& n) {
     if (n.kind == Kind::Call) has_agreement |= agrees(static_cast<const Call&>(n));
-    if (!found.empty()) return;
+    if (!found.empty() && found != of_iteration) return;
     if (n.kind == Kind::Var) {
-      if (auto it = vars.find(static_cast<const ExprNode*>(&n)); it != vars.end()) found = it->second;
+      if (auto it = vars.find(static_cast<const ExprNode*>(&n)); it != vars.end()) found = first_of(found, it->second);
     } else if (n.kind == Kind::Load) {
-      if (auto it = buffers.find(static_cast<const Load&>(n).buffer); it != buffers.end()) found = it->second;
+      auto it = buffers.find(static_cast<const Load&>(n).buffer);
+      if (it != buffers.end()) found = first_of(found, it->second);
     } else if (n.kind == Kind::Call) {
-      found = source_of(static_cast<const Call&>(n));
+      found = first_of(found, source_of(static_cast<const Call&>(n)));
     }
   });
   if (found.empty() || !has_agreement) return found;
@@ -55,7 +71,7 @@ std::string Varying::reason(const Expr& e) const {
 }
 
 void Varying::add(BufferId b, const std::string& why) {
-  if (in_registers(f[b])) buffers.emplace(b, why);
+  if (in_registers(f[b])) changed |= note(buffers, b, why);
 }
 
 // What an instruction writes to registers is its thread's own.
@@ -70,11 +86,12 @@ void Varying::mark_handles(const Call& c) {
 void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
   if (!s) return;
   if (auto* l = s.as<Let>()) {
-    if (std::string why = reason(l->value); !why.empty()) vars.emplace(l->var.get(), why);
+    if (std::string why = reason(l->value); !why.empty()) changed |= note(vars, l->var.get(), why);
   } else if (auto* st = s.as<Store>(); st && in_registers(f[st->buffer])) {
     std::string why = first_of(control, first_of(reason(st->value), reason(st->mask)));
     for (auto& i : st->index) why = first_of(why, reason(i));
-    if (why.empty() && parallel && f[st->buffer].scope == Scope::local) why = "the iteration of a parallel loop";
+    if (parallel && f[st->buffer].scope == Scope::local) why = first_of(why, of_iteration);
+    if (parallel && f[st->buffer].scope == Scope::fragment && why == of_iteration) why.clear();
     if (!why.empty()) add(st->buffer, why);
   } else if (auto* e = s.as<Eval>()) {
     visit(e->value, [&](const Call& c) { mark_handles(c); });
@@ -84,7 +101,7 @@ void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
     mark(t->body, control, parallel);
   } else if (auto* loop = s.as<For>()) {
     std::string head = first_of(reason(loop->min), reason(loop->extent));
-    if (!head.empty()) vars.emplace(loop->var.get(), head);
+    if (!head.empty()) changed |= note(vars, loop->var.get(), head);
     mark(loop->body, first_of(control, first_of(head, parts(loop->body))), parallel || loop->loop == Loop::parallel);
   } else if (auto* w = s.as<While>()) {
     mark(w->body, first_of(control, first_of(reason(w->cond), parts(w->body))), parallel);
@@ -98,10 +115,10 @@ void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
 }
 
 void Varying::find(const Stmt& body) {
-  for (size_t before = 0, first = 1; first || before != vars.size() + buffers.size(); first = 0) {
-    before = vars.size() + buffers.size();
+  do {
+    changed = false;
     mark(body, "", false);
-  }
+  } while (changed);
 }
 
 std::string Varying::parts(const Stmt& loop_body) const { return jumps(loop_body) ? parts(loop_body, "") : ""; }

@@ -13,6 +13,7 @@ struct Varying {
   // Each with what makes it differ: "threadIdx.x".
   std::map<const ExprNode*, std::string> vars = {};
   std::map<BufferId, std::string> buffers = {};  // of registers
+  bool changed = false;                          // whether `find` has learnt something in its present turn
 
   // Reads a kernel's body; `vars` holds the thread index already, where it is a variable.
   void find(const Stmt& body);

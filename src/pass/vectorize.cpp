@@ -300,14 +300,8 @@ struct Widening {
 };
 
 void gather_written(const Function& f, const Stmt& s, Scope scope, std::set<BufferId>& to) {
-  auto add = [&](BufferId b) {
+  for (BufferId b : written_buffers(s))
     if (f[b].scope == scope) to.insert(f.storage(b));
-  };
-  visit(s, [&](const Store& n) { add(n.buffer); },
-        [&](const Call& n) {
-          for (size_t i = 0; i < n.args.size(); i++)
-            if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') add(at->buffer);
-        });
 }
 
 struct Vectorizer final : ScopedRewriter {

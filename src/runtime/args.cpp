@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -97,14 +98,19 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
   auto large = std::get_if<uint64_t>(&argument);
   auto real = std::get_if<double>(&argument);
   bool wants_real = type.code == 2 || type.code == 4;
+  std::string dtype = python_dtype(program.params[param].dtype);
   if (!integer && !large && !(real && wants_real))
     throw ArgumentError(fmt::format("{} is {} but a number of type {} was expected",
-                                    described(program, param), scalar_text(argument),
-                                    python_dtype(program.params[param].dtype)));
+                                    described(program, param), scalar_text(argument), dtype));
   if (wants_real) {
     double value = integer ? double(*integer) : large ? double(*large) : *real;
-    if (type.code == 4) return bfloat_from_double(value);
-    if (type.bits == 16) return half_from_double(value);
+    uint16_t half = type.code == 4 ? bfloat_from_double(value) : half_from_double(value);
+    bool infinite = type.bits == 16 ? (half & 0x7fff) == (type.code == 4 ? 0x7f80 : 0x7c00)
+                                    : type.bits == 32 && std::isinf(float(value));
+    if (infinite && std::isfinite(value))
+      throw ArgumentError(fmt::format("{} is {}, which {} cannot hold: for infinity pass float('{}inf')",
+                                      described(program, param), scalar_text(argument), dtype, value < 0 ? "-" : ""));
+    if (type.bits == 16) return half;
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
   }
   if (type.code == 6) return large || *integer != 0;
@@ -114,8 +120,7 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
                                : *integer >> (type.bits - 1) == (*integer < 0 ? -1 : 0);
   if (!fits)
     throw ArgumentError(fmt::format("{} is {}, which {} cannot hold", described(program, param),
-                                    large ? std::to_string(*large) : std::to_string(*integer),
-                                    python_dtype(program.params[param].dtype)));
+                                    large ? std::to_string(*large) : std::to_string(*integer), dtype));
   return large ? *large : uint64_t(*integer);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "runtime/device.h"
 
@@ -58,7 +59,8 @@ bool Signature::bind_scalar(const Param& param, const Argument& argument, uint64
       return slot = std::bit_cast<uint32_t>(float(double(*integer))), true;
     if (param.code == 2 && param.bits == 64) return slot = std::bit_cast<uint64_t>(double(*integer)), true;
   } else if (auto real = std::get_if<double>(&argument); real && param.code == 2) {
-    if (param.bits == 32) return slot = std::bit_cast<uint32_t>(float(*real)), true;
+    bool too_large = std::isinf(float(*real)) && std::isfinite(*real);  // for 32 bits
+    if (param.bits == 32 && !too_large) return slot = std::bit_cast<uint32_t>(float(*real)), true;
     if (param.bits == 64) return slot = std::bit_cast<uint64_t>(*real), true;
   }
   return false;

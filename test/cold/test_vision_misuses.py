@@ -14,6 +14,8 @@ def relu(v):
         return v
     return 0.0
 
+at_least_3 = lambda v: max(v, 3)
+
 @T.macro
 def clip(v):
     if v > 2:
@@ -116,6 +118,60 @@ MISTAKES = {
         "in one place",
     ),
     "a row moves along itself": ("T.copy(s[0:30], s[2:32])  # here", "in common", "another buffer"),
+    "a mask beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.fill(h, -1e9)  # here",
+        "-1000000000 does not fit in float16",
+        "65504",
+        'T.infinity\\("float16"\\)',
+    ),
+    "a sum beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
+        "for i in T.Parallel(32):\n    h[i] = h[i] + 70000  # here",
+        "float16",
+        "cast the other operand",
+    ),
+    "a choice beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
+        "for i in T.Parallel(32):\n    h[i] = T.if_then_else(h[i] > 5, h[i], -1e9)  # here",
+        "float16",
+    ),
+    "a loop that never steps": ("for i in range(0, 32, 0):  # here\n    Y[0, i] = s[i]", "step"),
+    "half a byte too much": (
+        "q = T.alloc_shared((4, 7), 'int4')\nT.clear(q)  # here",
+        "7 elements",
+        "even last extent",
+    ),
+    "a transpose of half bytes": (
+        "q = T.alloc_shared((16, 16), 'int4')\nT.transpose(N, q)  # here",
+        "two lie in a byte",
+        "int8",
+    ),
+    "a copy to an odd place": (
+        "q = T.alloc_shared((16, 16), 'int4')\nT.copy(N[0:16, 0:8], q[0:16, 3:11])  # here",
+        "begins at 3",
+        "even",
+    ),
+    "compared with None": (
+        "for i in T.Parallel(32):\n    Y[0, i] = 1.0 if s[i] == None else 0.0  # here",
+        "None",
+        "is not None",
+    ),
+    "Python's max in a lambda": (
+        "for i in T.Parallel(32):\n    Y[0, i] = at_least_3(s[i])  # here",
+        "T.max",
+    ),
+    "a fragment whose threads nobody can compute": (
+        "g = T.alloc_fragment((24, 16), 'float32')\n"
+        "T.annotate_layout({g: T.Fragment((24, 16), lambda i, j: "
+        "((i + j * 3) % 8 * 4 + j % 4, i // 8 * 4 + j // 4))})  # here",
+        "digits",
+    ),
+    "a fragment of more threads than there are": (
+        "g = T.alloc_fragment((128,), 'float32')\n"
+        "T.annotate_layout({g: T.Fragment((128,), lambda i: (i, 0))})  # here",
+        "128 threads",
+        "64",
+    ),
     "a carried sum that is stored": (
         "v = T.alloc_var('float32', 0.0)\n"
         "for i in T.Parallel(32):\n    v = v + s[i]  # here\n    Y[0, i] = v",

@@ -1,6 +1,7 @@
 """Dropout that is replayed, narrow floats with a scale per row, tables of four bits, pooling of bytes."""
 
 import numpy as np
+import pytest
 import tilelang
 import tilelang.language as T
 from everywhere import blank, check, everywhere, extremes, run
@@ -189,3 +190,43 @@ def test_what_a_kernel_reads_of_its_module_may_change(monkeypatch):
         monkeypatch.setitem(globals(), "SCALE", 2.0 + n)
         CURVE[1] = n / 4
         check(adjust(x), x * (2.0 + n) + n / 4)
+
+
+# A decision by an element of a tile that a later loop writes by way of a variable.
+@everywhere
+def test_a_variable_begins_as_an_element(target):
+    @T.prim_func
+    def main(c: T.int32, Y: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            v = T.alloc_fragment((4,), "int32")
+            T.fill(v, 2)
+            x = T.alloc_var("int32", v[0])
+            if x > c:
+                T.fill(v, 7)
+            for i in T.Parallel(4):
+                w = T.alloc_var("int32", i)
+                v[i] += w
+            T.copy(v, Y)
+
+    for c, first in ((1, 7), (5, 2)):
+        y = blank(4, "i4")
+        run(main, target, c, y)
+        check(y, first + np.arange(4))
+
+
+# The numbers of a histogram are only read: their array may be read-only, and may be passed twice.
+@everywhere
+def test_the_index_of_an_atomic_sum_is_read(target):
+    @T.prim_func
+    def main(X: T.Tensor((64,), "int32"), W: T.Tensor((64,), "int32"), H: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                if W[i] > 2:
+                    T.atomic_add(H[X[i]], 1)
+
+    x, h = np.arange(64, dtype="i4") % 8, np.zeros(8, "i4")
+    x.flags.writeable = False
+    run(main, target, x, x, h)
+    check(h, np.bincount(x[x > 2], minlength=8))
+    with pytest.raises(ValueError, match="pass X.astype"):
+        run(main, target, x.astype("i8"), x, h)

@@ -38,6 +38,16 @@ std::vector<Broken> broken(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("thread-level programs only read their inputs and write their outputs") {
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    std::string text = fuzz::random_thread_program(seed).text;
+    CAPTURE(text);
+    auto kernel = compile_kernel(parse(text, "program.ir", text_vocabulary()), "sim:sm_90");
+    for (auto& p : kernel->program.params)
+      if (p.is_tensor) CHECK_MESSAGE(p.is_written == (p.name[0] == 'Y'), p.name);
+  }
+}
+
 TEST_CASE("thread-level programs have every barrier, exchange, jump and asynchronous instruction") {
   std::string all;
   for (uint64_t seed = 0; seed < 400; seed++) all += fuzz::random_thread_program(seed).text;

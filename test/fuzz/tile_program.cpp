@@ -194,9 +194,16 @@ struct Generator : FaultText {
     if (from.name.empty()) return;
     Tile to = fresh("fragment", "f32", {from.shape[0]});
     if (to.name.empty()) return;
+    std::string sum = to.name + "[i0]", w = chance(50) ? fmt::format("w{}", tensors++) : "";
     line("for i0 in parallel({}):", from.shape[0]);
+    if (!w.empty()) {  // each iteration's own
+      line("  {} = local f32[1]", w);
+      line("  {}[0] = {}", w, sum);
+      sum = w + "[0]";
+    }
     line("  for j in {}({}):", pick<std::string>({"serial", "unrolled"}), from.shape[1]);
-    line("    {0}[i0] = {0}[i0] + cast<f32>({1}[i0, j])", to.name, from.name);
+    line("    {0} = {0} + cast<f32>({1}[i0, j])", sum, from.name);
+    if (!w.empty()) line("  {}[i0] = {}", to.name, sum);
     clamp(to);
   }
 
@@ -235,10 +242,44 @@ struct Generator : FaultText {
     body_steps();
     loops.pop_back();
   }
+  Tile exact_fragment() {
+    return find([](const Tile& t) { return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool"; });
+  }
+  // Each element by way of a variable that its iteration has; then it may decide.
+  void variable_step() {
+    Tile t = exact_fragment();
+    if (t.name.empty()) return;
+    std::string w = fmt::format("w{}", tensors++), at = indices(t.shape);
+    for (size_t d = 0; d < t.shape.size(); d++, indent++) line("for i{} in parallel({}):", d, t.shape[d]);
+    line("{} = local {}[1]", w, t.type);
+    line("{}[0] = {}", w, chance(50) ? fmt::format("{}[{}]", t.name, at) : fmt::format("cast<{}>(i0 % 4)", t.type));
+    line("{}[{}] = {}[0]", t.name, at, w);
+    indent -= int64_t(t.shape.size());
+    if (depth < 2 && chance(60)) branch(of_element(t));
+  }
+  // By an element of a tile of registers, which is one value for the block; by way of a variable, or not.
+  std::string of_element(const Tile& t) {
+    if (t.name.empty()) return "b == 0";
+    Shape at;
+    for (int64_t extent : t.shape) at.push_back(below(extent));
+    std::string element = fmt::format("cast<f32>({}[{}])", t.name, listed(at));
+    if (chance(60)) {
+      std::string x = fmt::format("x{}", tensors++);
+      line("{} = local f32[1]", x);
+      line("{}[0] = {}", x, element);
+      element = x + "[0]";
+    }
+    return fmt::format("{} > {}.0", element, below(4));
+  }
   void branch_step() {
     std::string cond = pick<std::string>({"b % 2 == 0", "b > 0", "b == 0"});
-    if (!scalar.empty() && chance(60))
+    if (chance(40))
+      cond = of_element(exact_fragment());
+    else if (!scalar.empty() && chance(60))
       cond = fmt::format("{} {} {}", scalar, pick<std::string>({"<", ">="}), below(8));
+    branch(cond);
+  }
+  void branch(const std::string& cond) {
     line("if {}:", cond);
     body_steps();
     if (chance(40)) {
@@ -280,6 +321,8 @@ struct Generator : FaultText {
         return view_step();
       case 17:
         return LargeStep{*this}.run();
+      case 18:
+        return variable_step();
       case 25:
       case 26:
         return loop_step();

@@ -357,7 +357,9 @@ CONSTANTS = {"too large": 1e6, "too small": -1e6, "infinite": float("inf"), "min
 @pytest.mark.parametrize("dtype", [*FLOATS, E8M0])
 def test_constants(dtype, value):
     """T.fill, a stored number, a scalar argument, and what is read outside of a tensor."""
-    number = CONSTANTS[value]
+    number = given = CONSTANTS[value]
+    if dtype == "float16" and 65504 < abs(number) < np.inf:  # as a constant an error: test_constants_fit.py
+        number = float(np.copysign(np.inf, number))
 
     @T.prim_func
     def main(x: T.float32, A: T.Tensor((2,), dtype), B: T.Tensor((4, 64), dtype)):
@@ -378,7 +380,7 @@ def test_constants(dtype, value):
     columns = 64 * bits_of(dtype) // max(8, bits_of(dtype))
     for target in TARGETS:
         out = array_of(np.zeros(256, np.uint64), dtype).reshape(4, columns)
-        tilelang.compile(main, target=target)(number, array_of(np.zeros(2, np.uint64), dtype), out)
+        tilelang.compile(main, target=target)(given, array_of(np.zeros(2, np.uint64), dtype), out)
         got = codes_in(out.reshape(-1), dtype).reshape(4, 64)
         assert same(got, np.broadcast_to(wanted, got.shape), True, dtype).all(), (target, got[:, 0], wanted)
 
@@ -386,7 +388,7 @@ def test_constants(dtype, value):
 @pytest.mark.parametrize("dtype", [*FLOATS, E8M0, "int4", "uint4", "int8", "uint32"])
 def test_clamp(dtype):
     """The bounds are of the tile's own type; a NaN becomes the lower one."""
-    low, high = (1, 5) if not is_float(dtype) else (0.3, 1e6)
+    low, high = (1, 5) if not is_float(dtype) else (0.3, float("inf") if dtype == "float16" else 1e6)
 
     @T.prim_func
     def main(A: T.Tensor((256,), dtype)):

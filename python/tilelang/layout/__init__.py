@@ -209,6 +209,12 @@ def annotate_layout(layout_map: dict) -> None:
     For a shared tile or a tensor a T.Layout, for a fragment a T.Fragment, of the buffer's shape; or a
     function of the indices that gives what forward_fn of those gives.  A T.Fragment for a local array
     changes nothing.
+
+    A buffer's annotated T.Fragment must tell by arithmetic what one thread holds: its thread and its
+    register are sums of digits of the indices, i // a % b times a stride, where each digit stands in one of
+    the two, and the strides fit into each other as those of a number's digits do; replicas are one more
+    index.  Sums of two indices under a `%`, an XOR and tables are refused at the annotation; a T.Layout of
+    a shared tile may be any map that gives no place twice.
     """
     in_kernel("T.annotate_layout")
     if not isinstance(layout_map, dict):

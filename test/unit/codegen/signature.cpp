@@ -123,6 +123,22 @@ TEST_CASE("signature: writes through a handle count, reads do not") {
   CHECK(program.params[2].is_written);
 }
 
+TEST_CASE("signature: what the index of an element reads is only read, whatever happens to the element") {
+  for (auto* row : {"atomic_add", "atomic_max", "atomic_min", "atomic_or", "atomic_store", "atomic_load"}) {
+    CAPTURE(row);
+    Machine m("f");
+    BufferId x = m.tensor("X", i32, {imm(512)}), h = m.tensor("H", i32, {imm(512)});
+    bool load = std::string_view(row) == "atomic_load";
+    std::vector<Expr> args{m.address(h, cast(i64, m.at(x, imm(3))))};
+    if (!load) args.push_back(imm(1, i32));
+    args.push_back(string_imm("relaxed"));
+    m.body({eval(call(*find_callee(row), args, load ? i32 : none_type))});
+    Program program = signature_of(m.f, *find_target("sm_80"));
+    CHECK(!program.params[0].is_written);
+    CHECK_EQ(program.params[1].is_written, !load);
+  }
+}
+
 TEST_CASE("signature: symbols are unique and no word of a language or a C library") {
   for (auto [name, symbol] : {std::pair("main", "main_kernel"),
                               {"__exp", "exp_kernel"},
