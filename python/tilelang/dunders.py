@@ -46,10 +46,10 @@ def _constant(x: Any, what: str) -> Any:
     if what == "a truth value":
         there, called = caller_place(), place()
         call = f", which line {called[1]} calls," if called and there and called[1] != there[1] else ""
-        raise compile_error("Python's `and`, `or`, `not` and `if` need a truth value here, while the kernel is "
-                            f"built, but only the device will know it: in a lambda or plain function{call} write "
-                            "(a > b) & (c < d), |, ~ and T.if_then_else(condition, x, y), T.max and T.min for "
-                            "max and min, or make the function a @T.macro", there)
+        raise compile_error("Python's `and`, `or`, `not` and `if` need a truth value here, while the kernel "
+                            "is built, but only the device will know it: in a lambda or plain function"
+                            f"{call} write (a > b) & (c < d), |, ~ and T.if_then_else(condition, x, y), "
+                            "T.max and T.min for max and min, or make the function a @T.macro", there)
     mend = "use the language's own functions (T.exp for math.exp), and T.cast to convert"
     raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
                f"{mend}")
