@@ -6,7 +6,8 @@ reference
 and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An `eval`
 gets
 one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer, which begins
-at the element pointed to, ends with the buffer, and may be written.
+at the element pointed to, has as many elements as T.access_ptr was told (or ends with the buffer), and may be
+written.
 """
 
 from __future__ import annotations
@@ -26,19 +27,21 @@ from .values import Element, Part, as_value, binary
 
 
 class Pointer:
-    """The address of an element of a buffer, and what is done through it: "r", "w" or "" for both."""
+    """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how many
+    elements, None where nobody said it.
+    """
 
-    __slots__ = ("buffer", "index", "access")
+    __slots__ = ("buffer", "index", "access", "count")
 
-    def __init__(self, buffer: _core.Buffer, index: tuple, access: str) -> None:
-        self.buffer, self.index, self.access = buffer, index, access
+    def __init__(self, buffer: _core.Buffer, index: tuple, access: str, count: Any = None) -> None:
+        self.buffer, self.index, self.access, self.count = buffer, index, access, count
 
     def expr(self) -> _core.Expr:
         """The address where it is used."""
         trace = in_kernel(f"the address of an element of {self.buffer.name}")
         if self.access != "r":
             trace.wrote(self.buffer)
-        return trace.builder.address(self.buffer, self.index, self.access)
+        return trace.builder.address(self.buffer, self.index, self.access, self.count)
 
 
 class ptr:
@@ -112,8 +115,8 @@ def access_ptr(
     """The address of an element, with what is done there, as an argument of foreign code.
 
     base: a buffer, slice or element: where it begins.  access_type: "r", "w" or "rw" (or 1, 2, 3).  extents,
-    extent: how many elements are touched, checked against the buffer where both are constants.  offset:
-    elements
+    extent: how many elements are touched, one after another; without them those of the slice, if base is one.
+    The simulator and the reference check what is touched, element by element.  offset: elements
     to go on from base, in row-major order; with ignore_last_ndim=n it counts blocks of the last n dimensions.
     A shared tile whose address is taken is laid out row by row.
     """
@@ -124,9 +127,10 @@ def access_ptr(
     step = as_value(offset)
     for n in shape[len(shape) - ignore_last_ndim :] if ignore_last_ndim else ():
         step = n * step
+    said = [as_value(n) for n in (*extents, *([] if extent is None else [extent]))]
     count = 1
-    for n in [*extents, *([] if extent is None else [extent])]:
-        count = count * as_value(n)
+    for n in said:
+        count = count * n
     known = all(n.__class__ is int for n in (*shape, *index, step, count))
     if known:
         first, size = step, 1
@@ -137,7 +141,24 @@ def access_ptr(
             raise fail(
                 f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
             )
-    return Pointer(buffer, _moved(shape, index, step), _ACCESS[access_type])
+    starts_there = step.__class__ is int and step == 0
+    touched = count if said else _run(base) if starts_there else None
+    return Pointer(buffer, _moved(shape, index, step), _ACCESS[access_type], touched)
+
+
+def _run(base: Any) -> Any:
+    """How many elements a slice has, if they follow one another in memory."""
+    region = base.region if base.__class__ is Part else base
+    if region.__class__ is not _core.Region:
+        return None
+    count, whole = 1, True
+    for (_, extent, _), size in zip(reversed(region.ranges), reversed(region.buffer.shape), strict=True):
+        one = extent.__class__ is int and extent == 1
+        if not (whole or one):
+            return None
+        count = count * extent
+        whole = whole and extent.__class__ is int and extent == size
+    return count
 
 
 def _moved(shape: tuple, index: tuple, step: Any) -> tuple:

@@ -176,6 +176,8 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
   bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
   if (c.written && !stale) return;
   const std::byte* first = std::max(unit, at);
+  for (auto& e : forgiven)
+    if (first >= e.begin && first < e.end) return;
   Origin origin{.place = p.number, .index = index_of(w, p, lane, first), .site = me.site, .thread = w.first + lane,
                 .stale = stale ? c.place : -1};
   if (is_shared && !c.written)
@@ -185,6 +187,13 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
     holes->push_back({Mask(1) << lane, unit - at, is_shared ? code.shared_unit : cells.unit, origin});
   else
     undefined(w, lane, origin, me.site, "");
+}
+
+void Monitor::forgive(Extent memory) {
+  for (auto& e : forgiven)
+    if (memory.begin >= e.begin && memory.end <= e.end) return;
+  std::erase_if(forgiven, [&](auto& e) { return e.begin >= memory.begin && e.end <= memory.end; });
+  forgiven.push_back(memory);
 }
 
 void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
@@ -271,6 +280,7 @@ void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t byt
 }
 
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
     Finding f{.kind = Finding::Kind::unwritten,
               .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it {}; let "
@@ -296,6 +306,18 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   f.buffer = p.name;
   f.index = origin.index;
   report(w, reader, std::move(f), origin.site, other_site, p.number);
+}
+
+void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  const Span& there = code.sites[size_t(site)].span;
+  bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
+  int32_t other_site = at_once ? -1 : site;
+  if (findings.again(key(Finding::Kind::fault, origin.site, other_site, -1))) return;
+  std::string line = there && !at_once ? fmt::format(" (line {})", there.line) : "";
+  Finding f{.kind = Finding::Kind::fault,
+            .text = fmt::format("{}, in {}, and what is made of it {}{}; {}", misfit_text(origin.value, origin.cast),
+                                describe_thread(w, lane), how, line, misfit_help)};
+  report(w, lane, std::move(f), origin.site, other_site);
 }
 
 void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {

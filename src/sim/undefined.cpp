@@ -47,6 +47,18 @@ void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* 
   });
 }
 
+// What does not fit the integer that it is cast to.
+void add_misfits(Warp& w, const Operation& o, int32_t e, Undefined& to) {
+  const Scalar* value = w.slot(o.a + e);
+  bool alike = o.count == 1;
+  for_lanes(~to.lanes, [&](int lane) {
+    double v = value[alike ? 0 : lane].d;
+    if (fits_integer(v, o.type)) return;
+    to.lanes |= Mask(1) << lane;
+    to.origins[size_t(lane)] = {.site = o.site, .cast = o.type, .value = v};
+  });
+}
+
 // What element e of an operation's result is made of.
 Undefined made_of(Warp& w, const Operation& o, int32_t e) {
   Undefined all{o.to + e};
@@ -64,6 +76,7 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
   } else {
     for (int32_t operand : {o.a, o.b, o.c})
       if (operand >= 0) add(all, undefined_at(w, operand + e));
+    if (o.run == to_integer) add_misfits(w, o, e, all);
   }
   return all;
 }
