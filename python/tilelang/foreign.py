@@ -20,15 +20,16 @@ from typing import Any
 from . import _core, ptx_rows
 from .dtypes import as_dtype
 from .known import intrinsics_by_name, known_call
+from .places import moved, run_of
 from .trace import active, fail, in_kernel
-from .values import Element, Part, as_value, binary
+from .values import Element, Part, as_value
 
 # ── pointers ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Pointer:
-    """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how many
-    elements, None where nobody said it.
+    """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how
+    many elements, None where nobody said it.
     """
 
     __slots__ = ("buffer", "index", "access", "count")
@@ -142,39 +143,8 @@ def access_ptr(
                 f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
             )
     starts_there = step.__class__ is int and step == 0
-    touched = count if said else _run(base) if starts_there else None
-    return Pointer(buffer, _moved(shape, index, step), _ACCESS[access_type], touched)
-
-
-def _run(base: Any) -> Any:
-    """How many elements a slice has, if they follow one another in memory."""
-    region = base.region if base.__class__ is Part else base
-    if region.__class__ is not _core.Region:
-        return None
-    count, whole = 1, True
-    for (_, extent, _), size in zip(reversed(region.ranges), reversed(region.buffer.shape), strict=True):
-        one = extent.__class__ is int and extent == 1
-        if not (whole or one):
-            return None
-        count = count * extent
-        whole = whole and extent.__class__ is int and extent == size
-    return count
-
-
-def _moved(shape: tuple, index: tuple, step: Any) -> tuple:
-    """An index, so many elements further in row-major order."""
-    if step.__class__ is int and step == 0:
-        return index
-    if len(shape) == 1:
-        return (index[0] + step,)
-    moved: list = [None] * len(shape)
-    carry = step
-    for d in reversed(range(1, len(shape))):
-        at = index[d] + carry
-        moved[d] = at % shape[d] if at.__class__ is int else binary("floormod", at, shape[d])
-        carry = at // shape[d] if at.__class__ is int else binary("floordiv", at, shape[d])
-    moved[0] = index[0] + carry
-    return tuple(moved)
+    touched = count if said else run_of(base) if starts_there else None
+    return Pointer(buffer, moved(shape, index, step), _ACCESS[access_type], touched)
 
 
 def address_of(element: Any) -> Pointer:

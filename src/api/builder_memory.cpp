@@ -121,7 +121,7 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
       "index from there", name, widest_access);
   std::string line = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
   Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())}, none_type, here()), here());
-  for (auto& s : {begin, check}) frames.empty() ? made_tensors.push_back(s) : emit(s);
+  for (auto& s : {check, begin}) frames.empty() ? made_tensors.push_back(s) : emit(s);
   return {draft, id};
 }
 

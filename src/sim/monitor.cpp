@@ -308,18 +308,6 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   report(w, reader, std::move(f), origin.site, other_site, p.number);
 }
 
-void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
-  const Span& there = code.sites[size_t(site)].span;
-  bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
-  int32_t other_site = at_once ? -1 : site;
-  if (findings.again(key(Finding::Kind::fault, origin.site, other_site, -1))) return;
-  std::string line = there && !at_once ? fmt::format(" (line {})", there.line) : "";
-  Finding f{.kind = Finding::Kind::fault,
-            .text = fmt::format("{}, in {}, and what is made of it {}{}; {}", misfit_text(origin.value, origin.cast),
-                                describe_thread(w, lane), how, line, misfit_help)};
-  report(w, lane, std::move(f), origin.site, other_site);
-}
-
 void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
   int64_t unit = code.register_unit;
   for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++) w.filled[size_t(i)] &= ~lanes;

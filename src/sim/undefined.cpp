@@ -138,6 +138,18 @@ void check_index(Warp& w, const Operation& o) {
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
 }
 
+void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  const Span& there = code.sites[size_t(site)].span;
+  bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
+  int32_t other_site = at_once ? -1 : site;
+  if (findings.again(key(Finding::Kind::fault, origin.site, other_site, -1))) return;
+  std::string line = there && !at_once ? fmt::format(" (line {})", there.line) : "";
+  Finding f{.kind = Finding::Kind::fault,
+            .text = fmt::format("{}, in {}, and what is made of it {}{}; {}", misfit_text(origin.value, origin.cast),
+                                describe_thread(w, lane), how, line, misfit_help)};
+  report(w, lane, std::move(f), origin.site, other_site);
+}
+
 void follow_undefined(Warp& w, const Operation& o, Mask active) {
   switch (o.effect) {
     case Operation::Effect::none:

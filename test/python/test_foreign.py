@@ -68,7 +68,7 @@ def copy4(to, source):
 
 
 def moved(place, n=128, step=4, threads=32):
-    """Each thread moves four elements by way of shared memory; `place(buffer, index, access)` is its pointer."""
+    """Each thread moves four elements through shared memory; `place(buffer, index, access)` is a pointer."""
 
     @T.prim_func
     def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((n,), "float32")):
@@ -97,7 +97,7 @@ def test_the_extent_of_a_pointer(form):
     x, y = np.arange(128, dtype=np.float32), np.full(128, np.nan, np.float32)
     tilelang.compile(moved(POINTERS[form]), target="sim:sm_90").simulate(x, y, schedules=3, count=False)
     assert np.array_equal(y, x)
-    with pytest.raises(tilelang.SimulationError, match=r"data race on Y\[3\]"):
+    with pytest.raises(tilelang.SimulationError, match=r"data race on Y\[[36]\]"):
         tilelang.compile(moved(POINTERS[form], step=3), target="sim:sm_90")(x, y)
     if form not in ("no extent", "address_of"):
         with pytest.raises(tilelang.SimulationError, match=r"Y\[126\]: element 126 .*is outside \[0, 126\)"):
@@ -109,9 +109,8 @@ def test_the_reference_checks_the_extent():
     def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((126,), "float32")):
         with T.Kernel(1, threads=32):
             for i in T.serial(32):
-                T.call_extern(
-                    "void", "copy4", T.access_ptr(Y[i * 4], "w", 4), T.access_ptr(X[i * 4], "r", 4), eval=copy4
-                )
+                to, source = T.access_ptr(Y[i * 4], "w", 4), T.access_ptr(X[i * 4], "r", 4)
+                T.call_extern("void", "copy4", to, source, eval=copy4)
 
     with pytest.raises(tilelang.CompileError, match=r"elements 124 to 127 of Y are outside \[0, 126\)"):
         tilelang.compile(main, target="reference")(np.zeros(128, np.float32), np.zeros(126, np.float32))
