@@ -18,7 +18,7 @@ void raise_compile_error(const tl::CompileError& e) {
   if (e.span.file && e.span.file->ends_with(".py")) {  // else it is about a program as text
     size_t at = whole.find(text);
     std::string source = at == whole.npos ? "" : whole.substr(at + text.size());
-    text = in_words_of_python(text, source.substr(0, source.find("\n  here:")));  // behind it: the machine's words
+    text = in_words_of_python(text, source);
     if (at != whole.npos) whole = whole.substr(0, at) + text + source;
   }
   nb::object error = nb::steal<nb::object>(PyObject_CallFunction(type, "s", whole.c_str()));

@@ -16,6 +16,11 @@ def failure(program, target, *arrays):
     return str(caught.value)
 
 
+def says(text, words):
+    """Findings of the simulator name dtypes as the text IR does."""
+    return words in text or words.replace("uint", "u").replace("int", "i") in text
+
+
 def stored(source, dtype):
     @T.prim_func
     def main(X: T.Tensor((64,), source), Q: T.Tensor((64,), dtype)):
@@ -56,7 +61,7 @@ def test_what_does_not_fit(source, dtype, value, told, target):
     x = np.zeros(64, source)
     x[5] = value
     text = failure(stored(source, dtype), target, x, np.zeros(64, dtype))
-    assert told in text and "Q[i] = T.cast(X[i], dtype)" in text and "T.clamp" in text
+    assert says(text, told) and "Q[i] = T.cast(X[i], dtype)" in text and "T.clamp" in text
 
 
 @pytest.mark.parametrize("target", EXECUTORS)
@@ -73,7 +78,7 @@ def test_what_fits(dtype, target):
 def test_through_tiles(target):
     x, q = np.full(64, 200, "f4"), np.zeros(64, "i1")
     text = failure(through_tiles("int8", False), target, x, q)
-    assert "200 does not fit int8" in text and "T.copy(x, q)" in text
+    assert says(text, "200 does not fit int8") and "T.copy(x, q)" in text
     tilelang.compile(through_tiles("int8", True), target=target)(x, q)
     assert (q == 100).all()
 
@@ -102,7 +107,7 @@ def test_what_nobody_uses_may_be_anything(target):
 
 @pytest.mark.parametrize("target", EXECUTORS)
 @pytest.mark.parametrize("use, told", [
-    ("Q[T.cast(X[tx], 'int32')] = 1", "decides whether|is an index"),
+    ("Q[T.cast(X[tx], 'int32')] = 1", "decides whether|is the index|is an index"),
     ("if T.cast(X[tx], 'int32') > 3:\n    Q[tx] = 1", "decides"),
     ("T.atomic_add(Q[tx], T.cast(X[tx], 'int32'))", "is used here"),
 ])
@@ -115,4 +120,4 @@ def test_how_it_is_used(use, told, target, tmp_path):
     scope: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), scope)
     text = failure(scope["main"], target, np.full(64, 1e10, "f4"), np.zeros(64, "i4"))
-    assert re.search(told, text) and "10000000000 does not fit int32" in text
+    assert re.search(told, text) and says(text, "10000000000 does not fit int32")
