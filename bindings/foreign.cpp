@@ -66,10 +66,10 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
       nb::arg("name"), nb::arg("identity"), nb::arg("function"));
   c.def(
        "address",
-       [](Builder& b, const Buffer& buffer, nb::object index, const std::string& access) {
-         return b.address(buffer, values_of(index), access);
+       [](Builder& b, const Buffer& buffer, nb::object index, const std::string& access, nb::object count) {
+         return b.address(buffer, values_of(index), access, optional_value(count));
        },
-       nb::arg("buffer"), nb::arg("index"), nb::arg("access"))
+       nb::arg("buffer"), nb::arg("index"), nb::arg("access"), nb::arg("count").none() = nb::none())
       .def("pointer", &Builder::pointer, nb::arg("name"))
       .def(
           "tensor_at",

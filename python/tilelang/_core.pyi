@@ -169,7 +169,9 @@ class Builder:
     def let(self, name: str, value: Expr) -> Expr:
         """Bind a value to a name; returns the variable (or the constant itself)."""
     # memory, thread by thread
-    def address(self, buffer: Buffer, index: Sequence[ExprLike], access: str) -> Expr:
+    def address(
+        self, buffer: Buffer, index: Sequence[ExprLike], access: str, count: ExprLike | None = None
+    ) -> Expr:
         """Of an element; access "r", "w", or "": both."""
     def pointer(self, name: str) -> Expr:
         """A parameter that is an address."""

@@ -6,7 +6,8 @@ reference
 and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An `eval`
 gets
 one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer, which begins
-at the element pointed to, ends with the buffer, and may be written.
+at the element pointed to, has as many elements as T.access_ptr was told (or ends with the buffer), and may be
+written.
 """
 
 from __future__ import annotations
@@ -19,26 +20,29 @@ from typing import Any
 from . import _core, ptx_rows
 from .dtypes import as_dtype
 from .known import intrinsics_by_name, known_call
+from .places import moved, run_of
 from .trace import active, fail, in_kernel
-from .values import Element, Part, as_value, binary
+from .values import Element, Part, as_value
 
 # ── pointers ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Pointer:
-    """The address of an element of a buffer, and what is done through it: "r", "w" or "" for both."""
+    """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how
+    many elements, None where nobody said it.
+    """
 
-    __slots__ = ("buffer", "index", "access")
+    __slots__ = ("buffer", "index", "access", "count")
 
-    def __init__(self, buffer: _core.Buffer, index: tuple, access: str) -> None:
-        self.buffer, self.index, self.access = buffer, index, access
+    def __init__(self, buffer: _core.Buffer, index: tuple, access: str, count: Any = None) -> None:
+        self.buffer, self.index, self.access, self.count = buffer, index, access, count
 
     def expr(self) -> _core.Expr:
         """The address where it is used."""
         trace = in_kernel(f"the address of an element of {self.buffer.name}")
         if self.access != "r":
             trace.wrote(self.buffer)
-        return trace.builder.address(self.buffer, self.index, self.access)
+        return trace.builder.address(self.buffer, self.index, self.access, self.count)
 
 
 class ptr:
@@ -117,8 +121,8 @@ def access_ptr(
     """The address of an element, with what is done there, as an argument of foreign code.
 
     base: a buffer, slice or element: where it begins.  access_type: "r", "w" or "rw" (or 1, 2, 3).  extents,
-    extent: how many elements are touched, checked against the buffer where both are constants.  offset:
-    elements
+    extent: how many elements are touched, one after another; without them those of the slice, if base is one.
+    The simulator and the reference check what is touched, element by element.  offset: elements
     to go on from base, in row-major order; with ignore_last_ndim=n it counts blocks of the last n dimensions.
     A shared tile whose address is taken is laid out row by row.
     """
@@ -129,9 +133,10 @@ def access_ptr(
     step = as_value(offset)
     for n in shape[len(shape) - ignore_last_ndim :] if ignore_last_ndim else ():
         step = n * step
+    said = [as_value(n) for n in (*extents, *([] if extent is None else [extent]))]
     count = 1
-    for n in [*extents, *([] if extent is None else [extent])]:
-        count = count * as_value(n)
+    for n in said:
+        count = count * n
     known = all(n.__class__ is int for n in (*shape, *index, step, count))
     if known:
         first, size = step, 1
@@ -142,23 +147,9 @@ def access_ptr(
             raise fail(
                 f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
             )
-    return Pointer(buffer, _moved(shape, index, step), _ACCESS[access_type])
-
-
-def _moved(shape: tuple, index: tuple, step: Any) -> tuple:
-    """An index, so many elements further in row-major order."""
-    if step.__class__ is int and step == 0:
-        return index
-    if len(shape) == 1:
-        return (index[0] + step,)
-    moved: list = [None] * len(shape)
-    carry = step
-    for d in reversed(range(1, len(shape))):
-        at = index[d] + carry
-        moved[d] = at % shape[d] if at.__class__ is int else binary("floormod", at, shape[d])
-        carry = at // shape[d] if at.__class__ is int else binary("floordiv", at, shape[d])
-    moved[0] = index[0] + carry
-    return tuple(moved)
+    starts_there = step.__class__ is int and step == 0
+    touched = count if said else run_of(base) if starts_there else None
+    return Pointer(buffer, moved(shape, index, step), _ACCESS[access_type], touched)
 
 
 def address_of(element: Any) -> Pointer:

@@ -88,7 +88,9 @@ class Builder {
 
   // ── memory, thread by thread ────────────────────────────────────────────────────────────────────────
   // The address of an element; access "r", "w", or "": both.
-  Expr address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access);
+  // `count`: how many elements are touched from there on, where that is known.
+  Expr address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access,
+               const std::optional<Value>& count = std::nullopt);
   Expr pointer(const std::string& name);  // a parameter
   // A tensor at an address, a pointer or an integer; made outside of the kernels it is one of each.
   Buffer tensor_at(const std::string& name, const Value& base, const std::vector<Value>& shape, DType type,

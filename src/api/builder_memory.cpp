@@ -25,6 +25,8 @@ void check_order(std::string_view op, Callee::Atomic kind, const std::string& or
     fail(span, "{}: the memory order cannot be `{}`; it is one of {}{}", op, order, listed(fit), did_you_mean(order, fit));
 }
 
+constexpr int64_t widest_access = 16;  // of one thread, in bytes, on every target
+
 // The place of an element in its buffer, in elements, where nothing but its shape says so.
 Expr offset_of(const BufferInfo& info, const std::vector<Expr>& index) {
   if (info.scope == Scope::global) return tensor_offset(info, index);
@@ -62,13 +64,17 @@ void Builder::keep_rows(const Buffer& buffer, const std::string& by) {
   set_layout(buffer.id, row_major(shape), by);
 }
 
-Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access) {
+Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access,
+                      const std::optional<Value>& count) {
   std::vector<Expr> at = index_of(buffer, index, "taking the address of an element of");
   if (buffer.info().scope == Scope::fragment)
     fail(here(), "{} is spread over the registers of the block's threads and has no address: copy it to a shared tile, or "
                  "use T.alloc_local", describe(buffer));
   keep_rows(buffer, "its address, which is taken");
-  return tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), access, here());
+  // The elements of a strided tensor do not follow one another.
+  bool counted = count && buffer.info().strides.empty();
+  Expr touched = counted ? to_index(*count, "an extent of an address", here()) : Expr();
+  return tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), access, here(), std::move(touched));
 }
 
 Expr Builder::pointer(const std::string& name) {
@@ -108,10 +114,14 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
     for (auto& e : *strides) info.strides.push_back(outside(to_index(e, "a stride of " + name, here()), "a stride"));
   BufferId id = draft->function.add(std::move(info));
   Stmt begin = tl::alloc(id, here(), {.entries = {{"base", from}}});
-  if (frames.empty())
-    made_tensors.push_back(begin);
-  else
-    emit(begin);
+  Expr number = from->dtype.is_handle() ? cast(u64, from, here()) : from;
+  Expr aligned = eq(floormod(number, imm(widest_access, number->dtype)), imm(0, number->dtype));
+  std::string text = fmt::format(
+      "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin where it is, and "
+      "index from there", name, widest_access);
+  std::string line = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
+  Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())}, none_type, here()), here());
+  for (auto& s : {check, begin}) frames.empty() ? made_tensors.push_back(s) : emit(s);
   return {draft, id};
 }
 

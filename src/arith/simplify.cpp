@@ -92,7 +92,12 @@ Expr rebuild_call(Simplifier& s, const Call& n) {
   if (n.callee == &address_of) {
     std::vector<Expr> args = n.args;
     args[0] = rebuild_place(s, *n.args[0].as<Load>());
-    return args[0].same(n.args[0]) ? Expr(&n) : call(address_of, std::move(args), n.dtype, n.span);
+    bool same = args[0].same(n.args[0]);
+    for (size_t i = 1; i < args.size(); i++) {
+      args[i] = s.walk(args[i]);
+      same &= args[i].same(n.args[i]);
+    }
+    return same ? Expr(&n) : call(address_of, std::move(args), n.dtype, n.span);
   }
   std::vector<Expr> args;
   bool changed = false, constant = !n.args.empty() && n.args.size() <= 4;

@@ -197,6 +197,7 @@ Value convert_int(Writer& w, DType from, const Value& a, DType to) {
 
 Value convert(Writer& w, DType from, const Value& a, DType to, bool has_half) {
   if (from == to) return a;
+  if (from.is_handle()) return w.fresh(fmt::format("ptrtoint ptr {} to {}", a, type_text(to)));
   DType single = f32.with_lanes(from.lanes), wide = f64.with_lanes(from.lanes);
   if (is_half(from)) return convert(w, single, extend_half({w, single}, from, a, has_half), to, has_half);
   if (is_half(to)) {

@@ -138,7 +138,8 @@ Expr cast(DType type, Expr a, Span span) {
              ? "; what one access has read goes only into a store of that width (T.stg128 and its like); its elements "
                "one by one come from a loop T.vectorized over them, which is one access too"
              : "");
-  if (type.is_handle() || a->dtype.is_handle() || type.kind == DType::Kind::none)
+  bool is_number = a->dtype.is_handle() && type == u64;  // of an address
+  if (type.is_handle() || (a->dtype.is_handle() && !is_number) || type.kind == DType::Kind::none)
     fail(span, "there is no cast from {} to {}", to_string(a->dtype), to_string(type));
   if (auto* x = a.as<IntImm>()) {
     if (!type.is_float()) return imm(type.is_bool() ? x->value != 0 : x->value, type, span);
@@ -147,7 +148,7 @@ Expr cast(DType type, Expr a, Span span) {
   if (auto* x = a.as<FloatImm>()) {
     if (type.is_float()) return fimm(x->value, type, span);
     if (type.is_bool()) return imm(x->value != 0, type, span);
-    if (std::fabs(x->value) < 9.0e18) return imm(int64_t(x->value), type, span);
+    if (std::fabs(x->value) < 9.0e18 && fits_integer(x->value, type)) return imm(int64_t(x->value), type, span);
   }
   auto* n = fresh<Cast>(type, span);
   n->a = std::move(a);
@@ -248,9 +249,11 @@ Expr call(const Callee& callee, std::vector<Expr> args, Span span) {
   return call(callee, std::move(args), type, span);
 }
 
-Expr address(Expr element, std::string_view access, Span span) {
+Expr address(Expr element, std::string_view access, Span span, Expr count) {
   std::vector<Expr> args{std::move(element)};
+  if (access.empty() && count) access = "x";
   if (!access.empty()) args.push_back(string_imm(std::string(access), span));
+  if (count) args.push_back(std::move(count));
   return call(address_of, std::move(args), handle, span);
 }
 Expr with_place_mask(const Call& n, const Expr& mask) {

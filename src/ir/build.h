@@ -65,7 +65,7 @@ Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span = 
 Expr call(const Callee& callee, std::vector<Expr> args, Span span = {});  // type by the row's rule
 DType result_type(const Callee& callee, const std::vector<Expr>& args);   // that rule
 // The address of an element; `access` says what is done through it ("r", "w"; "": anything).
-Expr address(Expr element, std::string_view access = "", Span span = {});
+Expr address(Expr element, std::string_view access = "", Span span = {}, Expr count = {});
 // The call, made where `mask` holds only: in the masks of the places of one that obeys them.
 Expr with_place_mask(const Call& call, const Expr& mask);
 

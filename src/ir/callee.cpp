@@ -168,6 +168,12 @@ const Load* place_of(const Expr& e) {
   return c && c->callee == &address_of ? c->args[0].as<Load>() : nullptr;
 }
 
+Expr count_of(const Expr& address) {
+  if (!place_of(address)) return {};
+  auto& args = address.as<Call>()->args;
+  return args.size() > 2 ? args[2] : Expr();
+}
+
 char access_of(const Call& c, size_t argument) {
   if (!place_of(c.args[argument])) return '-';
   if (argument < c.callee->access.size() && c.callee->access[argument] != '-') return c.callee->access[argument];

@@ -100,6 +100,8 @@ inline bool is_foreign(const Callee& c) { return &c == &call_extern || &c == &ca
 inline bool obeys_mask(const Callee& c) { return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide; }
 // The element that address_of(A[i]) or address_of(A[i], "r") names; null if it is no such call.
 const Load* place_of(const Expr& e);
+// How many elements are touched from there on: address_of(A[i], "r", n); null where nothing says it.
+Expr count_of(const Expr& address);
 // What a call does to memory through its argument: 'r', 'w', 'x' (both); '-' if it is no place.
 char access_of(const Call& c, size_t argument);
 // relaxed acquire release acq_rel seq_cst

@@ -212,6 +212,24 @@ int64_t truncated(double v, DType type) {
   if (type.scalar() == u64 && v >= 0x1p63) return v < 0x1p64 ? int64_t(uint64_t(v)) : -1;
   return v >= -0x1p63 && v < 0x1p63 ? wrap_int(int64_t(v), type) : wrap_int(INT64_MIN, type);
 }
+// Integers of 4 bits are made of those of 32, which wrap.
+static DType cast_as(DType t) { return t.bits < 8 ? i32 : t.scalar(); }
+bool fits_integer(double v, DType type) {
+  DType t = cast_as(type);
+  if (t.is_bool()) return true;
+  double end = std::ldexp(1.0, t.is_unsigned() ? t.bits : t.bits - 1);
+  if (!(v < end)) return false;
+  return t.is_unsigned() ? v > -1 : t.bits == 64 ? v >= -end : v > -end - 1;
+}
+std::string misfit_text(double v, DType type) {
+  DType t = cast_as(type);
+  bool is_signed = !t.is_unsigned();
+  uint64_t high = ~uint64_t(0) >> (64 - t.bits + is_signed);
+  std::string low = is_signed ? fmt::format("-{}", high + 1) : "0";
+  return fmt::format("{} does not fit {}, which holds {} to {}, so that this cast has no meaning", v, to_string(t), low, high);
+}
+const std::string_view misfit_help = "clamp it first (T.clamp), or cast only what fits (T.if_then_else)";
+
 double min_number(double a, double b) { return a != a ? b : b != b ? a : std::fmin(a, b); }
 double max_number(double a, double b) { return a != a ? b : b != b ? a : std::fmax(a, b); }
 

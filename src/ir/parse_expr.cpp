@@ -206,7 +206,7 @@ Expr Parser::cast_expr() {
   at += 2;
   DType type = dtype();
   at += 2;
-  Expr a = value();
+  Expr a = type == u64 ? expr() : value();  // of an address, the number
   expect(")", "after the value of a cast");
   return cast(type, std::move(a), since(first));
 }

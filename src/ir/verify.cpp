@@ -139,7 +139,8 @@ struct Checker {
     if (is_logical(n.op) && !t.is_bool()) bad("`{}` takes bool operands, not {}", symbol(n.op), to_string(t));
   }
   void node(const Cast& n) {
-    value(n.a);
+    bool is_number = n.a->dtype.is_handle() && n.dtype == u64;  // of an address
+    is_number ? expr(n.a) : value(n.a);
     require(n.dtype.lanes == n.a->dtype.lanes, "a cast keeps the number of lanes");
     require(!n.dtype.is_handle() && n.dtype != none_type, "a cast to a type that is no value");
   }
@@ -180,8 +181,10 @@ struct Checker {
     }
     if (n.callee->effect == Callee::Effect::control) control(n);
     if (n.callee == &address_of) {
-      require(!n.args.empty() && n.args.size() <= 2 && n.args[0].as<Load>(), "address_of takes an element of a buffer");
+      require(!n.args.empty() && n.args.size() <= 3 && n.args[0].as<Load>(), "address_of takes an element of a buffer");
       require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
+      require(n.args.size() < 3 || (n.args[2]->dtype.is_int() && n.args[2]->dtype.lanes == 1),
+              "the elements of an address are counted by an integer");
     }
     if (obeys_mask(*n.callee)) memory_call(n);
     if (size_t at = n.callee->access.find('m'); at != std::string_view::npos) map_call(n, at);

@@ -162,8 +162,13 @@ struct Expander final : ScopedRewriter {
     if (n.callee == &address_of) {
       auto& at = *n.args[0].as<Load>();
       std::vector<Expr> index = all(at.index);
-      if (is_pairs(f[at.buffer])) index = {simplify(floordiv(index.at(0), 2), facts)};
       std::vector<Expr> args = n.args;
+      if (args.size() > 2) args[2] = (*this)(args[2]);
+      if (is_pairs(f[at.buffer])) {
+        Expr first = index.at(0);
+        index = {simplify(floordiv(first, 2), facts)};
+        if (args.size() > 2) args[2] = simplify(floordiv(floormod(first, 2) + cast(i64, args[2]) + 1, 2), facts);
+      }
       args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask,
                      claim_of(at.claim));
       return call(*n.callee, std::move(args), n.dtype, n.span);

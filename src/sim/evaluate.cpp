@@ -105,10 +105,15 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
   return [op, type, a, b](Frame& x) { return scalar(fold_int(op, a(x).i, b(x).i, type)); };
 }
 
-Code cast_code(DType from, DType to, Code a) {
+Code cast_code(DType from, DType to, Code a, Span span) {
   if (to.is_bool() && from.is_float()) return [a](Frame& x) { return scalar(int64_t(a(x).d != 0)); };
   if (from.is_float() && to.is_float()) return [a, to](Frame& x) { return scalar(round_float(a(x).d, to)); };
-  if (from.is_float()) return [a, to](Frame& x) { return scalar(truncated(a(x).d, to)); };
+  if (from.is_float())
+    return [a, to, span](Frame& x) {
+      double v = a(x).d;
+      if (!fits_integer(v, to)) x.misfit = Misfit{v, to, span};
+      return scalar(truncated(v, to));
+    };
   if (!to.is_float()) return [a, to](Frame& x) { return scalar(wrap_int(a(x).i, to)); };
   return [a, from, to](Frame& x) { return scalar(float_of_int(a(x).i, from, to)); };
 }
@@ -179,6 +184,10 @@ BufferAccess buffer_access(const BufferInfo& b) {
           .pairs = b.dtype.is_packed() && b.scope == Scope::shared};
 }
 
+void Misfit::refuse(std::string_view how, const std::string& where) const {
+  fail(span, "{}, in {}, and what is made of it {}; {}", misfit_text(value, type), where, how, misfit_help);
+}
+
 void refuse_thread_level(Span span, std::string_view what) {
   fail(span, "{} is thread-level code, which the reference does not run: run it with target='sim:…'", what);
 }
@@ -228,6 +237,12 @@ Code ExprCompiler::operator()(const Expr& e) {
                      auto it = slots.find(&n);
                      if (it == slots.end())
                        refuse_thread_level(statement, fmt::format("the thread index {}", n.hint));
+                     if (misfits.contains(it->second))
+                       return [slot = it->second, outside = reads_outside.contains(it->second)](Frame& x) {
+                         if (outside) x.read_outside |= x.named_outside.contains(slot);
+                         if (auto known = x.named_misfits.find(slot); known != x.named_misfits.end()) x.misfit = known->second;
+                         return x.vars[slot];
+                       };
                      if (reads_outside.contains(it->second))
                        return [slot = it->second](Frame& x) {
                          x.read_outside |= x.named_outside.contains(slot);
@@ -237,7 +252,7 @@ Code ExprCompiler::operator()(const Expr& e) {
                    },
                    [&](const Unary& n) -> Code { return unary_code(n, self(n.a)); },
                    [&](const Binary& n) -> Code { return binary_code(n, self(n.a), self(n.b), span); },
-                   [&](const Cast& n) -> Code { return cast_code(n.a->dtype, n.dtype, self(n.a)); },
+                   [&](const Cast& n) -> Code { return cast_code(n.a->dtype, n.dtype, self(n.a), span); },
                    [&](const Select& n) -> Code {
                      return [c = self(n.cond), a = self(n.a), b = self(n.b)](Frame& x) {
                        return c(x).i ? a(x) : b(x);
@@ -250,7 +265,10 @@ Code ExprCompiler::operator()(const Expr& e) {
                      Scalar padding = safe_scalar(f[n.buffer]);
                      Code load = [access, at, id, padding](Frame& x) {
                        int64_t offset = at(x);
-                        if (offset != outside) return access.get(x.buffers[id].data, offset);
+                        if (offset != outside) {
+                          if (!x.held_misfits.empty()) x.find_misfit(x.buffers[id].data + offset * access.bytes);
+                          return access.get(x.buffers[id].data, offset);
+                        }
                         x.read_outside = true;
                         return padding;
                      };

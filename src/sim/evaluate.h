@@ -2,6 +2,7 @@
 // and bools are computed as int64 and wrapped, floats as double and rounded to their type at each operation.
 #pragma once
 #include <functional>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -50,6 +51,14 @@ struct Memory {
   std::vector<std::byte> owned = {};    // of tiles and workspaces
 };
 
+// A float that was cast to an integer which cannot hold it: whose value has no meaning, wherever it is used.
+struct Misfit {
+  double value = 0;
+  DType type = {};
+  Span span = {};
+  [[noreturn]] void refuse(std::string_view how, const std::string& where) const;
+};
+
 // What running code sees.  `flow`: a jump was taken, and what is left of the loop or the block does not run.
 enum class Flow : uint8_t { on, broken, continued, returned };
 struct Frame {
@@ -60,6 +69,16 @@ struct Frame {
   // Of the operands of a division: a 0 that was read outside of its tensor is no divisor.
   bool read_outside = false;
   std::set<size_t> named_outside = {};  // the variables whose values were made of such
+  // What an expression has met of that kind; the variables that hold it, and elements of tiles, by their addresses.
+  std::optional<Misfit> misfit = {};
+  std::unordered_map<size_t, Misfit> named_misfits = {};
+  std::unordered_map<const std::byte*, Misfit> held_misfits = {};
+  void find_misfit(const std::byte* at) {
+    if (auto held = held_misfits.find(at); held != held_misfits.end()) misfit = held->second;
+  }
+  void refuse_misfit(std::string_view how) const {
+    if (misfit) misfit->refuse(how, where);
+  }
 };
 
 using Code = std::function<Scalar(Frame&)>;
@@ -68,6 +87,7 @@ struct ExprCompiler {
   const Function& f;
   std::unordered_map<const ExprNode*, size_t> slots = {};
   std::set<size_t> reads_outside = {};  // slots of names whose values load from tensors
+  std::set<size_t> misfits = {};        // of names whose values may hold a Misfit
   Span statement = {};  // for an expression that has no place of its own
 
   size_t slot_of(const Expr& var);  // the same for the same variable

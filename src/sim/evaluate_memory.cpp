@@ -17,7 +17,10 @@ Code atomic_code(ExprCompiler& compile, const Call& n, Span span) {
     if (mask && !mask(x).i) return Scalar();
     Scalar v = value ? value(x) : Scalar();
     int64_t offset = at(x);
-    if (offset < 0) return Scalar();              // outside a tensor: nothing happens
+    if (offset < 0) {  // outside a tensor: nothing happens
+      x.misfit.reset();
+      return Scalar();
+    }
     std::byte* element = x.buffers[id].data + offset * type.bytes();
     Scalar old = access.get(element);
     if (value)
@@ -28,15 +31,20 @@ Code atomic_code(ExprCompiler& compile, const Call& n, Span span) {
 
 namespace {
 
-// The element that a place names, for code that may go on from there.
-std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load& place, Span span) {
+// The element that a place names, for code that may go on from there: over `count` elements, or to the buffer's end.
+std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load& place, const Expr& count, Span span) {
+  Code counted = count ? compile(count) : Code();
   auto at = compile.offset(place.buffer, place.index, span);
-  return [=, id = size_t(place.buffer.value), type = place.dtype](Frame& x) {
+  return [=, id = size_t(place.buffer.value), type = place.dtype, function = &compile.f](Frame& x) {
     const Memory& m = x.buffers[id];
     int64_t offset = at(x), end = 1;
     if (offset < 0) fail(span, "an address outside of its tensor, in {}", x.where);
     for (size_t d = 0; d < m.shape.size(); d++) end += (m.shape[d] - 1) * m.strides[d];
-    return ForeignValue{.type = type, .data = m.data + offset * type.bytes(), .elements = end - offset};
+    int64_t elements = counted ? counted(x).i : end - offset;
+    if (elements < 0 || offset + elements > end)
+      fail(span, "foreign code: elements {} to {} of {} are outside [0, {}), in {}; guard the call with an if", offset,
+           offset + elements - 1, function->buffers[id].name, end, x.where);
+    return ForeignValue{.type = type, .data = m.data + offset * type.bytes(), .elements = elements};
   };
 }
 
@@ -54,7 +62,7 @@ Code foreign_code(ExprCompiler& compile, const Call& n, Span span) {
     bool output = i < first + outputs;
     if (output) results.push_back(place_of(a)->dtype);
     if (auto* place = place_of(a)) {
-      (output ? to : from).push_back(place_code(compile, *place, span));
+      (output ? to : from).push_back(place_code(compile, *place, count_of(a), span));
       continue;
     }
     from.push_back([value = compile(a), type = a->dtype](Frame& x) {

@@ -73,6 +73,64 @@ void wide_access(const Execution& x) {
   addresses.count(x.warp, x.place(0), bytes, x.site.site, loads ? Counter::Kind::load : Counter::Kind::store);
 }
 
+// What one lane gives to foreign code by a pointer.  Its array ends where the program says, or with the buffer; then
+// what the code has changed is what it wrote, for nothing else is known.
+struct Reached {
+  const Execution& x;
+  size_t arg;
+  int lane;
+  bool counted = x.site.args[arg].count >= 0;
+  char access = x.site.args[arg].access;
+  const Place& place = x.place(arg);
+  int64_t element = place.type.bytes(), offset = x.value(arg, lane).i, count = 0;
+  std::byte* at = nullptr;
+  std::vector<std::byte> before = {};  // of what may be written
+  static constexpr int64_t most_compared = 64 << 10;  // bytes; beyond them anything may have been written
+
+  // Finds it and notes what is read; false if it leaves its buffer, which is a finding.
+  bool begin() {
+    if (counted) {
+      count = x.warp.slot(x.site.args[arg].count)[x.site.args[arg].count_uniform ? 0 : lane].i;
+      if (count < 0) fail(x.site.span, "foreign code: {} elements of {} cannot be touched", count, place.name);
+    }
+    auto [found, inside] = locate(x.warp, place, lane, offset, element * (counted ? count : 1), 1, x.site.site);
+    if (!inside) return false;
+    at = found;
+    int64_t left = elements_left(x.warp, place, lane, offset);
+    if (!counted) count = left;
+    if (access == 'r' || (counted && access == 'x')) note(0, counted ? count : 1, Touch::read, false);
+    if (access != 'r') before.assign(at, at + std::min(count * element, counted ? count * element : most_compared));
+    return true;
+  }
+  ForeignValue value() const { return {.type = place.type, .data = at, .elements = count}; }
+  // Notes what was written.
+  void end() const {
+    bool any = false;
+    for (int64_t i = 0; i * element < int64_t(before.size()); i++) {
+      bool same = !std::memcmp(before.data() + i * element, at + i * element, size_t(element));
+      any |= !same;
+      if (counted || !same || (i == 0 && access == 'w')) note(i, 1, Touch::write, same);
+    }
+    if (counted || access == 'r') return;
+    if (!any && access == 'x') {  // it was read, if at all
+      Holes unused;
+      note(0, 1, Touch::read, false, &unused);
+    }
+    if (int64_t(before.size()) < count * element)
+      x.warp.block->monitor->forgive({at + before.size(), at + count * element});
+  }
+  void note(int64_t first, int64_t elements, Touch touch, bool same, Holes* holes = nullptr) const {
+    Monitor& monitor = *x.warp.block->monitor;
+    int64_t from = first * element, bytes = elements * element;
+    if (!x.warp.block->watch)
+      monitor.memory_version += touch == Touch::write && !same;
+    else if (place.scope == Scope::fragment || place.scope == Scope::local)
+      x.touch_registers(place, offset + from, bytes, Mask(1) << lane, touch == Touch::write, holes);
+    else if (bytes > 0)
+      monitor.access(x.warp, place, lane, at + from, bytes, touch, x.site.site, same, nullptr, holes);
+  }
+};
+
 // args: a text, a key, and of PTX the number of places that it writes, which follow.
 void foreign(const Execution& x) {
   bool ptx = x.site.callee == &inline_ptx;
@@ -84,19 +142,25 @@ void foreign(const Execution& x) {
   if (x.site.type != none_type) results.push_back(x.site.type);
   for_lanes(x.lanes, [&](int lane) {
     std::vector<ForeignValue> args;
+    std::vector<Reached> places;
+    bool inside = true;
     for (size_t i = first + outputs; i < x.site.args.size(); i++) {
       auto& a = x.site.args[i];
-      ForeignValue& v = args.emplace_back(ForeignValue{.type = a.place >= 0 ? x.place(i).type : a.type});
+      ForeignValue& v = args.emplace_back(ForeignValue{.type = a.type});
       if (a.place >= 0) {
-        v.data = x.operand(i, lane, v.type.bytes(), 1);
-        v.elements = elements_left(x.warp, x.place(i), lane, x.value(i, lane).i);
+        Reached& r = places.emplace_back(Reached{.x = x, .arg = i, .lane = lane});
+        inside &= r.begin();
+        v = r.value();
       } else if (a.type.is_float()) {
         v.d = x.value(i, lane).d;
       } else {
         v.i = x.value(i, lane).i;
       }
     }
-    auto given = (*eval)(args, results);
+    std::vector<ForeignValue> given(results.size());
+    if (inside) given = (*eval)(args, results);
+    for (auto& r : places)
+      if (inside) r.end();
     for (size_t r = 0; r < results.size(); r++) {
       Scalar s = results[r].is_float() ? scalar(round_float(given[r].d, results[r])) : scalar(wrap_int(given[r].i, results[r]));
       if (r < outputs)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "sim/steps.h"
+#include "sim/undefined.h"
 
 namespace tl::sim {
 namespace {
@@ -266,6 +267,15 @@ void checked_binary(Warp& w, const Operation& o) {
     });
 }
 
+void to_integer(Warp& w, const Operation& o) {
+  bool fit = true;
+  unary_lanes(w, o, [&](Scalar a) {
+    fit &= fits_integer(a.d, o.type);
+    return scalar(truncated(a.d, o.type));
+  });
+  if (!fit && w.block->watch) follow_undefined(w, o, w.active);
+}
+
 Run cast_run(DType from, DType to) {
   if (to.is_bool() && from.is_float())
     return [](Warp& w, const Operation& o) {
@@ -283,10 +293,7 @@ Run cast_run(DType from, DType to) {
       unary_lanes(w, o, [&](Scalar a) { return scalar(round_float(a.d, o.type)); });
     };
   }
-  if (from.is_float())
-    return [](Warp& w, const Operation& o) {
-      unary_lanes(w, o, [&](Scalar a) { return scalar(truncated(a.d, o.type)); });
-    };
+  if (from.is_float()) return to_integer;
   if (!to.is_float()) {
     if (to == i64 || (to == i32 && from.bits <= 32 && from != u32)) return copy;
     return [](Warp& w, const Operation& o) {

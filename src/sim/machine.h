@@ -92,6 +92,8 @@ struct CallSite {
     std::string text = {};  // of a StringImm
     DType type = {};
     char access = '-';      // through a handle: 'r', 'w', 'x'
+    int32_t count = -1;     // the slot of how many elements are touched there; -1: nothing says it
+    bool count_uniform = false;
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
@@ -138,6 +140,7 @@ struct Code {
 
   std::string_view chip = {};
   std::array<int64_t, 3> max_grid = {};
+  int64_t most_residents = 0;  // blocks that the chip holds at once
 
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
@@ -230,6 +233,8 @@ struct Origin {
   int32_t site = 0;     // of the read
   int64_t thread = -1;  // that read it; -1: the one that has come to use it
   int32_t stale = -1;   // the place whose elements lay there before
+  DType cast = {};      // nothing was read: to this type it was cast, and does not fit it
+  double value = 0;
 };
 // Of what was accessed, bytes that these lanes have found unwritten.
 struct Hole {

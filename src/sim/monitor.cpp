@@ -176,6 +176,8 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
   bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
   if (c.written && !stale) return;
   const std::byte* first = std::max(unit, at);
+  for (auto& e : forgiven)
+    if (first >= e.begin && first < e.end) return;
   Origin origin{.place = p.number, .index = index_of(w, p, lane, first), .site = me.site, .thread = w.first + lane,
                 .stale = stale ? c.place : -1};
   if (is_shared && !c.written)
@@ -185,6 +187,13 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
     holes->push_back({Mask(1) << lane, unit - at, is_shared ? code.shared_unit : cells.unit, origin});
   else
     undefined(w, lane, origin, me.site, "");
+}
+
+void Monitor::forgive(Extent memory) {
+  for (auto& e : forgiven)
+    if (memory.begin >= e.begin && memory.end <= e.end) return;
+  std::erase_if(forgiven, [&](auto& e) { return e.begin >= memory.begin && e.end <= memory.end; });
+  forgiven.push_back(memory);
 }
 
 void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
@@ -271,6 +280,7 @@ void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t byt
 }
 
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
     Finding f{.kind = Finding::Kind::unwritten,
               .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it {}; let "

@@ -127,6 +127,7 @@ class Monitor {
   }
   // An atomic access of that order, after it was carried out.
   void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
+  void forgive(Extent memory);  // foreign code may have written it: nobody is told that nobody has
   int64_t memory_version = 0;  // counts what was written
   std::string statement(int32_t site) const;  // its first line
 
@@ -137,6 +138,7 @@ class Monitor {
   GlobalCells& cells;
   std::vector<bool> watched = {};  // by place
   StampPool pool = {};
+  std::vector<Extent> forgiven = {};
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
   bool tells = false;  // some atomic access had an order
 
@@ -152,6 +154,7 @@ class Monitor {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};
   }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
+  void misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at);
   // Of a read: a hole, or a finding, if nobody has written this unit.
   void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,

@@ -64,6 +64,9 @@ struct Machine {
   ExprCompiler& compile = host.compile;
   Frame& frame = host.frame;
   EvalContext context = {};
+  Span tile_span = {};                   // of the operator that runs
+  bool moves = false;                    // element by element, as it stands
+  std::map<int64_t, Misfit> moved = {};  // what it has read of such, if it moves elements, by their positions
 
   explicit Machine(const Function& f) : f(f), host(f) {
     context = {.read = [this](const Region& r) { return read(r); },
@@ -97,6 +100,10 @@ struct Machine {
     bool is_float = type.is_float();
     for_each_row(m, box, [&](const Row& row) {
       for (int64_t i = row.first; i < row.last; i++) {
+        if (moves && !frame.held_misfits.empty())
+          if (auto held = frame.held_misfits.find(m.data + (row.offset + i * row.stride) * access.bytes);
+              held != frame.held_misfits.end() && !access.pairs)
+            moved.emplace(row.position + i, held->second);
         Scalar v = access.get(m.data, row.offset + i * row.stride);
         if (is_float)
           a.floats[size_t(row.position + i)] = v.d;
@@ -112,13 +119,25 @@ struct Machine {
     Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
     int64_t size = std::accumulate(box.extent.begin(), box.extent.end(), int64_t(1), std::multiplies<>());
-    internal_check(given.dtype.is_float() == type.is_float() && a.size() == size,
-                   "an array of the region's shape and kind");
+    internal_check(a.size() == size, "an array of the region's shape");
+    bool casts = given.dtype.is_float() && !type.is_float();
+    bool is_tensor = f[r.buffer].scope == Scope::global;
+    auto note = [&](size_t at, const std::byte* to) {
+      auto known = moved.find(int64_t(at));
+      std::optional<Misfit> found;
+      if (casts && !fits_integer(given.floats[at], type)) found = Misfit{given.floats[at], type, tile_span};
+      else if (known != moved.end()) found = known->second;
+      if (found && is_tensor) found->refuse("is stored here", frame.where);
+      if (found) frame.held_misfits[to] = *found;
+      else if (!frame.held_misfits.empty()) frame.held_misfits.erase(to);
+    };
+    bool noting = (casts && !type.is_bool()) || !moved.empty() || !frame.held_misfits.empty();
     BufferAccess access = buffer_access(f[r.buffer]);
     bool is_float = type.is_float();
     for_each_row(m, box, [&](const Row& row) {
       for (int64_t i = row.first; i < row.last; i++) {
         size_t at = size_t(row.position + i);
+        if (noting && !access.pairs) note(at, m.data + (row.offset + i * row.stride) * access.bytes);
         access.put(m.data, row.offset + i * row.stride, is_float ? scalar(a.floats[at]) : scalar(a.ints[at]));
       }
     });
@@ -154,16 +173,58 @@ struct Machine {
     auto at = compile.offset(n.buffer, n.index, compile.statement);
     Code value = compile(n.value);
     size_t id = size_t(n.buffer.value);
+    bool is_tensor = f[n.buffer].scope == Scope::global;
     Step store = [=](Frame& x) {
+      x.misfit.reset();
       int64_t offset = at(x);
-      if (offset != ExprCompiler::outside) access.put(x.buffers[id].data, offset, value(x));
+      x.refuse_misfit("is an index");
+      if (offset == ExprCompiler::outside) return;
+      Scalar v = value(x);
+      std::byte* to = x.buffers[id].data + offset * access.bytes;
+      if (x.misfit && is_tensor) x.refuse_misfit("is stored here");
+      if (x.misfit && !access.pairs) x.held_misfits[to] = *x.misfit;
+      else if (!x.held_misfits.empty()) x.held_misfits.erase(to);
+      access.put(x.buffers[id].data, offset, v);
     };
     if (!n.mask) return store;
-    return [store, mask = compile(n.mask)](Frame& x) {
+    return [store, mask = deciding(n.mask)](Frame& x) {
       if (mask(x).i) store(x);
     };
   }
+  // A value that says what runs.
+  Code deciding(const Expr& e) {
+    return [value = compile(e)](Frame& x) {
+      x.misfit.reset();
+      Scalar v = value(x);
+      x.refuse_misfit("decides what runs");
+      return v;
+    };
+  }
+  // May a value be made of a float that does not fit?
+  bool may_misfit(const Expr& e) const {
+    bool may = false;
+    visit(
+        e, [&](const Cast& c) { may |= c.a->dtype.is_float() && c.dtype.is_int(); },
+        [&](const Load& l) { may |= f[l.buffer].scope != Scope::global && l.dtype.is_int(); },
+        [&](const Var& v) {
+          auto it = compile.slots.find(&v);
+          may |= it != compile.slots.end() && compile.misfits.contains(it->second);
+        });
+    return may;
+  }
   Step step(const Let& n) {
+    if (!may_misfit(n.value)) return plain_let(n);
+    size_t slot = compile.slot_of(n.var);
+    Step let = plain_let(n);
+    compile.misfits.insert(slot);
+    return [let, slot](Frame& x) {
+      x.misfit.reset();
+      let(x);
+      if (x.misfit) x.named_misfits[slot] = *x.misfit;
+      else if (!x.named_misfits.empty()) x.named_misfits.erase(slot);
+    };
+  }
+  Step plain_let(const Let& n) {
     Code value = compile(n.value);
     size_t slot = compile.slot_of(n.var);
     bool may_read_outside = false;
@@ -191,7 +252,7 @@ struct Machine {
     return flow != Flow::continued;
   }
   Step step(const For& n) {
-    Code min = compile(n.min), extent = compile(n.extent);
+    Code min = deciding(n.min), extent = deciding(n.extent);
     size_t slot = compile.slot_of(n.var);
     Step body = step(n.body);
     return [=](Frame& x) {
@@ -204,13 +265,13 @@ struct Machine {
     };
   }
   Step step(const If& n) {
-    Code cond = compile(n.cond);
+    Code cond = deciding(n.cond);
     Step then_body = step(n.then_body);
     Step else_body = n.else_body ? step(n.else_body) : [](Frame&) {};
     return [=](Frame& x) { cond(x).i ? then_body(x) : else_body(x); };
   }
   Step step(const While& n) {
-    Code cond = compile(n.cond);
+    Code cond = deciding(n.cond);
     Step body = step(n.body);
     return [=](Frame& x) {
       while (cond(x).i) {
@@ -240,7 +301,12 @@ struct Machine {
   Step step(const Tile& n) {
     const TileOp& row = row_of(n);
     if (!row.eval) return step(n.body);
-    return [this, &row, tile = Stmt(&n)](Frame&) { row.eval(*tile.as<Tile>(), f, context); };
+    return [this, &row, tile = Stmt(&n)](Frame&) {
+      tile_span = tile->span;
+      moves = row.info.name == "copy";
+      row.eval(*tile.as<Tile>(), f, context);
+      moved.clear();
+    };
   }
   Step step(const Eval& n) {
     if (const Callee* c = control_of(Stmt(&n))) {
@@ -248,7 +314,11 @@ struct Machine {
       return [flow](Frame& x) { x.flow = flow; };
     }
     if (auto* c = n.value.as<Call>(); c && c->callee == &sync_threads) return [](Frame&) {};  // in order anyway
-    return [value = compile(n.value)](Frame& x) { value(x); };
+    return [value = compile(n.value)](Frame& x) {
+      x.misfit.reset();
+      value(x);
+      x.refuse_misfit("is used here");
+    };
   }
 
   void launch(const Kernel& k, const ReferenceOptions& options) {

@@ -15,6 +15,7 @@ void select(Warp& w, const Operation& o);  // a ? b : c
 Run unary_run(UnaryOp op, DType type);
 Run binary_run(BinaryOp op, DType type);  // of operands of that type
 Run cast_run(DType from, DType to);
+void to_integer(Warp& w, const Operation& o);  // a cast of a float; of what does not fit, nothing is defined
 Run fma_run(DType type);  // null where it is not a * b + c in double
 // These may: division by zero, a shift by too much.  A constant that is neither needs no check.
 void checked_binary(Warp& w, const Operation& o);

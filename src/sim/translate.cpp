@@ -314,6 +314,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   place_temporaries(code, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   mark_wrapping(code);
+  code.most_residents = target.multiprocessors.residents(code.thread_count(), code.shared_bytes);
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets
   return std::move(t.code);
 }

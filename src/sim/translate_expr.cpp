@@ -304,6 +304,11 @@ Value Translator::effect(const Call& n) {
     site.args.push_back(
         {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
     if (v.place < 0) continue;
+    if (Expr count = count_of(a)) {
+      Value elements = value(count);
+      site.args.back().count = elements.slot;
+      site.args.back().count_uniform = elements.uniform;
+    }
     char access = site.args.back().access = access_of(n, i);
     if (row.async) {
       async_operand(*row.async, i, v.place);

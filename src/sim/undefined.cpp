@@ -47,6 +47,18 @@ void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* 
   });
 }
 
+// What does not fit the integer that it is cast to.
+void add_misfits(Warp& w, const Operation& o, int32_t e, Undefined& to) {
+  const Scalar* value = w.slot(o.a + e);
+  bool alike = o.count == 1;
+  for_lanes(~to.lanes, [&](int lane) {
+    double v = value[alike ? 0 : lane].d;
+    if (fits_integer(v, o.type)) return;
+    to.lanes |= Mask(1) << lane;
+    to.origins[size_t(lane)] = {.site = o.site, .cast = o.type, .value = v};
+  });
+}
+
 // What element e of an operation's result is made of.
 Undefined made_of(Warp& w, const Operation& o, int32_t e) {
   Undefined all{o.to + e};
@@ -64,6 +76,7 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
   } else {
     for (int32_t operand : {o.a, o.b, o.c})
       if (operand >= 0) add(all, undefined_at(w, operand + e));
+    if (o.run == to_integer) add_misfits(w, o, e, all);
   }
   return all;
 }
@@ -123,6 +136,18 @@ void check_index(Warp& w, const Operation& o) {
   if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
   Mask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
+}
+
+void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+  const Span& there = code.sites[size_t(site)].span;
+  bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
+  int32_t other_site = at_once ? -1 : site;
+  if (findings.again(key(Finding::Kind::fault, origin.site, other_site, -1))) return;
+  std::string line = there && !at_once ? fmt::format(" (line {})", there.line) : "";
+  Finding f{.kind = Finding::Kind::fault,
+            .text = fmt::format("{}, in {}, and what is made of it {}{}; {}", misfit_text(origin.value, origin.cast),
+                                describe_thread(w, lane), how, line, misfit_help)};
+  report(w, lane, std::move(f), origin.site, other_site);
 }
 
 void follow_undefined(Warp& w, const Operation& o, Mask active) {

@@ -12,6 +12,7 @@ const Target sm_80 = {
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 163 * 1024,
+    .multiprocessors = {.count = 108, .threads = 2048, .blocks = 32, .shared_bytes = 164 * 1024},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
     .copies = nvidia_copies(false),

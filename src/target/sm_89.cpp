@@ -1,4 +1,4 @@
-// RTX 40 and L40.  100 KB of shared memory an SM, of which a block may take 99 KB; large L2 (72 MB on the
+// RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take 99 KB; large L2 (72 MB on the
 // biggest); adds fp8 to mma.sync.
 #include "target/nvidia.h"
 
@@ -11,6 +11,7 @@ const Target sm_89 = {
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 99 * 1024,
+    .multiprocessors = {.count = 128, .threads = 1536, .blocks = 24, .shared_bytes = 100 * 1024},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8}),
     .copies = nvidia_copies(false),

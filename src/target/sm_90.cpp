@@ -13,6 +13,7 @@ const Target sm_90 = {
     .max_grid = {INT32_MAX, 65535, 65535},
     .max_cluster = 8,
     .shared_bytes = 227 * 1024,
+    .multiprocessors = {.count = 132, .threads = 2048, .blocks = 32, .shared_bytes = 228 * 1024},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
     .copies = nvidia_copies(true),

@@ -6,6 +6,15 @@
 
 namespace tl {
 
+// The processors of a chip that blocks are given to; GPUs only.
+struct Multiprocessors {
+  int64_t count = 0, threads = 0, blocks = 0;  // of each: threads and blocks that it holds at once
+  int64_t shared_bytes = 0;                    // of all its blocks
+  static constexpr int64_t reserved_bytes = 1024;  // of these, for each block
+  // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these decide it.
+  int64_t residents(int64_t block_threads, int64_t block_bytes) const;
+};
+
 struct Target {
   std::string_view name;             // "sm_90": the chip; what -arch or -mcpu names
   std::string_view language;         // "cuda" or "llvm": which printer
@@ -16,6 +25,7 @@ struct Target {
   std::array<int64_t, 3> max_grid = {INT64_MAX, INT64_MAX, INT64_MAX};   // blocks along x, y, z
   int64_t max_cluster = 1;           // blocks that run together
   int64_t shared_bytes = 0;          // a block may allocate
+  Multiprocessors multiprocessors = {};  // what blocks share that run together
   int64_t local_bytes = 512 << 10;   // a thread's own memory, for what its registers do not hold
   int registers = 255;               // 32-bit, a thread may use
   int vector_bytes = 16;             // widest access of one thread

@@ -296,3 +296,42 @@ def test_insertion_in_registers(target):
         tried(four_best, target, x, best, at)
         check(at, order)
         check(best, np.take_along_axis(x, order, 1))
+
+
+# A barrier of the whole grid by hand, of as many blocks as the chip has multiprocessors.
+@by_threads
+def test_barrier_of_the_grid_by_hand(target, n=132):
+    @T.prim_func
+    def main(arrived: T.Tensor((1,), "int32"), P: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(n, threads=32) as b:
+            if T.get_thread_binding() == 0:
+                P[b] = T.cast(b, "float32")
+                T.atomic_add(arrived[0], 1, memory_order="release")
+                while T.atomic_load(arrived[0], "acquire") < n:
+                    pass
+                Y[b] = P[n - 1 - b]
+
+    y = blank(n)
+    run(main, target, np.zeros(1, "i4"), blank(n), y)
+    check(y, np.arange(n)[::-1])
+
+
+# Foreign code fills four elements of a shared tile, as the extent of its pointer says.
+@by_threads
+def test_foreign_code_fills_a_vector(target):
+    def copy4(to, source):
+        to[:4] = source[:4]
+
+    @T.prim_func
+    def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "float32")
+            to, source = T.access_ptr(s[tx * 4], "w", 4), T.access_ptr(X[tx * 4], "r", 4)
+            T.call_extern("void", "copy4", to, source, eval=copy4)
+            for i in T.serial(4):
+                Y[tx * 4 + i] = s[tx * 4 + i]
+
+    x, y = np.arange(128, dtype="f4"), blank(128)
+    run(main, target, x, y)
+    check(y, x)

@@ -63,6 +63,83 @@ def test_external_functions(pure):
         assert text.count("float scale(float x, int n)") == 1 and "add_row(&mine[0], &B[" in text
 
 
+def copy4(to, source):
+    to[:4] = source[:4]
+
+
+def moved(place, n=128, step=4, threads=32):
+    """Each thread moves four elements through shared memory; `place(buffer, index, access)` is a pointer."""
+
+    @T.prim_func
+    def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "float32")
+            T.call_extern("void", "copy4", place(s, tx * 4, "w"), place(X, tx * 4, "r"), eval=copy4)
+            T.sync_threads()
+            T.call_extern("void", "copy4", place(Y, tx * step, "w"), place(s, tx * 4, "r"), eval=copy4)
+
+    return main
+
+
+POINTERS = {
+    "extents": lambda b, i, a: T.access_ptr(b[i], a, 4),
+    "two extents": lambda b, i, a: T.access_ptr(b[i], a, 2, 2),
+    "extent": lambda b, i, a: T.access_ptr(b, a, offset=i, extent=4),
+    "slice": lambda b, i, a: T.access_ptr(b[i : i + 4], a),
+    "no extent": lambda b, i, a: T.access_ptr(b[i], a),
+    "address_of": lambda b, i, a: T.address_of(b[i]),
+}
+
+
+@pytest.mark.parametrize("form", POINTERS)
+def test_the_extent_of_a_pointer(form):
+    x, y = np.arange(128, dtype=np.float32), np.full(128, np.nan, np.float32)
+    tilelang.compile(moved(POINTERS[form]), target="sim:sm_90").simulate(x, y, schedules=3, count=False)
+    assert np.array_equal(y, x)
+    with pytest.raises(tilelang.SimulationError, match=r"data race on Y\[[36]\]"):
+        tilelang.compile(moved(POINTERS[form], step=3), target="sim:sm_90")(x, y)
+    if form not in ("no extent", "address_of"):
+        with pytest.raises(tilelang.SimulationError, match=r"Y\[126\]: element 126 .*is outside \[0, 126\)"):
+            tilelang.compile(moved(POINTERS[form], n=126), target="sim:sm_90")(x, y[:126])
+
+
+def test_the_reference_checks_the_extent():
+    @T.prim_func
+    def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((126,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(32):
+                to, source = T.access_ptr(Y[i * 4], "w", 4), T.access_ptr(X[i * 4], "r", 4)
+                T.call_extern("void", "copy4", to, source, eval=copy4)
+
+    with pytest.raises(tilelang.CompileError, match=r"elements 124 to 127 of Y are outside \[0, 126\)"):
+        tilelang.compile(main, target="reference")(np.zeros(128, np.float32), np.zeros(126, np.float32))
+
+
+def test_a_copy_beside_the_thread_by_hand():
+    """cp.async of 16 bytes, as text with a meaning."""
+
+    def copy(to, source):
+        to[:] = source
+
+    @T.prim_func
+    def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "float32")
+            to, source = T.access_ptr(s[tx * 4], "w", 4), T.access_ptr(X[tx * 4], "r", 4)
+            T.ptx("cp.async.ca.shared.global [{0}], [{1}], 16;", to, source, eval=copy)
+            T.ptx("cp.async.commit_group;", eval=lambda: None)
+            T.ptx("cp.async.wait_group 0;", eval=lambda: None)
+            T.sync_threads()
+            for i in T.serial(4):
+                Y[tx * 4 + i] = s[127 - tx * 4 - i]
+
+    x, y = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    tilelang.compile(main, target="sim:sm_90").simulate(x, y, schedules=3, count=False)
+    assert np.array_equal(y, x[::-1])
+
+
 def test_refused_by_name_without_a_meaning():
     for target in [*SIMULATED, "cpu"]:
         with pytest.raises(

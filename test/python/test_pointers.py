@@ -110,6 +110,27 @@ def test_text_ir_round_trips():
         assert_round_trip(text)
 
 
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("outside", [True, False])
+def test_an_address_is_divisible_by_16(target, outside):
+    pool, c = np.zeros(1024, "f4"), np.zeros((1, 8), "f4")
+    offset = -address(pool) % 16 + 4
+    x, told = np.frombuffer(pool.data, "f4", 8, offset), "of A .T.make_tensor. is not divisible by 16"
+    with pytest.raises((tilelang.CompileError, RuntimeError), match=told):
+        tilelang.compile(add(1, 8, outside), target=target)(x, c, c.copy(), 1)
+    p = np.array([[0, address(pool) + offset]], np.int64)
+    with pytest.raises((tilelang.CompileError, RuntimeError), match=told):
+        o = np.zeros((1, 8), "f4")
+        tilelang.compile(table(1, 8, "ptr"), target=target)(p, pool[:8].reshape(1, 8), o)
+
+
+@pytest.mark.parametrize("target", CHIPS)
+def test_a_gpu_checks_the_address(target):
+    for function in (add(64, 64, True), table(4, 64, "ptr")):
+        text = tilelang.compile(function, target=target).get_kernel_source()
+        assert "tl_assert(" in text and "is not divisible by 16" in text
+
+
 SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32, p: T.ptr(T.float32)"
 
 

@@ -208,6 +208,36 @@ def test_sync_grid():
     assert "tl_sync_grid(" in source(grid_sum(7))
 
 
+def meets(n, threads, by_hand):
+    @T.prim_func
+    def main(count: T.Tensor((1,), "int32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(n, threads=threads) as b:
+            if by_hand:
+                if T.get_thread_binding() == 0:
+                    T.atomic_add(count[0], 1, memory_order="release")
+                    while T.atomic_load(count[0], "acquire") < n:
+                        pass
+            else:
+                T.sync_grid()
+            if T.get_thread_binding() == 0:
+                Y[b] = 1.0
+
+    return main
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_blocks_that_meet_fit_on_the_chip(by_hand):
+    """One of 1024 threads on each multiprocessor of sm_86, two on each of sm_80."""
+    for target, fits in (("sim:sm_86", 84), ("sim:sm_80", 216)):
+        y = np.zeros(fits, np.float32)
+        tilelang.compile(meets(fits, 1024, by_hand), target=target)(np.zeros(1, np.int32), y)
+        assert (y == 1).all()
+        words = "and 1 more blocks begin only" if by_hand else f"holds {fits} of 1024 threads"
+        with pytest.raises(tilelang.CompileError, match=words):
+            more = meets(fits + 1, 1024, by_hand)
+            tilelang.compile(more, target=target)(np.zeros(1, np.int32), np.zeros(fits + 1, np.float32))
+
+
 FAULTS = {
     "divergent": ("if tx < 5:\n    T.sync_threads()", "divergent flow"),
     "returned": ("if tx == 40:\n    return\nT.sync_threads()", "has returned"),

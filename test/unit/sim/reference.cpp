@@ -182,7 +182,7 @@ TEST_CASE("integers wrap, floats round at each operation, division rounds as its
     I[2] = -a//3:i8
     I[3] = -a%3:i8
     I[4] = truncdiv(-a, 3:i8)
-    I[5] = cast<i8>(cast<f32>(a)*2.75)
+    I[5] = cast<i8>(cast<i32>(cast<f32>(a)*2.75))
     H[0] = x + 1.0:f16
     H[1] = x*x - x
     H[2] = sqrt(x)
