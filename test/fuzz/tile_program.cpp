@@ -91,9 +91,11 @@ struct Generator : FaultText {
     if (from.name.empty() || !staged(from)) return;
     Shape turned = from.shape;
     std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
-    Tile to = find(
-        [&](const Tile& t) { return t.shape == turned && t.storage != from.storage && t.type == from.type; });
-    if (to.name.empty()) to = fresh(scope(), from.type, turned);
+    bool packed = is_packed(from.type);  // in memory two lie in a byte, and come from different rows
+    Tile to = find([&](const Tile& t) {
+      return t.shape == turned && t.storage != from.storage && t.type == from.type && (!packed || t.scope == "fragment");
+    });
+    if (to.name.empty()) to = fresh(packed ? "fragment" : scope(), from.type, turned);
     if (to.name.empty() || !staged(to)) return;
     line("transpose({}, {})", from.name, to.name);
     mark(to, from.rough);
