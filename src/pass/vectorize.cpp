@@ -196,10 +196,11 @@ struct Widening {
   // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are
   // not meant to compute it.
   Stmt name(const Let& s) {
-    if (uniform(s.value)) return guard && touches_memory(s.value) ? Stmt() : let(s.var, s.value, s.span);
+    if (uniform(s.value))
+      return guard && (touches_memory(s.value) || shifts(s.value)) ? Stmt() : let(s.var, s.value, s.span);
     if (guard && may_fail(s.value)) return {};
     naming = true;
-    Expr value = vector(s.value), to = var(s.var.as<Var>()->hint, value->dtype);
+    Expr value = where_asked(vector(s.value), s.value), to = var(s.var.as<Var>()->hint, value->dtype);
     naming = false;
     named.emplace(s.var.get(), to);
     return let(to, value, s.span);
@@ -208,6 +209,18 @@ struct Widening {
     bool found = false;
     visit(e, [&](const Load&) { found = true; });
     return found || may_fail(e);
+  }
+  // What all lanes share has no mask of its own, and a shift has none at all: only a select asks for the guard.
+  Expr where_asked(Expr value, const Expr& original) const {
+    bool apart = guard && guard->dtype.lanes > 1;
+    if (!(apart && reads_alone(original)) && !(guard && naming && shifts(original))) return value;
+    return select(apart ? guard : broadcast(guard, n), value, zero(value->dtype));
+  }
+  // By an amount that only the run knows: outside of the type's bits the shift has no value.
+  static bool shifts(const Expr& e) {
+    bool found = false;
+    visit(e, [&](const Binary& b) { found |= (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b); });
+    return found;
   }
   static bool may_fail(const Expr& e) {
     bool found = false;
@@ -292,9 +305,7 @@ struct Widening {
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
     if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
-    Expr all = all_of(guard, mask(st->mask)), value = wide(st->value);
-    bool apart = guard && guard->dtype.lanes > 1;
-    if (apart && reads_alone(st->value)) value = select(guard, value, zero(value->dtype));
+    Expr all = all_of(guard, mask(st->mask)), value = where_asked(wide(st->value), st->value);
     return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all, claim(st->claim));
   }
 };
