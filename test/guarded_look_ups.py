@@ -1,5 +1,6 @@
-"""Kernels that look up elements of a tile by one number for a row, which lies far outside where a condition of
-each element does not hold.
+"""Look-ups in a tile by one number for a row.
+
+The number lies far outside where a condition of each element does not hold.
 
     python test/guarded_look_ups.py    # on the CPU, which an access outside ends
 """

@@ -97,9 +97,11 @@ struct Widening {
     return binary(BinaryOp::logical_and, x, y);
   }
 
-  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
+  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.  The value of
+  // a name is asked for by no store's mask, so that what its load claims of its indices must be asked under the guard.
   bool is_harmless(const Load& l) const {
     if (written.contains(f.storage(l.buffer))) return false;
+    if (naming && l.claim && f[l.buffer].scope != Scope::global) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;

@@ -44,7 +44,7 @@ struct GuardedLookUp {
       case 1:
         return fmt::format("select({} > 1, {}, {})", leaf(), leaf(), look_up());
       case 2: {  // of a row that is looked up
-        std::string name = fmt::format("{}[({} % {} + {}) % {}, i1]", values.name, leaf(), values.shape[0], values.shape[0],
+        std::string name = fmt::format("{}[cast<i64>(({} % {} + {}) % {}), i1]", values.name, leaf(), values.shape[0], values.shape[0],
                                        values.shape[0]);
         return g.chance(50) ? name : fmt::format("({} - {})", name, look_up());
       }
