@@ -121,6 +121,11 @@ struct Widening {
     return c;
   }
 
+  // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them may be.
+  bool claims_apart(const Load& l) const {
+    return l.claim && std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
+  }
+
   // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
   // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
   bool needs_guard(const Load& l) const {
@@ -166,6 +171,8 @@ struct Widening {
                [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
                [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
                [&](const Load& l) -> Expr {
+                 if (uniform(l.index[0]) && claims_apart(l))
+                   return load(l.dtype, l.buffer, {broadcast(l.index[0], n)}, l.span, mask_of(l), claim(l.claim));
                  if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
                    Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span, {}, l.claim)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
