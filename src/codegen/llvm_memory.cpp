@@ -427,7 +427,7 @@ std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
 
 bool KernelWriter::needs_condition(const Expr& e) {
   bool found = may_fail(e);
-  visit(e, [&](const Load& n) { found = found || (!n.mask && !is_inside(n)); });
+  visit(e, [&](const Load& n) { found = found || !is_inside(n); });
   return found;
 }
 
