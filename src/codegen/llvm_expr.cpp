@@ -172,7 +172,7 @@ Value KernelWriter::select(const Select& n) {
 namespace {
 
 // Has it no value where a condition before it is false, x << n say?  Then only a select keeps that out.
-bool needs_condition(const Expr& e) {
+bool may_be_poison(const Expr& e) {
   bool found = false;
   visit(
       e, [&](const Binary& n) { found |= (n.op == BinaryOp::shl || n.op == BinaryOp::shr) && !as_int(n.b); },
@@ -184,9 +184,9 @@ Value logical(KernelWriter& k, const Binary& n) {
   DType t = n.dtype;
   bool is_and = n.op == BinaryOp::logical_and;
   Expr decided = imm(!is_and, t);
-  if (k.may_fail(n.b)) return k.expr(is_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b));
+  if (k.needs_condition(n.b)) return k.expr(is_and ? select(n.a, n.b, decided) : select(n.a, decided, n.b));
   Value a = k.expr(n.a), b = k.expr(n.b);
-  if (!needs_condition(n.b)) return k.w.op(is_and ? "and" : "or", t, a, b);
+  if (!may_be_poison(n.b)) return k.w.op(is_and ? "and" : "or", t, a, b);
   Value c = int_constant(!is_and, t);
   return k.w.select(t, t.lanes, a, is_and ? b : c, is_and ? c : b);
 }

@@ -3,6 +3,7 @@
 // hold almost always: a branch to the plain access, else the masked one) and the rest (a masked access).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
@@ -96,7 +97,7 @@ void read_mask(KernelWriter& k, const Expr& e, Mask& out) {
   if (!e || is_int(e, 1)) return;
   if (auto* b = e.as<Broadcast>()) return read_mask(k, b->value, out);
   auto* n = e.as<Binary>();
-  if (n && n->op == BinaryOp::logical_and && !k.may_fail(n->b)) {
+  if (n && n->op == BinaryOp::logical_and && !k.needs_condition(n->b)) {
     read_mask(k, n->a, out);
     read_mask(k, n->b, out);
     return;
@@ -363,18 +364,23 @@ Value KernelWriter::address(BufferId buffer, const Expr& index) {
 bool KernelWriter::is_inside(const Load& n) {
   const BufferInfo& info = f[n.buffer];
   if (n.index.empty()) return true;
-  if (info.elements < 0) return false;
+  int64_t elements = info.elements;
+  bool passed = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == n.buffer; });
+  if (elements < 0 && passed) {  // of a call's tensor, where its extents are constants
+    elements = 1;
+    for (auto& e : info.shape) elements *= as_int(e).value_or(0);
+  }
   Expr last = n.index[0], first = last;
   if (auto steps = last->dtype.lanes > 1 ? read_steps(last) : std::nullopt; steps && steps->stride >= 0) {
     first = steps->base;
     last = steps->base + steps->stride * (n.dtype.lanes - 1);
   }
   if (last->dtype.lanes > 1) return false;
-  return range(first).min >= 0 && range(last).max < info.elements;
+  return range(first).min >= 0 && range(last).max < elements;
 }
 
 Value KernelWriter::load(const Load& n) {
-  if (n.mask && !n.index.empty() && may_fail(n.index[0]))
+  if (n.mask && !n.index.empty() && needs_condition(n.index[0]))
     return expr(tl::select(n.mask, tl::load(f, n.buffer, n.index, n.span), zero(n.dtype)));
   auto repeats =
       n.mask || n.index.empty() || f[n.buffer].dtype.is_bool() ? std::nullopt : read_repeats(n.index[0]);
@@ -391,7 +397,7 @@ Value KernelWriter::load(const Load& n) {
     }
   }
   Value outer = predicate;
-  if (is_inside(n)) predicate.clear();
+  if (is_inside(n) && (n.index.empty() || may_run_untaken(n.index[0]))) predicate.clear();
   Place p = place_of(*this, n.buffer, n.index, n.dtype, n.mask);
   predicate = outer;
   Value v = load_place(p);
@@ -419,6 +425,12 @@ std::vector<Value> interleaved(KernelWriter& k, const Call& n) {
   return parts[0];
 }
 
+bool KernelWriter::needs_condition(const Expr& e) {
+  bool found = may_fail(e);
+  visit(e, [&](const Load& n) { found = found || !is_inside(n); });
+  return found;
+}
+
 void KernelWriter::store_where(const Store& n) {
   Stmt inner = tl::store(n.buffer, n.index, n.value, n.span);
   auto* shared = n.mask.as<Broadcast>();
@@ -431,7 +443,7 @@ void KernelWriter::store_where(const Store& n) {
 }
 
 void KernelWriter::store(const Store& n) {
-  bool fails = n.mask && (may_fail(n.value) || (!n.index.empty() && may_fail(n.index[0])));
+  bool fails = n.mask && (may_fail(n.value) || (!n.index.empty() && needs_condition(n.index[0])));
   if (fails) return store_where(n);
   DType t = n.value->dtype;
   auto* all = n.value.as<Call>();

@@ -224,9 +224,8 @@ struct Inserter {
 
   void walk_for(const Stmt& s, const For& loop) {
     const Accesses& all = accesses(s);
-    bool whole = all.writes.empty() || loop.attrs.get_int("independent") ||
-                 (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
-    if (whole || varying.differs(loop.extent) || !varying.parts(loop.body).empty()) return apart(s, all);
+    bool whole = all.writes.empty() || (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
+    if (whole || varying.separates(s)) return apart(s, all);
     Accesses bounds = accesses(loop.min);           // read once, before the loop
     bounds.add(accesses(loop.extent), warp);
     unit(s, bounds);
@@ -235,7 +234,7 @@ struct Inserter {
   }
 
   void walk_while(const Stmt& s, const While& loop) {
-    if (varying.differs(loop.cond) || !varying.parts(loop.body).empty()) return apart(s, accesses(s));
+    if (varying.separates(s)) return apart(s, accesses(s));
     unit(s, accesses(loop.cond));
     walk_loop(loop.body, accesses(loop.cond), false);
   }
@@ -247,7 +246,7 @@ struct Inserter {
   }
 
   void walk_if(const Stmt& s, const If& n) {
-    if (varying.differs(n.cond)) {
+    if (varying.separates(s)) {
       apart(s, accesses(s));
       visit(s, [&](const Call& c) { if (c.callee == &thread_return) gone = s->span; });
       return;

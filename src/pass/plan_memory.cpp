@@ -4,7 +4,10 @@
 //
 // Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A buffer
 // is alive from its first access to its last; where a loop accesses a buffer that exists outside it, for all of
-// the loop.
+// the loop.  Between the last access of one and the first of the next insert_sync must be able to place a barrier of
+// all threads: a statement whose parts threads run at different times is one moment, and from where some threads have
+// returned no buffer takes the place of another.  Nor does one of a program that places its own barriers
+// (own_barriers): they are not meant to order what the program does not see.
 //
 //   As = shared f16[128, 32]   ->   As = shared f16[128, 32] address(8192)
 #include <algorithm>
@@ -12,6 +15,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
+#include "pass/varying.h"
 
 namespace tl {
 namespace {
@@ -31,7 +35,7 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 struct Lifetime {
   BufferId buffer;
-  int64_t first = -1, last = -1;           // statements, in the order of the text; -1: no access
+  int64_t first = -1, last = -1;           // moments, in the order of the text; -1: no access
   int64_t bytes = 0;
   bool meets(const Lifetime& o) const { return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last; }
 };
@@ -39,9 +43,12 @@ struct Lifetime {
 struct Lifetimes {
   const Function& f;
   const Target& target;
+  const Varying& varying;
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
   int64_t clock = 0, own = 0;                // own: bytes of a thread's local arrays
+  bool stands = false;                       // the clock: within one moment
+  bool gone = false;                         // some threads have returned
 
   // Decided where the buffer begins.
   bool placed(BufferId b) {
@@ -64,6 +71,7 @@ struct Lifetimes {
     auto it = at.find(f.storage(b));
     if (it == at.end()) return;
     Lifetime& l = found[it->second];
+    if (gone) first = 0;
     l.first = l.first < 0 ? first : std::min(l.first, first);
     l.last = std::max(l.last, last);
   }
@@ -82,7 +90,15 @@ struct Lifetimes {
 
   void walk(const Stmt& s) {
     if (!s) return;
-    int64_t begin = ++clock;
+    if (!stands) clock++;
+    bool outside = std::exchange(stands, stands || varying.separates(s));
+    gone |= (s.as<For>() || s.as<While>()) && !varying.returns(s).empty();
+    parts(s, clock);
+    gone |= s.as<If>() && !varying.returns(s).empty();
+    stands = outside || gone;
+  }
+
+  void parts(const Stmt& s, int64_t begin) {
     if (auto* a = s.as<Alloc>()) {
       if (!placed(a->buffer) || f[a->buffer].alias_of) return;
       at[a->buffer] = found.size();
@@ -113,13 +129,16 @@ struct Lifetimes {
 };
 
 // The lowest place for each, in this order, that no buffer alive at the same time has.  The bytes needed.
-int64_t place(Function& f, const std::vector<Lifetime>& order, bool share) {
+int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, bool share) {
+  auto apart = [&, own = k.attrs.get_int("own_barriers")](const Lifetime& x, const Lifetime& y) {
+    return !share || x.meets(y) || (x.buffer.value < own && y.buffer.value < own);
+  };
   int64_t end = 0;
   std::vector<const Lifetime*> done;
   for (const Lifetime& l : order) {
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (auto* o : done)
-      if (!share || o->meets(l)) taken.emplace_back(f[o->buffer].address, f[o->buffer].address + o->bytes);
+      if (apart(*o, l)) taken.emplace_back(f[o->buffer].address, f[o->buffer].address + o->bytes);
     std::sort(taken.begin(), taken.end());
     int64_t address = 0;
     for (auto& [from, to] : taken)
@@ -148,14 +167,17 @@ int64_t place(Function& f, const std::vector<Lifetime>& order, bool share) {
 
 Function plan_memory(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
-    Lifetimes lifetimes{.f = f, .target = target};
+    Varying varying{.f = f};
+    if (k.thread) varying.vars.emplace(k.thread.get(), "the thread index");
+    varying.find(k.body);
+    Lifetimes lifetimes{.f = f, .target = target, .varying = varying};
     lifetimes.walk(k.body);
     bool share = target.has_threads();
-    int64_t needed = place(f, lifetimes.found, share);
+    int64_t needed = place(f, k, lifetimes.found, share);
     if (needed > target.shared_bytes) {    // largest first packs tighter
       std::sort(lifetimes.found.begin(), lifetimes.found.end(),
                 [](auto& a, auto& b) { return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer); });
-      needed = place(f, lifetimes.found, share);
+      needed = place(f, k, lifetimes.found, share);
     }
     if (needed > target.shared_bytes) too_large(f, lifetimes.found, needed, target);
     for (BufferInfo& b : f.buffers)

@@ -139,6 +139,14 @@ std::string Varying::parts(const Stmt& s, const std::string& under) const {
   return c == &break_loop || c == &continue_loop ? under : "";
 }
 
+bool Varying::separates(const Stmt& s) const {
+  if (auto* i = s.as<If>()) return differs(i->cond);
+  if (auto* w = s.as<While>()) return differs(w->cond) || !parts(w->body).empty();
+  if (auto* l = s.as<For>())
+    return l->attrs.get_int("independent") || differs(l->extent) || !parts(l->body).empty();
+  return s.as<Group>() != nullptr;
+}
+
 std::string Varying::returns(const Stmt& s) const { return has_control(s) ? returns(s, "") : ""; }
 
 std::string Varying::returns(const Stmt& s, const std::string& under) const {

@@ -24,6 +24,9 @@ struct Varying {
   std::string parts(const Stmt& loop_body) const;
   // … return where others do not.
   std::string returns(const Stmt& s) const;
+  // Are the threads of the block at different places inside the statement, so that no barrier of all of them may
+  // stand there?
+  bool separates(const Stmt& s) const;
 
  private:
   void mark(const Stmt& s, const std::string& control, bool parallel);

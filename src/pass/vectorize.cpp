@@ -97,9 +97,11 @@ struct Widening {
     return binary(BinaryOp::logical_and, x, y);
   }
 
-  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.
+  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.  The value of
+  // a name is asked for by no store's mask, so that what its load claims of its indices must be asked under the guard.
   bool is_harmless(const Load& l) const {
     if (written.contains(f.storage(l.buffer))) return false;
+    if (naming && l.claim && f[l.buffer].scope != Scope::global) return false;
     int64_t elements = f[l.buffer].elements;
     if (elements < 0) {
       elements = 1;
@@ -117,6 +119,11 @@ struct Widening {
     if (c.where && !uniform(c.where)) c.where = vector(c.where);
     c.where = all_of(guard, c.where);
     return c;
+  }
+
+  // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them may be.
+  bool claims_apart(const Load& l) const {
+    return l.claim && std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
   }
 
   // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
@@ -164,6 +171,8 @@ struct Widening {
                [&](const Cast& c) { return cast(c.dtype.with_lanes(n), vector(c.a), c.span); },
                [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
                [&](const Load& l) -> Expr {
+                 if (uniform(l.index[0]) && claims_apart(l))
+                   return load(l.dtype, l.buffer, {broadcast(l.index[0], n)}, l.span, mask_of(l), claim(l.claim));
                  if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
                    Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span, {}, l.claim)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
@@ -196,10 +205,11 @@ struct Widening {
   // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are
   // not meant to compute it.
   Stmt name(const Let& s) {
-    if (uniform(s.value)) return guard && touches_memory(s.value) ? Stmt() : let(s.var, s.value, s.span);
+    if (uniform(s.value))
+      return guard && (touches_memory(s.value) || shifts(s.value)) ? Stmt() : let(s.var, s.value, s.span);
     if (guard && may_fail(s.value)) return {};
     naming = true;
-    Expr value = vector(s.value), to = var(s.var.as<Var>()->hint, value->dtype);
+    Expr value = where_asked(vector(s.value), s.value), to = var(s.var.as<Var>()->hint, value->dtype);
     naming = false;
     named.emplace(s.var.get(), to);
     return let(to, value, s.span);
@@ -208,6 +218,18 @@ struct Widening {
     bool found = false;
     visit(e, [&](const Load&) { found = true; });
     return found || may_fail(e);
+  }
+  // What all lanes share has no mask of its own, and a shift has none at all: only a select asks for the guard.
+  Expr where_asked(Expr value, const Expr& original) const {
+    bool apart = guard && guard->dtype.lanes > 1;
+    if (!(apart && reads_alone(original)) && !(guard && naming && shifts(original))) return value;
+    return select(apart ? guard : broadcast(guard, n), value, zero(value->dtype));
+  }
+  // By an amount that only the run knows: outside of the type's bits the shift has no value.
+  static bool shifts(const Expr& e) {
+    bool found = false;
+    visit(e, [&](const Binary& b) { found |= (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b); });
+    return found;
   }
   static bool may_fail(const Expr& e) {
     bool found = false;
@@ -292,9 +314,7 @@ struct Widening {
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
     if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
-    Expr all = all_of(guard, mask(st->mask)), value = wide(st->value);
-    bool apart = guard && guard->dtype.lanes > 1;
-    if (apart && reads_alone(st->value)) value = select(guard, value, zero(value->dtype));
+    Expr all = all_of(guard, mask(st->mask)), value = where_asked(wide(st->value), st->value);
     return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all, claim(st->claim));
   }
 };

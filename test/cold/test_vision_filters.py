@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tilelang.language as T
-from everywhere import blank, by_threads, check, everywhere, extremes, run
+from everywhere import TARGETS, blank, by_threads, check, everywhere, extremes, run
 from ml_dtypes import bfloat16 as BF16
+
+every_target = pytest.mark.parametrize("target", TARGETS)
 
 
 # A dilated convolution of each channel by its own filter; the padding is what copies read outside of X.
@@ -422,3 +424,41 @@ def test_heat_over_the_grid(target, N, steps):
     run(heat_grid(N, steps), target, a)
     check(a[steps % 2], steps_of(start, steps, "edge"), 1e-6)
     check(a[1 - steps % 2], steps_of(start, steps - 1, "edge"), 1e-6)
+
+
+# Three neighbours are added up in a variable, from one shared tile into another.
+@every_target
+def test_a_stencil_by_way_of_a_variable(target):
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64,), "float32"), T.alloc_shared((64,), "float32")
+            T.copy(X, a)
+            for i in T.Parallel(64):
+                s = T.alloc_var("float32", 0.0)
+                for k in T.serial(3):
+                    s += a[(i + k) % 64]
+                b[i] = s
+            T.copy(b, Y)
+
+    x, y = np.arange(64, dtype="f4"), blank(64)
+    run(main, target, x, y)
+    check(y, x + np.roll(x, -1) + np.roll(x, -2))
+
+
+# Half of the block's threads turn a shared tile round into another.
+def test_a_tile_is_turned_round_by_threads():
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            a, b = T.alloc_shared((64,), "float32"), T.alloc_shared((64,), "float32")
+            T.copy(X, a)
+            if tx < 64:
+                v = a[63 - tx]
+                b[tx] = v
+            T.copy(b, Y)
+
+    x, y = np.arange(64, dtype="f4"), blank(64)
+    run(main, "sim:sm_90", x, y)
+    check(y, x[::-1])

@@ -14,7 +14,7 @@ def relu(v):
         return v
     return 0.0
 
-at_least_3 = lambda v: max(v, 3)
+at_least_3 = lambda v: max(v, 3)  # of two
 
 @T.macro
 def clip(v):
@@ -156,10 +156,6 @@ MISTAKES = {
         "None",
         "is not None",
     ),
-    "Python's max in a lambda": (
-        "for i in T.Parallel(32):\n    Y[0, i] = at_least_3(s[i])  # here",
-        "T.max",
-    ),
     "a fragment whose threads nobody can compute": (
         "g = T.alloc_fragment((24, 16), 'float32')\n"
         "T.annotate_layout({g: T.Fragment((24, 16), lambda i, j: "
@@ -192,6 +188,12 @@ def test_a_function_of_python_decides(tmp_path):
     text += "        for i, j in T.Parallel(16, 32):\n            Y[i, j] = relu(x[i, j])\n"
     called = len(text.splitlines())
     refused_here(tmp_path, text, ["T.if_then_else", "@T.macro", f"which line {called} calls"])
+
+
+def test_a_lambda_takes_the_larger_one(tmp_path):
+    text = HEAD.replace("# of two", "# here")
+    text += "        for i in T.Parallel(32):\n            Y[0, i] = at_least_3(s[i])\n"
+    refused_here(tmp_path, text, ["T.max", f"which line {len(text.splitlines())} calls"])
 
 
 def test_a_macro_returns_at_its_end(tmp_path):

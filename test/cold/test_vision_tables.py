@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from everywhere import blank, check, everywhere, extremes, run
+from everywhere import TARGETS, blank, check, everywhere, extremes, run
 from ml_dtypes import float8_e4m3fn as E4M3
+
+every_target = pytest.mark.parametrize("target", TARGETS)
 
 
 # Forward and backward of a dropout: the second kernel draws the numbers of the first again.
@@ -230,3 +232,65 @@ def test_the_index_of_an_atomic_sum_is_read(target):
     check(h, np.bincount(x[x > 2], minlength=8))
     with pytest.raises(ValueError, match="pass X.astype"):
         run(main, target, x.astype("i8"), x, h)
+
+
+# Columns are summed into a tile of a wider type.
+@every_target
+@pytest.mark.parametrize("narrow, wide", [("float16", "float32"), ("int8", "int32"), ("int32", "int64")])
+def test_a_scan_into_a_wider_type(target, narrow, wide):
+    for shape, dim in (((4, 9), 0), ((9, 4), 1)):
+
+        @T.prim_func
+        def main(X: T.Tensor(shape, narrow), Y: T.Tensor(shape, wide)):  # noqa: B023
+            with T.Kernel(1, threads=64):
+                a, b = T.alloc_shared(shape, narrow), T.alloc_shared(shape, wide)  # noqa: B023
+                T.copy(X, a)
+                T.cumsum(a, b, dim=dim)  # noqa: B023
+                T.copy(b, Y)
+
+        x, y = np.arange(36).reshape(shape).astype(narrow), blank(shape, wide)
+        run(main, target, x, y)
+        check(y, np.cumsum(x.astype(wide), dim))
+
+
+# A mask says which rows have an entry in the table; the others hold numbers far beyond it.
+@every_target
+def test_a_masked_look_up_has_a_name(target):
+    @T.prim_func
+    def main(X: T.Tensor((8, 32), "int32"), K: T.Tensor((8, 32), "int32"), D: T.Tensor((8,), "int32"),
+             Y: T.Tensor((8, 32), "int32")):
+        with T.Kernel(1, threads=32):
+            table = T.alloc_shared((4,), "int32")
+            T.copy(X[0, 0:4], table)
+            for i, j in T.Parallel(8, 32):
+                if K[i, j] != 0:
+                    a = X[i, j] + table[D[i]]
+                    Y[i, j] = a
+
+    x = np.arange(256, dtype="i4").reshape(8, 32)
+    d = np.array([0, 99, 1, 99, 2, 3, 99, 0], "i4")
+    k, y = np.repeat(d[:, None] < 4, 32, 1).astype("i4"), np.zeros((8, 32), "i4")
+    run(main, target, x, k, d, y)
+    check(y, np.where(k, x + x[0, np.minimum(d, 3)][:, None], 0))
+
+
+# Five rows on threads enough for eight: what a condition guards is not read beyond the last row.
+@every_target
+def test_a_value_of_each_row_under_a_condition(target):
+    @T.prim_func
+    def main(X: T.Tensor((5, 32), "int32"), Y: T.Tensor((5, 32), "int32")):
+        with T.Kernel(1, threads=64):
+            m, o = T.alloc_shared((5, 32), "int32"), T.alloc_shared((5, 32), "int32")
+            v = T.alloc_fragment((5,), "int32")
+            T.copy(X, m)
+            T.clear(o)
+            T.fill(v, 3)
+            for i, j in T.Parallel(5, 32):
+                if m[4 - i, j] > 2:
+                    a = m[i, j] - v[i]
+                    o[i, j] = a
+            T.copy(o, Y)
+
+    x, y = np.random.default_rng(3).integers(-9, 9, (5, 32)).astype("i4"), blank((5, 32), "i4")
+    run(main, target, x, y)
+    check(y, np.where(x[::-1] > 2, x - 3, 0))

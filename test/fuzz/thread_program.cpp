@@ -267,6 +267,25 @@ struct Generator : RingText {
     }
     line("sync_threads()");  // the next one may use the same barriers
   }
+  // Two arrays that nothing else uses: where some threads read the last of the one, they write the first of the other.
+  void relay() {
+    const Register& r = any_register();
+    std::string a = name("A"), b = name("A"), v = name("v"), t = pick<std::string>({"i32", "f32", "i16"});
+    if (!casts(t, r.type)) return;
+    int64_t n = 1 + below(threads - 1);  // else the condition is none, and a barrier would be due between the two
+    line("{} = shared {}[{}]", a, t, threads);
+    line("{} = shared {}[{}]", b, t, threads);
+    line("{}[x] = {}", a, expr(t, 2));
+    line("sync_threads()");
+    line("if x < {}:", n);
+    nested([&] {
+      line("{} = {}[{} - x]", v, a, threads - 1);
+      line("{}[x] = {}", b, v);
+    });
+    line("sync_threads()");
+    line("if x < {}:", n);
+    nested([&] { line("{}[0] = cast<{}>({}[{} - x])", r.name, r.type, b, n - 1); });
+  }
   void tile_step() {
     Shared &a = any_array(), &b = any_array();
     if (!a.atomic.empty() || !b.atomic.empty() || !casts(b.type, a.type)) return;
@@ -346,7 +365,7 @@ struct Generator : RingText {
         chance(50) ? line("sync_threads()") : update_step();
         break;
       case 11:
-        tile_step();
+        chance(50) ? tile_step() : relay();
         break;
       case 12:
       case 13:
@@ -417,6 +436,10 @@ struct Generator : RingText {
     if (chance(20)) {
       line("if {}:", condition(2));
       nested([&] { line("thread_return()"); });
+      std::string own = name("A");  // no barrier may stand before it any more
+      line("{} = shared i32[{}]", own, threads);
+      line("{}[x] = {}", own, expr("i32", 2));
+      output("i32", fmt::format("{}[x]", own));
     }
     for (auto& a : arrays)
       for (int64_t e = 0; e < a.per_thread; e++)

@@ -5,8 +5,10 @@
 
 #include "fuzz/division_text.h"
 #include "fuzz/fault_text.h"
+#include "fuzz/guarded_text.h"
 #include "fuzz/large_text.h"
 #include "fuzz/move_text.h"
+#include "fuzz/short_lives.h"
 
 namespace tl::fuzz {
 namespace {
@@ -290,7 +292,7 @@ struct Generator : FaultText {
     }
   }
   void step() {
-    switch (below(depth < 2 ? 28 : 25)) {
+    switch (below(depth < 2 ? 30 : 27)) {
       case 0:
       case 1:
         return copy_step();
@@ -324,11 +326,15 @@ struct Generator : FaultText {
       case 17:
         return LargeStep{*this}.run();
       case 18:
+        return ShortLives{*this}.run();
+      case 19:
+        return GuardedLookUp{*this}.run();
+      case 20:
         return variable_step();
-      case 25:
-      case 26:
-        return loop_step();
       case 27:
+      case 28:
+        return loop_step();
+      case 29:
         return branch_step();
       default:
         return elementwise_step();

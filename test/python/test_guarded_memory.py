@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import guarded_look_ups
 import guarded_memory
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import tilelang
 import tilelang.language as T
 
 
-def test_on_the_cpu():
+@pytest.mark.parametrize("kernels", [guarded_memory, guarded_look_ups])
+def test_on_the_cpu(kernels):
     """In a process of its own, which an access outside ends."""
-    done = subprocess.run([sys.executable, guarded_memory.__file__], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, kernels.__file__], capture_output=True, text=True)
     assert done.stdout.endswith("no access outside\n"), done.stdout[-300:] + done.stderr[-2000:]
 
 
@@ -24,6 +26,11 @@ def test_elsewhere(form, target):
     b = np.full((1001, 41), np.nan, np.float32)
     tilelang.compile(form(1001, 41), target=target)(a, b)
     assert np.array_equal(b, np.repeat(2 * a[:, None], 41, 1))
+
+
+@pytest.mark.parametrize("target", ["reference", "sim:sm_80"])
+def test_look_ups_elsewhere(target):
+    guarded_look_ups.check(target)
 
 
 def test_loads_of_a_gpu_stand_under_the_condition_of_their_lane():
