@@ -19,7 +19,7 @@ def rows(M, N, first=0, dtype="float32", foreign=False):
                     Y[row, j] = X[row, j]
                 Z[row, j] = X[row, j]
             if foreign:
-                T.call_extern("void", "wait", eval=lambda: None)
+                T.call_extern("void", "touch", T.access_ptr(Y[row, 0], "w"), eval=lambda to: None)
 
     return main
 
