@@ -24,11 +24,13 @@ struct GuardedLookUp {
     g.line("clear({})", out.name);
     int64_t by_row = g.below(3);  // 0: the condition is one for a row
     g.line("for i0 in parallel({}):", row.shape[0]);
-    g.line("  {0}[i0] = select({1}[i0, 0] >= 0 and {1}[i0, 0] < {2}, {1}[i0, 0], 1000000000:i32)", row.name, each.name, size);
+    g.line("  {0}[i0] = select({1}[i0, 0] >= 0 and {1}[i0, 0] < {2}, {1}[i0, 0], 1000000000:i32)", row.name, each.name,
+           size);
     g.open_nest(each.shape);
-    g.line("{0}[i0, i1] = select({1}[i0] < {2} and {3}[i0, {4}] % 3 != 0, 1:i32, 0:i32)", mask.name, row.name, size, values.name,
-           by_row == 0 ? "0" : "i1");
-    g.line("{0}[i0, i1] = select({1}[i0] < {2}, cast<i32>((i0 + i1) % {2}), 1000000000:i32)", each.name, row.name, size);
+    g.line("{0}[i0, i1] = select({1}[i0] < {2} and {3}[i0, {4}] % 3 != 0, 1:i32, 0:i32)", mask.name, row.name, size,
+           values.name, by_row == 0 ? "0" : "i1");
+    g.line("{0}[i0, i1] = select({1}[i0] < {2}, cast<i32>((i0 + i1) % {2}), 1000000000:i32)", each.name, row.name,
+           size);
     g.indent -= 2;
   }
   std::string at() { return g.chance(70) ? fmt::format("{}[i0]", row.name) : fmt::format("{}[i0, i1]", each.name); }
@@ -44,8 +46,8 @@ struct GuardedLookUp {
       case 1:
         return fmt::format("select({} > 1, {}, {})", leaf(), leaf(), look_up());
       case 2: {  // of a row that is looked up
-        std::string name = fmt::format("{}[cast<i64>(({} % {} + {}) % {}), i1]", values.name, leaf(), values.shape[0], values.shape[0],
-                                       values.shape[0]);
+        std::string name =
+            fmt::format("{0}[cast<i64>(({1} % {2} + {2}) % {2}), i1]", values.name, leaf(), values.shape[0]);
         return g.chance(50) ? name : fmt::format("({} - {})", name, look_up());
       }
       case 3:
