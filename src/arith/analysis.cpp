@@ -56,6 +56,7 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
     g.info.range = type_range(n.dtype);
     return g.info;
   }
+  if (n.op == BinaryOp::shl && b.range.max >= index_bits) g.info.data = true;
   bool wraps = g.info.data || (is_const(n.a) && is_const(n.b));
   g.info.range = range_of(n.op, a.range, b.range, t, wraps);
   bool fails = is_division(n.op) && b.range.contains(0);

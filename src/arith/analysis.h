@@ -19,9 +19,11 @@ struct Info {
   bool data = false;
 };
 
-// No memory has so many elements, so what is made of such a constant is no index.
+// No memory has more elements than these bits count, so what is made of a larger constant, or shifted further, is no
+// index.
+constexpr int index_bits = 48;
 inline bool is_beyond_index(int64_t constant) {
-  constexpr int64_t most = int64_t(1) << 48;
+  constexpr int64_t most = int64_t(1) << index_bits;
   return constant > most || constant < -most;
 }
 

@@ -50,7 +50,7 @@ struct PartText : ViewText {
   std::string joined(const Reducer& r, const std::string& x) {
     std::string own = fmt::format("{}[{}]", r.name, indices(r.shape)), value = x, wide = r.type;
     if (!is_float(r.type))
-      value = fmt::format("cast<{}>(cast<i32>({}))", r.type, x);
+      value = fmt::format("cast<{}>(cast<i32>(min(max({}, -1e6), 1e6)))", r.type, x);
     else if (is_storage(r.type) || (bits_of(r.type) < 32 && chance(50)))
       own = fmt::format("cast<f32>({})", own), wide = "f32";
     else

@@ -118,6 +118,7 @@ struct Generator : FaultText {
     } else {
       return;
     }
+    if (bits_of(of.type) < 8 && shape.back() % 2) return;  // two elements lie in a byte, and are copied together
     Tile t{.name = fmt::format("V{}", tensors++),
            .scope = "shared",
            .type = of.type,

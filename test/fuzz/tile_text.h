@@ -252,7 +252,7 @@ struct TileText : RandomText {
     }
     if (chance(10)) return fmt::format("abs({})", a);
     if (exact && chance(15))
-      return fmt::format("cast<f32>(cast<i32>({}) {} {})", a,
+      return fmt::format("cast<f32>(cast<i32>(min(max({}, -1e6), 1e6)) {} {})", a,
                          pick<std::string>({"//", "%", "&", "|", "^", "<<", ">>"}), 1 + below(4));
     std::string b = value(shape, levels - 1, exact);
     if (exact && chance(8)) {

@@ -177,6 +177,7 @@ TEST_CASE("what is made of a constant beyond all indices wraps, whatever else it
   stays(floordiv(s.x * large, large));
   stays(floordiv(s.j * large, large));
   CHECK(s(floordiv(s.j * 3, 3)) == "j");
+  CHECK(s(floordiv(op(BinaryOp::shl, s.j, imm(58)), -3)).starts_with("j*"));  // and not -(…)//3
   Expr least = var("least");
   learn(s.facts, least, imm(INT64_MIN));
   stays(floordiv(least * -3, -3));  // least * -3 is the least again
