@@ -10,9 +10,13 @@ namespace {
 
 DType residue_type(DType t) { return {DType::Kind::signed_int, t.bits}; }
 
-// A coefficient as the sum keeps it: residues lie around 0.
+// A coefficient as the sum keeps it: residues lie around 0, and half of 2^n, which an unsigned type has, is positive.
 int64_t kept(Sum& s, Wide value) {
-  if (!s.integers) return wrap_int(int64_t(uint64_t(value)), residue_type(s.type));
+  if (!s.integers) {
+    int64_t r = wrap_int(int64_t(uint64_t(value)), residue_type(s.type));
+    bool is_half = s.type.is_unsigned() && s.type.bits < 64 && r == -(int64_t(1) << (s.type.bits - 1));
+    return is_half ? -r : r;
+  }
   if (value <= INT64_MIN || value > INT64_MAX) s.ok = false;
   return s.ok ? int64_t(value) : 0;
 }

@@ -170,6 +170,13 @@ TEST_CASE("a division that a condition guards does not stand for one that is alw
   CHECK(s(q - q + op(BinaryOp::truncmod, s.y, s.n)) == "truncmod(y, n)");
 }
 
+TEST_CASE("a factor of half of what an unsigned type counts has one sign") {
+  Scene s;
+  Expr u = var("u", u32), q = op(BinaryOp::floordiv, imm(0, u32), u), half = imm(int64_t(1) << 31, u32);
+  CHECK(s(lt(q * half, u)) == "0//u*2147483648 < u");
+  CHECK(s(eq(u, q * half)) == "0//u*2147483648 == u");
+}
+
 TEST_CASE("what is made of a constant beyond all indices wraps, whatever else it is made of") {
   Scene s;
   auto stays = [&](const Expr& e) { CHECK(s(e) == print(e)); };
