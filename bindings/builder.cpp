@@ -311,9 +311,10 @@ void bind_builder(nb::module_& m) {
           },
           nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
       .def("end_tile", &Builder::end_tile)
-      .def("use_swizzle",
-           [](Builder& b, nb::object size, const std::string& order) { b.use_swizzle(value_of(size), order); },
-           nb::arg("panel_size"), nb::arg("order"))
+      .def(
+          "use_swizzle",
+          [](Builder& b, nb::object size, const std::string& order) { b.use_swizzle(value_of(size), order); },
+          nb::arg("panel_size"), nb::arg("order"))
       .def(
           "annotate",
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },

@@ -73,7 +73,8 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
       .def("pointer", &Builder::pointer, nb::arg("name"))
       .def(
           "tensor_at",
-          [](Builder& b, const std::string& name, nb::object base, nb::object shape, DType dtype, nb::object strides) {
+          [](Builder& b, const std::string& name, nb::object base, nb::object shape, DType dtype,
+             nb::object strides) {
             std::optional<std::vector<Value>> steps;
             if (!strides.is_none()) steps = values_of(strides);
             return b.tensor_at(name, value_of(base), values_of(shape), dtype, steps);
@@ -108,8 +109,8 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
           nb::arg("row"), nb::arg("places"))
       .def(
           "foreign",
-          [](Builder& b, const std::string& kind, const std::string& text, const std::string& key, nb::object outputs,
-             nb::object args, std::optional<DType> dtype) {
+          [](Builder& b, const std::string& kind, const std::string& text, const std::string& key,
+             nb::object outputs, nb::object args, std::optional<DType> dtype) {
             return b.foreign(kind, text, key, exprs_of(outputs), values_of(args), dtype);
           },
           nb::arg("kind"), nb::arg("text"), nb::arg("key"), nb::arg("outputs"), nb::arg("args"),

@@ -303,9 +303,9 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("resources", &resources_of)
       .def("ptx", &ptx)
       .def("launch", &launch, nb::arg("args"), nb::arg("stream"))
-      .def("simulate", &simulate_kernel, nb::arg("args"), nb::arg("fresh"), nb::arg("seed"), nb::arg("schedules"),
-           nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"), nb::arg("progress").none(),
-           nb::arg("stop").none() = nb::none());
+      .def("simulate", &simulate_kernel, nb::arg("args"), nb::arg("fresh"), nb::arg("seed"),
+           nb::arg("schedules"), nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"),
+           nb::arg("progress").none(), nb::arg("stop").none() = nb::none());
   m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
   m.def(
       "resolve_target",

@@ -80,8 +80,9 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
 // A function of values is an expression: it has no place for a statement.
 void Builder::refuse_in_function() const {
   if (!frames.empty() && frames.back().kind == Frame::Kind::function)
-    fail(here(), "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
-                 "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses",
+    fail(here(),
+         "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
+         "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses",
          frames.back().said);
 }
 
@@ -434,7 +435,8 @@ Function Builder::finish() {
   auto& f = draft->function;
   if (finished) fail(here(), "the function {} is finished", f.name);
   if (!frames.empty()) {
-    constexpr const char* what[] = {"kernel", "loop", "while loop", "if", "else", "tile operator", "function"};
+    constexpr const char* what[] = {"kernel", "loop",          "while loop", "if",
+                                    "else",   "tile operator", "function"};
     fail(frames.back().span, "this {} is not closed", what[int(frames.back().kind)]);
   }
   if (f.kernels.empty()) fail(here(), "the function {} has no kernel: it would do nothing", f.name);

@@ -119,7 +119,8 @@ class Builder {
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
   // A function of values, as an option of an operator: variables for its arguments, and its results, all of a type.
   // Between the two calls nothing may become a statement; `said` is what the user calls it.
-  std::vector<Expr> begin_function(const std::string& said, const std::vector<std::string>& names, DType type);
+  std::vector<Expr> begin_function(const std::string& said, const std::vector<std::string>& names,
+                                   DType type);
   IndexMap end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type);
   // An operator of the user's: the statements until end_tile are what it becomes.
   void begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs);

@@ -140,13 +140,16 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
            tuple_text(a), tuple_text(b), info.name, place[1], place[0]);
     }
     if (std::string why = why_not_inverse(f); !why.empty())
-      fail({}, "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because {}. Thread "
-               "and register are sums of the indices' digits (i // a % b, times a stride), each digit in one of the two",
+      fail({},
+           "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because "
+           "{}. Thread "
+           "and register are sums of the indices' digits (i // a % b, times a stride), each digit in one of "
+           "the two",
            info.name, to_string(f), why);
     int64_t threads = draft->function.kernels.empty() ? 0 : thread_count(draft->function.kernels.back());
     if (threads && f.threads > threads)
-      fail({}, "this fragment of {}, {}, names {} threads, but a block of this kernel has {}", info.name, to_string(f),
-           f.threads, threads);
+      fail({}, "this fragment of {}, {}, names {} threads, but a block of this kernel has {}", info.name,
+           to_string(f), f.threads, threads);
     set_layout(buffer.id, f.layout, by);
   });
 }

@@ -74,7 +74,8 @@ Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std
   // The elements of a strided tensor do not follow one another.
   bool counted = count && buffer.info().strides.empty();
   Expr touched = counted ? to_index(*count, "an extent of an address", here()) : Expr();
-  return tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), access, here(), std::move(touched));
+  return tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), access, here(),
+                     std::move(touched));
 }
 
 Expr Builder::pointer(const std::string& name) {
@@ -117,10 +118,14 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
   Expr number = from->dtype.is_handle() ? cast(u64, from, here()) : from;
   Expr aligned = eq(floormod(number, imm(widest_access, number->dtype)), imm(0, number->dtype));
   std::string text = fmt::format(
-      "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin where it is, and "
-      "index from there", name, widest_access);
+      "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin where it "
+      "is, and "
+      "index from there",
+      name, widest_access);
   std::string line = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
-  Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())}, none_type, here()), here());
+  Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())},
+                             none_type, here()),
+                    here());
   for (auto& s : {check, begin}) frames.empty() ? made_tensors.push_back(s) : emit(s);
   return {draft, id};
 }

@@ -212,7 +212,8 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   return made;
 }
 
-std::vector<Expr> Builder::begin_function(const std::string& said, const std::vector<std::string>& names, DType type) {
+std::vector<Expr> Builder::begin_function(const std::string& said, const std::vector<std::string>& names,
+                                          DType type) {
   require_kernel(said);
   refuse_in_function();
   frames.push_back({.kind = Frame::Kind::function, .span = here(), .said = said});
@@ -240,8 +241,11 @@ IndexMap Builder::end_function(const std::vector<Expr>& vars, const std::vector<
     m.outputs.push_back(to_type(r, type, "a result of the function", here()));
     std::unordered_map<const Node*, int64_t> known;
     if (operations_of(m.outputs.back(), most, known) == most)
-      fail(here(), "{} has {} operations or more once its names are written out, for it becomes one expression: use a "
-                   "name fewer times, or fold by simpler functions one after the other", frame.said, most);
+      fail(
+          here(),
+          "{} has {} operations or more once its names are written out, for it becomes one expression: use a "
+          "name fewer times, or fold by simpler functions one after the other",
+          frame.said, most);
   }
   return m;
 }

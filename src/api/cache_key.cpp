@@ -22,8 +22,8 @@ std::string lines_of_divisions(const Function& f) {
     }
     if (n.kind != Binary::KIND) return;
     auto& b = static_cast<const Binary&>(n);
-    bool is_division = b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod || b.op == BinaryOp::truncdiv ||
-                       b.op == BinaryOp::truncmod;
+    bool is_division = b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod ||
+                       b.op == BinaryOp::truncdiv || b.op == BinaryOp::truncmod;
     divides |= is_division && b.dtype.is_int() && !as_int(b.b);
   };
   for (auto& k : f.kernels) visit_nodes(k.body, look);

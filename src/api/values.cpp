@@ -204,8 +204,11 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 static Expr to_float(double d, DType type, std::string_view what, Span span) {
   if (std::isfinite(d) && std::isinf(round_float(d, type.scalar()))) {
     std::string name = to_string(type.scalar());
-    fail(span, "{} {:.16g} does not fit in {}, whose largest number is {:.6g}: for infinity write {}T.infinity(\"{}\"), for "
-               "the number itself {}", what, d, name, largest_number(type), d < 0 ? "-" : "", name,
+    fail(span,
+         "{} {:.16g} does not fit in {}, whose largest number is {:.6g}: for infinity write "
+         "{}T.infinity(\"{}\"), for "
+         "the number itself {}",
+         what, d, name, largest_number(type), d < 0 ? "-" : "", name,
          what == "the number" ? "cast the other operand to a wider type first" : "take a wider type");
   }
   return fimm(d, type, span);

@@ -29,7 +29,8 @@ constexpr size_t most_operands = 48;  // of a chain that is sorted, anew at each
 Expr connect(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   bool is_and = op == BinaryOp::logical_and;
   std::vector<Expr> kept;
-  bool fails = s.known.of(a).fails || s.known.of(b).fails;  // then only constants go: a division by zero stays
+  bool fails =
+      s.known.of(a).fails || s.known.of(b).fails;  // then only constants go: a division by zero stays
   auto covers = [&](const Expr& p, const Expr& q) { return is_and ? s.implies(p, q) : s.implies(q, p); };
   for (const Expr& p : operands_of(op, a, b)) {
     if (auto c = as_int(p)) {

@@ -350,8 +350,9 @@ std::string paste_sections(std::string_view prelude, const std::set<std::string,
     std::string_view head = prelude.substr(at + mark.size(), eol - at - mark.size());
     size_t colon = head.find(':');
     internal_check(colon != head.npos, "a section of the prelude without `:`");
-    internal_check(std::none_of(all.begin(), all.end(), [&](auto& s) { return s.name == head.substr(0, colon); }),
-                   "two sections of the prelude with one name");
+    internal_check(
+        std::none_of(all.begin(), all.end(), [&](auto& s) { return s.name == head.substr(0, colon); }),
+        "two sections of the prelude with one name");
     all.push_back({head.substr(0, colon), head.substr(colon + 1), prelude.substr(eol + 1, next - eol - 1)});
     at = next;
   }

@@ -45,7 +45,8 @@ struct KernelWriter {
   bool is_nonnegative(const Expr& e);
   bool never_wraps(const Expr& e);  // an i64 that is made of indices, or proven to fit
   bool may_run_untaken(const Expr& e);  // its loads are in bounds and its divisors not zero whatever holds
-  bool needs_condition(const Expr& e);  // one before it, or a mask: for a quotient, or a load that may lie outside
+  bool needs_condition(
+      const Expr& e);  // one before it, or a mask: for a quotient, or a load that may lie outside
 
   // llvm_divide.cpp
   Value divide(const Binary& n, const Value& a, const Value& b);

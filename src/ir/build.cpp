@@ -135,7 +135,8 @@ Expr cast(DType type, Expr a, Span span) {
   if (a->dtype.lanes != type.lanes)
     fail(span, "cast from {} to {}: the number of lanes differs{}", to_string(a->dtype), to_string(type),
          a->dtype.lanes > 1 && type.lanes == 1
-             ? "; what one access has read goes only into a store of that width (T.stg128 and its like); its elements "
+             ? "; what one access has read goes only into a store of that width (T.stg128 and its like); its "
+               "elements "
                "one by one come from a loop T.vectorized over them, which is one access too"
              : "");
   bool is_number = a->dtype.is_handle() && type == u64;  // of an address
@@ -148,7 +149,8 @@ Expr cast(DType type, Expr a, Span span) {
   if (auto* x = a.as<FloatImm>()) {
     if (type.is_float()) return fimm(x->value, type, span);
     if (type.is_bool()) return imm(x->value != 0, type, span);
-    if (std::fabs(x->value) < 9.0e18 && fits_integer(x->value, type)) return imm(int64_t(x->value), type, span);
+    if (std::fabs(x->value) < 9.0e18 && fits_integer(x->value, type))
+      return imm(int64_t(x->value), type, span);
   }
   auto* n = fresh<Cast>(type, span);
   n->a = std::move(a);

@@ -125,8 +125,8 @@ std::optional<DType> parse_dtype(std::string_view name) {
   }
   static const auto types = [] {
     std::map<std::string, DType, std::less<>> by_name;
-    for (DType t : {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean, handle,
-                    tf32, e4m3, e5m2, e8m0, e2m1, i4, u4})
+    for (DType t : {f64, f32,     f16,    bf16, i8,   i16,  i32,  i64,  u8, u16, u32,
+                    u64, boolean, handle, tf32, e4m3, e5m2, e8m0, e2m1, i4, u4})
       by_name.emplace(to_string(t), t);
     return by_name;
   }();
@@ -193,7 +193,9 @@ double round_float(double value, DType t) {
 double largest_number(DType t) {
   if (t.bits == 64) return std::numeric_limits<double>::max();
   if (t.kind == DType::Kind::bfloat) return 0x1.fep127;
-  return t.bits == 16 ? 0x1.ffcp15 : t.kind == DType::Kind::tfloat ? 0x1.ffcp127 : double(std::numeric_limits<float>::max());
+  return t.bits == 16                    ? 0x1.ffcp15
+         : t.kind == DType::Kind::tfloat ? 0x1.ffcp127
+                                         : double(std::numeric_limits<float>::max());
 }
 
 double sum_to_odd(double a, double b) {
@@ -226,7 +228,8 @@ std::string misfit_text(double v, DType type) {
   bool is_signed = !t.is_unsigned();
   uint64_t high = ~uint64_t(0) >> (64 - t.bits + is_signed);
   std::string low = is_signed ? fmt::format("-{}", high + 1) : "0";
-  return fmt::format("{} does not fit {}, which holds {} to {}, so that this cast has no meaning", v, to_string(t), low, high);
+  return fmt::format("{} does not fit {}, which holds {} to {}, so that this cast has no meaning", v,
+                     to_string(t), low, high);
 }
 const std::string_view misfit_help = "clamp it first (T.clamp), or cast only what fits (T.if_then_else)";
 

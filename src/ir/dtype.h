@@ -88,8 +88,8 @@ double sum_to_odd(double a, double b);
 // An integer of type `from` (bits of an int64_t) as the float type `to` holds it, rounded once.
 double float_of_int(int64_t value, DType from, DType to);
 int64_t truncated(double value, DType type);  // the cast of a float to an integer type
-bool fits_integer(double value, DType type);   // then that has a meaning
-extern const std::string_view misfit_help;      // what mends it
+bool fits_integer(double value, DType type);  // then that has a meaning
+extern const std::string_view misfit_help;    // what mends it
 std::string misfit_text(double value, DType type);  // "300 does not fit int8, which holds -128 to 127, …"
 // The other operand where one is NaN, a signalling one too.
 double min_number(double a, double b);

@@ -181,7 +181,8 @@ struct Checker {
     }
     if (n.callee->effect == Callee::Effect::control) control(n);
     if (n.callee == &address_of) {
-      require(!n.args.empty() && n.args.size() <= 3 && n.args[0].as<Load>(), "address_of takes an element of a buffer");
+      require(!n.args.empty() && n.args.size() <= 3 && n.args[0].as<Load>(),
+              "address_of takes an element of a buffer");
       require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
       require(n.args.size() < 3 || (n.args[2]->dtype.is_int() && n.args[2]->dtype.lanes == 1),
               "the elements of an address are counted by an integer");

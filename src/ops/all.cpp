@@ -140,12 +140,16 @@ void check_whole_bytes(const Tile& t, const Function& f) {
     std::string_view said = t.op->said();
     std::string type = to_string(b.dtype);
     if (t.op == &transpose_op.info)
-      fail(t.span, "{}: {} is {}, of which two lie in a byte, and a transpose takes the two from different rows: "
-                   "copy src to an i8 tile, transpose that, and copy it to {}", said, b.name, type, b.name);
+      fail(t.span,
+           "{}: {} is {}, of which two lie in a byte, and a transpose takes the two from different rows: "
+           "copy src to an i8 tile, transpose that, and copy it to {}",
+           said, b.name, type, b.name);
     if ((begin && *begin % 2) || (extent && *extent % 2))
-      fail(t.span, "{}: {} is {}, of which two lie in a byte, but what is written begins at {} of its last dimension "
-                   "and has {} elements there: both must be even (give the tile an even last extent)", said, b.name, type,
-           begin ? std::to_string(*begin) : print(r->ranges.back().min), extent ? std::to_string(*extent) : "some");
+      fail(t.span,
+           "{}: {} is {}, of which two lie in a byte, but what is written begins at {} of its last dimension "
+           "and has {} elements there: both must be even (give the tile an even last extent)",
+           said, b.name, type, begin ? std::to_string(*begin) : print(r->ranges.back().min),
+           extent ? std::to_string(*extent) : "some");
   }
 }
 

@@ -118,10 +118,13 @@ struct OrderCheck {
              "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
     for (BufferId b : written_buffers(kernel.body)) written.insert(f.storage(b));
     std::set<const Node*> places;                 // loads that only name a place
-    visit(kernel.body, [&](const Call& n) {
-      if (n.callee == &address_of) places.insert(n.args[0].get());
-      call(n);
-    }, [&](const Tile& n) { tile(n); });
+    visit(
+        kernel.body,
+        [&](const Call& n) {
+          if (n.callee == &address_of) places.insert(n.args[0].get());
+          call(n);
+        },
+        [&](const Tile& n) { tile(n); });
     visit(kernel.body, [&](const Call& n) {
       if (n.callee->atomic != Atomic::load) return;
       BufferId b = place_of(n.args[0])->buffer;

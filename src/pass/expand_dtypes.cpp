@@ -129,11 +129,13 @@ struct Expander final : ScopedRewriter {
     bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
     if (!alone)
       fail(n.span,
-           "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at once. Let what "
-           "is written, by the innermost parallel loop or by a tile operator, be an even number of neighbours of the last "
+           "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at "
+           "once. Let what "
+           "is written, by the innermost parallel loop or by a tile operator, be an even number of "
+           "neighbours of the last "
            "dimension, beginning at an even one; or write to an i8 tile, and copy that",
-           info.name, to_string(info.dtype), mask && at ? "elements of one byte are under two conditions when" :
-           "single elements are");
+           info.name, to_string(info.dtype),
+           mask && at ? "elements of one byte are under two conditions when" : "single elements are");
     Expr where = simplify(floordiv(index, 2), facts), odd = simplify(floormod(index, 2), facts);
     Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));
@@ -167,7 +169,8 @@ struct Expander final : ScopedRewriter {
       if (is_pairs(f[at.buffer])) {
         Expr first = index.at(0);
         index = {simplify(floordiv(first, 2), facts)};
-        if (args.size() > 2) args[2] = simplify(floordiv(floormod(first, 2) + cast(i64, args[2]) + 1, 2), facts);
+        if (args.size() > 2)
+          args[2] = simplify(floordiv(floormod(first, 2) + cast(i64, args[2]) + 1, 2), facts);
       }
       args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask,
                      claim_of(at.claim));

@@ -21,7 +21,8 @@ bool joins_warps(const Stmt& s) {
   bool found = false;
   visit(s, [&](const Call& n) {
     const Callee& c = *n.callee;
-    bool shuffles = c.effect == Callee::Effect::warp && c.result == Callee::Result::same && !c.name.ends_with("_sync");
+    bool shuffles =
+        c.effect == Callee::Effect::warp && c.result == Callee::Result::same && !c.name.ends_with("_sync");
     found |= shuffles || c.effect == Callee::Effect::barrier;
   });
   return found;

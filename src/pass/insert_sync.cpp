@@ -224,7 +224,8 @@ struct Inserter {
 
   void walk_for(const Stmt& s, const For& loop) {
     const Accesses& all = accesses(s);
-    bool whole = all.writes.empty() || (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
+    bool whole = all.writes.empty() ||
+                 (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
     if (whole || varying.separates(s)) return apart(s, all);
     Accesses bounds = accesses(loop.min);           // read once, before the loop
     bounds.add(accesses(loop.extent), warp);

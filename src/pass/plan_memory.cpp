@@ -35,7 +35,7 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 struct Lifetime {
   BufferId buffer;
-  int64_t first = -1, last = -1;           // moments, in the order of the text; -1: no access
+  int64_t first = -1, last = -1;  // moments, in the order of the text; -1: no access
   int64_t bytes = 0;
   bool meets(const Lifetime& o) const { return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last; }
 };

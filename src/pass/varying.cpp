@@ -54,7 +54,8 @@ std::string Varying::reason(const Expr& e) const {
     if (n.kind == Kind::Call) has_agreement |= agrees(static_cast<const Call&>(n));
     if (!found.empty() && found != of_iteration) return;
     if (n.kind == Kind::Var) {
-      if (auto it = vars.find(static_cast<const ExprNode*>(&n)); it != vars.end()) found = first_of(found, it->second);
+      if (auto it = vars.find(static_cast<const ExprNode*>(&n)); it != vars.end())
+        found = first_of(found, it->second);
     } else if (n.kind == Kind::Load) {
       auto it = buffers.find(static_cast<const Load&>(n).buffer);
       if (it != buffers.end()) found = first_of(found, it->second);

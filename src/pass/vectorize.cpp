@@ -123,7 +123,8 @@ struct Widening {
 
   // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them may be.
   bool claims_apart(const Load& l) const {
-    return l.claim && std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
+    return l.claim &&
+           std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
   }
 
   // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
@@ -172,7 +173,8 @@ struct Widening {
                [&](const Select& s) { return select(vector(s.cond), vector(s.a), vector(s.b), s.span); },
                [&](const Load& l) -> Expr {
                  if (uniform(l.index[0]) && claims_apart(l))
-                   return load(l.dtype, l.buffer, {broadcast(l.index[0], n)}, l.span, mask_of(l), claim(l.claim));
+                   return load(l.dtype, l.buffer, {broadcast(l.index[0], n)}, l.span, mask_of(l),
+                               claim(l.claim));
                  if (uniform(l.index[0])) {  // one element for all lanes; a mask that differs picks it or 0
                    Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span, {}, l.claim)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
@@ -228,7 +230,9 @@ struct Widening {
   // By an amount that only the run knows: outside of the type's bits the shift has no value.
   static bool shifts(const Expr& e) {
     bool found = false;
-    visit(e, [&](const Binary& b) { found |= (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b); });
+    visit(e, [&](const Binary& b) {
+      found |= (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b);
+    });
     return found;
   }
   static bool may_fail(const Expr& e) {

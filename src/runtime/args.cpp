@@ -109,7 +109,8 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
                                     : type.bits == 32 && std::isinf(float(value));
     if (infinite && std::isfinite(value))
       throw ArgumentError(fmt::format("{} is {}, which {} cannot hold: for infinity pass float('{}inf')",
-                                      described(program, param), scalar_text(argument), dtype, value < 0 ? "-" : ""));
+                                      described(program, param), scalar_text(argument), dtype,
+                                      value < 0 ? "-" : ""));
     if (type.bits == 16) return half;
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
   }

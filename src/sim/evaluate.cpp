@@ -240,7 +240,8 @@ Code ExprCompiler::operator()(const Expr& e) {
                      if (misfits.contains(it->second))
                        return [slot = it->second, outside = reads_outside.contains(it->second)](Frame& x) {
                          if (outside) x.read_outside |= x.named_outside.contains(slot);
-                         if (auto known = x.named_misfits.find(slot); known != x.named_misfits.end()) x.misfit = known->second;
+                         if (auto known = x.named_misfits.find(slot); known != x.named_misfits.end())
+                           x.misfit = known->second;
                          return x.vars[slot];
                        };
                      if (reads_outside.contains(it->second))
@@ -265,10 +266,11 @@ Code ExprCompiler::operator()(const Expr& e) {
                      Scalar padding = safe_scalar(f[n.buffer]);
                      Code load = [access, at, id, padding](Frame& x) {
                        int64_t offset = at(x);
-                        if (offset != outside) {
-                          if (!x.held_misfits.empty()) x.find_misfit(x.buffers[id].data + offset * access.bytes);
-                          return access.get(x.buffers[id].data, offset);
-                        }
+                       if (offset != outside) {
+                         if (!x.held_misfits.empty())
+                           x.find_misfit(x.buffers[id].data + offset * access.bytes);
+                         return access.get(x.buffers[id].data, offset);
+                       }
                         x.read_outside = true;
                         return padding;
                      };

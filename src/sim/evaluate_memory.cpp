@@ -32,7 +32,8 @@ Code atomic_code(ExprCompiler& compile, const Call& n, Span span) {
 namespace {
 
 // The element that a place names, for code that may go on from there: over `count` elements, or to the buffer's end.
-std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load& place, const Expr& count, Span span) {
+std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load& place, const Expr& count,
+                                               Span span) {
   Code counted = count ? compile(count) : Code();
   auto at = compile.offset(place.buffer, place.index, span);
   return [=, id = size_t(place.buffer.value), type = place.dtype, function = &compile.f](Frame& x) {
@@ -42,8 +43,9 @@ std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load
     for (size_t d = 0; d < m.shape.size(); d++) end += (m.shape[d] - 1) * m.strides[d];
     int64_t elements = counted ? counted(x).i : end - offset;
     if (elements < 0 || offset + elements > end)
-      fail(span, "foreign code: elements {} to {} of {} are outside [0, {}), in {}; guard the call with an if", offset,
-           offset + elements - 1, function->buffers[id].name, end, x.where);
+      fail(span,
+           "foreign code: elements {} to {} of {} are outside [0, {}), in {}; guard the call with an if",
+           offset, offset + elements - 1, function->buffers[id].name, end, x.where);
     return ForeignValue{.type = type, .data = m.data + offset * type.bytes(), .elements = elements};
   };
 }

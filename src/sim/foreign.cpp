@@ -84,22 +84,25 @@ struct Reached {
   const Place& place = x.place(arg);
   int64_t element = place.type.bytes(), offset = x.value(arg, lane).i, count = 0;
   std::byte* at = nullptr;
-  std::vector<std::byte> before = {};  // of what may be written
+  std::vector<std::byte> before = {};                 // of what may be written
   static constexpr int64_t most_compared = 64 << 10;  // bytes; beyond them anything may have been written
 
   // Finds it and notes what is read; false if it leaves its buffer, which is a finding.
   bool begin() {
     if (counted) {
       count = x.warp.slot(x.site.args[arg].count)[x.site.args[arg].count_uniform ? 0 : lane].i;
-      if (count < 0) fail(x.site.span, "foreign code: {} elements of {} cannot be touched", count, place.name);
+      if (count < 0)
+        fail(x.site.span, "foreign code: {} elements of {} cannot be touched", count, place.name);
     }
-    auto [found, inside] = locate(x.warp, place, lane, offset, element * (counted ? count : 1), 1, x.site.site);
+    auto [found, inside] =
+        locate(x.warp, place, lane, offset, element * (counted ? count : 1), 1, x.site.site);
     if (!inside) return false;
     at = found;
     int64_t left = elements_left(x.warp, place, lane, offset);
     if (!counted) count = left;
     if (access == 'r' || (counted && access == 'x')) note(0, counted ? count : 1, Touch::read, false);
-    if (access != 'r') before.assign(at, at + std::min(count * element, counted ? count * element : most_compared));
+    if (access != 'r')
+      before.assign(at, at + std::min(count * element, counted ? count * element : most_compared));
     return true;
   }
   ForeignValue value() const { return {.type = place.type, .data = at, .elements = count}; }

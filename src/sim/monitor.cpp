@@ -423,9 +423,11 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
     if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
-      return fmt::format("{}; or, where the atomic access on line {} is to tell that the other block is done, give it "
-                         "an order, for it is relaxed: memory_order='acq_rel', with a barrier of the block "
-                         "(T.sync_threads()) before and behind it", cure, code.sites[size_t(asked)].span.line);
+      return fmt::format(
+          "{}; or, where the atomic access on line {} is to tell that the other block is done, give it "
+          "an order, for it is relaxed: memory_order='acq_rel', with a barrier of the block "
+          "(T.sync_threads()) before and behind it",
+          cure, code.sites[size_t(asked)].span.line);
     return tells ? fmt::format("{}, or let the writer's block tell of it (a barrier of the block, then an atomic release) and the "
                                "other one learn of it (an acquire, then a barrier)", cure)
                  : std::string(cure);

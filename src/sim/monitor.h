@@ -48,7 +48,8 @@ struct BlockWatch {
   std::vector<Cell> shared;
   StampPool pool = {};
   std::map<int64_t, Origin> forgotten = {};  // by unit of shared memory: what undefined value was written
-  int32_t asked_without_order = -1;  // the site of its last relaxed atomic access to a tensor that gave a value
+  int32_t asked_without_order =
+      -1;  // the site of its last relaxed atomic access to a tensor that gave a value
 };
 
 // What was found, each place once.

@@ -125,11 +125,15 @@ struct Machine {
     auto note = [&](size_t at, const std::byte* to) {
       auto known = moved.find(int64_t(at));
       std::optional<Misfit> found;
-      if (casts && !fits_integer(given.floats[at], type)) found = Misfit{given.floats[at], type, tile_span};
-      else if (known != moved.end()) found = known->second;
+      if (casts && !fits_integer(given.floats[at], type))
+        found = Misfit{given.floats[at], type, tile_span};
+      else if (known != moved.end())
+        found = known->second;
       if (found && is_tensor) found->refuse("is stored here", frame.where);
-      if (found) frame.held_misfits[to] = *found;
-      else if (!frame.held_misfits.empty()) frame.held_misfits.erase(to);
+      if (found)
+        frame.held_misfits[to] = *found;
+      else if (!frame.held_misfits.empty())
+        frame.held_misfits.erase(to);
     };
     bool noting = (casts && !type.is_bool()) || !moved.empty() || !frame.held_misfits.empty();
     BufferAccess access = buffer_access(f[r.buffer]);
@@ -182,8 +186,10 @@ struct Machine {
       Scalar v = value(x);
       std::byte* to = x.buffers[id].data + offset * access.bytes;
       if (x.misfit && is_tensor) x.refuse_misfit("is stored here");
-      if (x.misfit && !access.pairs) x.held_misfits[to] = *x.misfit;
-      else if (!x.held_misfits.empty()) x.held_misfits.erase(to);
+      if (x.misfit && !access.pairs)
+        x.held_misfits[to] = *x.misfit;
+      else if (!x.held_misfits.empty())
+        x.held_misfits.erase(to);
       access.put(x.buffers[id].data, offset, v);
     };
     if (!n.mask) return store;
@@ -220,8 +226,10 @@ struct Machine {
     return [let, slot](Frame& x) {
       x.misfit.reset();
       let(x);
-      if (x.misfit) x.named_misfits[slot] = *x.misfit;
-      else if (!x.named_misfits.empty()) x.named_misfits.erase(slot);
+      if (x.misfit)
+        x.named_misfits[slot] = *x.misfit;
+      else if (!x.named_misfits.empty())
+        x.named_misfits.erase(slot);
     };
   }
   Step plain_let(const Let& n) {

@@ -75,10 +75,13 @@ bool reads_memory(const Warp& w) {
 std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t residents, size_t to_come) {
   std::string who = describe_thread(w, lane);
   if (reads_memory(w) && to_come > 0)
-    return fmt::format("{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of {} "
-                       "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these has "
-                       "ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
-                       who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
+    return fmt::format(
+        "{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of "
+        "{} "
+        "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these "
+        "has "
+        "ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
+        who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
   if (reads_memory(w)) return who + " waits in this loop for memory to change, but nobody else can go on and change it";
   std::string why =
       repeats ? "what its condition is made of does not change any more"
@@ -127,9 +130,12 @@ void Launch::run() {
     for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
   std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
   if (together() && grid.size() > code.most_residents)
-    fail(code.kernel->span, "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, "
-         "but {} holds {} of {} threads and {} bytes of shared memory; make the grid smaller and let each block loop",
-         code.kernel->name, grid.size(), code.chip, code.most_residents, code.thread_count(), code.shared_bytes);
+    fail(code.kernel->span,
+         "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, "
+         "but {} holds {} of {} threads and {} bytes of shared memory; make the grid smaller and let each "
+         "block loop",
+         code.kernel->name, grid.size(), code.chip, code.most_residents, code.thread_count(),
+         code.shared_bytes);
   schedule.arrange(blocks);
   std::reverse(blocks.begin(), blocks.end());
   int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
@@ -161,7 +167,8 @@ void Launch::run() {
       if (!spinning) resolve_grid();
       else if (explorer && explore(warps)) continue;
       else if (!explorer && land_next()) wake();
-      else if (!blocks.empty() && wanted < code.most_residents) wanted++;
+      else if (!blocks.empty() && wanted < code.most_residents)
+        wanted++;
       else wake();
       continue;
     }
@@ -269,7 +276,8 @@ void Launch::wake() {
   }
   Finding f{.kind = Finding::Kind::livelock, .span = code.sites[size_t(stands_at(*stuck).site)].span};
   complete(f, *stuck);
-  f.text = describe_livelock(*stuck, int(f.thread - stuck->first), !is_new, int64_t(residents.size()), blocks.size());
+  f.text = describe_livelock(*stuck, int(f.thread - stuck->first), !is_new, int64_t(residents.size()),
+                             blocks.size());
   throw Fault(std::move(f));
 }
 
@@ -317,7 +325,8 @@ namespace {
 bool writes_unseen(const sim::Code& code) {
   return std::any_of(code.calls.begin(), code.calls.end(), [&](auto& site) {
     return is_foreign(*site.callee) && std::any_of(site.args.begin(), site.args.end(), [&](auto& a) {
-             return a.place >= 0 && a.access != 'r' && a.count < 0 && code.places[size_t(a.place)].scope == Scope::global;
+             return a.place >= 0 && a.access != 'r' && a.count < 0 &&
+                    code.places[size_t(a.place)].scope == Scope::global;
            });
   });
 }

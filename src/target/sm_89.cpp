@@ -1,5 +1,5 @@
-// RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take 99 KB; large L2 (72 MB on the
-// biggest); adds fp8 to mma.sync.
+// RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take 99 KB; large L2
+// (72 MB on the biggest); adds fp8 to mma.sync.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -24,16 +24,18 @@ struct GuardedLookUp {
     g.line("clear({})", out.name);
     int64_t by_row = g.below(3);  // 0: the condition is one for a row
     g.line("for i0 in parallel({}):", row.shape[0]);
-    g.line("  {0}[i0] = select({1}[i0, 0] >= 0 and {1}[i0, 0] < {2}, {1}[i0, 0], 1000000000:i32)", row.name, each.name,
-           size);
+    g.line("  {0}[i0] = select({1}[i0, 0] >= 0 and {1}[i0, 0] < {2}, {1}[i0, 0], 1000000000:i32)", row.name,
+           each.name, size);
     g.open_nest(each.shape);
-    g.line("{0}[i0, i1] = select({1}[i0] < {2} and {3}[i0, {4}] % 3 != 0, 1:i32, 0:i32)", mask.name, row.name, size,
-           values.name, by_row == 0 ? "0" : "i1");
-    g.line("{0}[i0, i1] = select({1}[i0] < {2}, cast<i32>((i0 + i1) % {2}), 1000000000:i32)", each.name, row.name,
-           size);
+    g.line("{0}[i0, i1] = select({1}[i0] < {2} and {3}[i0, {4}] % 3 != 0, 1:i32, 0:i32)", mask.name, row.name,
+           size, values.name, by_row == 0 ? "0" : "i1");
+    g.line("{0}[i0, i1] = select({1}[i0] < {2}, cast<i32>((i0 + i1) % {2}), 1000000000:i32)", each.name,
+           row.name, size);
     g.indent -= 2;
   }
-  std::string at() { return g.chance(70) ? fmt::format("{}[i0]", row.name) : fmt::format("{}[i0, i1]", each.name); }
+  std::string at() {
+    return g.chance(70) ? fmt::format("{}[i0]", row.name) : fmt::format("{}[i0, i1]", each.name);
+  }
   std::string look_up() { return fmt::format("{}[cast<i64>({})]", table.name, at()); }
   std::string leaf() {
     if (!names.empty() && g.chance(40)) return names[size_t(g.below(int64_t(names.size())))];
@@ -70,8 +72,9 @@ struct GuardedLookUp {
     }
     bool inner = g.chance(30);
     if (inner) g.line("if {} > {}:", value(), g.below(4));
-    std::string place = g.chance(70) ? "i1" : fmt::format("(i1 + cast<i64>({}[cast<i64>({}[i0])])) % {}", table.name,
-                                                           row.name, out.shape[1]);
+    std::string place = g.chance(70) ? "i1"
+                                     : fmt::format("(i1 + cast<i64>({}[cast<i64>({}[i0])])) % {}", table.name,
+                                                   row.name, out.shape[1]);
     g.line("{}{}[i0, {}] = {} & 7", inner ? "  " : "", out.name, place, value());
   }
   void run() {

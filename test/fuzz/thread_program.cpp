@@ -272,7 +272,8 @@ struct Generator : RingText {
     const Register& r = any_register();
     std::string a = name("A"), b = name("A"), v = name("v"), t = pick<std::string>({"i32", "f32", "i16"});
     if (!casts(t, r.type)) return;
-    int64_t n = 1 + below(threads - 1);  // else the condition is none, and a barrier would be due between the two
+    int64_t n =
+        1 + below(threads - 1);  // else the condition is none, and a barrier would be due between the two
     line("{} = shared {}[{}]", a, t, threads);
     line("{} = shared {}[{}]", b, t, threads);
     line("{}[x] = {}", a, expr(t, 2));

@@ -95,7 +95,8 @@ struct Generator : FaultText {
     std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
     bool packed = is_packed(from.type);  // in memory two lie in a byte, and come from different rows
     Tile to = find([&](const Tile& t) {
-      return t.shape == turned && t.storage != from.storage && t.type == from.type && (!packed || t.scope == "fragment");
+      return t.shape == turned && t.storage != from.storage && t.type == from.type &&
+             (!packed || t.scope == "fragment");
     });
     if (to.name.empty()) to = fresh(packed ? "fragment" : scope(), from.type, turned);
     if (to.name.empty() || !staged(to)) return;
@@ -118,7 +119,8 @@ struct Generator : FaultText {
     } else {
       return;
     }
-    if (bits_of(of.type) < 8 && shape.back() % 2) return;  // two elements lie in a byte, and are copied together
+    if (bits_of(of.type) < 8 && shape.back() % 2)
+      return;  // two elements lie in a byte, and are copied together
     Tile t{.name = fmt::format("V{}", tensors++),
            .scope = "shared",
            .type = of.type,
@@ -248,7 +250,9 @@ struct Generator : FaultText {
     loops.pop_back();
   }
   Tile exact_fragment() {
-    return find([](const Tile& t) { return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool"; });
+    return find([](const Tile& t) {
+      return t.scope == "fragment" && !t.rough && !is_storage(t.type) && t.type != "bool";
+    });
   }
   // Each element by way of a variable that its iteration has; then it may decide.
   void variable_step() {
@@ -257,7 +261,8 @@ struct Generator : FaultText {
     std::string w = fmt::format("w{}", tensors++), at = indices(t.shape);
     for (size_t d = 0; d < t.shape.size(); d++, indent++) line("for i{} in parallel({}):", d, t.shape[d]);
     line("{} = local {}[1]", w, t.type);
-    line("{}[0] = {}", w, chance(50) ? fmt::format("{}[{}]", t.name, at) : fmt::format("cast<{}>(i0 % 4)", t.type));
+    line("{}[0] = {}", w,
+         chance(50) ? fmt::format("{}[{}]", t.name, at) : fmt::format("cast<{}>(i0 % 4)", t.type));
     line("{}[{}] = {}[0]", t.name, at, w);
     indent -= int64_t(t.shape.size());
     if (depth < 2 && chance(60)) branch(of_element(t));

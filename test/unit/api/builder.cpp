@@ -204,7 +204,8 @@ TEST_CASE("a function of values is one expression") {
   IndexMap made = f.b.end_function(vars, {product, 1.0}, f32);
   CHECK(made.outputs.size() == 2);
   CHECK(made.outputs[0].same(product));
-  CHECK(contains(error_of([&] { f.b.end_function(vars, {product}, f32); }), "end_function without its begin"));
+  CHECK(
+      contains(error_of([&] { f.b.end_function(vars, {product}, f32); }), "end_function without its begin"));
 
   vars = f.b.begin_function("combine", {"a", "b"}, f32);
   Expr power = vars[0];
