@@ -142,9 +142,8 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
     if (std::string why = why_not_inverse(f); !why.empty())
       fail({},
            "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because "
-           "{}. Thread "
-           "and register are sums of the indices' digits (i // a % b, times a stride), each digit in one of "
-           "the two",
+           "{}. Thread and register are sums of the indices' digits (i // a % b, times a stride), each digit in "
+           "one of the two",
            info.name, to_string(f), why);
     int64_t threads = draft->function.kernels.empty() ? 0 : thread_count(draft->function.kernels.back());
     if (threads && f.threads > threads)

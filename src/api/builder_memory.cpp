@@ -119,8 +119,7 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
   Expr aligned = eq(floormod(number, imm(widest_access, number->dtype)), imm(0, number->dtype));
   std::string text = fmt::format(
       "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin where it "
-      "is, and "
-      "index from there",
+      "is, and index from there",
       name, widest_access);
   std::string line = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
   Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())},

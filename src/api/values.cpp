@@ -206,8 +206,7 @@ static Expr to_float(double d, DType type, std::string_view what, Span span) {
     std::string name = to_string(type.scalar());
     fail(span,
          "{} {:.16g} does not fit in {}, whose largest number is {:.6g}: for infinity write "
-         "{}T.infinity(\"{}\"), for "
-         "the number itself {}",
+         "{}T.infinity(\"{}\"), for the number itself {}",
          what, d, name, largest_number(type), d < 0 ? "-" : "", name,
          what == "the number" ? "cast the other operand to a wider type first" : "take a wider type");
   }

@@ -77,9 +77,7 @@ std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t res
   if (reads_memory(w) && to_come > 0)
     return fmt::format(
         "{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of "
-        "{} "
-        "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these "
-        "has "
+        "{} threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these has "
         "ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
         who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
   if (reads_memory(w)) return who + " waits in this loop for memory to change, but nobody else can go on and change it";

@@ -107,7 +107,7 @@ def test_what_nobody_uses_may_be_anything(target):
 
 @pytest.mark.parametrize("target", EXECUTORS)
 @pytest.mark.parametrize("use, told", [
-    ("Q[T.cast(X[tx], 'int32')] = 1", "and what is made of it|is an index"),
+    ("Q[T.cast(X[tx], 'int32')] = 1", "is an index|decides what runs"),
     ("if T.cast(X[tx], 'int32') > 3:\n    Q[tx] = 1", "decides"),
     ("T.atomic_add(Q[tx], T.cast(X[tx], 'int32'))", "is used here"),
 ])
