@@ -14,7 +14,7 @@ DType dtype_of(nb::handle spelling) {
   std::string name;
   if (nb::try_cast(spelling, name))
     if (auto type = parse_dtype(name)) return *type;
-  return nb::cast<DType>(nb::module_::import_("tilelang.dtypes").attr("as_dtype")(spelling));
+  return nb::cast<DType>(nb::module_::import_("tilelang.front.dtypes").attr("as_dtype")(spelling));
 }
 
 nb::object value_object(const Expr& e) {

@@ -14,7 +14,7 @@ bool is_settled(PyTypeObject* type) {
   static std::unordered_map<PyTypeObject*, bool> known;
   auto it = known.find(type);
   if (it != known.end()) return it->second;
-  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.keys").attr("is_settled")(nb::handle(type)));
+  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.jit.keys").attr("is_settled")(nb::handle(type)));
   if (known.size() >= 1000) return settled;
   Py_INCREF(type);  // so that its address stays its own
   return known.emplace(type, settled).first->second;

@@ -15,8 +15,9 @@ from types import ModuleType
 
 import target_table
 import tilelang.language as T
-from tilelang import _core, idioms, surface
-from tilelang.language import MODULES
+from tilelang import _core
+from tilelang.front import idioms
+from tilelang.language import MODULES, surface
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"

@@ -160,7 +160,7 @@ def test_what_cannot_be_compiled():
 
 
 def test_options(caplog, monkeypatch, tmp_path):
-    from tilelang.config import options_of, target_text
+    from tilelang.jit.config import options_of, target_text
 
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TILELANG_DISABLE_CACHE", raising=False)
@@ -242,7 +242,7 @@ def test_do_bench():
 
 
 def test_command_line(tmp_path, capsys):
-    from tilelang.__main__ import main
+    from tilelang.tools.command_line import main
 
     path = tmp_path / "kernels.py"
     path.write_text("import tilelang.language as T\ndef fill(N, dtype='float32'):\n    @T.prim_func\n"

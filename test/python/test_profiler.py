@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from tilelang.compare import torch_assert_close
+from tilelang.tools.compare import torch_assert_close
 
 
 @tilelang.jit(target="cpu", out_idx=[-1])

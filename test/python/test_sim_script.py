@@ -88,7 +88,7 @@ def test_options(tmp_path):
         kernel = tilelang.compile(adder(2000), out_idx=-1, target="cuda -arch=sm_80")
         x, y = a.repeat(10), b.repeat(10)
         right = int(np.isclose(kernel(x, y), x + y).sum())
-        print(kernel.target, vars(tilelang.simulation.defaults), right)
+        print(kernel.target, vars(tilelang.tools.simulation.defaults), right)
     """
     done = sim(tmp_path, text, "--target", "sim:sm_86", "--seed", "3", "--schedules", "2", "--blocks", "0,5")
     assert done.stdout.startswith("sim:sm_86 {'seed': 3, 'schedules': 2, 'blocks': [0, 5]} 128"), done.stderr
