@@ -276,7 +276,8 @@ def differs(row: Row, value: Any) -> str:
     """How the signature of `value` differs from that of the row; "" where it does not, or says nothing."""
     theirs = [p for p in parameters(row.signature) if p.name not in ("self", "cls")]
     kinds = [p.kind for p in theirs]
-    if not callable(value) or not row.signature or kinds in ([STAR], [STAR, STARS]):
+    open_ended = kinds == [STAR, STARS] or (row.kind == "class" and kinds == [STAR])
+    if not callable(value) or not row.signature or open_ended:
         return ""
     try:
         ours = list(inspect.signature(value).parameters.values())
