@@ -8,8 +8,8 @@
 
 A row: module, name (members as Class.member, none for the module itself), kind, signature, and how many of
 the published examples use it.  A name is here if it is found and takes every published parameter, in the
-published order, with the published default where that is a plain constant; parameters of our own come after
-them or go by keyword.  What will not come is on the closed list, a table of docs/surface.md under the heading
+published order, with the published default where both are plain constants (None stands for any); parameters
+of our own come after them or go by keyword.  What will not come is on the closed list, a table of docs/surface.md under the heading
 "Closed list" with the columns name and reason: called, such a name says the reason.
 """
 
@@ -319,9 +319,9 @@ def _default(theirs: Parameter, ours: Any) -> str:
     with contextlib.suppress(ValueError, SyntaxError):
         plain = (named[1] or named[2]) if named else ast.literal_eval(theirs.default)
         mine = ours.default
-        if named:  # a member of an enumeration, or a dtype
-            mine = getattr(mine, "name", plain) if named[2] else plain if mine is None else str(mine)
-        if isinstance(mine, (int, float, str, type(None))) and mine != plain:
+        if named and mine is not None:  # a member of an enumeration, or a dtype
+            mine = getattr(mine, "name", plain) if named[2] else str(mine)
+        if isinstance(mine, (int, float, str)) and mine != plain:
             return f"the default of {theirs.name} is {mine!r}, not {plain!r}"
     return ""
 
