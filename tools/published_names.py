@@ -9,8 +9,9 @@
 A row: module, name (members as Class.member, none for the module itself), kind, signature, and how many of
 the published examples use it.  A name is here if it is found and takes every published parameter, in the
 published order, with the published default where both are plain constants (None stands for any); parameters
-of our own come after them or go by keyword.  What will not come is on the closed list, a table of docs/surface.md under the heading
-"Closed list" with the columns name and reason: called, such a name says the reason.
+of our own come after them or go by keyword.  What will not come is on the closed list, a table of
+docs/surface.md under the heading "Closed list" with the columns name and reason: called, such a name says
+the reason.
 """
 
 from __future__ import annotations
