@@ -291,18 +291,22 @@ def tvm_warp_activemask() -> Expr:
     return activemask()
 
 
-def _address(value: Any) -> Any:
-    return value.expr() if hasattr(value, "expr") else as_value(value)
+def _address(value: Any, what: str) -> Any:
+    number = as_value(value)
+    if getattr(number, "dtype", None) == "handle":
+        raise fail(f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, shape, dtype) "
+                   f"begins there, and A[n] is n elements on; an address to compute with is a parameter of T.int64")
+    return number
 
 
 def isnullptr(x: Any, span: Any = None) -> Any:
-    """Whether an address is 0."""
-    return binary("eq", _address(x), 0)
+    """Whether an address, an integer of 64 bits, is 0."""
+    return binary("eq", _address(x, "T.isnullptr"), 0)
 
 
 def handle_add_byte_offset(handle: Any, offset: Any) -> Any:
-    """The address so many bytes after another; for T.make_tensor."""
-    return binary("add", _address(handle), as_value(offset))
+    """The address so many bytes after another, an integer of 64 bits; for T.make_tensor."""
+    return binary("add", _address(handle, "T.handle_add_byte_offset"), as_value(offset))
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: int) -> Any:
