@@ -183,6 +183,8 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
+       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); }, nb::arg("names"))
+      .def(
        "const",
        [](Builder& b, nb::object value, DType dtype) {
          return to_type(value_of(value), dtype, "the constant", b.here());
@@ -252,6 +254,12 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("name", [](const Buffer& b) { return b.info().name; })
       .def_prop_ro("dtype", [](const Buffer& b) { return b.info().dtype; })
       .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("given_strides",  // none of a row-major buffer without gaps
+                   [](const Buffer& b) {
+                     std::vector<nb::object> strides;
+                     for (auto& e : b.info().strides) strides.push_back(extent_object(e));
+                     return tuple_of(strides);
+                   })
       .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
   nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")

@@ -13,6 +13,7 @@ from .. import _core
 from ..front import dtypes as _dtypes
 from ..front import loose
 from ..front.activation import Activation
+from ..front.addresses import Handle, handle
 from ..front.annotations import Tensor, ptr
 from ..front.errors import CompileError, compile_error, kind_of, names_bound
 from ..front.misuse import add_cure
@@ -83,8 +84,12 @@ class PrimFunc:
             loose.check_all_known(trace)
             if eager is not None:
                 trace.eager.check_complete(new)
+            handles = [x for x in args if isinstance(x, Handle)]
+            for unused in [x for x in handles if x.made is None]:
+                unused.load()
+            if handles:  # they became parameters when the body said what they are
+                trace.builder.order_params([arg.arg for arg in new.parameters])
             if trace.outputs or trace.returns is not None:
-
                 self.results = Results(trace)
             self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
             return trace.builder.finish()
@@ -146,6 +151,8 @@ def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
         raise fail(f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
                    "its shape and dtype; they are taken from the argument in an eager function, "
                    "@tilelang.jit on the kernel itself")
+    if kind is handle or isinstance(kind, handle):
+        return Handle(trace, arg.arg)
     if kind is ptr or isinstance(kind, ptr):
         return trace.builder.pointer(arg.arg)
     if isinstance(kind, _core.DType) or any(kind is scalar for scalar in _SCALARS):

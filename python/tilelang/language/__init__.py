@@ -32,6 +32,7 @@ from . import (
     debug,
     foreign,
     layout,
+    lower_level,
     mathematics,
     operators,
     packed,
@@ -59,6 +60,7 @@ from .layout import (
     make_swizzled_layout,
     make_wgmma_swizzled_layout,
 )
+from .lower_level import *  # noqa: F403
 from .mathematics import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
@@ -73,8 +75,8 @@ float, double, half, bool = dtypes.float32, dtypes.float64, dtypes.float16, dtyp
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
-           packed, thread, control, scheduler, layout, atomic, foreign, random, debug, _asserts, annotate,
-           allreduce, dtypes)  # fmt: skip
+           packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
+           annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
     "bool", "double", "dtypes", "float", "half", "Fragment", "Layout", "annotate_layout",
