@@ -12,17 +12,19 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
-from ..front.dtypes import as_dtype, bool_
+from ..front.dtypes import as_dtype
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
-from ..jit.function import PrimFunc
+from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
+from .lower_level import alloc_buffer
+from .maps import Range
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
@@ -140,29 +142,15 @@ Var = _node("Var", "name dtype", dynamic,
             lambda x: x.__class__ is Dynamic or isinstance(_tree(x), ast.Name),
             "A name: a parameter, an index of a loop, an extent that only the call knows (T.dynamic).")
 SizeVar = _node("SizeVar", "name dtype", dynamic, Var.holds, "The same as T.Var.")
+PrimFunc = _node("PrimFunc", "params body ret_type=None buffer_map=None attrs=None",
+                 lambda *_: _call_of_class("PrimFunc"), lambda x: isinstance(x, _function.PrimFunc),
+                 "What @T.prim_func makes.")
 PrimExpr = _node("PrimExpr", "dtype", lambda dtype: _call_of_class("PrimExpr"), _is_value,
                  "Any value of the kernel.")
 
 
 def _call_of_class(name: str) -> Any:
-    raise fail(f"T.{name} is for isinstance; values are made by the operators and functions of the language")
-
-
-class Range(NamedTuple):
-    """The numbers from `begin` on, up to `end`."""
-
-    begin: Any
-    end: Any
-
-    @property
-    def min(self) -> Any:
-        """The first."""
-        return self.begin
-
-    @property
-    def extent(self) -> Any:
-        """How many."""
-        return self.end - self.begin
+    raise fail(f"T.{name} is for isinstance: @T.prim_func makes functions, and operators and functions make values")
 
 
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
@@ -196,6 +184,29 @@ class While:
         self.trace.branches.pop()
         if kind is None:
             self.trace.builder.end_while()
+
+
+def decl_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+                scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
+                axis_separators: Any = None) -> Buffer:
+    """A buffer of that scope (T.alloc_buffer), or with data=A.data the elements of A in that shape and dtype.
+
+    align, offset_factor, buffer_type, axis_separators: accepted; a layout of one's own is T.annotate_layout.
+    """
+    if strides is not None or elem_offset not in (None, 0):
+        raise fail("T.decl_buffer: a buffer begins at its first element, row by row: leave strides and elem_offset "
+                   "out, or give T.annotate_layout a layout")
+    return alloc_buffer(shape, dtype, scope) if data is None else data.viewed(shape, dtype)
+
+
+def sblock_alloc_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None,
+                        elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
+                        buffer_type: str = "default", axis_separators: Any = None) -> Buffer:
+    """The same as T.decl_buffer."""
+    return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
+
+
+buffer = buffer_decl = decl_buffer
 
 
 def break_loop(span: Any = None) -> None:
@@ -253,7 +264,10 @@ def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────
 
-boolean = bool_
+
+def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
+    """Whether a value is not 0."""
+    return cast(expr, "bool")
 
 
 def var(dtype: Any, name: str = "") -> Any:
@@ -369,8 +383,8 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
         raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of them")
 
 
-_STATEMENTS = """Assert PrimFunc Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
-    break_loop broadcast buffer_store cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
+_STATEMENTS = """Assert Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
+    break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
     ignore_loop_partition index_map is_f8f6f4_family is_float4 is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr
     meta_var q_multiply_shift q_multiply_shift_per_axis reads sblock_attr tvm_access_ptr tvm_thread_invariant
     tvm_warp_activemask validate_gemm_ab_dtypes var writes"""
