@@ -18,11 +18,10 @@ from .._core import Buffer, Region
 from ..front import dtypes
 from ..front.trace import fail, in_kernel
 from ..front.values import Element
-from . import cute
 from .maps import Fragment, Layout, ask, core_of, integer, ints
 
 __all__ = [
-    "Fragment", "Layout", "SwizzleMode", "cute", "make_full_bank_swizzled_layout",
+    "Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout",
     "make_fully_replicated_layout_fragment",
     "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",

@@ -100,8 +100,8 @@ class _Map:
 
     def get_linearized_forward_index(self) -> Any:
         """The same as one number, row-major in the memory needed."""
-        number = 0
-        for place, extent in zip(self.get_forward_index(), self.get_output_shape(), strict=True):
+        number, *rest = self.get_forward_index()
+        for place, extent in zip(rest, self.get_output_shape()[1:], strict=True):
             number = number * extent + place
         return number
 
