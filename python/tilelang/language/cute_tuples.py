@@ -64,6 +64,8 @@ class _Coordinate(tuple):
     __slots__ = ()
 
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, ScaledBasis):
+            other = other.coordinate()
         other = other if isinstance(other, tuple) else (other,) if other else ()
         return _Coordinate(a + b for a, b in itertools.zip_longest(self, other, fillvalue=0))
 
@@ -92,7 +94,7 @@ class ScaledBasis:
         return found
 
     def __add__(self, other: Any) -> Any:
-        return self.coordinate() + (other.coordinate() if isinstance(other, ScaledBasis) else other)
+        return self.coordinate() + other
 
     __radd__ = __add__
 

@@ -429,11 +429,13 @@ class Fragment(_Map):
         """
         num, den = rescale_num, rescale_den
         extents, here = self._rescaled(shape, num, den)
-        if den > num:
-            together = Layout(self.shape, lambda *i: self(*i)).vector_width(den // num) if self.replicas == 1 else 1
-            if self.shape[-1] % (den // num) or together < den // num:
-                raise fail(f"reshape: {den // num} neighbours along the last index are not neighbours in a thread of "
-                           f"{self._core}")
+        wide, copies, points = den // num, self.replicas, self.layout.points() if den > num else []
+        for at in range(0, len(points), max(wide, 1) * copies):
+            for n in range(wide * copies):
+                thread, register = points[at + n % copies]
+                if register % wide or points[at + n] != (thread, register + n // copies):
+                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a thread of "
+                               f"{self._core}")
 
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])
