@@ -14,7 +14,7 @@ _WHERE = {
     "resolve_target": "jit.kernel",
     "Profiler": "tools.profiler", "TensorSupplyType": "tools.supply", "do_bench": "tools.profiler",
     "autotune": "tools.autotuner", "AutoTuner": "tools.autotuner", "set_autotune_inputs": "tools.autotuner",
-    "get_autotune_inputs": "tools.autotuner", "lower": "jit.lower",
+    "get_autotune_inputs": "tools.autotuner", "custom_op": "tools.custom_op", "lower": "jit.lower",
     "PassConfigKey": "jit.config", "CompileError": "front.errors", "SimulationError": "tools.simulation",
     "ArgumentError": "front.errors",
     "TilelangWarning": "front.errors",
