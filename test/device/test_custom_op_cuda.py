@@ -1,7 +1,6 @@
-"""Kernels as PyTorch operators on a GPU: torch.compile with Inductor and CUDA graphs, first and later calls."""
+"""Kernels as PyTorch operators on a GPU: torch.compile with Inductor, CUDA graphs from the first call on."""
 
 import pytest
-
 import tilelang
 import tilelang.language as T
 

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-
 import tilelang
 import tilelang.language as T
 from tilelang import CompileError
