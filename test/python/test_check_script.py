@@ -25,7 +25,7 @@ def checked(tmp_path, capsys, text):
     ("def f():\n    T.copyy(1, 2)\n", "did you mean T.copy?", "4:5"),
     ("k = tilelang.jitt\n", "module 'tilelang' has no attribute 'jitt'", "3:5"),
     ("p = T.GemmWarpPolicy.Rows\n", "there is no Rows among its members, Square, ", "3:5"),
-    ("T.gemm(1, 2, 3, transposed=True)\n", "got an unexpected keyword argument 'transposed'; it takes (A, B, ",
+    ("T.gemm(1, 2, 3, transposed=True)\n", "got an unexpected keyword argument 'transposed'; it takes (A, ",
      "3:1"),
     ("T.fill(1)\n", "missing a required argument: 'value'", "3:1"),
     ("A = T.Tensor((3,), 'flaot16')\n", "unknown dtype 'flaot16'; did you mean float16?", "3:20"),
