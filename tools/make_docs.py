@@ -186,7 +186,7 @@ def from_elsewhere() -> str:
         ("Keywords", "In calls of functions that have such a parameter.", rows(keywords, "{}=")),
     )
     lines = ["# From NumPy, PyTorch, CUDA and Triton to here", "",
-             "<!-- made by tools/make_docs.py of python/tilelang/idioms.py -->", "",
+             "<!-- made by tools/make_docs.py of python/tilelang/front/idioms.py -->", "",
              "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
              "names in a kernel gets an error that says the same."]
     for title, text, table in parts:
