@@ -1,5 +1,6 @@
-"""Results of 8 and 16 bits as users write them: reinterpreted, shuffled, handed to foreign code, chosen.  In C++ they
-are computed as int; here they are what NumPy says, and NVRTC takes their text.
+"""Results of 8 and 16 bits as users write them: reinterpreted, shuffled, handed to foreign code, chosen.
+
+In C++ they are computed as int; here they are what NumPy says, and NVRTC takes their text.
 """
 
 import operator
