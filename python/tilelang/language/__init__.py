@@ -69,7 +69,8 @@ from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
 
-float, double, half, bool = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bool_
+bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"))
+int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
@@ -77,7 +78,8 @@ MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, 
            allreduce, dtypes)  # fmt: skip
 
 __all__ = [
-    "bool", "double", "dtypes", "float", "half", "Fragment", "Layout", "annotate_layout",
+    "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
+    "Fragment", "Layout", "annotate_layout",
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
     "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
 ]  # fmt: skip
@@ -88,6 +90,8 @@ _OFFERED.update({name: globals()[name] for name in __all__})
 def __getattr__(name: str) -> object:
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)
+    if dtypes.is_offered(name):
+        return dtypes.dtype(name)
     from ..front.errors import UnknownName, caller_place, compile_error
     from .surface import message
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._core import DType
+from ..front.dtypes import DType
 
 
 class TensorSupplyType(enum.Enum):
