@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .env import cuda_home
+
 if TYPE_CHECKING:
     from .. import _core
     from .function import KernelParam
@@ -162,8 +164,7 @@ def _write(path: str | os.PathLike, content: bytes) -> None:
 
 
 def _disassembler() -> list[str] | None:
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    folders = [Path(home) / "bin" for home in homes if home]
+    folders = [Path(cuda_home(), "bin")]
     for entry in sys.path:
         folders += sorted(Path(entry or ".").glob("nvidia/*/bin"))
     search = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])

@@ -13,8 +13,9 @@ from ..front import registers
 from ..front.errors import CompileError, caller_place, compile_error, kind_of
 from ..front.misuse import launched_in_brackets
 from ..front.texts import show
-from . import config, env
+from . import config
 from .artifact import KernelArtifacts
+from .env import env
 from .function import KernelParam, PrimFunc
 
 if TYPE_CHECKING:
@@ -343,11 +344,11 @@ def compile(
         from ..tools import breakpoints
 
         breakpoints.warn(func.breakpoints, kernel.target)
-    if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
+    if env.is_print_on_compilation_enabled() or verbose or env.get_default_verbose():
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
         print(f"tilelang: {func.name} for {kernel.target}: {source}", file=sys.stderr)
-    if verbose or (verbose is None and env.flag("VERBOSE")):
+    if verbose or (verbose is None and env.get_default_verbose()):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import env
+from .env import env
 from .kernel import JITKernel, compile
 
 
@@ -44,8 +44,8 @@ def run_all(work: Any, items: Sequence[Any], num_workers: int | None, ignore_err
     from concurrent.futures import ThreadPoolExecutor
 
     results: list[Any] = []
-    limit = env.compile_timeout()
-    pool = ThreadPoolExecutor(num_workers or env.compile_threads())
+    limit = env.get_compile_timeout_seconds()
+    pool = ThreadPoolExecutor(num_workers or env.get_compile_threads())
     try:
         for future in [pool.submit(work, item) for item in items]:
             try:
