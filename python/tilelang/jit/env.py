@@ -1,7 +1,7 @@
 """The environment variables that tilelang reads, each when it is needed: `tilelang.env` is the object here.
 
-env.txt is the table: `env.TILELANG_CACHE_DIR` is what the variable says (or its default), `env.get_cache_dir()`
-the same as what it is; setting the attribute counts more than the environment.
+env.txt is the table: `env.TILELANG_CACHE_DIR` is what the variable says (or its default),
+`env.get_cache_dir()` the same as what it is; setting the attribute counts more than the environment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cuda_home() -> str:
 
 
 class Environment:
-    """What the environment asks of tilelang; the attributes and methods of env.txt beside those written here."""
+    """What the environment asks of tilelang: the attributes and methods of env.txt, and these."""
 
     TILELANG_PACKAGE_PATH = _FOLDER
     CUDA_HOME = property(lambda self: cuda_home(), doc=cuda_home.__doc__)
@@ -172,7 +172,8 @@ def get_cuda_dll_search_dirs() -> list[str]:
 
 _CONSTANTS: dict[str, Any] = {  # of the published module; the compiler here needs neither CUTLASS nor TVM
     "DEV": False, "TL_ROOT": _FOLDER, "TL_LIBS": [_FOLDER], "THIRD_PARTY_ROOT": "",
-    "CUTLASS_NOT_FOUND_MESSAGE": "CUTLASS is not needed", "TVM_LIBRARY_NOT_FOUND_MESSAGE": "TVM is not needed",
+    "CUTLASS_NOT_FOUND_MESSAGE": "CUTLASS is not needed",
+    "TVM_LIBRARY_NOT_FOUND_MESSAGE": "TVM is not needed",
     "TL_TEMPLATE_NOT_FOUND_MESSAGE": "the templates are part of the compiler",
 }  # fmt: skip
 
