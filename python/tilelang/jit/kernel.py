@@ -172,7 +172,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         """A Profiler, which measures the kernel on inputs of its own."""
         from ..tools.profiler import Profiler
 
-        return Profiler(self, tensor_supply_type)
+        return Profiler(self.params, self.out_idx, tensor_supply_type, self)
 
     def __getitem__(self, grid: Any) -> Any:
         raise launched_in_brackets(self._func.name)

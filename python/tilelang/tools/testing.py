@@ -80,8 +80,8 @@ def _keep(name: str, latency: Any, func: Callable) -> None:
     except (TypeError, ValueError):
         milliseconds = 0.0
     if not 0 < milliseconds < float("inf"):
-        raise TypeError(f"regression: {getattr(func, '__name__', func)} gave {latency!r}; it returns a latency"
-                        " in milliseconds, as profiler.do_bench() does")
+        raise TypeError(f"regression: {getattr(func, '__name__', func)} gave {latency!r}; it returns a "
+                        "latency in milliseconds, as profiler.do_bench() does")
     _results.append(PerfResult(name, milliseconds, _case))
 
 
