@@ -53,9 +53,9 @@ def do_bench(
     backend: "event" (CUDA events around each call), "cudagraph" (the call is captured and replayed, so that
     launching costs nothing), "cupti" (the kernels' own time, through torch.profiler), "wall" (the clock of
     the host, until the GPU is done); without a GPU the clock measures, whatever is asked.  quantiles: return
-    these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or "max".  flush_cache: overwrite `cache_size` MiB before
-    every call, so that it finds cold caches; by default on a GPU only.  early_stop_baseline: where a first
-    estimate lies above it, that estimate is the answer.
+    these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or
+    "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; by
+    default on a GPU only.  early_stop_baseline: where a first estimate lies above it, that estimate is the answer.
     """
     if backend not in _BACKENDS:
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
@@ -222,6 +222,8 @@ class Profiler:
         kernel = self.func if func is None else func
         run = lambda: kernel(*inputs)
         if isinstance(kernel, Launcher):
+            if input_tensors is not None:
+                inputs = kernel._bind(tuple(inputs), {})
             if kernel.target.startswith("sim:") and not config.script:
                 return self._simulate_once(inputs, quantiles, return_mode)
             full = kernel.merge(inputs, kernel.allocate_outputs(inputs))
