@@ -54,8 +54,8 @@ def do_bench(
     launching costs nothing), "cupti" (the kernels' own time, through torch.profiler), "wall" (the clock of
     the host, until the GPU is done); without a GPU the clock measures, whatever is asked.  quantiles: return
     these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or
-    "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; by
-    default on a GPU only.  early_stop_baseline: where a first estimate lies above it, that estimate is the answer.
+    "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; where
+    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer.
     """
     if backend not in _BACKENDS:
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
