@@ -19,7 +19,7 @@ _WHERE = {
     "ArgumentError": "front.errors",
     "TilelangWarning": "front.errors",
     "enable_cache": "jit.env", "disable_cache": "jit.env", "is_cache_enabled": "jit.env",
-    "clear_cache": "jit.cache", "env": "jit.env:",
+    "clear_cache": "jit.cache", "env": "jit.env",
     "Layout": "language.layout", "Fragment": "language.layout", "dtypes": "front.dtypes:",
     "register_matrix": "language.instruction", "unregister_matrix": "language.instruction",
     "cdiv": "compat.math", "next_power_of_2": "compat.math",
