@@ -71,7 +71,8 @@ from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
 
-float, double, half, bool = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bool_
+bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"))
+int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
@@ -79,7 +80,8 @@ MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, 
            annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
-    "bool", "double", "dtypes", "float", "half", "Fragment", "Layout", "annotate_layout",
+    "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
+    "Fragment", "Layout", "annotate_layout",
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
     "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
 ]  # fmt: skip
@@ -90,6 +92,8 @@ _OFFERED.update({name: globals()[name] for name in _NAMES})
 def __getattr__(name: str) -> object:
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
+    if dtypes.is_offered(name):
+        return dtypes.dtype(name)
     from .surface import find, names  # names that few kernels use, and those that do not work here
 
     known = [*_NAMES, *names()]
