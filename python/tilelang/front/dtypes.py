@@ -101,7 +101,7 @@ def _make(text: str, name: str, bits: int, lanes: int, type_code: int, stored: s
 
 
 def _read() -> None:
-    with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as table:  # pathlib takes 5 ms to load
+    with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as table:  # pathlib loads slowly
         lines = table.read().splitlines()
     for line in lines:
         if " = " in line:

@@ -5,7 +5,6 @@ parameters.
 from __future__ import annotations
 
 import ast
-import sys
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..front import dtypes as _dtypes
 from ..front import loose
 from ..front.activation import Activation
 from ..front.annotations import Tensor, ptr
-from ..front.errors import CompileError, compile_error, kind_of, names_bound
+from ..front.errors import CompileError, compile_error, names_bound
 from ..front.misuse import add_cure
 from ..front.parse import Rewritten, rewrite, site_of
 from ..front.results import Results
@@ -201,28 +200,3 @@ def scope_of(fn: FunctionType, frame: Any) -> dict[str, Any]:
         except ValueError:
             continue  # not bound yet; then the annotation cannot use it either
     return scope
-
-
-def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> Any:
-    """Make a function a kernel: its text is traced at once; the result is what `tilelang.compile` takes.
-
-    Every parameter is annotated: T.Tensor(shape, dtype), or a scalar dtype (T.float32, int, float, bool).
-    It returns nothing, and out_idx says which parameters a call allocates and returns; or it ends with
-    `return C` (or `return C, D`), of tensors made by T.empty, which a call allocates, or of parameters, which
-    a call gives back as they were passed.
-    """
-    if eager_jit:
-        raise fail("T.prim_func(eager_jit=True): write @tilelang.jit on the kernel itself instead; it is "
-                   "eager where there is no prim_func in it")
-    if func is None:
-        return lambda f: _prim_func(f, sys._getframe(1))
-    return _prim_func(func, sys._getframe(1))
-
-
-def _prim_func(func: Any, frame: Any) -> PrimFunc:
-    if not isinstance(func, FunctionType):
-        raise fail(f"@T.prim_func decorates a function, not {kind_of(func)}")
-    return PrimFunc(func, scope_of(func, frame))
-
-
-__all__ = ["prim_func"]

@@ -281,7 +281,7 @@ class AutoTuneImpl:
 
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether the caller gives a value to something that would be tuned."""
-        given = set(self._signature.bind_partial(*args, **kwargs).arguments)
+        given = {*list(self._signature.parameters)[: len(args)], *kwargs}
         return any(given & set(config) for config in expand(self.configs, *args, **kwargs)[:1])
 
     def _key(self, args: tuple, kwargs: dict[str, Any]) -> Any:
