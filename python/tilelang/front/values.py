@@ -281,6 +281,13 @@ def as_value(x: Any) -> Any:
     raise fail(f"expected a number or a value of the kernel, got {got}", kind)
 
 
+def constant(value: Any) -> Any:
+    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it
+    is.
+    """
+    return value.value if value.__class__ is Expr and value.is_const else value
+
+
 def as_condition(x: Any) -> Any:
     """An Expr of type bool if only the device can tell, else whatever Python has."""
     if not isinstance(x, DEVICE):

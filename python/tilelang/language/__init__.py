@@ -34,6 +34,7 @@ from . import (
     layout,
     lower_level,
     mathematics,
+    members,
     operators,
     packed,
     random,
