@@ -79,10 +79,7 @@ void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::obje
       for (PyObject* item : {key, value}) add_value(words, item, by_identity, kept, depth + 1);
     return;
   }
-  if (nb::isinstance<DType>(nb::handle(o))) {
-    std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
-    return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
-  }
+  if (is_dtype(o)) return words.add(Mark::dtype), words.add(reinterpret_cast<uintptr_t>(o));
   if (!(by_identity && is_watched(o)) && !is_static_type(o) && !is_settled(Py_TYPE(o)))
     throw nb::type_error("an object whose attributes count is a matter for Python");
   words.add(Mark::object);

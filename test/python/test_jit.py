@@ -227,7 +227,7 @@ def test_profiler():
     assert profiler.do_bench(warmup=1, rep=2) > 0
     assert profiler.do_bench(lambda a, k: a, n_warmup=1, n_repeat=3, return_mode="min") >= 0
     assert len(profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])) == 2
-    ones = tilelang.Profiler(kernel, tilelang.TensorSupplyType.One).inputs()
+    ones = tilelang.Profiler(kernel.params, kernel.out_idx, tilelang.TensorSupplyType.One).inputs()
     assert ones[0].tolist() == [1.0] * 8 and ones[1] == 1
 
 

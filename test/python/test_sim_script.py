@@ -144,7 +144,7 @@ def test_other_ends(tmp_path):
     assert done.returncode == 0 and "the script ran no kernel that could be simulated" in done.stderr
     done = sim(tmp_path, "def f():\n    raise ValueError('mine')\nf()")
     assert done.returncode == 1 and "ValueError: mine" in done.stderr
-    assert "runpy" not in done.stderr and "tilelang/script.py" not in done.stderr
+    assert "runpy" not in done.stderr and "tilelang/tools/script.py" not in done.stderr
     command = [sys.executable, "-m", "tilelang", "sim", "nowhere.py"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "no file 'nowhere.py'" in done.stderr

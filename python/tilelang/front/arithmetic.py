@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import DType, Expr
-from .dtypes import as_dtype
+from .._core import Expr
+from .dtypes import DType, as_dtype
 from .symbols import Const
 from .trace import builder, current, fail
 from .values import DEVICE, OPERATORS, as_value

@@ -1,7 +1,8 @@
-"""Scalar types: `float32`, `float16`, … as objects that are equal to their names and callable as casts.
+"""Scalar types: `float32`, `float16`, … as strings that know their bits and are callable as casts.
 
-A dtype may be written as one of these objects, as a string ("float16", also "float", "half", "bf16", "f16"),
-or as a PyTorch, NumPy or ml_dtypes dtype, everywhere; `as_dtype` reads them all.
+A dtype may be written as one of these objects, as a plain string ("float16", also "float", "half", "bf16",
+"f16"), or as a PyTorch, NumPy or ml_dtypes dtype, everywhere.  `dtype` reads them all; so does `as_dtype`,
+which refuses those that no tensor, tile or cast may have; dtypes.txt says why.
 
 Storage dtypes (tfloat32, float8_*, float4_e2m1fn, int4, uint4) are what tensors, tiles and T.gemm take;
 arithmetic on their values is done in float32 or int32.  int4, uint4 and float4_e2m1fn lie two to a byte along
@@ -11,88 +12,158 @@ uint8 array of shape (M, K // 2).
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
-from .._core import DType
 from .trace import fail
 
-_PUBLISHED = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
-    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
-    "tfloat32": "tf32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float8_e8m0fnu": "e8m0",
-    "float4_e2m1fn": "e2m1", "int4": "i4", "uint4": "u4",
-}  # fmt: skip
-_NAMES = {short: name for name, short in _PUBLISHED.items()} | {"handle": "handle"}  # a T.ptr
-_ALIASES = {"float": "f32", "double": "f64", "half": "f16", "int": "i32", "uint": "u32", "long": "i64",
-            "bool_": "bool", "fp64": "f64", "fp32": "f32", "fp16": "f16",
-            "float8_e4m3": "e4m3", "e4m3_float8": "e4m3", "e4m3fn": "e4m3", "e5m2_float8": "e5m2",
-            "fp8": "e4m3",
-            "float8": "e4m3", "float8_e8m0": "e8m0", "e8m0fnu": "e8m0", "float4_e2m1": "e2m1",
-            "e2m1fn": "e2m1", "float4": "e2m1", "fp4": "e2m1", "float4_e2m1fn_x2": "e2m1", "tfloat": "tf32"}
-_LATER = ("float8_", "float6", "int2", "uint2", "int1", "handle")
+_known: dict[str, dtype] = {}  # by every spelling
 
-_known: dict[str, DType] = {}
-for _name, _short in _PUBLISHED.items():
-    _known[_name] = _known[_short] = DType(_short)
-for _name, _short in _ALIASES.items():
-    _known[_name] = _known[_short]
 
-float64, float32, float16, bfloat16 = (_known[n] for n in ("f64", "f32", "f16", "bf16"))
-int8, int16, int32, int64 = (_known[n] for n in ("i8", "i16", "i32", "i64"))
-uint8, uint16, uint32, uint64 = (_known[n] for n in ("u8", "u16", "u32", "u64"))
+class dtype(str):
+    """The class of dtypes: T.float16 is one, the string "float16"; T.dtype("half") is the same object.
+
+    bits: of one lane; lanes: how many numbers an element holds, 2 of "float16x2"; bytes, itemsize: of an
+    element; type_code: DLPack's.  Called, T.float16(x), it is a cast.
+    """
+
+    # name: the compiler's; stored: that of an element in other libraries; why_not: why nothing may have it
+    __slots__ = ("name", "bits", "lanes", "type_code", "stored", "why_not")
+
+    def __new__(cls, value: Any) -> dtype:
+        """The dtype that `value` names, always the same object."""
+        if value.__class__ is cls:
+            return value
+        found = _known.get(value) if isinstance(value, str) else _of_library(value)
+        found = found or _vector(value)
+        if found is None:
+            raise _unknown(str(value))
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of an element, at least one."""
+        return (self.bits * self.lanes + 7) // 8
+
+    itemsize = bytes
+
+    @property
+    def is_float(self) -> bool:
+        """Is it a float of any width?"""
+        return self.startswith(("float", "bfloat", "tfloat"))
+
+    @property
+    def is_int(self) -> bool:
+        """Is it an integer, signed or not?  A bool is none."""
+        return self.startswith(("int", "uint"))
+
+    def with_lanes(self, lanes: int) -> dtype:
+        """The dtype of as many numbers of this kind."""
+        scalar = self.rpartition("x")[0] if self.lanes > 1 else str(self)
+        return dtype(scalar if lanes == 1 else f"{scalar}x{lanes}")
+
+    def as_torch(self) -> Any:
+        """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair, int8 or uint8."""
+        import torch
+
+        found = getattr(torch, self.stored, None)
+        if found is None:
+            raise fail(f"PyTorch has no {self}", TypeError)
+        return found
+
+    def as_numpy(self) -> Any:
+        """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of
+        types of four bits that of a pair of them, int8 or uint8.
+        """
+        import numpy
+
+        if hasattr(numpy, self.stored) or self.stored == "bool":
+            return numpy.dtype(self.stored)
+        import ml_dtypes
+
+        if not hasattr(ml_dtypes, self.stored):
+            raise fail(f"NumPy has no {self}", TypeError)
+        return numpy.dtype(getattr(ml_dtypes, self.stored))
+
+    def __repr__(self) -> str:
+        return f"T.{self}"
+
+    def __reduce__(self) -> tuple:
+        return dtype, (str(self),)
+
+
+def _make(text: str, name: str, bits: int, lanes: int, type_code: int, stored: str, why_not: str) -> dtype:
+    made = str.__new__(dtype, text)
+    made.name, made.bits, made.lanes, made.type_code = name, bits, lanes, type_code
+    made.stored, made.why_not = stored, why_not
+    return made
+
+
+def _read() -> None:
+    with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as table:  # pathlib takes 5 ms to load
+        lines = table.read().splitlines()
+    for line in lines:
+        if " = " in line:
+            others, names = line.split(" = ")
+            _known.update(zip(others.split(), [_known[name] for name in names.split()], strict=True))
+        elif not line.startswith("#"):
+            text, name, bits, code, stored, *why = line.split(maxsplit=5)
+            made = _make(text, name, int(bits), 1, int(code), stored, "".join(why))
+            _known[text] = made
+            if name != "-":
+                _known[name] = made
+
+
+_read()
+SCALARS = tuple({id(made): made for made in _known.values()}.values())
+_LANES = ("2", "4", "8", "16", "32", "64")  # of vectors that have a name in T
 bool_ = _known["bool"]
-tfloat32, float8_e4m3fn, float8_e5m2 = (_known[n] for n in ("tf32", "e4m3", "e5m2"))
-float8_e4m3, float8_e8m0fnu, float4_e2m1fn = (_known[n] for n in ("e4m3", "e8m0", "e2m1"))
-int4, uint4 = _known["i4"], _known["u4"]
+globals().update({str(made): made for made in SCALARS if made != "bool"})
+DType = dtype  # where a parameter is called dtype
 
 
-def DataType(name: object) -> DType:
-    """The dtype that `name` names; it has .bits, .bytes, .lanes.  TVM's spelling."""
-    return as_dtype(name)
-
-
-def as_dtype(spelling: object) -> DType:
-    """The dtype that `spelling` names: a DType, a string, a Python, NumPy or PyTorch type."""
-    if isinstance(spelling, DType):
-        return spelling
-    if isinstance(spelling, str):
-        found = _known.get(spelling) or _vector(spelling)
-        if found is not None:
-            return found
-        raise _unknown(spelling)
-    if spelling is float:
-        return float32
-    if spelling is int:
-        return int32
-    if spelling is bool:
-        return bool_
-    if getattr(spelling, "is_address", False):
-        return int64  # T.ptr: a table of addresses
-    name = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
-    name = name.rpartition(".")[2] if isinstance(name, str) else ""
-    found = _known.get(name)
-    if found is None or name == "float8_e4m3":  # of ml_dtypes: another format, which has infinities
-        raise _unknown(str(spelling))
-    return found
-
-
-def _vector(spelling: str) -> DType | None:
+def _vector(spelling: Any) -> dtype | None:
     """The dtype of several lanes that `spelling` names: "float16x2"; None if it names none."""
-    name, _, lanes = spelling.rpartition("x")
-    if name not in _known or not lanes.isdecimal() or not 1 <= int(lanes) <= 65535:
+    name, _, lanes = spelling.rpartition("x") if isinstance(spelling, str) else ("", "", "")
+    one = _known.get(name)
+    if one is None or not lanes.isdecimal() or not 1 <= int(lanes) <= 65535:
         return None
-    return DType(f"{_known[name].name}x{int(lanes)}")
+    text, lanes = f"{one}x{int(lanes)}", int(lanes)
+    if lanes == 1 or text in _known:
+        return one if lanes == 1 else _known[text]
+    return _known.setdefault(
+        text, _make(text, f"{one.name}x{lanes}", one.bits, lanes, one.type_code, one.stored, one.why_not))
+
+
+def _of_library(spelling: Any) -> dtype | None:
+    """The dtype of a Python, NumPy, ml_dtypes or PyTorch type."""
+    name = "int64" if getattr(spelling, "is_address", False) else None  # T.ptr: a table of addresses
+    name = name or {float: "float32", int: "int32"}.get(spelling if isinstance(spelling, type) else None)
+    name = name or getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
+    return _known.get(name.rpartition(".")[2]) if isinstance(name, str) else None
+
+
+def as_dtype(spelling: Any) -> dtype:
+    """The dtype that `spelling` names, of something that is computed with or kept in memory."""
+    made = spelling if spelling.__class__ is dtype else dtype(spelling)
+    if made.why_not:
+        raise fail(f"nothing here can have the dtype {made}: {made.why_not}")
+    return made
+
+
+def DataType(value: Any) -> dtype:
+    """The dtype that `value` names; it has .bits, .bytes, .lanes.  TVM's spelling."""
+    return dtype(value)
 
 
 def _unknown(name: str) -> Exception:
-    if name.startswith(_LATER):
-        return fail(f"dtype {name}: not in this version yet")
     import difflib
 
-    near = difflib.get_close_matches(name, _PUBLISHED, 1)
+    names = [str(made) for made in SCALARS if not made.why_not]
+    near = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return fail(f"unknown dtype '{name}'{hint} (known: {', '.join(_PUBLISHED)})")
+    return fail(f"unknown dtype '{name}'{hint} (known: {', '.join(names)})")
 
 
 def limits(dtype: DType) -> tuple[int | float, int | float]:
@@ -102,84 +173,53 @@ def limits(dtype: DType) -> tuple[int | float, int | float]:
                "bf16": (2 - 2.0**-7) * 2.0**127, "tf32": (2 - 2.0**-10) * 2.0**127, "e4m3": 448.0,
                "e5m2": 57344.0, "e8m0": 2.0**127, "e2m1": 6.0}[dtype.name]  # fmt: skip
         return 2.0**-127 if dtype.name == "e8m0" else -top, top
-    if dtype.name == "bool":
+    if dtype == "bool":
         return 0, 1
-    if dtype.name.startswith("u"):
+    if dtype.startswith("u"):
         return 0, 2**dtype.bits - 1
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
-# What DType offers to Python beyond the binding: its published spelling, and the ways to other libraries.
-
-def _text(self: DType) -> str:
-    name, x, lanes = self.name.rpartition("x")
-    return f"{_NAMES[name]}x{lanes}" if x else _NAMES[lanes]
+def is_float4(value: Any) -> bool:
+    """Is it a float of 4 bits, packed or one to a byte?"""
+    return dtype(value).startswith("float4")
 
 
-def _representation(self: DType) -> str:
-    return f"T.{_text(self)}"
+def is_float4_e2m1fn(value: Any) -> bool:
+    """Is it float4_e2m1fn, two to a byte?"""
+    return dtype(value) == "float4_e2m1fn"
 
 
-_same = DType.__eq__
+def is_float4_e2m1_unpacked(value: Any) -> bool:
+    """Is it float4_e2m1_unpacked, one to a byte?"""
+    return dtype(value) == "float4_e2m1_unpacked"
 
 
-def _equal(self: DType, other: object) -> bool:
-    if isinstance(other, str):
-        return _text(self) == other
-    return _same(self, other) if isinstance(other, DType) else NotImplemented
+def is_f8f6f4_family(value: Any) -> bool:
+    """Is it a float of 8, 6 or 4 bits?"""
+    return dtype(value).startswith(("float8", "float6", "float4"))
 
 
-def _differ(self: DType, other: object) -> bool:
-    equal = _equal(self, other)
-    return equal if equal is NotImplemented else not equal
+def is_offered(name: str) -> bool:
+    """Is it the name of a dtype object in T that is made when it is asked for, such as float16x2?"""
+    one, _, lanes = name.rpartition("x")
+    return name in _ALIASES or (lanes in _LANES and one in _known and one == _known[one] and one != "bool")
 
 
-def _hash(self: DType) -> int:
-    return hash(_text(self))
+_ALIASES = ("bool", "double", "float", "half", "int", "long", "short", "uint")  # some are Python's own
 
 
-_STORED_AS = {"tf32": "float32", "i4": "int8", "u4": "uint8", "e2m1": "uint8"}  # no library has them
+def __getattr__(name: str) -> Any:
+    if is_offered(name):
+        return dtype(name)
+    if name == "_TORCH_DTYPE_TO_STR":
+        import torch
+
+        return {getattr(torch, x): str(x) for x in SCALARS if x == x.stored and hasattr(torch, x)}
+    if name == "AnyDType":
+        return dtype | str | type
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-def _stored(self: DType) -> str:
-    name, x, lanes = self.name.rpartition("x")
-    return _STORED_AS.get(name if x else lanes) or _NAMES[name if x else lanes]
-
-
-def _as_torch(self: DType) -> object:
-    """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair, int8 or uint8."""
-    import torch
-
-    return getattr(torch, _stored(self))
-
-
-def _as_numpy(self: DType) -> object:
-    """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of types of
-    four bits that of a pair of them, int8 or uint8.
-    """
-    import numpy
-
-    name = _stored(self)
-    if name.startswith(("bfloat", "float8")):
-        import ml_dtypes
-
-        return numpy.dtype(getattr(ml_dtypes, name))
-    return numpy.dtype(name)
-
-
-for _name, _method in {
-    "__str__": _text,
-    "__repr__": _representation,
-    "__eq__": _equal,
-    "__ne__": _differ,
-    "__hash__": _hash,
-    "as_torch": _as_torch,
-    "as_numpy": _as_numpy,
-}.items():
-    setattr(DType, _name, _method)
-
-__all__ = [
-    "DataType", "bfloat16", "bool_", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3",
-    "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int16", "int32", "int4", "int64", "int8", "tfloat32",
-    "uint16", "uint32", "uint4", "uint64", "uint8",
-]  # fmt: skip
+__all__ = ["DataType", "dtype", "is_f8f6f4_family", "is_float4", "is_float4_e2m1_unpacked",
+           "is_float4_e2m1fn", *[n for n in map(str, SCALARS) if n not in ("bool", "handle")], "bool_"]

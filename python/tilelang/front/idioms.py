@@ -85,8 +85,6 @@ NAMES: dict[str, str] = {
         ("cdiv", "T.ceildiv(a, b)"),
         ("rand randn", "T.rng_init(seed, seq=…) and T.rng_rand_float()"),
         ("constexpr", "a plain parameter of the factory or of the eager function"),
-        ("int", "T.int32"),
-        ("long", "T.int64"),
         ("tensor", "T.Tensor(shape, dtype)"),
     )
     for name in names.split()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, DType, Expr, Region
+from .._core import Buffer, Expr, Region
 from . import loose
+from .dtypes import DType
 from .symbols import Undeclared
 from .trace import builder, fail, in_kernel
 from .values import Element, Lanewise, as_value, lanewise, misuse_of_indices

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .._core import DType
+from .dtypes import DType
 
 
 def library_of(value: Any) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._core import Buffer, DType, Expr
+from .._core import Buffer, Expr
 from . import dtypes
+from .dtypes import DType
 from .errors import caller_place, compile_error
 from .trace import Trace, current, fail
 

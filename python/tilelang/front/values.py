@@ -11,8 +11,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from .._core import Buffer, CompileError, DType, Expr, Region
+from .._core import Buffer, CompileError, Expr, Region
 from . import loose
+from .dtypes import DType
 from .errors import ArrayForNumber
 from .interop import is_array
 from .trace import active, builder, current, fail, in_kernel

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .env import cuda_home
+
 if TYPE_CHECKING:
     from .. import _core
     from .function import KernelParam
@@ -107,14 +109,18 @@ class KernelArtifacts:
             raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
         return done.stdout
 
-    def export_library(self, path: str | os.PathLike) -> None:
-        """Write the binary: for CUDA the cubin, to be loaded by cuModuleLoad; for the CPU the ELF object, or,
-        if the name ends in .so, a shared library made of it by `cc`.
+    def export_library(self, kernel_file: str | os.PathLike | None = None, *,
+                       path: str | os.PathLike | None = None) -> None:
+        """Write the binary to a file (path: the same): for CUDA the cubin, to be loaded by cuModuleLoad; for
+        the CPU the ELF object, or, if the name ends in .so, a shared library made of it by `cc`.
 
         Its functions are the kernels; host_source says with which arguments and grid.  On the CPU each is
         `void kernel(const uint64_t *slots, int64_t bx, int64_t by, int64_t bz, void *arena)`.
         """
+        path = kernel_file if path is None else path
         binary, target = self._kernel.binary, self._kernel.target
+        if path is None:
+            raise TypeError("export_library: give kernel_file, the name of the file to write")
         if binary is None:
             raise RuntimeError(f"a kernel for {target} is not compiled to a binary: compile for cuda or cpu")
         if Path(path).suffix != ".so":
@@ -152,6 +158,11 @@ class KernelArtifacts:
         """Bytes that a thread writes to spill registers, the most of any kernel; None where not known."""
         return self._most("spill_stores")
 
+    @property
+    def n_max_threads(self) -> int | None:
+        """Threads of a block, the most of any kernel; None where that is not known."""
+        return self._most("threads")
+
     def _most(self, what: str) -> int | None:
         known = [row[what] for row in self._kernel.resources if row[what] is not None]
         return max(known, default=None)
@@ -162,8 +173,7 @@ def _write(path: str | os.PathLike, content: bytes) -> None:
 
 
 def _disassembler() -> list[str] | None:
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    folders = [Path(home) / "bin" for home in homes if home]
+    folders = [Path(cuda_home(), "bin")]
     for entry in sys.path:
         folders += sorted(Path(entry or ".").glob("nvidia/*/bin"))
     search = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])

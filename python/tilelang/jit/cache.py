@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import env
+from .env import env
 
 _ENTRY = re.compile(r"[0-9a-f]{16,128}\.tlc")
 
@@ -16,7 +16,7 @@ def clear_cache() -> int:
     Only files named as the cache names them are touched, so that a folder given by mistake keeps its files.
     """
     removed = 0
-    for folder, _, files in os.walk(env.cache_dir()):
+    for folder, _, files in os.walk(env.get_cache_dir()):
         for name in filter(_ENTRY.fullmatch, files):
             os.unlink(os.path.join(folder, name))
             removed += 1

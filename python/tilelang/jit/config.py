@@ -8,7 +8,7 @@ import enum
 from typing import Any
 
 from ..front.trace import fail
-from . import env
+from .env import env
 
 
 class _Keys(enum.EnumMeta):
@@ -99,14 +99,14 @@ def options_of(
     deterministic: bool = False
 ) -> dict[str, Any]:
     """The `options` of _core.compile."""
-    options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.cache_dir()}
+    options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.get_cache_dir()}
     if deterministic:
         options["deterministic"] = True
     if editors:
         options["edit_text"] = _editor(target_text(target))
-    dump = str(debug_root_path) if debug_root_path else env.dump_dir()
+    dump = debug_root_path or (env.is_dump_ir_enabled() and env.get_dump_ir_dir())
     if dump:
-        options["dump_dir"] = dump
+        options["dump_dir"] = str(dump)
     flags = flags_of(compile_flags)
     check_pass_configs(pass_configs or {})
     for key, value in (pass_configs or {}).items():
@@ -139,7 +139,7 @@ def target_text(target: Any) -> str:
 def own_target(target: Any) -> str:
     """The same, whatever a script that is simulated runs on instead."""
     if target is None:
-        return env.default_target()
+        return env.get_default_target()
     if isinstance(target, dict):
         rest = dict(target)
         kind = str(rest.pop("kind", "auto"))

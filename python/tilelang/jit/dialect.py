@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from .._core import DType
 from ..front import liveness
+from ..front.dtypes import DType
 from ..front.errors import CompileError
 from ..front.parse import names_outside
 from ..front.source import function_tree
@@ -85,7 +85,7 @@ def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
     each call; or "".
     """
     kind = fn.__annotations__.get(arg.arg)
-    if isinstance(kind, str):
+    if kind.__class__ is str:
         try:
             kind = evaluate_annotation(arg.annotation, fn.__code__.co_filename, fn, scope)
         except CompileError:  # the trace will say what is wrong with it

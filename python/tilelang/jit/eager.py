@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._core import Buffer, DType, Expr
+from .._core import Buffer, Expr
 from ..front import dtypes as _dtypes
 from ..front import interop
 from ..front.annotations import Tensor, dimensions
+from ..front.dtypes import DType
 from ..front.errors import caller_place, compile_error
 from ..front.parse import Rewritten, site_of
 from ..front.symbols import Const, Undeclared
@@ -101,7 +102,7 @@ class Session:
         if isinstance(annotation, Tensor):
             shape, strides = self._meet(name, annotation)
             return builder.tensor(name, shape, annotation.dtype, strides)
-        if isinstance(annotation, (DType, str)):
+        if isinstance(annotation, str):
             return builder.scalar(name, _dtypes.as_dtype(annotation))
         raise fail(f"the annotation of {name} must be T.Tensor(shape, dtype) or a scalar dtype, not "
                    f"{annotation!r}")
@@ -212,7 +213,4 @@ def empty(*shape: Any, dtype: Any = None) -> Buffer:
     return made
 
 
-DType.__doc__ = """The class of dtypes: T.float16 is one."""
-dtype = DType  # the class of dtypes, for annotations of parameters: `dtype: T.dtype = T.float16`
-
-__all__ = ["const", "dtype", "empty"]
+__all__ = ["const", "empty"]

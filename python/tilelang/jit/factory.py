@@ -5,6 +5,7 @@ whose own body is a kernel becomes an eager kernel (dispatch.py).
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from types import FunctionType
 from typing import Any
@@ -68,6 +69,40 @@ class JITImpl:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundJIT(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        settings = self.__dict__.get("settings", {})  # as given to tilelang.jit: target, out_idx, …
+        if name not in settings:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return settings[name]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """Of the function."""
+        return inspect.signature(self.func)
+
+    @property
+    def func_source(self) -> str:
+        """The text of the function."""
+        return inspect.getsource(self.func)
+
+    @property
+    def mode(self) -> str:
+        """"eager" for a kernel, "lazy" for a factory of kernels."""
+        return "eager" if self.is_eager else "lazy"
+
+    def is_lazy_mode(self) -> bool:
+        """Whether it is a factory of kernels."""
+        return not self.is_eager
+
+    def initialize_jit_mode(self, *args: Any, **kwargs: Any) -> str:
+        """Its mode, which is known without arguments."""
+        return self.mode
+
+    def parse_cache_key(self, *args: Any, **kwargs: Any) -> tuple:
+        """What these arguments are, by value, as a key."""
+        bound = self.signature.bind_partial(*args, **kwargs).arguments
+        return tuple([(name, key_of_argument(value, self.func, name)) for name, value in bound.items()])
 
     def __getitem__(self, grid: Any) -> Any:
         raise launched_in_brackets(self.__name__)

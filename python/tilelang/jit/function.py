@@ -203,7 +203,7 @@ def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
         return Handle(trace, arg.arg)
     if kind is ptr or isinstance(kind, ptr):
         return trace.builder.pointer(arg.arg)
-    if isinstance(kind, _core.DType) or any(kind is scalar for scalar in _SCALARS):
+    if isinstance(kind, _dtypes.DType) or any(kind is scalar for scalar in _SCALARS):
         return trace.builder.scalar(arg.arg, _dtypes.as_dtype(kind))
     raise fail(f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not "
                f"{kind!r}")
@@ -211,7 +211,7 @@ def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
 
 def _annotation(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, scope: dict[str, Any]) -> Any:
     kind = fn.__annotations__.get(arg.arg)
-    if isinstance(kind, str):
+    if kind.__class__ is str:
         kind = evaluate_annotation(arg.annotation, new.file, fn, scope)
     trace.at(new.file, site_of(arg))
     return kind
@@ -221,8 +221,8 @@ def evaluate_annotation(node: ast.expr, file: str, fn: FunctionType, scope: dict
     """An annotation that Python left as a string, in the scopes where it was written."""
     try:
         value: Any = node
-        while isinstance(value, (ast.expr, str)):
-            if isinstance(value, str):
+        while isinstance(value, ast.expr) or value.__class__ is str:
+            if value.__class__ is str:
                 value = ast.parse(value.strip(), mode="eval").body
                 for part in ast.walk(value):
                     ast.copy_location(part, node)

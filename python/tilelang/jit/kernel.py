@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -13,8 +14,9 @@ from ..front import registers
 from ..front.errors import CompileError, caller_place, compile_error, kind_of
 from ..front.misuse import launched_in_brackets
 from ..front.texts import show
-from . import config, env
+from . import config
 from .artifact import KernelArtifacts
+from .env import env
 from .function import KernelParam, PrimFunc
 
 if TYPE_CHECKING:
@@ -28,8 +30,22 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     """
 
     said = "a compiled kernel"
+    execution_backend_spec = None  # there is one runtime
 
-    def __init__(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
+    def __new__(cls, func: Any = None, out_idx: Any = None, execution_backend: Any = None,
+                target: Any = "auto", target_host: Any = None, verbose: bool = False,
+                pass_configs: dict[Any, Any] | None = None, from_database: bool = False,
+                compile_flags: Any = None, backend_context: Any = None) -> JITKernel:
+        """The same as tilelang.compile; from_database and backend_context are accepted and change nothing:
+        what was compiled before is found in the disk cache.
+        """
+        return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
+                       compile_flags)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """What __new__ gives is complete."""
+
+    def _complete(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         self._kernel = compiled
         self._func = func
         self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
@@ -37,7 +53,21 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         if out_idx is not None and func.results is None:
             _check_written(self._outputs, compiled.written, self.params)
         self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]
-        super().__init__(compiled, self._outputs)
+        _core.Launcher.__init__(self, compiled, self._outputs)
+
+    @classmethod
+    def from_tilelang_function(cls, tilelang_func: PrimFunc, **kwargs: Any) -> JITKernel:
+        """The same as tilelang.compile."""
+        return compile(tilelang_func, **kwargs)
+
+    @classmethod
+    def from_database(cls, func: Any, host_kernel_source: Any, device_kernel_source: Any,
+                      kernel_lib_path: Any, params: Any, target: Any, target_host: Any, out_idx: Any,
+                      execution_backend: Any, pass_configs: Any = None, compile_flags: Any = None,
+                      backend_context: Any = None) -> JITKernel:
+        """The kernel of `func`, from the disk cache or compiled; the texts and files given are not read."""
+        return compile(func, out_idx, execution_backend, target, target_host, None, pass_configs,
+                       compile_flags)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
 
@@ -82,14 +112,17 @@ class JITKernel(_core.Launcher, KernelArtifacts):
 
     def show_source(self, which: str = "kernel") -> None:
         """Print the generated text; which: "kernel", "host" or "both"."""
+        self.print_source_code(which)
+
+    def print_source_code(self, which: str = "kernel", file: str | os.PathLike | None = None) -> None:
+        """The same as show_source; with a file, the text is written there instead."""
         if which not in ("kernel", "host", "both"):
             raise ValueError(f"show_source: which must be 'kernel', 'host' or 'both', not '{which}'")
-        print({"kernel": self._kernel.source, "host": self._kernel.host_source}.get(which)
-              or self.get_kernel_source(kernel_only=False))
-
-    def print_source_code(self) -> None:
-        """The same as show_source(); an old name."""
-        self.show_source()
+        text = self.host_source if which == "host" else self.get_kernel_source(which == "kernel")
+        if file is None:
+            print(text)
+        else:
+            Path(file).write_text(text, encoding="utf-8")
 
     @property
     def report(self) -> Report:
@@ -171,7 +204,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         """A Profiler, which measures the kernel on inputs of its own."""
         from ..tools.profiler import Profiler
 
-        return Profiler(self, tensor_supply_type)
+        return Profiler(self.params, self.out_idx, tensor_supply_type, self)
 
     def __getitem__(self, grid: Any) -> Any:
         raise launched_in_brackets(self._func.name)
@@ -256,8 +289,8 @@ class ReturningKernel(JITKernel):
     Tensors that the body makes and does not return live for the time of a call.
     """
 
-    def __init__(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
-        super().__init__(func, compiled, out_idx)
+    def _complete(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
+        super()._complete(func, compiled, out_idx)
         self._results, self._order = func.results, func.call_order
         names = [p.name for p in self.params]
         self._named = {names[j]: i for i, j in enumerate(self._inputs)}
@@ -295,18 +328,9 @@ def _instead_of(func: Any, name: str) -> str:
     return "; call the factory first" if callable(func) else ""
 
 
-def compile(
-    func: Any,
-    out_idx: Any = None,
-    execution_backend: Any = None,
-    target: Any = None,
-    target_host: Any = None,
-    verbose: bool | None = None,
-    pass_configs: dict[Any, Any] | None = None,
-    compile_flags: Any = None,
-    debug_root_path: Any = None,
-    deterministic: bool = False,
-) -> JITKernel:
+def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None, target: Any = None,
+            target_host: Any = None, verbose: bool | None = None, pass_configs: dict[Any, Any] | None = None,
+            compile_flags: Any = None, debug_root_path: Any = None, deterministic: bool = False) -> JITKernel:
     """Compile a prim_func.
 
     out_idx: the parameters (an index or several, negative from the end) to allocate and return instead of
@@ -343,11 +367,11 @@ def compile(
         from ..tools import breakpoints
 
         breakpoints.warn(func.breakpoints, kernel.target)
-    if env.flag("PRINT_ON_COMPILATION") or verbose or env.flag("VERBOSE"):
+    if env.is_print_on_compilation_enabled() or verbose or env.get_default_verbose():
         spent = sum(kernel.phases.values())
         source = "from the cache" if kernel.from_cache else f"compiled in {spent:.1f} ms"
         print(f"tilelang: {func.name} for {kernel.target}: {source}", file=sys.stderr)
-    if verbose or (verbose is None and env.flag("VERBOSE")):
+    if verbose or (verbose is None and env.get_default_verbose()):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
 
@@ -365,7 +389,9 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     kind = JITKernel if is_plain and func.call_order is None else ReturningKernel
     if compiled.target.startswith("sim:"):
         kind = _simulated(kind)
-    return kind(func, compiled, out_idx)
+    kernel = _core.Launcher.__new__(kind)
+    kernel._complete(func, compiled, out_idx)
+    return kernel
 
 
 @functools.cache

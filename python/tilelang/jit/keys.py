@@ -22,7 +22,7 @@ from types import (
 )
 from typing import Any
 
-from .._core import DType
+from ..front.dtypes import DType
 
 _BY_VALUE = (int, str, bool, type(None), bytes)
 PLAIN = (*_BY_VALUE, float, DType)
@@ -69,7 +69,7 @@ class Walk:
         if kind is float:
             return (kind, value.hex())
         if kind is DType:
-            return (kind, value.name)
+            return (kind, str(value))
         if kind is tuple:
             return (kind, tuple([self.key(item) for item in value]))
         number = self.seen.get(id(value))

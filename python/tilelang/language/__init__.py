@@ -72,26 +72,31 @@ from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
 
-float, double, half, bool = dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bool_
+bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"))
+int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
            packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
            annotate, allreduce, dtypes)  # fmt: skip
 
-__all__ = [
-    "bool", "double", "dtypes", "float", "half", "Fragment", "Layout", "annotate_layout",
+_NAMES = [
+    "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
+    "Fragment", "Layout", "annotate_layout",
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
     "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
 ]  # fmt: skip
-__all__ += [name for module in MODULES if module is not layout for name in module.__all__]
-_OFFERED.update({name: globals()[name] for name in __all__})
+_NAMES += [name for module in MODULES if module is not layout for name in module.__all__]
+_OFFERED.update({name: globals()[name] for name in _NAMES})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name.endswith("__"):
+    if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
-    from ..front.errors import UnknownName, caller_place, compile_error
-    from .surface import message
+    if dtypes.is_offered(name):
+        return dtypes.dtype(name)
+    from .surface import find, names  # names that few kernels use, and those that do not work here
 
-    raise compile_error(message(name, __all__), caller_place(), UnknownName)
+    known = [*_NAMES, *names()]
+    globals()[name] = value = known if name == "__all__" else find(name, known)
+    return value

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._core import Buffer, DType, Expr
+from .._core import Buffer, Expr
 from ..front import dtypes, loose
+from ..front.dtypes import DType
 from ..front.indexing import as_operand
 from ..front.trace import Trace, fail, in_kernel
 from ..front.values import as_value

@@ -12,8 +12,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._core import Buffer, DType, Expr, Region
+from .._core import Buffer, Expr, Region
 from ..front import dtypes
+from ..front.dtypes import DType
 from ..front.indexing import as_operand, subscript
 from ..front.trace import Trace, fail
 from ..front.values import Element, as_value, binary

@@ -180,7 +180,7 @@ def _adapted(name: str, function: Callable) -> Callable:
     return call
 
 
-def _array(memory: memoryview, dtype: _core.DType) -> Any:
+def _array(memory: memoryview, dtype: Any) -> Any:
     import numpy
 
     return numpy.frombuffer(memory, dtype=dtype.as_numpy())
@@ -197,7 +197,7 @@ def _argument(x: Any) -> Any:
     return as_value(x)
 
 
-def _result(dtype: Any) -> _core.DType | None:
+def _result(dtype: Any) -> Any:
     return None if dtype in (None, "", "void", "handle") else as_dtype(dtype)
 
 

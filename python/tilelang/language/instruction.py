@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import _core
-from .._core import CompileError, DType
-from ..front.dtypes import as_dtype
+from .._core import CompileError
+from ..front.dtypes import DType, as_dtype
 from ..front.trace import fail
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .._core import Buffer, DType
-from ..front.dtypes import as_dtype
+from .._core import Buffer
+from ..front.dtypes import DType, as_dtype
 from ..front.errors import caller_place, compile_error
 from ..front.indexing import store, subscript
 from ..front.trace import fail

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .._core import Buffer, DType, Expr, Region
+from .._core import Buffer, Expr, Region
 from ..front import dtypes
+from ..front.dtypes import DType
 from ..front.indexing import as_operand
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, as_value, constant

@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from .. import _core
-from .._core import DType, Expr
+from .._core import Expr
+from ..front.dtypes import DType
 
 # The operands of a text: what stands between commas that are in no braces.
 _OPERAND = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}|\[[^\]]*\]")

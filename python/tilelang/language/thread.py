@@ -9,7 +9,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .._core import DType, Expr
+from .._core import Expr
+from ..front.dtypes import DType
 from ..front.trace import fail, in_kernel
 from ..front.values import as_condition, as_value, binary, constant
 

@@ -7,8 +7,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._core import Buffer, CompileError, DType, Expr, Region
+from .._core import Buffer, CompileError, Expr, Region
 from ..front import loose
+from ..front.dtypes import DType
 from ..front.errors import compile_error, kind_of
 from ..front.indexing import Part, as_operand
 from ..front.macros import Macro

@@ -14,17 +14,21 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ..front.errors import kind_of
+from ..front.errors import caller_place, compile_error, kind_of
 from ..jit.captures import key_of
-from ..jit.factory import BoundJIT, JITImpl
+from ..jit.env import env
+from ..jit.factory import BoundJIT
+from ..jit.function import PrimFunc
 from ..jit.kernel import compile
 from ..jit.keys import Same
 from .supply import TensorSupplyType
 
-__all__ = ["AutoTuner", "AutotuneResult", "autotune", "get_autotune_inputs", "set_autotune_inputs"]
+__all__ = ["AutoTuner", "AutotuneResult", "CompileArgs", "ProfileArgs", "autotune", "get_autotune_inputs",
+           "set_autotune_inputs"]  # fmt: skip
 
 logger = logging.getLogger("tilelang")
 _inputs = threading.local()
@@ -51,22 +55,35 @@ def get_autotune_inputs() -> list[Any] | None:
 class AutotuneResult:
     """The best configuration: its time in milliseconds, its kernel, and what became of the others."""
 
-    latency: float
-    config: dict[str, Any]
-    ref_latency: float | None
-    kernel: Any
+    latency: float | None = None
+    config: dict[str, Any] | None = None
+    ref_latency: float | None = None
+    libcode: str | None = None
     func: Any = None
-    libcode: str = ""
+    kernel: Any = None
     failures: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
 @dataclass
-class Settings:
-    """What autotune() was given; see there."""
+class CompileArgs:
+    """How the prim_func of a configuration is compiled; see tilelang.compile."""
+
+    out_idx: Any = None
+    execution_backend: Any = None
+    target: Any = None
+    target_host: Any = None
+    verbose: bool | None = None
+    pass_configs: dict | None = None
+
+
+@dataclass
+class ProfileArgs:
+    """How a configuration is measured and checked; see autotune."""
 
     warmup: float = 25
     rep: float = 100
     timeout: float = 100
+    backend: str = "event"
     supply_type: TensorSupplyType = TensorSupplyType.Auto
     ref_prog: Callable | None = None
     supply_prog: Callable | None = None
@@ -78,7 +95,6 @@ class Settings:
     cache_input_tensors: bool = False
     early_stop: bool = False
     early_stop_factor: float = 2.0
-    backend: str = "event"
 
 
 def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
@@ -94,63 +110,109 @@ def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
 
 
 class AutoTuner:
-    """Tunes one function of configurations: `AutoTuner.from_kernel(kernel, configs).run()`."""
+    """Tunes one function of configurations: `AutoTuner.from_kernel(kernel, configs).run()`.
 
-    def __init__(self, make: Callable[..., Any], configs: Any) -> None:
-        self.make, self.configs, self.settings = make, configs, Settings()
+    fn: a factory (@tilelang.jit, or a plain function that returns a prim_func), called with each
+    configuration as keywords.  Calling the tuner runs it.
+    """
+
+    def __init__(self, fn: Callable[..., Any], configs: Any) -> None:
+        self.fn, self.configs = fn, configs
+        self.compile_args, self.profile_args = CompileArgs(), ProfileArgs()
+        self.inputs: Sequence[Any] | None = None  # to run on; None: as profile_args say
+        self._args: tuple = ()
+        self._kwargs: dict[str, Any] = {}
 
     @classmethod
     def from_kernel(cls, kernel: Callable[..., Any], configs: Any) -> AutoTuner:
-        """kernel: a factory (@tilelang.jit, or a plain function that returns a prim_func), called with each
-        configuration as keywords.
-        """
+        """The tuner of that factory."""
         return cls(kernel, configs)
 
     def set_compile_args(self, out_idx: Any = None, target: Any = None, execution_backend: Any = None,
                          target_host: Any = None, verbose: bool | None = None,
                          pass_configs: dict | None = None) -> AutoTuner:
         """How a plain function's prim_func is compiled; see tilelang.compile."""
-        make = self.make
-        if not isinstance(make, JITImpl):
-            self.make = lambda *args, **kwargs: compile(
-                make(*args, **kwargs), out_idx, execution_backend, target, target_host, verbose, pass_configs)
+        self.compile_args = CompileArgs(out_idx, execution_backend, target, target_host, verbose,
+                                        pass_configs)
         return self
 
-    def set_profile_args(self, **settings: Any) -> AutoTuner:
-        """The settings of autotune, by name: warmup, rep, timeout, supply_type, ref_prog, rtol, atol, …"""
-        for name, value in settings.items():
-            if not hasattr(self.settings, name):
-                raise TypeError(f"set_profile_args: there is no setting '{name}' (known: "
-                                f"{', '.join(vars(self.settings))})")
-            setattr(self.settings, name, value)
+    def set_profile_args(self, warmup: float = 25, rep: float = 100, timeout: float = 30,
+                         supply_type: TensorSupplyType = TensorSupplyType.Auto,
+                         ref_prog: Callable | None = None, supply_prog: Callable | None = None,
+                         rtol: float = 1e-2, atol: float = 1e-2, max_mismatched_ratio: float = 0.01,
+                         skip_check: bool = False, manual_check_prog: Callable | None = None,
+                         cache_input_tensors: bool = False, backend: str = "event", early_stop: bool = False,
+                         early_stop_factor: float = 2.0) -> AutoTuner:
+        """How configurations are measured and checked; see autotune."""
+        self.profile_args = ProfileArgs(warmup, rep, timeout, backend, supply_type, ref_prog, supply_prog,
+                                        rtol, atol, max_mismatched_ratio, skip_check, manual_check_prog,
+                                        cache_input_tensors, early_stop, early_stop_factor)
         return self
+
+    def set_kernel_parameters(self, k_parameters: tuple, f_parameters: Any = None) -> AutoTuner:
+        """The arguments of the factory that are not tuned: k_parameters is (those by position, those by name
+        as a dict or pairs).  f_parameters, the parameters of the factory, are known here without it.
+        """
+        self._args, self._kwargs = tuple(k_parameters[0]), dict(k_parameters[1])
+        return self
+
+    @property
+    def cache_dir(self) -> Path:
+        """Where files of the tuner would lie; results are kept for the process alone."""
+        return Path(env.get_cache_dir(), "autotuner")
+
+    def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
+        """A text that is the same for the same function, configurations, settings and parameters; None where
+        the function has no text.
+        """
+        import hashlib
+
+        try:
+            text = inspect.getsource(getattr(self.fn, "func", self.fn))
+        except (OSError, TypeError):
+            return None
+        parts = (text, expand(self.configs, *self._args, **self._kwargs), self.compile_args,
+                 self.profile_args, parameters, extra_parameters)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def run(self, warmup: float | None = None, rep: float | None = None, timeout: float | None = None,
-            args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-            inputs: Sequence[Any] | None = None, **unused: Any) -> AutotuneResult:
+            use_pipeline: bool = False, enable_grouped_compile: bool = False, group_compile_size: int = 2,
+            benchmark_devices: Any = None, benchmark_multi_gpu: bool = False, early_stop: bool | None = None,
+            early_stop_factor: float | None = None) -> AutotuneResult:
         """Compile, check and measure every configuration; the fastest.
 
-        RuntimeError with every reason if none works.  args, kwargs: the kernel's other arguments; inputs: the
-        tensors to run on.  Multi-device and grouping options are accepted and change nothing here.
+        RuntimeError with every reason if none works.  What is given counts more than set_profile_args.
+        Options on pipelines, groups and several devices are accepted and change nothing here.
         """
-        for name, value in (("warmup", warmup), ("rep", rep), ("timeout", timeout)):
-            if value is not None:
-                setattr(self.settings, name, value)
-        configs = expand(self.configs, *args, **(kwargs or {}))
+        given = {"warmup": warmup, "rep": rep, "timeout": timeout, "early_stop": early_stop,
+                 "early_stop_factor": early_stop_factor}
+        settings = replace(self.profile_args, **{k: v for k, v in given.items() if v is not None})
+        configs = expand(self.configs, *self._args, **self._kwargs)
         if not configs:
             raise ValueError("autotune: there is no configuration to try")
-        tuning = _Tuning(self.settings, inputs)
+        tuning = _Tuning(settings, self.inputs)
         with _progress(len(configs)) as show:
             for config in configs:
-                tuning.consider(config, lambda config=config: self.make(*args, **(kwargs or {}), **config))
+                tuning.consider(config, lambda config=config: self._kernel(config))
                 show(tuning)
         return tuning.result()
+
+    __call__ = run
+
+    def _kernel(self, config: dict[str, Any]) -> Any:
+        make = self.fn.compile if getattr(self.fn, "is_eager", False) else self.fn
+        made = make(*self._args, **self._kwargs, **config)
+        return compile(made, **vars(self.compile_args)) if isinstance(made, PrimFunc) else made
+
+
+class _Scalars(Exception):
+    """Nobody has said what the scalars of a kernel are."""
 
 
 class _Tuning:
     """What has been found so far."""
 
-    def __init__(self, settings: Settings, inputs: Sequence[Any] | None) -> None:
+    def __init__(self, settings: ProfileArgs, inputs: Sequence[Any] | None) -> None:
         self.settings = settings
         self.inputs = list(inputs) if inputs is not None else get_autotune_inputs()
         self.best: tuple[float, dict[str, Any], Any] | None = None
@@ -160,6 +222,8 @@ class _Tuning:
     def consider(self, config: dict[str, Any], make: Callable[[], Any]) -> None:
         try:
             latency, kernel = _within(self.settings.timeout, lambda: self.measure(make()))
+        except _Scalars as error:
+            raise compile_error(str(error), caller_place()) from None
         except Exception as error:
             reason = f"{type(error).__name__}: {str(error).strip()}"
             self.failures.append((config, reason))
@@ -174,6 +238,13 @@ class _Tuning:
         profiler = kernel.get_profiler(tensor_supply_type=s.supply_type)
         inputs = self.inputs
         if inputs is None:
+            known = kernel.prim_func.defaults
+            scalars = [repr(p) for p in kernel.params if not p.is_tensor and p.name not in known]
+            if scalars and not s.supply_prog:
+                raise _Scalars(f"autotune: {kernel.prim_func.name} takes {', '.join(scalars)}, a number that "
+                               "is only known when it is called, and how long it runs may depend on it; give "
+                               "supply_prog=, a function (params) -> inputs, or tune within "
+                               "tilelang.set_autotune_inputs(…)")
             inputs = s.supply_prog(kernel.params) if s.supply_prog else profiler.inputs()
             self.inputs = inputs if s.cache_input_tensors else None
         if s.ref_prog is not None and not s.skip_check:
@@ -196,7 +267,7 @@ class _Tuning:
                            *self.failures[0])
         latency, config, kernel = self.best
         kernel.update_tuner_result(latency, config, self.ref_latency)
-        return AutotuneResult(latency, config, self.ref_latency, kernel, kernel, kernel.kernel_source,
+        return AutotuneResult(latency, config, self.ref_latency, kernel.kernel_source, kernel, kernel,
                               self.failures)
 
 
@@ -240,44 +311,53 @@ class AutoTuneImpl:
 
     said = "a @tilelang.autotune function"
 
-    def __init__(self, impl: Any, configs: Any, settings: Settings) -> None:
-        functools.update_wrapper(self, getattr(impl, "func", impl))
-        self.impl, self.configs, self.settings = impl, configs, settings
+    def __init__(self, jit_impl: Any, configs: Any, settings: ProfileArgs) -> None:
+        functools.update_wrapper(self, getattr(jit_impl, "func", jit_impl))
+        self.jit_impl, self.configs, self.settings = jit_impl, configs, settings
         self._found: dict[Any, AutotuneResult] = {}
-        self._signature = inspect.signature(getattr(impl, "func", impl))
+        self._signature = inspect.signature(getattr(jit_impl, "func", jit_impl))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundJIT(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "impl":  # not made yet
+        if name in ("jit_impl", "settings"):  # not made yet
             raise AttributeError(name)
-        return getattr(self.impl, name)
+        return getattr(self.settings if hasattr(self.settings, name) else self.jit_impl, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the kernel itself; where the caller gives a tunable, nothing is tuned."""
         if self._chosen(args, kwargs):
-            return self.impl(*args, **kwargs)
+            return self.jit_impl(*args, **kwargs)
         config = self.tune(*args, **kwargs).config
-        if getattr(self.impl, "is_eager", False):
-            return self.impl(*args, **kwargs, **config)
+        if getattr(self.jit_impl, "is_eager", False):
+            return self.jit_impl(*args, **kwargs, **config)
         return self.tune(*args, **kwargs).kernel
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
         """The kernel of the best configuration."""
         if self._chosen(args, kwargs):
-            return self.impl.compile(*args, **kwargs)
+            return self.jit_impl.compile(*args, **kwargs)
         return self.tune(*args, **kwargs).kernel
 
     def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
         """The result of tuning for these arguments, found the first time only."""
         key = self._key(args, kwargs)
         if key not in self._found:
-            tuner = AutoTuner(self.impl.compile, self.configs)
-            tuner.settings = self.settings
-            tensors = [a for a in (*args, *kwargs.values()) if hasattr(a, "shape")] or None
-            self._found[key] = tuner.run(args=args, kwargs=kwargs, inputs=tensors)
+            tuner = AutoTuner(self.jit_impl.compile, self.configs).set_kernel_parameters((args, kwargs))
+            tuner.profile_args, tuner.inputs = self.settings, self._inputs_of(args, kwargs)
+            self._found[key] = tuner.run()
         return self._found[key]
+
+    def _inputs_of(self, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
+        """What an eager kernel is called with; None where no tensors are given."""
+        impl = getattr(self.jit_impl, "impl", self.jit_impl)
+        if not getattr(impl, "is_eager", False):
+            return None
+        bound = self._signature.bind_partial(*args, **kwargs)
+        bound.apply_defaults()
+        given = [bound.arguments.get(name) for name in (impl._names[i] for i in impl._runtime)]
+        return [x for x in given if x is not None] if any(hasattr(x, "shape") for x in given) else None
 
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether the caller gives a value to something that would be tuned."""
@@ -313,9 +393,9 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds).
     """
-    settings = Settings(warmup, rep, timeout, supply_type, ref_prog, supply_prog, rtol, atol,
-                        max_mismatched_ratio, skip_check, manual_check_prog, cache_input_tensors, early_stop,
-                        early_stop_factor)  # fmt: skip
+    settings = ProfileArgs(warmup, rep, timeout, "event", supply_type, ref_prog, supply_prog, rtol, atol,
+                           max_mismatched_ratio, skip_check, manual_check_prog, cache_input_tensors,
+                           early_stop, early_stop_factor)
 
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):

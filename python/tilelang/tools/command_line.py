@@ -4,6 +4,7 @@
     python -m tilelang source  FILE:NAME [ARG=VALUE ...]      the generated CUDA C++ or LLVM IR
     python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is (--html PAGE)
     python -m tilelang sim     SCRIPT [ARG ...]               run a script, each kernel simulated (sim --help)
+    python -m tilelang check   SCRIPT ...                     what of it would fail here, without a run
 
 NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go.
 """
@@ -72,6 +73,10 @@ def main(argv: list[str] | None = None) -> int:
         from .script import main as simulate
 
         return simulate(given[1:])
+    if given[:1] == ["check"]:
+        from .check_script import main as check
+
+        return check(given[1:])
     parser = argparse.ArgumentParser("python -m tilelang", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("ir", "source", "explain"))

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._core import Launcher
 from ..front.errors import TilelangWarning
 from ..jit import config
 from .compare import as_list, torch_assert_close
-from .supply import TensorSupplyType, make_inputs
+from .supply import TensorSupplyType, default_device, make_input
 
 _MODES: dict[str, Callable] = {
     "mean": lambda times: sum(times) / len(times),
@@ -20,7 +21,7 @@ _MODES: dict[str, Callable] = {
     "min": min,
     "max": max,
 }
-_BACKENDS = ("event", "cudagraph", "cupti")
+_BACKENDS = ("event", "cudagraph", "cupti", "wall")
 
 
 def _quantile(times: list[float], q: float) -> float:
@@ -50,11 +51,11 @@ def do_bench(
 
     warmup, rep: milliseconds spent before and while measuring; _n_warmup, _n_repeat: calls instead of time.
     backend: "event" (CUDA events around each call), "cudagraph" (the call is captured and replayed, so that
-    launching costs nothing), "cupti" (the kernels' own time, through torch.profiler); without a GPU the clock
-    measures, whatever is asked.  quantiles: return these (one as a number, several as a list) instead of
-    `return_mode`, which is "mean", "median", "min" or "max".  flush_cache: overwrite `cache_size` MiB before
-    every call, so that it finds cold caches; by default on a GPU only.  early_stop_baseline: where a first
-    estimate lies above it, that estimate is the answer.
+    launching costs nothing), "cupti" (the kernels' own time, through torch.profiler), "wall" (the clock of
+    the host, until the GPU is done); without a GPU the clock measures, whatever is asked.  quantiles: return
+    these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or
+    "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; where
+    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer.
     """
     if backend not in _BACKENDS:
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
@@ -67,7 +68,7 @@ def do_bench(
     flush = _flusher(torch, on_gpu, cache_size) if (on_gpu if flush_cache is None else flush_cache) else None
     measure: Callable = _clock
     if on_gpu:
-        measure = {"event": _events, "cudagraph": _graph, "cupti": _activity}[backend](torch)
+        measure = {"event": _events, "cudagraph": _graph, "cupti": _activity, "wall": _wall}[backend](torch)
     fn()
     estimate = max((_events(torch) if on_gpu else _clock)(fn, None, 5)) or 1e-4
     if early_stop_baseline is not None and estimate > early_stop_baseline:
@@ -102,6 +103,14 @@ def _clock(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> li
         fn()
         times.append((time.perf_counter() - begin) * 1e3)
     return times
+
+
+def _wall(torch: Any) -> Callable:
+    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+        done = torch.cuda.synchronize
+        return _clock(lambda: (fn(), done()), lambda: (flush and flush(), done()), n)
+
+    return measure
 
 
 def _events(torch: Any) -> Callable:
@@ -154,29 +163,49 @@ def _activity(torch: Any) -> Callable:
 
 
 class Profiler:
-    """Measures and checks one kernel on inputs of its own; `kernel.get_profiler()` makes it."""
+    """Measures and checks one kernel on inputs of its own; `kernel.get_profiler()` makes it.
 
-    def __init__(self, kernel: Any, tensor_supply_type: TensorSupplyType | None = None) -> None:
-        self.func = self.kernel = self.mod = kernel
-        self.params = kernel.params
-        self.supply = tensor_supply_type or TensorSupplyType.Auto
+    params: of the kernel; result_idx: those of them that it returns; supply_type: what its inputs are;
+    adapter: the kernel, a function of the inputs (with_default_adapter gives it later).
+    """
+
+    def __init__(self, params: Sequence[Any], result_idx: Any = None,
+                 supply_type: TensorSupplyType | None = None, adapter: Any = None) -> None:
+        self.params, self.adapter = params, adapter
+        self.result_idx = [] if result_idx is None else [i % len(params) for i in as_list(result_idx)]
+        self.supply_type = supply_type or TensorSupplyType.Auto
+        self.device_type = getattr(adapter, "device_type", None) or default_device()
 
     def inputs(self, extents: Mapping[str, int] | None = None) -> list[Any]:
         """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar.
 
         extents: values of the extents that are known only when the kernel is called, by name.
         """
-        return make_inputs(self.kernel, self.supply, extents)
+        return [make_input(self.supply_type, param, self.device_type, extents)
+                for index, param in enumerate(self.params) if index not in self.result_idx]
 
     def with_default_adapter(self, adapter: Any) -> Profiler:
-        """This profiler: there is one runtime."""
+        """This profiler, of that kernel from here on."""
+        self.adapter, self.device_type = adapter, getattr(adapter, "device_type", self.device_type)
         return self
+
+    @property
+    def func(self) -> Callable:
+        """The kernel."""
+        if self.adapter is None:
+            raise ValueError("this profiler has no kernel yet: Profiler(params, result_idx, supply_type, "
+                             "kernel), or .with_default_adapter(kernel)")
+        return self.adapter
+
+    mod = func
 
     def run_once(self, func: Callable | None = None) -> Any:
         """Run the kernel, or `func`, once on new inputs; what it returns."""
-        return (func or self.kernel)(*self.inputs())
+        return (func or self.func)(*self.inputs())
 
-    __call__ = run_once
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel on these arguments."""
+        return self.func(*args, **kwargs)
 
     def do_bench(self, func: Callable | None = None, warmup: float = 25, rep: float = 100, n_warmup: int = 0,
                  n_repeat: int = 0, input_tensors: Sequence[Any] | None = None, backend: str = "event",
@@ -190,34 +219,27 @@ class Profiler:
         values of extents that are known only when the kernel is called, by name.
         """
         inputs = self.inputs(dynamic_symbolic_constraints) if input_tensors is None else list(input_tensors)
-        if func is None and self.kernel.target.startswith("sim:") and not config.script:
-            return self._simulate_once(inputs, quantiles, return_mode)
-        if func is None:
-            full = self.kernel.merge(inputs, self.kernel.allocate_outputs(inputs))
-            run = lambda: self.kernel.launch(full)
-        else:
-            run = lambda: func(*inputs)
-        on_cpu = self.kernel.device_type == "cpu" and not any(getattr(a, "is_cuda", False) for a in inputs)
-        return do_bench(
-            run,
-            warmup,
-            rep,
-            n_warmup,
-            n_repeat,
-            quantiles,
-            backend=backend,
-            return_mode=return_mode,
-            device="cpu" if on_cpu else device,
-            early_stop_baseline=early_stop_baseline,
-        )
+        kernel = self.func if func is None else func
+        run = lambda: kernel(*inputs)
+        if isinstance(kernel, Launcher):
+            if input_tensors is not None:
+                inputs = kernel._bind(tuple(inputs), {})
+            if kernel.target.startswith("sim:") and not config.script:
+                return self._simulate_once(inputs, quantiles, return_mode)
+            full = kernel.merge(inputs, kernel.allocate_outputs(inputs))
+            run = lambda: kernel.launch(full)
+        on_cpu = self.device_type == "cpu" and not any(getattr(a, "is_cuda", False) for a in inputs)
+        return do_bench(run, warmup, rep, n_warmup, n_repeat, quantiles, backend=backend,
+                        return_mode=return_mode, device="cpu" if on_cpu else device,
+                        early_stop_baseline=early_stop_baseline)
 
     def _simulate_once(self, inputs: list[Any], quantiles: Sequence[float] | None, return_mode: str) -> Any:
         """A simulated kernel has no time of its own: one run, and what it took here."""
         import warnings
 
-        warnings.warn(f"{self.kernel._func.name} is simulated ({self.kernel.target}): one run, whose time "
+        warnings.warn(f"{self.func.prim_func.name} is simulated ({self.func.target}): one run, whose time "
                       "says nothing of a GPU's", TilelangWarning, stacklevel=3)
-        return _answer(_clock(lambda: self.kernel(*inputs), None, 1), quantiles, return_mode)
+        return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -260,7 +282,7 @@ class Profiler:
     ) -> None:  # fmt: skip
         inputs = self.inputs() if given is None else list(given)
         mine, theirs = _copies(inputs), _copies(inputs)
-        found, expected = as_list(self.kernel(*mine)), as_list(reference(*theirs))
+        found, expected = as_list(self.func(*mine)), as_list(reference(*theirs))
         if not found:
             tensors = [i for i, x in enumerate(mine) if hasattr(x, "shape")]
             changed = [i for i in tensors if not _identical(mine[i], inputs[i])]
@@ -280,7 +302,7 @@ class Profiler:
         results = []
         for _ in range(repeat):
             mine = _copies(inputs)
-            results.append(as_list(self.kernel(*mine)) or [x for x in mine if hasattr(x, "shape")])
+            results.append(as_list(self.func(*mine)) or [x for x in mine if hasattr(x, "shape")])
         for run, tensors in enumerate(results):
             for index, (one, first) in enumerate(zip(tensors, results[0], strict=True)):
                 if not _identical(one, first):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from .. import _core
+from ..front.dtypes import as_dtype
 from ..language.maps import Fragment, Layout
 
 _MOST = 128  # rows and columns of a picture
@@ -113,7 +114,7 @@ def picture(layout: Layout | Fragment | None, dtype: str | None, most: int = _MO
     """A layout as a figure; dtype: of a tile in shared memory, whose banks are then the colours."""
     if layout is None:
         return ""
-    bits = _core.DType(dtype).bits if dtype else 0
+    bits = as_dtype(dtype).bits if dtype else 0
     fragment = isinstance(layout, Fragment)
     try:
         _, _, columns, drawn = _core.draw_cells(layout._core, bits)

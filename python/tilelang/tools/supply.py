@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._core import DType
+from ..front.dtypes import DType
 
 
 class TensorSupplyType(enum.Enum):
@@ -28,22 +28,9 @@ def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Auto) -> 
     """
 
     def supply(param: Any, device_type: str | None = None) -> Any:
-        return make_input(supply_type, param, device_type or _default_device())
+        return make_input(supply_type, param, device_type or default_device())
 
     return supply
-
-
-def make_inputs(kernel: Any, supply: TensorSupplyType, extents: Mapping[str, int] | None = None) -> list[Any]:
-    """An argument for every parameter that the kernel does not return: arrays, and 1 for a scalar.
-
-    extents: the values of extents that are known only when the kernel is called, by name.
-    """
-    returned = set(kernel.out_idx)
-    return [
-        make_input(supply, param, kernel.device_type, extents)
-        for index, param in enumerate(kernel.params)
-        if index not in returned
-    ]
 
 
 def make_input(
@@ -96,6 +83,7 @@ def to_framework(array: Any, dtype: DType, device_type: str) -> Any:
     return tensor if device_type == "cpu" else tensor.to(device_type)
 
 
-def _default_device() -> str:
+def default_device() -> str:
+    """Where arrays live that nobody asked for elsewhere: "cuda" if PyTorch has one, else "cpu"."""
     torch = sys.modules.get("torch")
     return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
