@@ -32,7 +32,9 @@ from . import (
     debug,
     foreign,
     layout,
+    lower_level,
     mathematics,
+    members,
     operators,
     packed,
     random,
@@ -59,6 +61,7 @@ from .layout import (
     make_swizzled_layout,
     make_wgmma_swizzled_layout,
 )
+from .lower_level import *  # noqa: F403
 from .mathematics import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
@@ -74,8 +77,8 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, mathematics,
-           packed, thread, control, scheduler, layout, atomic, foreign, random, debug, _asserts, annotate,
-           allreduce, dtypes)  # fmt: skip
+           packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
+           annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
     "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",

@@ -187,6 +187,7 @@ def _array(memory: memoryview, dtype: Any) -> Any:
 
 
 def _argument(x: Any) -> Any:
+    x = x.pointer() if hasattr(x, "viewed") else x  # A.data
     if x.__class__ is Pointer:
         return x.expr()
     if x.__class__ is _core.Buffer and x.scope != "var":
