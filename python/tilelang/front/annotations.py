@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from .dtypes import as_dtype
+from . import dtypes
+from .dtypes import as_dtype, element_of
 from .errors import ArrayForNumber
 from .interop import is_array
 from .symbols import Const
@@ -51,9 +52,11 @@ class Tensor(metaclass=_TensorType):
     __slots__ = ("shape", "dtype", "strides")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
-        self.shape = _extents(shape, "shape", 0)
-        self.dtype = as_dtype(dtype)
+        self.dtype, self.shape = element_of(dtype, _extents(shape, "shape", 0))
         self.strides = None if strides is None else _extents(strides, "strides", 0)
+        lanes = dtypes.dtype(dtype).lanes
+        if lanes > 1 and self.strides is not None:
+            self.strides = (*[step * lanes for step in self.strides], 1)
         if self.strides is not None and len(self.strides) != len(self.shape):
             raise fail(f"T.Tensor: {len(self.shape)} extents but {len(self.strides)} strides")
 
