@@ -107,10 +107,9 @@ Text Printer::print_exact(const Call& n) {
                                      is_half(t) ? fmt::format("float({})", args[0]) : args[0], args[1]);
     return {is_half(t) ? fmt::format("{}({})", type(t), scaled) : scaled};
   }
-  if (name == "nextafter" && !is_half(t)) return {fmt::format("{}({})", t.bits == 64 ? "nextafter" : "nextafterf", list)};
   if (name == "nextafter") {
-    need("next_half");
-    return {fmt::format("tl_next_half({})", list)};
+    if (is_half(t)) need("next_half");
+    return {fmt::format("{}({})", is_half(t) ? "tl_next_half" : t.bits == 64 ? "nextafter" : "nextafterf", list)};
   }
   if (name == "philox") {
     need("philox");

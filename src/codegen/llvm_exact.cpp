@@ -103,15 +103,17 @@ Value ieee(KernelWriter& k, const Call& n, const std::vector<Value>& args) {
 }
 
 // ── neighbours and powers of two ──────────────────────────────────────────────────────────────────────
-// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their bits here, are
-// compared as f32.
+// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their bits here,
+// are compared as f32.
 Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   Writer& w = k.w;
   bool half = t.bits == 16;
   Math m{w, half ? f32.with_lanes(t.lanes) : t};
   DType b{DType::Kind::signed_int, t.bits, t.lanes}, flag = boolean.with_lanes(t.lanes);
   auto number = [&](int64_t v) { return int_constant(v, b); };
-  auto choose = [&](const Value& cond, const Value& yes, const Value& no) { return w.select(b, b.lanes, cond, yes, no); };
+  auto choose = [&](const Value& cond, const Value& yes, const Value& no) {
+    return w.select(b, b.lanes, cond, yes, no);
+  };
   Value x = convert(w, t, args[0], m.t, k.has_half), y = convert(w, t, args[1], m.t, k.has_half), zero = m.c(0);
   Value xb = half ? args[0] : m.to_bits(x), yb = half ? args[1] : m.to_bits(y);
   Value inwards = w.op("xor", flag, m.compare("fcmp olt", x, y), m.compare("fcmp ogt", x, zero));
@@ -124,7 +126,8 @@ Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   return half ? result : m.from_bits(result);
 }
 
-// x * 2^n of doubles, rounded once: the steps in front of the last are exact where the result is no infinity and no zero.
+// x * 2^n of doubles, rounded once: the steps in front of the last are exact where the result is neither infinity nor
+// zero.
 Value scaled_double(const Math& d, Value x, Value n) {
   DType b = d.bits();
   auto power = [&](const Value& k) {
