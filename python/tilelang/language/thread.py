@@ -12,7 +12,7 @@ from typing import Any
 from .._core import Expr
 from ..front.dtypes import DType
 from ..front.trace import fail, in_kernel
-from ..front.values import as_condition, as_value, binary
+from ..front.values import as_condition, as_value, binary, constant
 
 WARP = 32
 FULL_MASK = 0xFFFFFFFF
@@ -251,7 +251,12 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
     value = as_value(value)
     if value.__class__ is not Expr:
         raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
-    return in_kernel(what).builder.call(row, (value, as_value(number), width, _mask(mask, what)))
+    number = as_value(number)
+    known = constant(number)
+    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= width):
+        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} in a run of "
+                   f"{width} lanes: it lies in 0 to {width - 1}")
+    return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
