@@ -17,7 +17,8 @@ from ..front.texts import show
 from . import config
 from .artifact import KernelArtifacts
 from .env import env
-from .function import KernelParam, PrimFunc
+from .function import PrimFunc
+from .parameters import KernelParam, of_rows
 
 if TYPE_CHECKING:
     from ..tools.report import Report
@@ -48,7 +49,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _complete(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         self._kernel = compiled
         self._func = func
-        self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
+        self.params: list[KernelParam] = of_rows(compiled.params)
         self._outputs = _output_indices(out_idx, self.params, func.name)
         if out_idx is not None and func.results is None:
             _check_written(self._outputs, compiled.written, self.params)
