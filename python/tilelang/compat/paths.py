@@ -53,6 +53,15 @@ class Published(ModuleType):
             return import_module(f"{self.__name__}.{name}")
         raise missing
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
+        if isinstance(value, ModuleType) and name not in self.__dict__:
+            try:
+                value = self.__getattr__(name)
+            except AttributeError:
+                pass
+        super().__setattr__(name, value)
+
     @property
     def __all__(self) -> list[str]:
         path = self.__name__.partition(".")[2]
