@@ -20,7 +20,8 @@ def add_one(A: T.Tensor((64,), "float16"), n: T.uint32, B: T.Tensor((64,), "floa
 def test_lower():
     assert engine.lower is lower is tilelang.lower and not isinstance(lower, type(tilelang))
     made = lower(add_one, "cpu", target_host="c", runtime_only=True)
-    assert isinstance(made, CompiledArtifact) and made.kernel_source == made.device_mod == made.rt_mod.kernel_source
+    assert isinstance(made, CompiledArtifact)
+    assert made.kernel_source == made.device_mod == made.rt_mod.kernel_source
     assert made.target == made.rt_mod.target and made.target_host == "c" and "add_one" in made.host_mod
     x = numpy.ones(64, "float16")
     made.rt_mod(x, 2, y := numpy.zeros(64, "float16"))
