@@ -228,6 +228,12 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("name", [](const Buffer& b) { return b.info().name; })
       .def_prop_ro("dtype", [](const Buffer& b) { return b.info().dtype; })
       .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("given_strides",  // none of a row-major buffer without gaps
+                   [](const Buffer& b) {
+                     std::vector<nb::object> strides;
+                     for (auto& e : b.info().strides) strides.push_back(extent_object(e));
+                     return tuple_of(strides);
+                   })
       .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
   nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")

@@ -152,6 +152,9 @@ def surface_page() -> str:
             full = f"{where}.{name}" if name else where
             why = surface.MISSING_ELSEWHERE.get(full, surface.MISSING_ELSEWHERE.get(where, "here"))
             lines.append(f"| `{full}` | {why} |")
+    lines += ["", "## Closed list", "", "Published names that will not come. Called, each says its reason.",
+              "", "| name | hardware or reason |", "|---|---|"]
+    lines += [f"| `{name}` | {why} |" for name, why in sorted(getattr(surface, "CLOSED", {}).items())]
     return "\n".join(lines) + "\n"
 
 

@@ -6,6 +6,6 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def next_power_of_2(n: int) -> int:
-    """The least power of two >= n; 1 for n <= 1."""
-    return 1 << (n - 1).bit_length() if n > 1 else 1
+def next_power_of_2(x: int) -> int:
+    """The least power of two >= x; 1 for x <= 1."""
+    return 1 << (x - 1).bit_length() if x > 1 else 1

@@ -20,11 +20,10 @@ def _read() -> dict[str, list[tuple[str, dict[str, str]]]]:
     table: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for line in Path(__file__).with_name("paths.txt").read_text(encoding="utf-8").splitlines():
         path, _, rest = line.partition("#")[0].partition("=")
-        if not rest.strip():
-            continue
         source, _, names = rest.partition(":")
         taken = {name: own or name for name, _, own in (word.partition("/") for word in names.split())}
-        table.setdefault(path.strip(), []).append((source.strip(), taken))
+        if path.strip():
+            table.setdefault(path.strip(), []).extend([(source.strip(), taken)] if rest.strip() else [])
     for path in list(table):
         while "." in path:  # folders of what is there
             path = path.rpartition(".")[0]
@@ -35,13 +34,18 @@ def _read() -> dict[str, list[tuple[str, dict[str, str]]]]:
 PATHS = _read()
 
 
+def _path(name: str) -> str:
+    """What the table calls a module."""
+    return name.removeprefix(f"{_ROOT}.")
+
+
 class Published(ModuleType):
     """A module of the published package."""
 
     __path__: list[str] = []  # modules below it are found by name
 
     def __getattr__(self, name: str) -> object:
-        path = self.__name__.partition(".")[2] if self.__name__ != "tvm" else "tvm"
+        path = _path(self.__name__)
         missing = AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
         for source, names in PATHS[path] if not name.startswith("__") else ():
             if name in names or not names:
@@ -51,6 +55,15 @@ class Published(ModuleType):
                     missing = error
         if f"{path}.{name}" in PATHS:
             return import_module(f"{self.__name__}.{name}")
+        if not name.startswith("__"):
+            from ..language import surface  # what does not work says so when it is called
+
+            above = self.__name__
+            while above:  # what a folder has stands for the same in its files
+                found = surface.stand_in(f"{above}.{name}")
+                if found is not None:
+                    return found
+                above = above.rpartition(".")[0]
         raise missing
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -64,7 +77,7 @@ class Published(ModuleType):
 
     @property
     def __all__(self) -> list[str]:
-        path = self.__name__.partition(".")[2]
+        path = _path(self.__name__)
         found = [name for source, names in PATHS[path]
                  for name in names or getattr(import_module(f"{_ROOT}.{source}"), "__all__", ())]
         return list(dict.fromkeys(found))
@@ -111,10 +124,9 @@ def spec_of(name: str) -> ModuleSpec | None:
     top, _, path = name.partition(".")
     if top == "tvm":
         ours = sys.modules.get("tvm") is sys.modules.get(f"{_ROOT}.compat.tvm")
-        theirs = PathFinder.find_spec(name) if name == "tvm" else not ours
-        return None if theirs else ModuleSpec(name, _Tvm, is_package=True)
-    if path in PATHS:
+        if PathFinder.find_spec(name) if name == "tvm" else not ours:
+            return None
+        path = name
+    if path in PATHS and path != "tvm":
         return ModuleSpec(name, _Loader, is_package=True)
-    if path.partition(".")[0] == "tvm":
-        return ModuleSpec(name, _Tvm, is_package=True)
-    return None
+    return ModuleSpec(name, _Tvm, is_package=True) if path.partition(".")[0] == "tvm" else None

@@ -9,12 +9,12 @@ from .trace import fail, in_kernel
 from .values import as_condition
 
 
-def device_assert(cond: Any, msg: str = "") -> None:
+def device_assert(cond: Any, msg: str = "", no_stack_info: bool = False) -> None:
     """Stop the kernel with an error unless `cond` holds: for every thread that comes here.
 
     On a GPU the thread prints `msg` and traps, which spoils the CUDA context; on the CPU the call raises
     RuntimeError, in the reference and the simulator CompileError at this line.  `assert cond, msg` in a
-    kernel is the same.
+    kernel is the same.  no_stack_info: leave out the file and line.
     """
     trace = in_kernel("T.device_assert")
     cond = as_condition(cond)
@@ -23,7 +23,8 @@ def device_assert(cond: Any, msg: str = "") -> None:
             raise fail(f"assertion failed{': ' + str(msg) if msg else ''}")
         return
     b = trace.builder
-    b.call("device_assert", (cond, b.text(str(msg)), b.text(f"{trace.file}:{trace.site[0]}")))
+    where = "kernel" if no_stack_info else f"{trace.file}:{trace.site[0]}"
+    b.call("device_assert", (cond, b.text(str(msg)), b.text(where)))
 
 
 __all__ = ["device_assert"]

@@ -77,22 +77,23 @@ MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, 
            packed, thread, control, scheduler, layout, atomic, foreign, random, debug, _asserts, annotate,
            allreduce, dtypes)  # fmt: skip
 
-__all__ = [
+_NAMES = [
     "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
     "Fragment", "Layout", "annotate_layout",
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
     "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
 ]  # fmt: skip
-__all__ += [name for module in MODULES if module is not layout for name in module.__all__]
-_OFFERED.update({name: globals()[name] for name in __all__})
+_NAMES += [name for module in MODULES if module is not layout for name in module.__all__]
+_OFFERED.update({name: globals()[name] for name in _NAMES})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name.endswith("__"):
+    if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
     if dtypes.is_offered(name):
         return dtypes.dtype(name)
-    from ..front.errors import UnknownName, caller_place, compile_error
-    from .surface import message
+    from .surface import find, names  # names that few kernels use, and those that do not work here
 
-    raise compile_error(message(name, __all__), caller_place(), UnknownName)
+    known = [*_NAMES, *names()]
+    globals()[name] = value = known if name == "__all__" else find(name, known)
+    return value

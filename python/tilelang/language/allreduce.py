@@ -59,9 +59,9 @@ def _thread_dimension(threadvar: Any) -> int:
     return int(found[1])
 
 
-def tvm_thread_allreduce(size: Any, value: Any, cond: Any, out: Any, *threadvars: Any,
-                         dtype: Any = "handle") -> None:
-    """out = the values of all threads along the dimension of threadvar combined, in each of these threads.
+def tvm_thread_allreduce(*freduce_args: Any, dtype: Any = "handle") -> None:
+    """T.tvm_thread_allreduce(size, value, cond, out, threadvar): out = the values of all threads along the
+    dimension of threadvar combined, in each of these threads.
 
     size: 1, the number of values; cond: a thread where it does not hold contributes the identity; out: an
     element of a buffer, whose dtype the values are converted to.  All threads of the block must execute it.
@@ -71,13 +71,14 @@ def tvm_thread_allreduce(size: Any, value: Any, cond: Any, out: Any, *threadvars
     reducer = _open_reducer(trace)
     if reducer is None:
         raise fail('T.tvm_thread_allreduce outside `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`')
-    if not isinstance(out, Element) or len(threadvars) != 1:
+    size, value, cond, out, threadvar = freduce_args if len(freduce_args) == 5 else (None,) * 5
+    if not isinstance(out, Element):
         raise fail("T.tvm_thread_allreduce(size, value, cond, out[0], thread): one element to write to, and "
                    "one thread index")
     if kernel.threads is None:
         raise fail("T.tvm_thread_allreduce: this T.Kernel leaves the number of threads to the target; give "
                    "threads=")
-    dim, threads = _thread_dimension(threadvars[0]), [*kernel.threads, 1, 1][:3]
+    dim, threads = _thread_dimension(threadvar), [*kernel.threads, 1, 1][:3]
     identity = builder.cast(out.dtype, as_value(reducer.identity))
     result = builder.cast(out.dtype, as_value(value))
     cond = as_condition(cond)

@@ -13,13 +13,15 @@ from ..jit.config import check_pass_configs
 _log = logging.getLogger("tilelang")
 
 
-def assume(cond: Any) -> None:
+def assume(cond: Any = None) -> None:
     """Tell the compiler that `cond` holds from here on; it relies on it, also to leave out bounds checks.
 
     A condition over parameters alone, outside of loops and branches, becomes a fact of the whole function.
     The reference and the simulator check assumptions; elsewhere a false one makes the program meaningless.
     """
     trace = active("T.assume")
+    if cond is None:
+        raise fail("T.assume needs a condition, T.assume(n % 8 == 0)")
     cond = as_condition(cond)
     if cond.__class__ is Expr:
         trace.builder.assume(cond)

@@ -25,6 +25,7 @@ or 8 elements where the chip has it; each element is updated for itself all the 
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from .._core import Buffer, Expr, Region
@@ -33,6 +34,8 @@ from ..front.indexing import Part, as_operand, subscript
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, Nothing, as_value
 from .mathematics import Lanes, Pair
+
+_log = logging.getLogger("tilelang")
 
 
 def _order(memory_order: Any, what: str) -> str:
@@ -137,27 +140,18 @@ def _is_base_of(dst: Any) -> bool:
     return any(not (n.__class__ is int and n == 1) for n in extents)
 
 
-def atomic_add(
-    dst: Any,
-    value: Any,
-    memory_order: str | None = None,
-    return_prev: bool = False,
-    use_tma: bool = False,
-    annotations: Any = None,
-) -> Expr | Buffer | None:
+def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               use_tma: bool = False, annotations: Any = None) -> Expr | Buffer | None:
     """dst += value, indivisibly; element by element if they are tiles of equal shape.
 
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
-    or
-    shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a fragment
+    or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a fragment
     of its extents.
-    use_tma: needs sm_90's bulk reductions, which this version does not have.
+    use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same.
     """
     if use_tma:
-        raise fail(
-            "T.atomic_add: use_tma=True needs sm_90 (cp.reduce.async.bulk), and bulk copies are not in this "
-            "version yet; leave it out"
-        )
+        in_kernel("T.atomic_add")
+        _log.debug("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
     _no_annotations("atomic_add", annotations)
     return _update("atomic_add", dst, value, memory_order, return_prev)
 
@@ -169,25 +163,22 @@ def _no_annotations(op: str, annotations: Any) -> None:
                                      "version does not use")
 
 
-def atomic_max(
-    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
-) -> Expr | Buffer | None:
+def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               annotations: Any = None) -> Expr | Buffer | None:
     """dst = max(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_max", annotations)
     return _update("atomic_max", dst, value, memory_order, return_prev)
 
 
-def atomic_min(
-    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
-) -> Expr | Buffer | None:
+def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               annotations: Any = None) -> Expr | Buffer | None:
     """dst = min(dst, value), indivisibly; as atomic_add."""
     _no_annotations("atomic_min", annotations)
     return _update("atomic_min", dst, value, memory_order, return_prev)
 
 
-def atomic_or(
-    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
-) -> Expr | Buffer | None:
+def atomic_or(dst: Any, value: Any, memory_order: str | None = None,
+              return_prev: bool = False) -> Expr | Buffer | None:
     """dst |= value, indivisibly, of one integer element."""
     return _update("atomic_or", dst, value, memory_order, return_prev)
 

@@ -12,6 +12,7 @@ from ..front.trace import active, fail, in_kernel
 from ..front.values import DEVICE, Late, as_condition, as_value, binary
 from .scalar import cast
 from .thread import get_block_binding, get_thread_binding
+from .tile import unused
 
 # ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -24,7 +25,7 @@ def loop_break() -> None:
     in_kernel("T.loop_break").builder.call("break", ())
 
 
-def thread_return() -> None:
+def thread_return(span: Any = None) -> None:
     """End this thread; the same as `return` in a kernel.
 
     Under a condition that differs among the threads of a block, no tile operator and no barrier may follow.
@@ -118,17 +119,20 @@ class _Bound(Loop, Late):
             builder.end_if()
 
 
-def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x", *,
+def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
                    annotations: Any = None) -> Loop:
-    """`for i in T.thread_binding(0, n, thread="threadIdx.x"):`, iteration i on thread (or block) i.
+    """`for i in T.thread_binding(0, n, "threadIdx.x"):` or (n, "threadIdx.x"), iteration i on thread (or
+    block) i.
 
     `tx = T.thread_binding(0, n, thread="threadIdx.x")` names the index itself, for all threads.
-    thread: "threadIdx.x", .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body; more
+    thread: "threadIdx.x" (if left out), .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body; more
     iterations than the block has threads along that dimension are an error.
     """
+    if isinstance(stop, str):
+        stop, thread = None, stop
     if stop is None:
         start, stop = 0, start
-    start, stop = as_value(start), as_value(stop)
+    start, stop, thread = as_value(start), as_value(stop), thread or "threadIdx.x"
     word, _, axis = thread.partition(".")
     if word not in ("threadIdx", "blockIdx") or axis not in ("x", "y", "z"):
         raise fail("T.thread_binding: thread must be 'threadIdx.x', 'blockIdx.x' or the like, not "
@@ -191,14 +195,17 @@ def _product(extents: list) -> Any:
     return total
 
 
-def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8) -> Loop:
+def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num_stages: int = 0, *,
+               annotations: Any = None) -> Loop:
     """`for bx, by in T.Persistent([m, n], wave_size, block):`, the tiles of a block that stays on the chip.
 
     domain: one to any number of extents; wave_size: the number of blocks; index: this one's number.  Tiles t,
     t + wave_size, … belong to block t; each tile to one block, whatever the numbers.  group_size: tiles that
     run together come from that many rows of the first dimension, so that they share data in the L2 cache.
+    num_stages, annotations: hints that this version does not use; a T.Pipelined loop in it overlaps copies.
     """
     trace = in_kernel("T.Persistent")
+    unused("T.Persistent", num_stages=num_stages or None, annotations=annotations or None)
     extents = [as_value(e) for e in (domain if isinstance(domain, (list, tuple)) else [domain])]
     if not extents:
         raise fail("T.Persistent: the domain needs at least one extent")

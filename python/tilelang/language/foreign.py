@@ -25,7 +25,7 @@ from ..front.values import Element, as_value
 from . import ptx_rows
 from .known import intrinsics_by_name, known_call
 from .places import moved, run_of
-from .tile import Kernel
+from .tile import Kernel, no_cluster
 
 # ── pointers ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -71,8 +71,12 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     )
 
 
-def make_tensor_from_addr(addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> _core.Buffer:
-    """The same as make_tensor, of an integer."""
+def make_tensor_from_addr(addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None,
+                          storage_scope: str = "global") -> _core.Buffer:
+    """The same as make_tensor, of an integer; storage_scope: "global", where every address lies."""
+    if storage_scope != "global":
+        raise fail(f"T.make_tensor_from_addr: storage_scope is 'global', not {storage_scope!r}: an address "
+                   "is one of global memory")
     return make_tensor(addr, shape, dtype, strides)
 
 
@@ -132,9 +136,9 @@ def access_ptr(
     return Pointer(buffer, moved(shape, index, step), _ACCESS[access_type], touched)
 
 
-def address_of(element: Any) -> Pointer:
+def address_of(obj: Any, span: Any = None) -> Pointer:
     """The address of A[i, j], for reading and writing, as an argument of foreign code."""
-    buffer, index = _start(element, "T.address_of")
+    buffer, index = _start(obj, "T.address_of")
     return Pointer(buffer, index, "")
 
 
@@ -351,8 +355,7 @@ class CUDASourceCodeKernel:
     ) -> None:
         what = "T.CUDASourceCodeKernel"
         trace = active(what)
-        if cluster_dims is not None:
-            raise fail(f"{what}: cluster_dims needs sm_90, and clusters are not in this version yet")
+        no_cluster(what, cluster_dims)
         if source_code_or_path is None:
             raise fail(f"{what}: source_code_or_path is missing")
         text = str(source_code_or_path)

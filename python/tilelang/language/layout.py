@@ -16,7 +16,6 @@ from typing import Any
 from .. import _core
 from .._core import Buffer, Region
 from ..front import dtypes
-from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
 from ..front.values import Element
 from . import cute
@@ -30,21 +29,6 @@ __all__ = [
     "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout", "matrix_fragment_names",
     "sectors", "wavefronts",
 ]  # fmt: skip
-
-_LATER = {
-    "make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
-    "make_cutlass_metadata_layout": "structured sparsity is not in this version yet",
-    "make_metadata_layout": "structured sparsity is not in this version yet",
-    "make_tcgen05mma_swizzled_layout": "needs sm_100 (Blackwell), which is not among the targets",
-    "make_sm100_swizzled_layout": "needs sm_100 (Blackwell), which is not among the targets",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        raise compile_error(f"tilelang.layout.{name}: {_LATER[name]}", caller_place(), UnknownName)
-    raise AttributeError(f"module 'tilelang.layout' has no attribute '{name}'")
-
 
 
 class SwizzleMode(enum.IntEnum):

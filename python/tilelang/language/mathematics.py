@@ -57,15 +57,14 @@ _FAST = {
     "tan": "The tangent of x (radians)",
 }
 _BINARY = {
-    "atan2": "The angle of the point (y, x): atan(a / b) in the right quadrant, in radians.",
-    "hypot": "sqrt(a * a + b * b) without overflow on the way.",
-    "copysign": "The magnitude of a with the sign of b.",
-    "fmod": "What is left of a / b after truncation; it has the sign of a.",
+    "atan2": "The angle of the point (x2, x1): atan(x1 / x2) in the right quadrant, in radians.",
+    "hypot": "sqrt(x1 * x1 + x2 * x2) without overflow on the way.",
+    "copysign": "The magnitude of x1 with the sign of x2.",
 }
 
 
 def _unary(row: str, name: str, doc: str) -> Any:
-    def scalar_function(x: Any) -> Expr:
+    def scalar_function(x: Any, span: Any = None) -> Expr:
         return builder().call(row, (as_value(x),))
 
     scalar_function.__name__ = scalar_function.__qualname__ = name
@@ -74,8 +73,8 @@ def _unary(row: str, name: str, doc: str) -> Any:
 
 
 def _binary(name: str, doc: str) -> Any:
-    def scalar_function(a: Any, b: Any) -> Expr:
-        return builder().call(name, (as_value(a), as_value(b)))
+    def scalar_function(x1: Any, x2: Any) -> Expr:
+        return builder().call(name, (as_value(x1), as_value(x2)))
 
     scalar_function.__name__ = scalar_function.__qualname__ = name
     scalar_function.__doc__ = f"{doc}\n\n    Both of one dtype (a Python number takes the other's)."
@@ -91,19 +90,28 @@ FUNCTIONS.update({
 })  # fmt: skip
 globals().update(FUNCTIONS)
 
-_ROUNDINGS = {"rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor", "ra": "round_away"}
+def fmod(x: Any, y: Any) -> Expr:
+    """What is left of x / y after truncation; it has the sign of x.
+
+    Both of one dtype (a Python number takes the other's).
+    """
+    return builder().call("fmod", (as_value(x), as_value(y)))
 
 
-def round(x: Any, rounding_mode: str = "rn") -> Expr:
+_ROUNDINGS = {"ties-to-even": "round", "rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor",
+              "ra": "round_away"}  # fmt: skip
+
+
+def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr:
     """x rounded to a whole number, as a float.
 
-    rounding_mode: "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd" down; "ra" to
-    nearest, halves away from zero.
+    rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd"
+    down; "ra" to nearest, halves away from zero.
     """
     return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
 
 
-def nearbyint(x: Any) -> Expr:
+def nearbyint(x: Any, span: Any = None) -> Expr:
     """x rounded to the nearest whole number, halves to the even one, as a float."""
     return round(x)
 
@@ -115,14 +123,14 @@ def _one_of(what: str, mode: Any, known: Any) -> str:
     return mode
 
 
-def align_up(value: Any, alignment: Any) -> Any:
-    """The least multiple of `alignment` that is >= value; of two Python numbers a Python number."""
-    if not (isinstance(value, DEVICE) or isinstance(alignment, DEVICE)):
-        return ceildiv(value, alignment) * alignment
-    return builder().binary("mul", ceildiv(value, alignment), as_value(alignment))
+def align_up(x: Any, y: Any) -> Any:
+    """The least multiple of y that is >= x; of two Python numbers a Python number."""
+    if not (isinstance(x, DEVICE) or isinstance(y, DEVICE)):
+        return ceildiv(x, y) * y
+    return builder().binary("mul", ceildiv(x, y), as_value(y))
 
 
-def bitwise_not(x: Any) -> Any:
+def bitwise_not(x: Any, span: Any = None) -> Any:
     """~x of an integer."""
     if isinstance(x, DEVICE):
         return builder().unary("invert", as_value(x))
@@ -322,7 +330,7 @@ def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
 
 
 __all__ = [
-    "abs2", "add2", "align_up", "bitwise_not", "extract_lane", "fma2", "ieee_add", "ieee_fdiv", "ieee_fmaf",
-    "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul", "ieee_sub", "max2", "min2", "mul2",
+    "abs2", "add2", "align_up", "bitwise_not", "extract_lane", "fma2", "fmod", "ieee_add", "ieee_fdiv",
+    "ieee_fmaf", "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul", "ieee_sub", "max2", "min2", "mul2",
     "nearbyint", "reinterpret", "round", "sub2",
 ] + list(FUNCTIONS)  # fmt: skip

@@ -40,19 +40,9 @@ def _no_shape(what: str) -> list:
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def reduce(
-    buffer: Any,
-    out: Any,
-    reduce_type: Any = None,
-    dim: int = -1,
-    clear: bool = True,
-    batch: int = 1,
-    nan_propagate: bool = False,
-    annotations: Any = None,
-    *,
-    combine: Any = None,
-    identity: Any = None,
-) -> None:
+def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear: bool = True, batch: int = 1,
+           annotations: Any = None, nan_propagate: bool = False, *, combine: Any = None,
+           identity: Any = None) -> None:
     """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
 
     buffer: a fragment, or a shared tile or slice.  out: a fragment or shared tile of its shape without dim,
@@ -120,99 +110,78 @@ def reduce_sum(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "sum", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "sum", dim, clear, batch, annotations)
 
 
 def reduce_prod(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = the products of buffer along dim, times out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "prod", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "prod", dim, clear, batch, annotations)
 
 
-def reduce_max(
-    buffer: Any,
-    out: Any,
-    dim: int = -1,
-    clear: bool = True,
-    batch: int = 1,
-    nan_propagate: bool = False,
-    annotations: Any = None,
-) -> None:
+def reduce_max(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               nan_propagate: bool = False, annotations: Any = None) -> None:
     """out = the maxima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "max", dim, clear, batch, nan_propagate, annotations)
+    reduce(buffer, out, "max", dim, clear, batch, annotations, nan_propagate)
 
 
-def reduce_min(
-    buffer: Any,
-    out: Any,
-    dim: int = -1,
-    clear: bool = True,
-    batch: int = 1,
-    nan_propagate: bool = False,
-    annotations: Any = None,
-) -> None:
+def reduce_min(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               nan_propagate: bool = False, annotations: Any = None) -> None:
     """out = the minima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "min", dim, clear, batch, nan_propagate, annotations)
+    reduce(buffer, out, "min", dim, clear, batch, annotations, nan_propagate)
 
 
 def reduce_abssum(
     buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None, clear: bool = True
 ) -> None:
     """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "abssum", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "abssum", dim, clear, batch, annotations)
 
 
-def reduce_absmax(
-    buffer: Any,
-    out: Any,
-    dim: int = -1,
-    clear: bool = True,
-    batch: int = 1,
-    nan_propagate: bool = False,
-    annotations: Any = None,
-) -> None:
+def reduce_absmax(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                  nan_propagate: bool = False, annotations: Any = None) -> None:
     """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce.
 
     The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
     result only where all numbers are that one.
     """
-    reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate, annotations)
+    reduce(buffer, out, "absmax", dim, clear, batch, annotations, nan_propagate)
 
 
 def reduce_bitand(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = the bitwise and of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitand", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "bitand", dim, clear, batch, annotations)
 
 
 def reduce_bitor(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = the bitwise or of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitor", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "bitor", dim, clear, batch, annotations)
 
 
 def reduce_bitxor(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = the exclusive or of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitxor", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "bitxor", dim, clear, batch, annotations)
 
 
 def reduce_any(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = whether an element of buffer along dim is not 0 (or of out, if not clear): bools, integers."""
-    reduce(buffer, out, "any", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "any", dim, clear, batch, annotations)
 
 
 def reduce_all(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
 ) -> None:
     """out = whether no element of buffer along dim is 0 (nor of out, if not clear): bools, integers."""
-    reduce(buffer, out, "all", dim, clear, batch, False, annotations)
+    reduce(buffer, out, "all", dim, clear, batch, annotations)
 
 
 def any_of(buffer: Any) -> Expr:
@@ -388,16 +357,23 @@ def reshape(src: Buffer, shape: Any) -> Buffer:
     return _alias("T.reshape", src, shape, None)
 
 
-def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
+def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
     """Another shape and dtype of a buffer's storage, not a copy.
 
     As T.reshape, and of any memory; elements of a fragment that make up one of a wider dtype must be
     neighbours in one thread's registers, and a tensor is not written by parts of its elements.  A shared
     tile and its views lie in one layout, byte by byte: whichever of them is annotated, the others follow, and
     bytes that make up one element of a wider dtype must be neighbours there.  Without shape the last extent
-    follows the dtype.
+    follows the dtype.  strides: row-major ones without gaps, which a view has; no others.
     """
-    return _alias("T.view", src, shape, dtype)
+    made = _alias("T.view", src, shape, dtype)
+    if strides is not None:
+        given, own = (", ".join(str(as_value(n)) for n in steps) for steps in (strides, made.strides))
+        if given != own:
+            raise fail(f"T.view: strides ({given}), but a view of shape ({', '.join(map(str, made.shape))}) "
+                       f"is row-major without gaps, ({own}); a T.StridedTensor parameter has strides of its "
+                       "own")
+    return made
 
 
 def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:

@@ -40,7 +40,7 @@ _FUNCTIONS = {
 
 
 def _function(name: str, doc: str) -> Any:
-    def scalar_function(x: Any) -> Expr:
+    def scalar_function(x: Any, span: Any = None) -> Expr:
         return builder().call(name, (as_value(x),))
 
     scalar_function.__name__ = scalar_function.__qualname__ = name
@@ -59,9 +59,9 @@ def pow(x: Any, y: Any, span: Any = None) -> Expr:
     return power(as_value(x), as_value(y))
 
 
-def fma(a: Any, b: Any, c: Any) -> Expr:
-    """a * b + c, rounded once."""
-    return builder().call("fma", (as_value(a), as_value(b), as_value(c)))
+def fma(x: Any, y: Any, z: Any) -> Expr:
+    """x * y + z, rounded once."""
+    return builder().call("fma", (as_value(x), as_value(y), as_value(z)))
 
 
 def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
@@ -72,77 +72,77 @@ def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
     return python(as_value(a), as_value(b))
 
 
-def max(a: Any, b: Any) -> Any:
+def max(a: Any, b: Any, span: Any = None) -> Any:
     """The greater of two values; of a NaN and a number, the number."""
     return _arithmetic("max", a, b, lambda x, y: x if x > y else y)
 
 
-def min(a: Any, b: Any) -> Any:
+def min(a: Any, b: Any, span: Any = None) -> Any:
     """The lesser of two values; of a NaN and a number, the number."""
     return _arithmetic("min", a, b, lambda x, y: x if x < y else y)
 
 
-def floordiv(a: Any, b: Any) -> Any:
+def floordiv(a: Any, b: Any, span: Any = None) -> Any:
     """The quotient of two integers, rounded towards minus infinity (Python's //)."""
     return _arithmetic("floordiv", a, b, lambda x, y: x // y)
 
 
-def floormod(a: Any, b: Any) -> Any:
+def floormod(a: Any, b: Any, span: Any = None) -> Any:
     """The remainder of floordiv; it has the sign of b (Python's %)."""
     return _arithmetic("floormod", a, b, lambda x, y: x % y)
 
 
-def truncdiv(a: Any, b: Any) -> Any:
+def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
     """The quotient of two integers, rounded towards zero (C's /)."""
     return _arithmetic("truncdiv", a, b, lambda x, y: x // y if (x < 0) == (y < 0) else -(-x // y))
 
 
-def truncmod(a: Any, b: Any) -> Any:
+def truncmod(a: Any, b: Any, span: Any = None) -> Any:
     """The remainder of truncdiv; it has the sign of a (C's %)."""
     return _arithmetic("truncmod", a, b, lambda x, y: x - y * truncdiv(x, y))
 
 
-def ceildiv(a: Any, b: Any) -> Any:
-    """The quotient of two integers, rounded up: how many tiles of size b cover a elements."""
-    if not (isinstance(a, DEVICE) or isinstance(b, DEVICE)):
-        return _arithmetic("ceildiv", a, b, lambda x, y: -(-x // y))
-    up = _binary("sub", b, 1) if isinstance(b, DEVICE) else as_value(b) - 1
-    return _binary("floordiv", _binary("add", a, up), b)
+def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
+    """The quotient of two integers, rounded up: how many tiles of size rhs cover lhs elements."""
+    if not (isinstance(lhs, DEVICE) or isinstance(rhs, DEVICE)):
+        return _arithmetic("ceildiv", lhs, rhs, lambda x, y: -(-x // y))
+    up = _binary("sub", rhs, 1) if isinstance(rhs, DEVICE) else as_value(rhs) - 1
+    return _binary("floordiv", _binary("add", lhs, up), rhs)
 
 
 def _bitwise(name: str, doc: str) -> Any:
-    def bitwise(a: Any, b: Any) -> Any:
-        if isinstance(a, DEVICE) or isinstance(b, DEVICE):
-            return _binary(name, a, b)
-        for x in (a, b):
-            if not hasattr(x, "__index__"):
-                raise fail(f"`{SIGNS[name]}` takes integer operands, not {x!r}")
-        if name.startswith("sh") and b < 0:
-            raise fail(f"a shift by {b}: the amount must not be negative")
-        return PYTHON[name](a, b)
+    def bitwise(x: Any, y: Any, span: Any = None) -> Any:
+        if isinstance(x, DEVICE) or isinstance(y, DEVICE):
+            return _binary(name, x, y)
+        for operand in (x, y):
+            if not hasattr(operand, "__index__"):
+                raise fail(f"`{SIGNS[name]}` takes integer operands, not {operand!r}")
+        if name.startswith("sh") and y < 0:
+            raise fail(f"a shift by {y}: the amount must not be negative")
+        return PYTHON[name](x, y)
 
     bitwise.__doc__ = doc
     return bitwise
 
 
-bitwise_and = _bitwise("and", "a & b of two integers.")
-bitwise_or = _bitwise("or", "a | b of two integers.")
-bitwise_xor = _bitwise("xor", "a ^ b of two integers.")
-shift_left = _bitwise("shl", "a << b of two integers, in the dtype of a; 0 <= b < bits.")
+bitwise_and = _bitwise("and", "x & y of two integers.")
+bitwise_or = _bitwise("or", "x | y of two integers.")
+bitwise_xor = _bitwise("xor", "x ^ y of two integers.")
+shift_left = _bitwise("shl", "x << y of two integers, in the dtype of x; 0 <= y < bits.")
 shift_right = _bitwise(
-    "shr", "a >> b of two integers, in the dtype of a; 0 <= b < bits; copies the sign bit of signed a.")
+    "shr", "x >> y of two integers, in the dtype of x; 0 <= y < bits; copies the sign bit of signed x.")
 
 
-def if_then_else(cond: Any, a: Any, b: Any, span: Any = None) -> Any:
-    """a where the condition holds, else b; only the side taken reads memory.
+def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
+    """t where the condition holds, else f; only the side taken reads memory.
 
     The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A Python
     condition decides at once.
     """
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
-        return a if cond else b
-    return builder().select(cond, as_value(a), as_value(b))
+        return t if cond else f
+    return builder().select(cond, as_value(t), as_value(f))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
@@ -150,7 +150,7 @@ def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) 
     return if_then_else(condition, true_value, false_value)
 
 
-def Cast(dtype: Any, value: Any, span: Any = None) -> Expr:
+def Cast(dtype: Any, value: Any, annotations: Any = None, span: Any = None) -> Expr:
     """`value` as `dtype`."""
     return cast(value, dtype)
 

@@ -1,137 +1,129 @@
-"""The names of the published language: which need other hardware, which are not here yet, and what is said
-when one that is missing is asked for.  docs/surface.md is made from this.
+"""The published names that tilelang/language/__init__.py does not import: those that are loaded when they are
+asked for, and those that do not work here, each of which says why where it is called.  names.txt lists them.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from ..front import idioms
+from ..front.errors import UnknownName, caller_place, compile_error
+from ..front.trace import fail
 
-_SM_90 = "needs sm_90 (clusters), which this version does not use yet"
-_SM_90A = "needs sm_90a (wgmma and warp roles), which is not among the targets yet"
-_ASYNC = "asynchronous copies are not in this version yet; T.copy is synchronous"
-_MBARRIER = "mbarriers are not in this version yet; T.sync_threads orders memory"
-_PDL = "needs sm_90 (programmatic dependent launch), which this version does not use yet"
-_TMA = "needs the tensor memory accelerator of sm_90, which this version does not use yet; T.copy moves tiles"
+_ROOT = __name__.partition(".")[0]
+_LANGUAGE = f"{_ROOT}.language"
 
-# Names that this version does not have, and why.
-MISSING: dict[str, str] = {
-    name: why
-    for why, names in {
-        _SM_90: """ClusterKernel alloc_cluster_barrier block_rank_in_cluster cluster_arrive
-            cluster_arrive_relaxed             cluster_sync cluster_wait copy_cluster""",
-        _SM_90A: """alloc_descriptor alloc_wgmma_desc annotate_consumer_reg_alloc
-            annotate_producer_reg_dealloc             annotate_ws_schedule dec_max_nreg
-            inc_max_nreg initialize_wgmma_descriptor ptx_wgmma_ss set_max_nreg
-            wait_wgmma warpgroup_arrive warpgroup_commit_batch warpgroup_fence_operand
-            warpgroup_wait wgmma_gemm             ws ws_op WarpSpecialize WSPipeline
-            WSRole WSSchedule WSScope WSSync""",
-        _ASYNC: "async_copy cp_async_barrier_noinc ptx_commit_group ptx_cp_async ptx_wait_group",
-        _MBARRIER: """alloc_barrier barrier_arrive barrier_wait mbarrier_arrive mbarrier_arrive_expect_tx
-            mbarrier_expect_tx mbarrier_wait_parity fence_proxy_async""",
-        _TMA: "create_tma_descriptor tma_copy tma_load tma_store_arrive tma_store_wait",
-        _PDL: "pdl_sync pdl_trigger",
-        "structured sparsity is not in this version yet": "gemm_sp",
-        "im2col loads are not in this version yet; index the image in a T.Parallel loop": "im2col",
-        "Volta's matrix instructions are not among the targets": "make_volta_swizzled_layout",
-    }.items()
-    for name in names.split()
-}
 
-# The published language, whatever of it is here.
-PUBLISHED = frozenset(MISSING) | frozenset(
+class Entry(NamedTuple):
+    """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its members."""
+
+    status: str
+    reason: str
+    declared: str
+    members: list[str]
+
+
+@functools.cache
+def table() -> tuple[dict[str, Entry], dict[str, str]]:
+    """What does not work, by its full name; and where names of the language are that are loaded late: the
+    module, and the name there.
     """
-        Serial Unroll Vectorized Buffer CUDASourceCodeKernel Cast Fragment FragmentBuffer GemmWarpPolicy
-        Kernel Layout LocalBuffer
-    Parallel     Persistent PersistentTileScheduler Pipelined Ref Select SharedBuffer StridedTensor Tensor
-    __cos __exp __exp10     __log __log10 __log2 __sin __tan abs abs2 access_ptr acos acosh activemask add2
-    address_of align_up all_of     all_sync alloc_fragment alloc_global alloc_local alloc_reducer
-    alloc_shared alloc_var annotate_compile_flags     annotate_l2_hit_ratio annotate_layout
-    annotate_min_blocks_per_sm annotate_pass_configs     annotate_restrict_buffers annotate_safe_value
-    any_of any_sync asin asinh assume atan atan2 atanh atomic_add     atomic_addx2 atomic_addx4 atomic_load
-    atomic_max atomic_min atomic_or atomic_store attr ballot ballot_sync     bitwise_and bitwise_not
-    bitwise_or bitwise_xor bfloat16 bool call_extern call_pure_extern cast ceil ceildiv     clamp clear clz
-    comm_reducer const copy cos cosh cummax cumsum device_assert disable_warp_group_reg_alloc dp4a
-    dynamic empty erf evaluate exp exp2 extract_lane fast_rcp fill finalize_reducer float float16 float32
-    float4_e2m1fn float64 float8_e4m3fn float8_e5m2 float8_e8m0fnu floor floordiv floormod fma2 fmod gemm
-    get_block_binding get_block_bindings get_lane_idx get_thread_binding get_thread_bindings
-    get_thread_extent     get_thread_extents get_warp_group_idx get_warp_idx get_warp_idx_sync grid ieee_add
-    ieee_fdiv ieee_fmaf     ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub if_then_else import_source
-    index_to_coordinates infinity     inline int16 int32 int4 int64 int8 isfinite isinf isnan ldg128 ldg256
-    ldg32 ldg64 lds128 lds32 lds64 log log10     log1p log2 loop_break macro make_tensor
-    make_tensor_from_addr match_all_sync match_any_sync max max2 max_value     meta_class min min2 min_value
-    mul2 named_barrier_arrive nearbyint no_set_max_nreg parallel popcount pow     prim_func print ptr reduce
-    reduce_absmax reduce_abssum reduce_bitand reduce_bitor reduce_bitxor reduce_max     reduce_min
-    reduce_sum reducer_init reducer_update reinterpret reshape rng_init rng_rand rng_rand_float round
-    rsqrt serial shfl_down shfl_sync shfl_up shfl_xor shift_left shift_right shuffle_elect sigmoid sin sinh
-    sqrt     stg128 stg256 stg32 stg64 sts128 sts32 sts64 sub2 symbolic sync_grid sync_threads sync_warp
-    syncthreads_and syncthreads_count syncthreads_or tan tanh tfloat32 thread_binding thread_return
-    transpose trunc     truncdiv truncmod tvm_thread_allreduce tvm_warp_shuffle uint16 uint32 uint4 uint64
-    uint8 unroll use_swizzle     vectorized view warp_reduce_bitand warp_reduce_bitor warp_reduce_max
-    warp_reduce_min warp_reduce_sum
-    """.split()  # noqa: SIM905
-)
+    absent: dict[str, Entry] = {}
+    late: dict[str, str] = {}
+    status = text = ""
+    for line in Path(__file__).with_name("names.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            status, _, text = line[1:].partition("] ")
+        elif not line or line.startswith("#"):
+            continue
+        elif status == "here":
+            for word in line.split():
+                name, _, own = word.partition("/")
+                late[name] = f"{text}.{own or name}"
+        elif line.startswith(" "):
+            entry.members.append(line.strip())
+        else:
+            entry = Entry(status, text, line, [])
+            name = line.removeprefix("class ").partition("(")[0].partition(" = ")[0]
+            absent[name if "." in name else f"{_LANGUAGE}.{name}"] = entry
+    return absent, late
 
 
-_TOOLS = "a tool that is not in this version yet"
-_SPARSE = "structured sparsity is not in this version yet"
-
-# The published names outside of the language, by where they are found, and those that this version does
-# not have.
-ELSEWHERE: dict[str, str] = {
-    "tilelang": """AutoTuner JITKernel Layout Fragment PassConfigKey Profiler TensorSupplyType autotune cdiv
-        clear_cache compile disable_cache dtypes enable_cache get_autotune_inputs is_cache_enabled jit lower
-        next_power_of_2 par_compile register_matrix set_autotune_inputs set_log_level SimulationError""",
-    "tilelang.cpu.language": "", "tilelang.cuda.language": "", "tilelang.rocm.language": "",
-    "tilelang.metal.language": "", "tilelang.webgpu.language": "",
-    "tilelang.layout": """SwizzleMode make_cutlass_metadata_layout make_full_bank_swizzled_layout
-        make_fully_replicated_layout_fragment make_gemm_fragment_8x8 make_gemm_fragment_8x8_transposed
-        make_half_bank_swizzled_layout make_linear_layout make_quarter_bank_swizzled_layout
-        make_swizzled_layout
-        make_volta_swizzled_layout make_wgmma_swizzled_layout""",
-    "tilelang.layout.cute": """ComposedLayout IntTuple Layout Swizzle coalesce complement composition
-    left_inverse
-        logical_divide logical_product right_inverse""",
-    "tilelang.intrinsics": "TensorCoreIntrinEmitter get_swizzle_layout",
-    "tilelang.cuda.intrinsics": "TensorCoreIntrinEmitter get_swizzle_layout",
-    "tilelang.transform": "simplify_prim_func",
-    "tilelang.engine": """lower register_c_postproc register_c_postproc_callback register_cuda_postproc
-        register_cuda_postproc_callback register_hip_postproc register_hip_postproc_callback""",
-    "tilelang.profiler": "Profiler do_bench",
-    "tilelang.testing": """main process_func regression requires_cuda requires_cuda_compute_version
-        requires_cuda_compute_version_eq requires_cuda_compute_version_ge requires_cuda_compute_version_gt
-        requires_cuda_compute_version_le requires_cuda_compute_version_lt requires_gfx requires_llvm
-        requires_metal
-        requires_package requires_rocm set_random_seed""",
-    "tilelang.tools": "Analyzer lower_trace pass_diff pass_timing pass_visualizer plot_layout",
-    "tilelang.utils.tensor": "get_tensor_supply map_torch_type torch_assert_close",
-    "tilelang.utils.target": "determine_target",
-    "tilelang.utils.sparse": "compress",
-    "tilelang.quantize": "_tir_packed_to_signed_convert _tir_packed_to_unsigned_convert",
-    "tilelang.contrib.nvcc": "get_target_compute_version",
-    "tilelang.carver.arch.driver": "get_num_sms",
-    "tilelang.carver.template": """ConvTemplate ElementwiseTemplate FlashAttentionTemplate GEMVTemplate
-        GeneralReductionTemplate MatmulTemplate""",
-    "tilelang.carver.roller": "rasterization",
-}
-MISSING_ELSEWHERE: dict[str, str] = {
-    "tilelang.layout.make_cutlass_metadata_layout": _SPARSE,
-    "tilelang.layout.make_volta_swizzled_layout": "Volta's matrix instructions are not among the targets",
-    "tilelang.testing.regression": _TOOLS,
-    **{f"tilelang.tools.{name}": _TOOLS
-       for name in "Analyzer lower_trace pass_diff pass_timing pass_visualizer".split()},  # noqa: SIM905
-    "tilelang.utils.sparse.compress": _SPARSE,
-}
+def names() -> list[str]:
+    """The names of the language that this file finds and that work."""
+    return list(table()[1])
 
 
-def why_missing(name: str) -> str:
-    """Why this version does not have a published name."""
-    return MISSING.get(name, "not in this version yet")
+def short(path: str) -> str:
+    """A full name as people write it: `T.alloc_barrier`, `tilelang.layout.…`."""
+    return f"T.{path.removeprefix(_LANGUAGE + '.')}" if path.startswith(_LANGUAGE) else path
+
+
+def find(name: str, known: list[str]) -> Any:
+    """The name of the language, or what stands for it; an error if there is none such.  known: all names."""
+    late = table()[1].get(name)
+    if late is not None:
+        module, _, own = late.rpartition(".")
+        return getattr(import_module(f"{_ROOT}.{module}"), own)
+    found = stand_in(f"{_LANGUAGE}.{name}")
+    if found is None and find_spec(f"{_LANGUAGE}.{name}") is not None:
+        return import_module(f"{_LANGUAGE}.{name}")
+    if found is None:
+        raise compile_error(message(name, known), caller_place(), UnknownName)
+    return found
+
+
+@functools.cache
+def stand_in(path: str) -> Any:
+    """What stands for a name that does not work here: a function or class with its signature, which raises
+    CompileError when it is called; None if the name is not listed.
+    """
+    entry = table()[0].get(path)
+    if entry is None:
+        return None
+    return _made(path, entry.declared, entry)
+
+
+def _made(path: str, declared: str, entry: Entry) -> Any:
+    declared, equals, value = declared.partition(" = ")
+    if equals:
+        return ast.literal_eval(value)
+    signature = _signature(declared[declared.index("("):])
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise fail(f"{short(path)} {entry.reason}")
+
+    refuse.__name__ = path.rpartition(".")[2]
+    refuse.__qualname__, refuse.__signature__ = refuse.__name__, signature
+    refuse.__doc__ = f"Raises CompileError: it {entry.reason}."
+    if not declared.startswith("class "):
+        return refuse
+    inside: dict[str, Any] = {"__init__": refuse, "__signature__": signature, "__doc__": refuse.__doc__,
+                              "__annotations__": {}}
+    for member in entry.members:
+        name = member.partition("(")[0].partition(" = ")[0]
+        if name == member:
+            inside["__annotations__"][name] = Any
+        else:
+            made = _made(f"{path}.{name}", member, entry)
+            inside[name] = staticmethod(made) if callable(made) else made
+    return type(refuse.__name__, (), inside)
+
+
+def _signature(text: str) -> inspect.Signature:
+    from .tile import GemmWarpPolicy
+
+    return inspect.signature(eval(f"lambda {text[1:-1]}: 0", {"GemmWarpPolicy": GemmWarpPolicy}))
 
 
 def message(name: str, known: list[str]) -> str:
     """Why `T.name` is not there, and what may have been meant; `known` are the names that are."""
-    if name in PUBLISHED:
-        return f"T.{name}: {why_missing(name)}"
     if name.startswith("tcgen05") or "tmem" in name:
         return f"T.{name} needs sm_100 (Blackwell), which is not among the targets"
     if name in idioms.NAMES:
@@ -140,6 +132,7 @@ def message(name: str, known: list[str]) -> str:
         return f"T.{name}: there is no such operation in the language: {idioms.ABSENT[name]}"
     import difflib
 
-    near = difflib.get_close_matches(name, [*known, *PUBLISHED], 1)
+    published = [path.rpartition(".")[2] for path in table()[0] if path.startswith(_LANGUAGE)]
+    near = difflib.get_close_matches(name, [*known, *published], 1)
     hint = f"; did you mean T.{near[0]}?" if near else ""
     return f"T.{name}: there is no such name in the language{hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import operator
 from typing import Any
 
@@ -23,7 +24,8 @@ class Kernel:
 
     blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
     threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
-    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.
+    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.  cluster_dims: blocks that
+    form a cluster, along each dimension: 1, as a block stands alone in this version.
 
     The body is run by every thread of a block.  Tile operators and T.Parallel loops share their elements out
     among the threads; any other statement each of them runs for itself.  So the values that it computes
@@ -33,7 +35,9 @@ class Kernel:
     `if T.get_thread_binding() == 0:`, in a kernel for GPUs.
     """
 
-    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None) -> None:
+    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
+                 cluster_dims: Any = None) -> None:
+        no_cluster("T.Kernel", cluster_dims)
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
         if isinstance(blocks[0], (tuple, list)):
@@ -77,6 +81,13 @@ class Kernel:
         if kind is None:
             self.trace.builder.end_kernel()
         self.trace.kernel = None
+
+
+def no_cluster(what: str, dims: Any) -> None:
+    """An error unless a cluster is one block."""
+    if dims is not None and any(n != 1 for n in _ints(dims, f"{what}: cluster_dims")):
+        raise fail(f"{what}: cluster_dims={dims} asks for clusters of several blocks, which need sm_90 and "
+                   "come with a later version; cluster_dims=1, or none, is a block by itself")
 
 
 def _ints(value: Any, what: str) -> list[int]:
@@ -164,14 +175,24 @@ class _LeftOut:
 UNSET = _LeftOut()
 
 
-def alloc_var(dtype: Any, init: Any = UNSET) -> Buffer:
+def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSET) -> Buffer:
     """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
 
-    init: its first value, of that dtype; without it the variable must be assigned before it is read.
+    args: init, or scope, or both in that order.  init: its first value, of that dtype; without it the
+    variable must be assigned before it is read.  scope: "local.var", where every variable lives.
     In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it,
     and nothing reads it afterwards.
     """
     trace = in_kernel("T.alloc_var")
+    rest = list(args)
+    if rest and not isinstance(rest[0], str) and init is UNSET:
+        init = rest.pop(0)
+    if rest and isinstance(rest[0], str):
+        scope = rest.pop(0)
+    if rest:
+        raise fail("T.alloc_var takes a dtype, then its first value and the scope: T.alloc_var('int32', 0)")
+    if scope not in ("local.var", "local"):
+        raise fail(f"T.alloc_var: scope is 'local.var', not {scope!r}: a variable belongs to one thread")
     if init is None:
         raise fail("T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
                    "for a variable that is assigned later")
@@ -184,31 +205,66 @@ def alloc_var(dtype: Any, init: Any = UNSET) -> Buffer:
 # ── tile operators ────────────────────────────────────────────────────────────────────────────────────
 
 
-class GemmWarpPolicy(enum.Enum):
-    """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns."""
+class GemmWarpPolicy(enum.IntEnum):
+    """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns.
 
-    Square = "square"
-    FullRow = "full_row"
-    FullCol = "full_col"
+    Made by number or name, too: T.GemmWarpPolicy(1), T.GemmWarpPolicy("full_row").
+    """
+
+    Square = 0
+    FullRow = 1
+    FullCol = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> GemmWarpPolicy | None:
+        word = value.replace("_", "").lower() if isinstance(value, str) else None
+        return next((member for member in cls if member.name.lower() == word), None)
+
+    def is_square(self) -> bool:
+        """Whether it is Square."""
+        return self == 0
+
+    def is_full_row(self) -> bool:
+        """Whether it is FullRow."""
+        return self == 1
+
+    def is_full_col(self) -> bool:
+        """Whether it is FullCol."""
+        return self == 2
 
     @classmethod
     def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:
-        """The policy that gives m_warp warps along the rows of C and n_warp along its columns."""
-        if n_warp == 1 and m_warp > 1:
-            return cls.FullRow
-        return cls.FullCol if m_warp == 1 and n_warp > 1 else cls.Square
+        """The policy that gives m_warp warps along the rows of C and n_warp along its columns; T.gemm checks
+        that they are the warps of the block, and divide C.
+        """
+        m, n = _ints((m_warp, n_warp), "T.GemmWarpPolicy.from_warp_partition: the numbers of warps")
+        member = cls.FullRow if n == 1 and m > 1 else cls.FullCol if m == 1 and n > 1 else cls.Square
+        made = int.__new__(cls, member)
+        made._name_, made._value_, made.partition = member.name, member.value, (m, n)
+        return made
+
+    def compute_warp_partition(self, M: int, N: int, num_warps: int) -> tuple[int, int]:
+        """How many warps the rows and the columns of an M x N tile are shared among; ValueError if they
+        cannot be: of Square those whose parts are nearest to squares.
+        """
+        pairs = [(m, num_warps // m) for m in range(1, num_warps + 1)
+                 if num_warps % m == 0 and M % m == 0 and N % (num_warps // m) == 0
+                 and (self == 0 or (m, num_warps // m)[2 - self] == 1)]
+        if not pairs:
+            raise ValueError(f"{num_warps} warps cannot share a {M} x {N} tile by {self.name}")
+        return min(pairs, key=lambda pair: abs(math.log(M / pair[0]) - math.log(N / pair[1])))
 
 
 def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
     trace = in_kernel(f"T.{op}")
-    _unused(f"T.{op}", annotations=annotations or None)
+    unused(f"T.{op}", annotations=annotations or None)
     loose.decide(op, operands)
     trace.builder.tile(op, operands, attrs)
     for operand in written:
         trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
 
 
-def _unused(what: str, **options: Any) -> None:
+def unused(what: str, **options: Any) -> None:
     """Hints that this version has no use for: the report says so, and the result is the same."""
     for name, value in options.items():
         if value is not None:
@@ -233,7 +289,7 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
         raise fail("T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
                    f"{eviction_policy!r}")
-    _unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
+    unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
         attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
@@ -251,27 +307,53 @@ def gemm(
     transpose_B: bool = False,
     policy: GemmWarpPolicy = GemmWarpPolicy.Square,
     clear_accum: Any = False,
-    k_pack: int = 1,
     mbar: Any = None,
     annotations: Any = None,
+    *,
+    k_pack: int = 1,
 ) -> None:
     """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
 
     A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
-    or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: how
-    the warps share C.  k_pack: accepted, it tunes other chips.
+    or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: a
+    T.GemmWarpPolicy, how the warps share C: a wish, followed as far as C has rows (columns) enough for the
+    instruction.  k_pack: accepted, it tunes other chips.
     """
     if mbar is not None:
         raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
                    "for its own result")
-    if not isinstance(policy, GemmWarpPolicy):
-        raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}")
+    policy = _policy(policy, C)
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
-    attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": policy.value,
+    attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": _POLICIES[policy],
              "clear_accum": _condition(clear_accum)}
     if k_pack != 1:
         attrs["k_pack"] = _ints(k_pack, "T.gemm: k_pack")[0]
     _tile("gemm", operands, attrs, annotations, operands[2])
+
+
+_POLICIES = ("square", "full_row", "full_col")
+
+
+def _policy(policy: Any, C: Any) -> GemmWarpPolicy:
+    """The policy, also by its number or name; a partition is checked against the block's warps and C."""
+    try:
+        policy = policy if isinstance(policy, GemmWarpPolicy) else GemmWarpPolicy(policy)
+    except ValueError:
+        raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}") from None
+    partition, threads = getattr(policy, "partition", None), in_kernel("T.gemm").kernel.threads
+    if partition is None:
+        return policy
+    warps = "x".join(map(str, partition))
+    if threads is not None and 32 * math.prod(partition) != math.prod(threads):
+        raise fail(f"T.gemm: policy shares C among {warps} = {math.prod(partition)} warps, but this T.Kernel "
+                   f"has {math.prod(threads)} threads, {math.prod(threads) / 32:g} warps of 32: make them "
+                   "agree")
+    shape = getattr(C, "shape", None) or getattr(C, "extents", ())
+    for count, extent, word in zip(partition, shape[-2:], ("rows", "columns"), strict=False):
+        if extent.__class__ is int and extent % count:
+            raise fail(f"T.gemm: policy shares the {extent} {word} of C among {count} warps, which does not "
+                       "divide: take another partition, or another tile")
+    return policy
 
 
 def _condition(x: Any) -> Any:
@@ -325,7 +407,7 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     prefer_async, annotations: hints, which this version does not follow.
     """
     if current() is not None:
-        _unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
+        unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
     if coalesced_width is not None:
         loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
@@ -364,7 +446,7 @@ def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
     """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
-    _unused("T.serial", annotations=annotations or None)
+    unused("T.serial", annotations=annotations or None)
     return _serial(*_bounds(start, stop, step))
 
 
@@ -381,7 +463,7 @@ def unroll(
 
     explicit changes nothing here.
     """
-    _unused("T.unroll", annotations=annotations or None)
+    unused("T.unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
         attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
@@ -395,7 +477,7 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop
     """A loop whose iterations are the lanes of vector instructions; its body is code of one thread, as that
     of T.Parallel, without another T.vectorized.
     """
-    _unused("T.vectorized", annotations=annotations or None)
+    unused("T.vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
 
 
@@ -404,25 +486,23 @@ Vectorized = vectorized
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop of independent iterations over [start, stop)."""
-    _unused("T.parallel", annotations=annotations or None)
+    unused("T.parallel", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="parallel")
 
 
 def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None,
-              sync: Any = None, group: Any = None, annotations: Any = None) -> Loop:
+              annotations: Any = None, *, sync: Any = None, group: Any = None) -> Loop:
     """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
 
-    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync,
-    group: a
-    schedule by hand, one number (in group a list) for each statement of the body; this version runs the
-    body in
-    the order of its text, which gives the same result, and explain() says so.
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
+    a schedule by hand, one number (in group a list) for each statement of the body; this version runs the
+    body in the order of its text, which gives the same result, and explain() says so.
     """
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
             raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
                        f"{given!r}")
-    _unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})
@@ -435,13 +515,13 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
     """The order in which blocks run, for the L2 cache: those that run together share rows of A, columns of B.
 
     panel_size: constant, the width of a panel.  order "row": the grid is cut into panels of that many columns
-    (x), and blocks run through one row of a panel after another; "col": into panels of rows (y), one column
-    after another.  Every other panel runs backwards, beginning where the last one ended.  The kernel sees
-    the remapped block indices; results do not change.  A grid of one dimension stays as it is.
+    (x), and blocks run through one row of a panel after another; "column" or "col": into panels of rows (y),
+    one column after another.  Every other panel runs backwards, beginning where the last one ended.  The
+    kernel sees the remapped block indices; results do not change.  A grid of one dimension stays as it is.
     """
     trace = in_kernel("T.use_swizzle")
     if enable:
-        trace.builder.use_swizzle(as_value(panel_size), order)
+        trace.builder.use_swizzle(as_value(panel_size), "col" if order == "column" else order)
 
 
 __all__ = [
