@@ -347,11 +347,10 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + _instead_of(func, what))
     config.check_backend(execution_backend)
-    config.check_pass_configs(pass_configs or {})
-    options = config.options_of(
-        {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
-        debug_root_path, target, deterministic,
-    )
+    configs = {**config.normalize_pass_configs(func.pass_configs),
+               **config.normalize_pass_configs(pass_configs)}
+    options = config.options_of(configs, [*func.compile_flags, *config.flags_of(compile_flags)],
+                                debug_root_path, target, deterministic)
     for text in func.texts:
         show(text)
     try:
