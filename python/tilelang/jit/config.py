@@ -21,9 +21,7 @@ class _Keys(enum.EnumMeta):
 
 
 class _Key(str, enum.Enum, metaclass=_Keys):
-    """The switches of pass_configs.txt; the ones with a meaning here say it there, the others are accepted and
-    do nothing.
-    """
+    """The switches of pass_configs.txt; those with a meaning here say it there, the others do nothing."""
 
 
 with open(os.path.join(os.path.dirname(__file__), "pass_configs.txt"), encoding="utf-8") as _table:
@@ -130,6 +128,9 @@ def options_of(
         options["dump_dir"] = str(folder)
     return options
 
+
+# What looks at every compilation pass by pass; see tools/passes.py.
+watchers: list[Any] = []
 
 # The script.Script that runs, all of whose kernels are simulated; see there.
 script: Any = None

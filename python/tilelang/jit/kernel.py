@@ -356,7 +356,7 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
     try:
         wanted = config.target_text(target)
         registers.warn(func.large, wanted)
-        compiled = _core.compile(func.function, wanted, options)
+        compiled = _compile(func, wanted, options, configs)
     except CompileError as error:
         instead = config.script and config.script.instead(func.name, config.own_target(target), error)
         if not instead:
@@ -374,6 +374,15 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
     if verbose or (verbose is None and env.get_default_verbose()):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
+
+
+def _compile(func: PrimFunc, target: str, options: dict[str, Any], configs: dict[str, Any]) -> _core.Kernel:
+    profile = configs.get("tl.pass_profile", env.is_pass_profile_enabled())
+    if not (config.watchers or profile or env.get_lower_trace_mode()):
+        return _core.compile(func.function, target, options)
+    from ..tools import passes
+
+    return passes.compile_watched(func.function, target, options, configs)
 
 
 def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
