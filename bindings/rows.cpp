@@ -99,9 +99,35 @@ nb::list offered() {
   return rows;
 }
 
+nb::dict target_info(const std::string& text) {
+  TargetSpec spec = parse_target(text);
+  const Target* target = find_target(spec.chip);
+  if (!target) fail({}, "target '{}' names no chip; resolve it first", text);
+  nb::dict info;
+  info["name"] = std::string(target->name);
+  info["language"] = std::string(target->language);
+  info["warp"] = target->warp;
+  info["max_threads"] = target->max_threads;
+  info["max_cluster"] = target->max_cluster;
+  info["shared_bytes"] = target->shared_bytes;
+  info["registers"] = target->registers;
+  info["vector_bytes"] = target->vector_bytes;
+  info["vector_registers"] = target->vector_registers;
+  info["shared_banks"] = target->shared_banks;
+  const Multiprocessors& sm = target->multiprocessors;
+  nb::dict multiprocessors;
+  multiprocessors["count"] = sm.count;
+  multiprocessors["threads"] = sm.threads;
+  multiprocessors["blocks"] = sm.blocks;
+  multiprocessors["shared_bytes"] = sm.shared_bytes;
+  info["multiprocessors"] = multiprocessors;
+  return info;
+}
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
   m.def("scalar_functions", &offered);
+  m.def("target_info", &target_info, nb::arg("target"));
 }
