@@ -7,8 +7,19 @@ from tilelang.layout import make_swizzled_layout
 
 
 @tilelang.jit(out_idx=[-1])
-def blocksparse_matmul(M, N, K, block_M, block_N, block_K, num_stages, thread_num, enable_rasteration=True,
-                       dtype=T.float16, accum_dtype=T.float32):
+def blocksparse_matmul(
+    M,
+    N,
+    K,
+    block_M,
+    block_N,
+    block_K,
+    num_stages,
+    thread_num,
+    enable_rasteration=True,
+    dtype=T.float16,
+    accum_dtype=T.float32,
+):
     block_mask_shape = (M // block_M, N // block_N, K // block_K)
 
     @T.prim_func
@@ -40,7 +51,7 @@ def blocksparse_matmul(M, N, K, block_M, block_N, block_K, num_stages, thread_nu
 @tilelang.jit
 def sparse_attention(Q, K, V, Indices, block_M: int = 16, block_N: int = 32):
     batch, heads, seq, dim, selected = T.const("batch, heads, seq, dim, selected")
-    scale = (1.0 / dim)**0.5 * 1.44269504
+    scale = (1.0 / dim) ** 0.5 * 1.44269504
     q_blocks = T.ceildiv(seq, block_M)
     Indices: T.Tensor[[batch, T.ceildiv(seq, block_M), selected], T.int32]
     Q: T.Tensor[[batch, heads, seq, dim], T.float16]
@@ -60,15 +71,15 @@ def sparse_attention(Q, K, V, Indices, block_M: int = 16, block_N: int = 32):
         alpha = T.alloc_fragment([block_M], T.float32)
         row_sum = T.alloc_fragment([block_M], T.float32)
         l_i = T.alloc_fragment([block_M], T.float32)
-        T.copy(Q[bz, by, bx * block_M:(bx + 1) * block_M, :], Q_shared)
+        T.copy(Q[bz, by, bx * block_M : (bx + 1) * block_M, :], Q_shared)
         T.clear(acc_o)
         T.clear(l_i)
         T.fill(m_i, -T.infinity(T.float32))
         for n in T.serial(selected):
             block = Indices[bz, bx, n]
             if block >= 0:
-                T.copy(K[bz, by, block * block_N:(block + 1) * block_N, :], K_shared)
-                T.copy(V[bz, by, block * block_N:(block + 1) * block_N, :], V_shared)
+                T.copy(K[bz, by, block * block_N : (block + 1) * block_N, :], K_shared)
+                T.copy(V[bz, by, block * block_N : (block + 1) * block_N, :], V_shared)
                 T.gemm(Q_shared, K_shared, acc_s, transpose_B=True, clear_accum=True)
                 T.copy(m_i, m_prev)
                 T.reduce_max(acc_s, m_i, dim=1, clear=False)
@@ -85,7 +96,7 @@ def sparse_attention(Q, K, V, Indices, block_M: int = 16, block_N: int = 32):
                 T.gemm(acc_s_cast, V_shared, acc_o)
         for i, j in T.Parallel(block_M, dim):
             acc_o[i, j] /= l_i[i]
-        T.copy(acc_o, O[bz, by, bx * block_M:(bx + 1) * block_M, :])
+        T.copy(acc_o, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
     return O
 
 

@@ -22,8 +22,20 @@ def chunk_local_cumsum(B, S, H, chunk_size, reverse=False, dtype="float32"):
 
 
 @tilelang.jit(out_idx=[3])
-def chunk_state_fwd(batch, seqlen, chunk_size, ngroups, nheads, headdim, dstate, block_M=32, block_N=32, block_K=32,
-                    num_stages=2, threads=128):
+def chunk_state_fwd(
+    batch,
+    seqlen,
+    chunk_size,
+    ngroups,
+    nheads,
+    headdim,
+    dstate,
+    block_M=32,
+    block_N=32,
+    block_K=32,
+    num_stages=2,
+    threads=128,
+):
     dtype = T.float16
     accum_dtype = T.float32
     nchunks = T.ceildiv(seqlen, chunk_size)
@@ -36,8 +48,9 @@ def chunk_state_fwd(batch, seqlen, chunk_size, ngroups, nheads, headdim, dstate,
         dA_cumsum: T.Tensor((batch, nheads, nchunks, chunk_size), accum_dtype),
         Output: T.Tensor((batch, nchunks, nheads, headdim, dstate), dtype),
     ):
-        with T.Kernel(nheads, T.ceildiv(headdim, block_M) * T.ceildiv(dstate, block_N), batch * nchunks,
-                      threads=threads) as (bz, bx, by):
+        with T.Kernel(
+            nheads, T.ceildiv(headdim, block_M) * T.ceildiv(dstate, block_N), batch * nchunks, threads=threads
+        ) as (bz, bx, by):
             x_shared = T.alloc_shared((block_K, block_M), dtype)
             x_local = T.alloc_fragment((block_K, block_M), dtype)
             xt_local = T.alloc_fragment((block_M, block_K), dtype)
@@ -58,21 +71,43 @@ def chunk_state_fwd(batch, seqlen, chunk_size, ngroups, nheads, headdim, dstate,
             dA_cs_last[0] = dA_cumsum[batch_idx, bz, chunk_idx, chunk_size - 1]
             T.clear(acc_o)
             for k in T.Pipelined(loop_range, num_stages=num_stages):
-                T.copy(x[batch_idx, chunk_idx * chunk_size + k * block_K:chunk_idx * chunk_size + (k + 1) * block_K,
-                         bz, m_idx * block_M:(m_idx + 1) * block_M], x_shared)
-                T.copy(dA_cumsum[batch_idx, bz, chunk_idx, k * block_K:(k + 1) * block_K], dA_cumsum_shared)
+                T.copy(
+                    x[
+                        batch_idx,
+                        chunk_idx * chunk_size + k * block_K : chunk_idx * chunk_size + (k + 1) * block_K,
+                        bz,
+                        m_idx * block_M : (m_idx + 1) * block_M,
+                    ],
+                    x_shared,
+                )
+                T.copy(dA_cumsum[batch_idx, bz, chunk_idx, k * block_K : (k + 1) * block_K], dA_cumsum_shared)
                 T.copy(dA_cumsum_shared, dA_cumsum_local)
                 for i in T.Parallel(block_K):
                     scale[i] = T.exp2(dA_cs_last[0] * p - dA_cumsum_local[i] * p)
                 T.copy(x_shared, x_local)
                 for i, j in T.Parallel(block_M, block_K):
                     xt_local[i, j] = x_local[j, i] * scale[j]
-                T.copy(B[batch_idx, chunk_idx * chunk_size + k * block_K:chunk_idx * chunk_size + (k + 1) * block_K,
-                         bz // (nheads // ngroups), n_idx * block_N:(n_idx + 1) * block_N], B_shared)
+                T.copy(
+                    B[
+                        batch_idx,
+                        chunk_idx * chunk_size + k * block_K : chunk_idx * chunk_size + (k + 1) * block_K,
+                        bz // (nheads // ngroups),
+                        n_idx * block_N : (n_idx + 1) * block_N,
+                    ],
+                    B_shared,
+                )
                 T.gemm(xt_local, B_shared, acc_o)
             T.copy(acc_o, acc_o_shared)
-            T.copy(acc_o_shared, Output[batch_idx, chunk_idx, bz, m_idx * block_M:(m_idx + 1) * block_M,
-                                        n_idx * block_N:(n_idx + 1) * block_N])
+            T.copy(
+                acc_o_shared,
+                Output[
+                    batch_idx,
+                    chunk_idx,
+                    bz,
+                    m_idx * block_M : (m_idx + 1) * block_M,
+                    n_idx * block_N : (n_idx + 1) * block_N,
+                ],
+            )
 
     return main
 
@@ -92,7 +127,9 @@ def main(batch=1, seqlen=128, chunk_size=64, ngroups=1, heads=2, headdim=32, dst
     forward = chunk_local_cumsum(batch, seqlen, heads, chunk_size)(gates)
     torch.testing.assert_close(forward, chunks.cumsum(2).reshape(gates.shape), rtol=1e-5, atol=1e-5)
     backward = chunk_local_cumsum(batch, seqlen, heads, chunk_size, reverse=True)(gates)
-    torch.testing.assert_close(backward, chunks.flip(2).cumsum(2).flip(2).reshape(gates.shape), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        backward, chunks.flip(2).cumsum(2).flip(2).reshape(gates.shape), rtol=1e-5, atol=1e-5
+    )
 
     B = torch.randn(batch, seqlen, ngroups, dstate, device=device, dtype=torch.float16)
     x = torch.randn(batch, seqlen, heads, headdim, device=device, dtype=torch.float16)

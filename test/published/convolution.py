@@ -9,8 +9,24 @@ import torch.nn.functional as F
 
 
 @tilelang.jit(out_idx=[2])
-def convolution(N, C, H, W, F, K, S, D, P, block_M, block_N, block_K, num_stages, threads, dtype=T.float16,
-                accum_dtype=T.float32):
+def convolution(
+    N,
+    C,
+    H,
+    W,
+    F,
+    K,
+    S,
+    D,
+    P,
+    block_M,
+    block_N,
+    block_K,
+    num_stages,
+    threads,
+    dtype=T.float16,
+    accum_dtype=T.float32,
+):
     KH, KW = K, K
     OH = (H + 2 * P - D * (K - 1) - 1) // S + 1
     OW = (W + 2 * P - D * (K - 1) - 1) // S + 1
@@ -39,7 +55,8 @@ def convolution(N, C, H, W, F, K, S, D, P, block_M, block_N, block_K, num_stages
                     access_w = m % OW * S + k // C % KW * D - P
                     in_bound = (access_h >= 0) and (access_w >= 0) and (access_h < H) and (access_w < W)
                     data_shared[i, j] = T.if_then_else(
-                        in_bound, data[m // (OH * OW), access_h, access_w, k % C], 0)
+                        in_bound, data[m // (OH * OW), access_h, access_w, k % C], 0
+                    )
                 T.copy(kernel_flat[k_iter * block_K, bx * block_N], kernel_shared)
                 T.gemm(data_shared, kernel_shared, out_local)
             T.copy(out_local, out_shared)

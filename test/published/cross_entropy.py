@@ -6,8 +6,14 @@ import torch
 
 
 @tilelang.jit(pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: False})
-def cross_entropy(logits, labels, block: int = 64, ignore_index: int = -100, with_grad: bool = False,
-                  reduction: str = "none"):
+def cross_entropy(
+    logits,
+    labels,
+    block: int = 64,
+    ignore_index: int = -100,
+    with_grad: bool = False,
+    reduction: str = "none",
+):
     rows, classes = T.const("rows, classes")
     blocks = T.ceildiv(classes, block)
     logits: T.Tensor((rows, classes), T.float32)
@@ -26,7 +32,9 @@ def cross_entropy(logits, labels, block: int = 64, ignore_index: int = -100, wit
         T.fill(total, 0)
         for b in T.serial(blocks):
             for j in T.Parallel(block):
-                x[j] = T.if_then_else(b * block + j < classes, logits[row, b * block + j], -T.infinity(T.float32))
+                x[j] = T.if_then_else(
+                    b * block + j < classes, logits[row, b * block + j], -T.infinity(T.float32)
+                )
             T.copy(top, new_top)
             T.reduce_max(x, new_top, dim=0, clear=False)
             for j in T.Parallel(block):

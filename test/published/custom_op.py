@@ -52,7 +52,9 @@ def _(gate, up):
 
 
 @torch.library.custom_op("published_style::swiglu_backward", mutates_args=())
-def swiglu_backward(grad: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def swiglu_backward(
+    grad: torch.Tensor, gate: torch.Tensor, up: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     d_gate, d_up = swiglu_bwd(gate.shape[1])(grad, gate, up)
     return d_gate, d_up
 
@@ -91,13 +93,17 @@ def main(M=6, N=100):
     wanted = torch.autograd.grad(ref_program(gate, up), (gate, up), grad)
     for one, other in zip(found, wanted):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    torch.library.opcheck(swiglu, (gate, up), test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
+    torch.library.opcheck(
+        swiglu, (gate, up), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
+    )
 
     compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
     x, w = torch.randn(M, 8, device=device), torch.randn(8, N, device=device, requires_grad=True)
-    torch.testing.assert_close(compiled(x, w, up), ref_program(x @ w, up).sum(dim=1) * 2.0, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        compiled(x, w, up), ref_program(x @ w, up).sum(dim=1) * 2.0, rtol=1e-4, atol=1e-4
+    )
     compiled(x, w, up).sum().backward()
-    wanted, = torch.autograd.grad(ref_program(x @ w, up).sum() * 2.0, (w,))
+    (wanted,) = torch.autograd.grad(ref_program(x @ w, up).sum() * 2.0, (w,))
     torch.testing.assert_close(w.grad, wanted, rtol=1e-4, atol=1e-4)
     print("All checks passed.")
 

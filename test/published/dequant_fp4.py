@@ -15,15 +15,20 @@ def fp4_to_bf16(value, pos, scale, dtype):
     m_f4 = f4 & T.uint8(1)
     e_bf16 = e_f4.astype(T.uint16) + T.uint16(126)
     normal = T.reinterpret(
-        (s.astype(T.uint16) << T.uint16(15)) | (e_bf16 << T.uint16(7)) | (m_f4.astype(T.uint16) << T.uint16(6)),
-        T.bfloat16)
+        (s.astype(T.uint16) << T.uint16(15))
+        | (e_bf16 << T.uint16(7))
+        | (m_f4.astype(T.uint16) << T.uint16(6)),
+        T.bfloat16,
+    )
     sign = T.if_then_else(s == T.uint8(1), T.bfloat16(-1), T.bfloat16(1))
     small = T.if_then_else(m_f4 == T.uint8(1), T.bfloat16(0.5), T.bfloat16(0)) * sign
     return T.if_then_else(e_f4 == T.uint8(0), small, normal) * scale
 
 
 @tilelang.jit
-def dequantize(W, Scale, block_N: int = 16, block_K: int = 64, group: int = 32, out_dtype: T.dtype = T.bfloat16):
+def dequantize(
+    W, Scale, block_N: int = 16, block_K: int = 64, group: int = 32, out_dtype: T.dtype = T.bfloat16
+):
     N, packed_K = T.const("N, packed_K")
     K = packed_K * 2
     Scale: T.Tensor[[N, K // group], out_dtype]
@@ -34,8 +39,9 @@ def dequantize(W, Scale, block_N: int = 16, block_K: int = 64, group: int = 32, 
         local = T.alloc_fragment([block_N, block_K], out_dtype)
         T.copy(W[bx * block_N, by * block_K // 2], packed)
         for i, j in T.Parallel(block_N, block_K):
-            local[i, j] = fp4_to_bf16(packed[i, j // 2], j % 2,
-                                      Scale[bx * block_N + i, (by * block_K + j) // group], out_dtype)
+            local[i, j] = fp4_to_bf16(
+                packed[i, j // 2], j % 2, Scale[bx * block_N + i, (by * block_K + j) // group], out_dtype
+            )
         T.copy(local, Out[bx * block_N, by * block_K])
     return Out
 

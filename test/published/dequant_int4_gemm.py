@@ -15,14 +15,26 @@ def int4_to_half(value: tilelang.tvm.tirx.PrimExpr, pos: tilelang.tvm.tirx.PrimE
 
 
 @tilelang.jit(out_idx=[-1])
-def matmul_bits(M, N, K, in_dtype=T.float16, out_dtype=T.float16, accum_dtype=T.float32, block_M=16, block_N=32,
-                block_K=32, threads=128):
+def matmul_bits(
+    M,
+    N,
+    K,
+    in_dtype=T.float16,
+    out_dtype=T.float16,
+    accum_dtype=T.float32,
+    block_M=16,
+    block_N=32,
+    block_K=32,
+    threads=128,
+):
     num_elems_per_byte = 2
     storage_dtype = T.uint8
     B_shape = (N, K // num_elems_per_byte)
 
     @T.prim_func
-    def main(A: T.Tensor((M, K), in_dtype), B: T.Tensor(B_shape, storage_dtype), C: T.Tensor((M, N), out_dtype)):
+    def main(
+        A: T.Tensor((M, K), in_dtype), B: T.Tensor(B_shape, storage_dtype), C: T.Tensor((M, N), out_dtype)
+    ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), in_dtype)
             B_shared = T.alloc_shared((block_N, block_K // num_elems_per_byte), storage_dtype)
@@ -37,7 +49,8 @@ def matmul_bits(M, N, K, in_dtype=T.float16, out_dtype=T.float16, accum_dtype=T.
                 T.copy(B_shared, B_local)
                 for i, j in T.Parallel(block_N, block_K):
                     B_dequantize_local[i, j] = int4_to_half(
-                        B_local[i, j // num_elems_per_byte], j % num_elems_per_byte, dtype=in_dtype)
+                        B_local[i, j // num_elems_per_byte], j % num_elems_per_byte, dtype=in_dtype
+                    )
                 T.copy(B_dequantize_local, B_dequantize_shared)
                 T.gemm(A_shared, B_dequantize_shared, C_local, transpose_B=True)
             T.copy(C_local, C[by * block_M, bx * block_N])
@@ -67,8 +80,9 @@ def matmul_converted(M, N, K, num_bits=4, in_dtype="float16", block_M=16, block_
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 T.copy(B[bx * block_N, k * block_K // num_elems_per_byte], B_shared)
                 for i, j in T.Parallel(block_N, block_K):
-                    B_local[i, j] = convert(num_bits, B_shared[i, j // num_elems_per_byte],
-                                            j % num_elems_per_byte, dtype=in_dtype)
+                    B_local[i, j] = convert(
+                        num_bits, B_shared[i, j // num_elems_per_byte], j % num_elems_per_byte, dtype=in_dtype
+                    )
                 T.copy(B_local, B_prev)
                 T.gemm(A_shared, B_prev, C_local, transpose_B=True)
             T.copy(C_local, C[by * block_M, bx * block_N])

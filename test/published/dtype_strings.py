@@ -59,7 +59,11 @@ def main():
 
     described = [describe(dtype) for dtype in (T.float16, T.int8, T.uint32)]
     assert json.loads(json.dumps(described))[0] == {
-        "dtype": "float16", "kind": "float", "name": "kernel_float16", "bytes": 2}
+        "dtype": "float16",
+        "kind": "float",
+        "name": "kernel_float16",
+        "bytes": 2,
+    }
     assert isinstance(T.float16, str) and isinstance(T.float16, T.dtype)
     for dtype in (T.float16, T.bfloat16, T.uint8):
         assert pickle.loads(pickle.dumps(dtype)) == dtype == copy.deepcopy(dtype)

@@ -34,7 +34,9 @@ def naive_gemv(N, K, BLOCK_N, BLOCK_K, dtype: str = "float16", accum_dtype: str 
 
 
 @tl.jit(out_idx=[-1])
-def splitk_gemv_vectorized_tvm(N, K, BLOCK_N, reduce_threads, dtype: str = "float16", accum_dtype: str = "float"):
+def splitk_gemv_vectorized_tvm(
+    N, K, BLOCK_N, reduce_threads, dtype: str = "float16", accum_dtype: str = "float"
+):
     MAX_TRANSACTION_SIZE_IN_BITS = 128
     TILE_K = MAX_TRANSACTION_SIZE_IN_BITS // DataType(dtype).bits
     BLOCK_K = reduce_threads * TILE_K
@@ -68,7 +70,8 @@ def splitk_gemv_vectorized_tvm(N, K, BLOCK_N, reduce_threads, dtype: str = "floa
                         C_reduced[0],
                         tk,
                         dtype="handle",
-                    ))
+                    )
+                )
             C[bn * BLOCK_N + tn] = C_reduced[0]
 
     return main

@@ -6,8 +6,10 @@ import torch
 
 
 @tilelang.jit(out_idx=[6])
-def flashattn(batch, heads, groups, seqlen_kv, dim, block_N=32, block_H=16, num_split=4, num_stages=2, threads=128):
-    scale = (1.0 / dim)**0.5 * 1.44269504  # log2(e)
+def flashattn(
+    batch, heads, groups, seqlen_kv, dim, block_N=32, block_H=16, num_split=4, num_stages=2, threads=128
+):
+    scale = (1.0 / dim) ** 0.5 * 1.44269504  # log2(e)
     shape_q = [batch, heads, dim]
     shape_k = [batch, seqlen_kv, groups, dim]
     shape_v = [batch, seqlen_kv, groups, dim]
@@ -44,20 +46,23 @@ def flashattn(batch, heads, groups, seqlen_kv, dim, block_N=32, block_H=16, num_
             bid, hid, sid = bx, by, bz
             cur_kv_head = hid // (kv_group_num // valid_block_H)
 
-            T.copy(Q[bid, hid * valid_block_H:hid * valid_block_H + block_H, :], Q_shared)
+            T.copy(Q[bid, hid * valid_block_H : hid * valid_block_H + block_H, :], Q_shared)
             T.fill(acc_o, 0)
             T.fill(logsum, 0)
             T.fill(scores_max, -T.infinity(accum_dtype))
             loop_range = T.ceildiv((seqlen_kv // num_split), block_N)
             for k in T.Pipelined(loop_range, num_stages=num_stages):
                 start = (seqlen_kv // num_split) * sid + k * block_N
-                T.copy(K[bid, start:start + block_N, cur_kv_head, :], K_shared)
-                T.copy(mask[bid, start:start + block_N, cur_kv_head], mask_local)
+                T.copy(K[bid, start : start + block_N, cur_kv_head, :], K_shared)
+                T.copy(mask[bid, start : start + block_N, cur_kv_head], mask_local)
                 T.clear(acc_s)
                 T.gemm(Q_shared, K_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_H, block_N):
-                    acc_s[i, j] = T.if_then_else((mask_local[j] != 0) & (j < seqlen_kv // num_split), acc_s[i, j],
-                                                 -T.infinity(accum_dtype))
+                    acc_s[i, j] = T.if_then_else(
+                        (mask_local[j] != 0) & (j < seqlen_kv // num_split),
+                        acc_s[i, j],
+                        -T.infinity(accum_dtype),
+                    )
                 T.copy(scores_max, scores_max_prev)
                 T.fill(scores_max, -T.infinity(accum_dtype))
                 T.reduce_max(acc_s, scores_max, dim=1, clear=False)
@@ -72,7 +77,7 @@ def flashattn(batch, heads, groups, seqlen_kv, dim, block_N=32, block_H=16, num_
                 T.copy(acc_s, acc_s_cast)
                 for i, j in T.Parallel(block_H, dim):
                     acc_o[i, j] *= scores_scale[i]
-                T.copy(V[bid, start:start + block_N, cur_kv_head, :], V_shared)
+                T.copy(V[bid, start : start + block_N, cur_kv_head, :], V_shared)
                 T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(block_H, dim):
                 acc_o[i, j] /= logsum[i]
@@ -83,7 +88,7 @@ def flashattn(batch, heads, groups, seqlen_kv, dim, block_N=32, block_H=16, num_
                 if i < valid_block_H:
                     glse[bid, hid * valid_block_H + i, sid] = logsum[i]
             T.copy(acc_o[:valid_block_H, :], O_shared)
-            T.copy(O_shared, Output_partial[bid, hid * valid_block_H:(hid + 1) * valid_block_H, sid, :])
+            T.copy(O_shared, Output_partial[bid, hid * valid_block_H : (hid + 1) * valid_block_H, sid, :])
 
     @T.macro
     def combine(

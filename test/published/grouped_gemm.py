@@ -1,4 +1,4 @@
-"""GEMMs of several sizes in one launch: by tables of sizes and offsets, forward and for the weights' gradient."""
+"""GEMMs of several sizes in one launch, by tables of sizes and offsets; with the gradient of the weights."""
 
 import argparse
 import math
@@ -11,14 +11,16 @@ import torch
 def torch_gmm(a, b, batch_sizes, trans_b=False):
     outputs, start = [], 0
     for i, size in enumerate(batch_sizes):
-        part = a[start:start + size].float()
+        part = a[start : start + size].float()
         outputs.append(part @ (b[i].float().T if trans_b else b[i].float()))
         start += size
     return torch.cat(outputs)
 
 
 @tilelang.jit(out_idx=[2])
-def grouped_gemm(batch_sizes_list, K, N, block_M, block_N, block_K, num_stages=2, threads=128, dtype=T.float16):
+def grouped_gemm(
+    batch_sizes_list, K, N, block_M, block_N, block_K, num_stages=2, threads=128, dtype=T.float16
+):
     batch_sum = sum(batch_sizes_list)
     batch_count = len(batch_sizes_list)
     accum_dtype = T.float32
@@ -48,12 +50,16 @@ def grouped_gemm(batch_sizes_list, K, N, block_M, block_N, block_K, num_stages=2
             cur_batch_size = batch_sizes[cur_batch_idx]
             m_start = m_start_padded - batch_padded_offsets[cur_batch_idx] + batch_offsets[cur_batch_idx]
             actual_rows = T.max(
-                0, T.min(block_M, cur_batch_size + batch_padded_offsets[cur_batch_idx] - m_start_padded))
+                0, T.min(block_M, cur_batch_size + batch_padded_offsets[cur_batch_idx] - m_start_padded)
+            )
 
             T.clear(C_local)
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
-                T.copy(A[m_start:m_start + block_M, k * block_K:(k + 1) * block_K], A_shared)
-                T.copy(B[cur_batch_idx, k * block_K:(k + 1) * block_K, by * block_N:(by + 1) * block_N], B_shared)
+                T.copy(A[m_start : m_start + block_M, k * block_K : (k + 1) * block_K], A_shared)
+                T.copy(
+                    B[cur_batch_idx, k * block_K : (k + 1) * block_K, by * block_N : (by + 1) * block_N],
+                    B_shared,
+                )
                 T.gemm(A_shared, B_shared, C_local)
             for i, j in T.Parallel(block_M, block_N):
                 if i < actual_rows:
@@ -81,11 +87,15 @@ def grouped_gemm_bwd(batch_sum, batch_count, M, N, block_M, block_N, block_K, dt
                 for i, j in T.Parallel(block_K, block_M):
                     A_shared[i, j] = T.if_then_else(
                         i < batch_sizes[bz] - k * block_K,
-                        A[batch_offsets[bz] + k * block_K + i, bx * block_M + j], 0)
+                        A[batch_offsets[bz] + k * block_K + i, bx * block_M + j],
+                        0,
+                    )
                 for i, j in T.Parallel(block_K, block_N):
                     B_shared[i, j] = T.if_then_else(
                         i < batch_sizes[bz] - k * block_K,
-                        B[batch_offsets[bz] + k * block_K + i, by * block_N + j], 0)
+                        B[batch_offsets[bz] + k * block_K + i, by * block_N + j],
+                        0,
+                    )
                 T.gemm(A_shared, B_shared, C_local, transpose_A=True)
             T.copy(C_local, C[bz, bx * block_M, by * block_N])
 
@@ -99,12 +109,13 @@ def construct_inputs(batch_sizes_list, K, N, padding_M, device, dtype):
         padded.append(padded[-1] + math.ceil(size / padding_M) * padding_M)
     A = torch.randn(sum(batch_sizes_list), K, device=device, dtype=dtype)
     B = torch.randn(len(batch_sizes_list), K, N, device=device, dtype=dtype)
-    tables = [torch.tensor(table, device=device, dtype=torch.int32) for table in (batch_sizes_list, offsets, padded)]
+    tables = [
+        torch.tensor(table, device=device, dtype=torch.int32) for table in (batch_sizes_list, offsets, padded)
+    ]
     return A, B, *tables
 
 
 class _GroupedGEMM(torch.autograd.Function):
-
     @staticmethod
     def forward(ctx, a, b, sizes, offsets, padded):
         ctx.save_for_backward(a, b, sizes, offsets)
@@ -128,7 +139,7 @@ def main(batch_sizes_list=(17, 40, 32), K=64, N=64, block_M=32):
     out.backward(grad)
     start = 0
     for i, size in enumerate(batch_sizes_list):
-        ref = A[start:start + size].float().T @ grad[start:start + size].float()
+        ref = A[start : start + size].float().T @ grad[start : start + size].float()
         torch.testing.assert_close(B.grad[i].float(), ref, rtol=1e-2, atol=5e-2)
         start += size
     print("All checks pass.")

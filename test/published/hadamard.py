@@ -26,14 +26,20 @@ def hadamard(b, n, dtype):
     exchange_round = int(math.log2(warps))
 
     @T.macro
-    def warp_shfl(local: T.LocalBuffer((thread_elem,), dtype), buf: T.LocalBuffer((thread_elem,), dtype), round: int):
+    def warp_shfl(
+        local: T.LocalBuffer((thread_elem,), dtype), buf: T.LocalBuffer((thread_elem,), dtype), round: int
+    ):
         tx = T.get_thread_binding(0)
         for i in T.serial(round):
             tx_stride = 1 << i
             another_tx = tx ^ tx_stride
-            sign = (tx >> i) & 1  # get i-th lowest bit of tx, which determines the operation type for shared[tx, :]
+            sign = (
+                tx >> i
+            ) & 1  # get i-th lowest bit of tx, which determines the operation type for shared[tx, :]
             for j in T.Pipelined(thread_elem, num_stages=1):
-                buf[j] = T.tvm_warp_shuffle(0xFFFFFFFF, local[j], another_tx % warp_size, warp_size, warp_size)
+                buf[j] = T.tvm_warp_shuffle(
+                    0xFFFFFFFF, local[j], another_tx % warp_size, warp_size, warp_size
+                )
                 local[j] = T.if_then_else(sign == 0, local[j] + buf[j], buf[j] - local[j])
 
     @T.prim_func
@@ -56,7 +62,8 @@ def hadamard(b, n, dtype):
                     for k in T.serial(chunksize // 2):
                         local[chunkbase + k] = local[chunkbase + k] + local[chunkbase + k + chunksize // 2]
                         local[chunkbase + k + chunksize // 2] = (
-                            local[chunkbase + k] - 2 * local[chunkbase + k + chunksize // 2])
+                            local[chunkbase + k] - 2 * local[chunkbase + k + chunksize // 2]
+                        )
 
             # 2. The rounds within a warp.
             warp_shfl(local, buf, warp_round)
@@ -69,7 +76,9 @@ def hadamard(b, n, dtype):
                     shared[tx, j] = local[j]
                 T.sync_threads()
                 for j in T.serial(thread_elem):
-                    local[j] = T.if_then_else(sign == 0, local[j] + shared[another, j], shared[another, j] - local[j])
+                    local[j] = T.if_then_else(
+                        sign == 0, local[j] + shared[another, j], shared[another, j] - local[j]
+                    )
                 T.sync_threads()
 
             for i in T.vectorized(thread_elem):

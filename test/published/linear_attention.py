@@ -1,11 +1,13 @@
-"""Causal linear attention by chunks: within a chunk a masked product, between chunks a state that is carried."""
+"""Causal linear attention by chunks: a masked product within a chunk, a state carried between chunks."""
 
 import tilelang
 import tilelang.language as T
 import torch
 
 
-@tilelang.jit(out_idx=[3, 4], pass_configs={"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True})
+@tilelang.jit(
+    out_idx=[3, 4], pass_configs={"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True}
+)
 def tl_fused_chunk_fwd_kernel(B, S, H, DK, DV, dtype: str = "float16", scale: float = None):
     if scale is None:
         scale = DK**-0.5
@@ -41,8 +43,8 @@ def tl_fused_chunk_fwd_kernel(B, S, H, DK, DV, dtype: str = "float16", scale: fl
             for i in T.Pipelined(0, NT):
                 for row, col in T.Parallel(chunk_size, BK):
                     q[row, col] = Q[i_b, i * chunk_size + row, i_h, i_k * BK + col] * scale
-                T.copy(K[i_b, i * chunk_size:(i + 1) * chunk_size, i_h, i_k * BK:(i_k + 1) * BK], k)
-                T.copy(V[i_b, i * chunk_size:(i + 1) * chunk_size, i_h, i_v * BV:(i_v + 1) * BV], v)
+                T.copy(K[i_b, i * chunk_size : (i + 1) * chunk_size, i_h, i_k * BK : (i_k + 1) * BK], k)
+                T.copy(V[i_b, i * chunk_size : (i + 1) * chunk_size, i_h, i_v * BV : (i_v + 1) * BV], v)
                 T.gemm(q, k, s, clear_accum=True, transpose_B=True)
                 for row, col in T.Parallel(chunk_size, chunk_size):
                     s_shared[row, col] = T.if_then_else(row >= col, s[row, col], 0)
@@ -50,8 +52,8 @@ def tl_fused_chunk_fwd_kernel(B, S, H, DK, DV, dtype: str = "float16", scale: fl
                 T.copy(h, h_shared)
                 T.gemm(k, v, h, transpose_A=True)
                 T.gemm(q, h_shared, o)
-                T.copy(o, O[i_k, i_b, i * chunk_size:(i + 1) * chunk_size, i_h, i_v * BV:(i_v + 1) * BV])
-            T.copy(h, final_state[i_b, i_h, i_k * BK:(i_k + 1) * BK, i_v * BV:(i_v + 1) * BV])
+                T.copy(o, O[i_k, i_b, i * chunk_size : (i + 1) * chunk_size, i_h, i_v * BV : (i_v + 1) * BV])
+            T.copy(h, final_state[i_b, i_h, i_k * BK : (i_k + 1) * BK, i_v * BV : (i_v + 1) * BV])
 
     return fused_chunk_linear_attn_fwd
 
@@ -65,7 +67,7 @@ def tl_fused_chunk_fwd(q, k, v):
 
 def ref_program(q, k, v, scale=None):
     q, k, v = q.float(), k.float(), v.float()
-    scale = q.shape[-1]**-0.5 if scale is None else scale
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = torch.einsum("bihd,bjhd->bhij", q * scale, k).tril()
     o = torch.einsum("bhij,bjhd->bihd", scores, v)
     return o, torch.einsum("bshk,bshv->bhkv", k, v)

@@ -1,4 +1,4 @@
-"""Latent attention, one new token: all heads share one cache of compressed keys, which are the values as well."""
+"""Latent attention of one new token: all heads share a cache of compressed keys, which are the values too."""
 
 import tilelang
 import tilelang.language as T
@@ -6,10 +6,12 @@ import torch
 from tilelang.profiler import do_bench
 
 
-@tilelang.jit(pass_configs={
-    tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True,
-    tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True,
-})
+@tilelang.jit(
+    pass_configs={
+        tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True,
+        tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True,
+    }
+)
 def flashmla_decode(Q, Q_pe, KV, K_pe, block_N: int = 32, block_H: int = 16, softmax_scale: float = 0.1):
     batch, heads, dim, pe_dim = T.const("batch, heads, dim, pe_dim")
     seqlen_kv, kv_head_num = T.const("seqlen_kv, kv_head_num")
@@ -40,15 +42,22 @@ def flashmla_decode(Q, Q_pe, KV, K_pe, block_N: int = 32, block_H: int = 16, sof
         logsum = T.alloc_fragment([block_H], accum_dtype)
 
         T.use_swizzle(10)
-        T.copy(Q[bid, hid * VALID_BLOCK_H:(hid + 1) * VALID_BLOCK_H, :], Q_shared)
-        T.copy(Q_pe[bid, hid * VALID_BLOCK_H:(hid + 1) * VALID_BLOCK_H, :], Q_pe_shared)
+        T.copy(Q[bid, hid * VALID_BLOCK_H : (hid + 1) * VALID_BLOCK_H, :], Q_shared)
+        T.copy(Q_pe[bid, hid * VALID_BLOCK_H : (hid + 1) * VALID_BLOCK_H, :], Q_pe_shared)
         T.fill(acc_o, 0)
         T.fill(logsum, 0)
         T.fill(scores_max, -T.infinity(accum_dtype))
         for k in T.Pipelined(T.ceildiv(seqlen_kv, block_N), num_stages=2):
-            T.copy(KV[bid, k * block_N:(k + 1) * block_N, 0, :], KV_shared)
-            T.copy(K_pe[bid, k * block_N:(k + 1) * block_N, 0, :], K_pe_shared)
-            T.gemm(Q_shared, KV_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol, clear_accum=True)
+            T.copy(KV[bid, k * block_N : (k + 1) * block_N, 0, :], KV_shared)
+            T.copy(K_pe[bid, k * block_N : (k + 1) * block_N, 0, :], K_pe_shared)
+            T.gemm(
+                Q_shared,
+                KV_shared,
+                acc_s,
+                transpose_B=True,
+                policy=T.GemmWarpPolicy.FullCol,
+                clear_accum=True,
+            )
             T.gemm(Q_pe_shared, K_pe_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
             T.copy(scores_max, scores_max_prev)
             T.fill(scores_max, -T.infinity(accum_dtype))
@@ -67,7 +76,7 @@ def flashmla_decode(Q, Q_pe, KV, K_pe, block_N: int = 32, block_H: int = 16, sof
             T.gemm(S_shared, KV_shared, acc_o, policy=T.GemmWarpPolicy.FullCol)
         for i, j in T.Parallel(block_H, dim):
             acc_o[i, j] /= logsum[i]
-        T.copy(acc_o, Output[bid, hid * VALID_BLOCK_H:(hid + 1) * VALID_BLOCK_H, :])
+        T.copy(acc_o, Output[bid, hid * VALID_BLOCK_H : (hid + 1) * VALID_BLOCK_H, :])
     return Output
 
 
@@ -83,7 +92,7 @@ def main(batch=2, heads=16, kv_heads=1, kv_ctx=96, dim=64, pe_dim=32):
     q_pe = torch.randn(batch, heads, pe_dim, device=device, dtype=torch.float16)
     kv = torch.randn(batch, kv_ctx, kv_heads, dim, device=device, dtype=torch.float16)
     k_pe = torch.randn(batch, kv_ctx, kv_heads, pe_dim, device=device, dtype=torch.float16)
-    scale = (dim + pe_dim)**-0.5
+    scale = (dim + pe_dim) ** -0.5
     out = flashmla_decode(q, q_pe, kv, k_pe, softmax_scale=scale)
     torch.testing.assert_close(out.float(), ref_program(q, q_pe, kv, k_pe, scale), rtol=1e-2, atol=1e-2)
     latency = do_bench(lambda: flashmla_decode(q, q_pe, kv, k_pe, softmax_scale=scale), warmup=1, rep=5)

@@ -9,8 +9,9 @@ from tilelang.carver.arch import driver
 
 
 @tilelang.jit(out_idx=[-1])
-def matmul_non_persistent(M, N, K, block_M, block_N, block_K, threads, num_stages, dtype=T.float16,
-                          accum_dtype=T.float32):
+def matmul_non_persistent(
+    M, N, K, block_M, block_N, block_K, threads, num_stages, dtype=T.float16, accum_dtype=T.float32
+):
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), dtype)):
         with T.Kernel(T.ceildiv(M, block_M), T.ceildiv(N, block_N), threads=threads) as (bx, by):
@@ -29,8 +30,20 @@ def matmul_non_persistent(M, N, K, block_M, block_N, block_K, threads, num_stage
 
 
 @tilelang.jit(out_idx=[-1])
-def matmul_persistent(M, N, K, block_M, block_N, block_K, threads, num_stages, sm_num, dtype=T.float16,
-                      accum_dtype=T.float32, use_persistent_primitive=True):
+def matmul_persistent(
+    M,
+    N,
+    K,
+    block_M,
+    block_N,
+    block_K,
+    threads,
+    num_stages,
+    sm_num,
+    dtype=T.float16,
+    accum_dtype=T.float32,
+    use_persistent_primitive=True,
+):
     m_blocks, n_blocks = T.ceildiv(M, block_M), T.ceildiv(N, block_N)
     waves = T.ceildiv(m_blocks * n_blocks, sm_num)
 

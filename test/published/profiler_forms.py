@@ -26,15 +26,22 @@ def main(N=300):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     kernel = axpy(N)
     assert isinstance(kernel, tilelang.JITKernel) and kernel.out_idx == [2]
-    for supply in (tilelang.TensorSupplyType.Auto, tilelang.TensorSupplyType.Integer, tilelang.TensorSupplyType.One,
-                   tilelang.TensorSupplyType.Zero, tilelang.TensorSupplyType.Uniform):
+    for supply in (
+        tilelang.TensorSupplyType.Auto,
+        tilelang.TensorSupplyType.Integer,
+        tilelang.TensorSupplyType.One,
+        tilelang.TensorSupplyType.Zero,
+        tilelang.TensorSupplyType.Uniform,
+    ):
         profiler = kernel.get_profiler(tensor_supply_type=supply)
         assert isinstance(profiler, Profiler) and profiler.supply_type == supply
         profiler.assert_allclose(ref_program, rtol=1e-4, atol=1e-4, max_mismatched_ratio=0.0)
     profiler = kernel.get_profiler(tilelang.TensorSupplyType.Randn)
     profiler.assert_consistent(repeat=3)
-    profiler.manual_assert_close(ref_program, manual_check_prog=lambda found, wanted: torch_assert_close(
-        found[0], wanted[0], rtol=1e-4, atol=1e-4))
+    profiler.manual_assert_close(
+        ref_program,
+        manual_check_prog=lambda found, wanted: torch_assert_close(found[0], wanted[0], rtol=1e-4, atol=1e-4),
+    )
     profiler.run_once()
     kernel.run_once()
 

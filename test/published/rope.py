@@ -17,7 +17,7 @@ def rope_inplace(X, Cos, Sin, Positions, block: int = 8, interleaved: bool = Fal
     with T.Kernel(T.ceildiv(tokens, block), heads, threads=128) as (bx, h):
         out = T.alloc_fragment((block, dim), T.float32)
         x = T.alloc_shared((block, dim), T.float16)
-        T.copy(X[bx * block:(bx + 1) * block, h, :], x)
+        T.copy(X[bx * block : (bx + 1) * block, h, :], x)
         for i, d in T.Parallel(block, dim):
             position = Positions[T.min(bx * block + i, tokens - 1)]
             if interleaved:
@@ -28,7 +28,7 @@ def rope_inplace(X, Cos, Sin, Positions, block: int = 8, interleaved: bool = Fal
                 other = T.if_then_else(d < half, -x[i, (d + half) % dim], x[i, (d + half) % dim])
             cos, sin = Cos[position, angle], Sin[position, angle]
             out[i, d] = x[i, d].astype(T.float32) * cos + other.astype(T.float32) * sin
-        T.copy(out, X[bx * block:(bx + 1) * block, h, :])
+        T.copy(out, X[bx * block : (bx + 1) * block, h, :])
 
 
 def ref_program(x, cos, sin, positions, interleaved):
@@ -43,7 +43,7 @@ def ref_program(x, cos, sin, positions, interleaved):
 
 def main(tokens=20, heads=3, dim=32, length=100):
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    angles = torch.arange(length)[:, None] / 10000**(torch.arange(0, dim, 2) / dim)
+    angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, dim, 2) / dim)
     cos, sin = angles.cos().to(device), angles.sin().to(device)
     positions = torch.randint(0, length, (tokens,), device=device, dtype=torch.int32)
     for interleaved in (False, True):

@@ -6,8 +6,19 @@ import torch
 
 
 @tilelang.jit
-def matmul_splitk(M, N, K, block_M, block_N, block_K, split_k, dtype=T.float16, accum_dtype=T.float32,
-                  out_dtype=T.float32, vectorized=False):
+def matmul_splitk(
+    M,
+    N,
+    K,
+    block_M,
+    block_N,
+    block_K,
+    split_k,
+    dtype=T.float16,
+    accum_dtype=T.float32,
+    out_dtype=T.float32,
+    vectorized=False,
+):
     splitK = K // split_k
 
     @T.prim_func
@@ -64,7 +75,7 @@ def main(M=64, N=64, K=256):
         torch.testing.assert_close(c, a.float() @ b.float().T, rtol=1e-3, atol=1e-3)
 
     x = torch.randint(-1000, 1000, (500,), device=device, dtype=torch.int32)
-    ends = torch.tensor([2**30, -2**30], device=device, dtype=torch.int32)
+    ends = torch.tensor([2**30, -(2**30)], device=device, dtype=torch.int32)
     counts = torch.zeros(7, device=device, dtype=torch.int32)
     seen = histogram_and_extremes(500, 7)(x, ends, counts)
     assert ends.tolist() == [x.min().item(), x.max().item()]

@@ -28,7 +28,9 @@ def tl_topk(M, N, topk, blk_m, threads=128):
                 T.fill(expand_max_idx, -1)
                 T.reduce_max(logits_frag, max_val, dim=1, clear=True)
                 for i, j in T.Parallel(blk_m, N):
-                    expand_max_idx[i, j] = T.if_then_else(max_val[i] == logits_frag[i, j], j, expand_max_idx[i, j])
+                    expand_max_idx[i, j] = T.if_then_else(
+                        max_val[i] == logits_frag[i, j], j, expand_max_idx[i, j]
+                    )
                 T.reduce_max(expand_max_idx, max_idx, dim=1, clear=True)
                 for i, j in T.Parallel(blk_m, N):
                     logits_frag[i, j] = T.if_then_else(j == max_idx[i], -10000.0, logits_frag[i, j])
