@@ -118,8 +118,15 @@ std::shared_ptr<CompiledKernel> compile_function(const Function& f, const std::s
                                                  const nb::dict& options) {
   add_package_libraries();
   Settings settings = settings_of(options);
-  nb::gil_scoped_release released;
-  return compile_kernel(f, target, std::move(settings));
+  std::shared_ptr<CompiledKernel> kernel;
+  {
+    nb::gil_scoped_release released;
+    kernel = compile_kernel(f, target, std::move(settings));
+  }
+  for (auto& note : kernel->report.notes)
+    if (note.subject == flags_subject)
+      nb::module_::import_("logging").attr("getLogger")("tilelang").attr("debug")("%s", note.text);
+  return kernel;
 }
 
 void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {

@@ -49,8 +49,15 @@ def keep_compiled_python() -> None:
     os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
 
 
+def show_pip_nvrtc() -> None:
+    """Names pip's NVRTC to the C++ tests, which would find the toolkit's only and compile no CUDA text."""
+    folders = [str(folder) for entry in sys.path for folder in Path(entry).glob("nvidia/*/lib")]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), *folders]))
+
+
 def main() -> int:
     keep_compiled_python()
+    show_pip_nvrtc()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's waiting threads would spin on busy cores
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else min(MOST_JOBS, len(os.sched_getaffinity(0)))
     # What needs a GPU stays on one worker (test/conftest.py), hence loadgroup.

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .front.dtypes import dtype as DType
+
 ExprLike = "Expr | int | float | bool"
 
 class CompileError(Exception):
@@ -18,17 +20,6 @@ class SimulationError(CompileError):
 
 class ArgumentError(TypeError, ValueError):
     """A call whose arguments do not fit the kernel; names the parameter, what was expected and what came."""
-
-class DType:
-    """A scalar type.  Spelled as in text IR: f64 f32 f16 bf16 i8…i64 u8…u64 bool."""
-    def __init__(self, name: str) -> None: ...
-    name: str
-    bits: int
-    bytes: int
-    is_float: bool
-    is_int: bool      # signed or unsigned, not bool
-    def __eq__(self, other: object) -> bool: ...
-    def __hash__(self) -> int: ...
 
 class Expr:
     """An immutable typed value of the program being built.  Constants fold when they meet."""

@@ -14,6 +14,7 @@
 #include "ops/user_op.h"
 #include "pass/check_flow.h"
 #include "pass/check_order.h"
+#include "runtime/flags.h"
 #include "sim/reference.h"
 #include "target/foreign.h"
 #include "target/user_rows.h"
@@ -153,6 +154,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   if (settings.options.deterministic)
     report.notes.push_back({.subject = "deterministic", .text = "no result depends on the order of atomic accesses",
                             .pass = "", .place = {}});
+  note_flags();
   if (!target.chip) {
     refuse_thread_code(function);
     program = signature_of(function, reference_machine);
@@ -174,6 +176,17 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   report.phases = std::move(made.phases);
   report.from_cache = made.from_cache;
   first = std::move(made.variant);
+}
+
+// Which of the user's flags change nothing, and why.
+void CompiledKernel::note_flags() {
+  bool cuda = target.kind == "cuda";
+  for (auto& flag : read_flags(settings.options.flags, cuda ? target.chip->name : "")) {
+    bool idle = cuda ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
+    if (!idle) continue;
+    std::string text = fmt::format("{} changes nothing: {}", flag.said, cuda ? flag.idle : "it is for nvcc");
+    report.notes.push_back({.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
+  }
 }
 
 // ── variants ──────────────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,8 @@ struct ResolvedTarget {
 // CompileError (no place) for what is not known, and for a bare "cuda" where no device answers.
 ResolvedTarget resolve_target(std::string_view text);
 
+constexpr std::string_view flags_subject = "compile_flags";  // of notes on the user's flags
+
 class CompiledKernel {
  public:
   const Function function;  // at level tile
@@ -87,6 +89,7 @@ class CompiledKernel {
     bool from_cache = false;
   };
   Usual find_usual() const;
+  void note_flags();
   bool is_usual(std::span<const Argument> arguments) const;
   std::string describe_usual() const;
   // What makes a call an unusual one.

@@ -5,17 +5,11 @@
 namespace tl {
 namespace {
 
-std::string chips_of(std::string_view language) {
-  std::string names;
-  for (auto* t : all_targets())
-    if (t->language == language) names += (names.empty() ? "" : ", ") + std::string(t->name);
-  return names;
-}
-
 const Target* device_chip(const Device& device) {
   if (auto* chip = find_target(device.chip)) return chip;
-  fail({}, "target 'cuda': {} is an {}, for which this version has no description; it has {}", device.name,
-       device.chip, chips_of("cuda"));
+  std::string_view why = why_no_chip(device.chip);
+  fail({}, "target 'cuda': {} is an {}, for which this version has no description; it has {}{}{}", device.name, device.chip,
+       chips_of("cuda"), why.empty() ? "" : ": ", why);
 }
 
 // The last, and so the most capable, of the CPUs described here whose code this machine runs.

@@ -203,9 +203,18 @@ Text Printer::print_float(const FloatImm& n) {
   return {float_digits(n.value, t) + (t.bits == 64 ? "" : "f"), std::signbit(n.value) ? prefix : postfix};
 }
 
+// C++ computes 8 and 16 bits, and bits of bools, as int; an overload, a template, a brace or an operand of inline PTX
+// must see the type itself.
 std::string Printer::argument(const Expr& e) {
-  auto* n = e.as<IntImm>();
-  return n ? print_int(*n, true).text : text(e);
+  DType t = e->dtype;
+  if (auto* n = e.as<IntImm>()) return print_int(*n, true).text;
+  Text s = print(e);
+  auto* load = e.as<Load>();
+  bool grows = t.is_bool() ? e.as<Binary>() && !is_comparison(e.as<Binary>()->op) : t.is_int() && t.bits < 32;
+  if (!grows || e.as<Var>() || (load && !load->mask)) return s.text;
+  std::string_view callee = std::string_view(s.text).substr(0, s.text.find('('));
+  bool typed = s.rank == postfix && (callee == type(t) || callee.ends_with(fmt::format("<{}>", type(t))));
+  return typed ? s.text : fmt::format("{}({})", type(t), s.text);
 }
 
 std::string Printer::text(const Expr& e, Rank at_least) {

@@ -66,7 +66,7 @@ std::string Printer::atomic_call(const Call& n) {
   type(use.type);                                 // its section of the prelude
   atomics.emplace(use.name, use);
   std::string value;
-  if (has_value) value = ", " + (use.type.lanes > 1 ? gathered(lanes(n.args[1], {})) : narrow_argument(n.args[1]));
+  if (has_value) value = ", " + (use.type.lanes > 1 ? gathered(lanes(n.args[1], {})) : argument(n.args[1]));
   return fmt::format("{}({}{})", use.name, pointer(n.args[0]), value);
 }
 

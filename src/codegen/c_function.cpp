@@ -87,7 +87,7 @@ Text Printer::print_exact(const Call& n) {
   std::string list = fmt::format("{}", fmt::join(args, ", "));
   if (name == "reinterpret") {
     need("reinterpret");
-    return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), narrow_argument(n.args.at(0)))};
+    return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), argument(n.args.at(0)))};
   }
   if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
   if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
@@ -98,7 +98,7 @@ Text Printer::print_exact(const Call& n) {
   if (name == "popcount" || name == "clz") {
     std::string_view wide = t.bits == 64 ? "ll" : "";
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
-    std::string count = fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, list);
+    std::string count = fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, text(n.args[0]));
     if (name == "clz") return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
     return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
   }
@@ -139,7 +139,7 @@ Text Printer::print_message(const Call& n) {
       DType t = v->dtype;
       Conversion c = conversion_of(t);
       format += c.text;
-      values.push_back(fmt::format("{}({})", c.type, is_half(t) ? "float(" + argument(v) + ")" : argument(v)));
+      values.push_back(fmt::format("{}({})", c.type, is_half(t) ? "float(" + text(v) + ")" : text(v)));
       rest.remove_prefix(2);
     } else {
       format += escaped(rest.substr(0, 1));

@@ -100,7 +100,7 @@ struct Printer {
   // c_expr.cpp: scalar expressions.
   std::string type(DType t);
   std::string text(const Expr& e, Rank at_least = loosest);  // in parentheses if it binds looser than that
-  std::string argument(const Expr& e);                       // typed, also where it is a constant
+  std::string argument(const Expr& e);                       // of its very type, also where C++ has another
   std::string element(BufferId buffer, const std::vector<Expr>& index);
   std::string zero_of(DType t);
   Interval range_of(const Expr& e) const;
@@ -141,7 +141,6 @@ struct Printer {
   void store_lanes(const Store& n, std::vector<Expr> values);
   bool reads_other_lanes(BufferId buffer, const std::vector<Expr>& index, const std::vector<Expr>& values);
   Expr hoisted(const Expr& scalar, std::string_view hint);  // a name for it, if it is worth one
-  std::string narrow_argument(const Expr& e);
   std::string gathered(const std::vector<Expr>& values);  // as one vec<T, n>
   std::vector<Expr> temporary(DType t, const std::string& init, std::string_view hint);
   std::vector<Expr> named_lanes(DType t, const std::string& name);

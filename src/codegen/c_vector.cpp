@@ -67,17 +67,6 @@ Expr Printer::hoisted(const Expr& scalar, std::string_view hint) {
   return v;
 }
 
-// Small integers grow to int in C++, and braces refuse to shrink them.
-std::string Printer::narrow_argument(const Expr& e) {
-  DType t = e->dtype;
-  auto* load = e.as<Load>();
-  if (!t.is_int() || t.bits >= 32 || e.as<IntImm>() || e.as<Var>() || (load && !load->mask))
-    return argument(e);
-  Text s = print(e);
-  bool is_cast = s.rank == postfix && s.text.starts_with(type(t) + "(");
-  return is_cast ? s.text : fmt::format("{}({})", type(t), s.text);
-}
-
 std::string Printer::gathered(const std::vector<Expr>& values) {
   DType t = values[0]->dtype.with_lanes(int(values.size()));
   auto is_lane = [&](size_t i, const std::string& of) {
@@ -92,7 +81,7 @@ std::string Printer::gathered(const std::vector<Expr>& values) {
   std::string lanes;
   size_t column = 0;
   for (auto& v : values) {
-    std::string lane = narrow_argument(v);
+    std::string lane = argument(v);
     if (!lanes.empty()) {
       bool full = column + lane.size() > 80;
       lanes += full ? ",\n" + std::string(size_t(depth) * 2 + 4, ' ') : ", ";

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/find.h"
+#include "runtime/flags.h"
 
 namespace tl {
 namespace {
@@ -123,14 +124,12 @@ const Llvm& llvm() {  // a failure is tried again: a folder may have been added 
 
 constexpr std::string_view features_flag = "-mattr=", passes_flag = "-passes=";
 
-// What of the user's flags libLLVM takes: it has no command line.  Those that are said to another tool change nothing
-// here: options of ptxas, macros of foreign text (of which a CPU's program has none); and how quick and how exact
-// floats are stands in the text.
+// What of the user's flags libLLVM takes: it has no command line.  Those that are said to nvcc change nothing here:
+// how quick and how exact floats are stands in the text.
 void check_flags(const Llvm& l, const Program& program) {
-  constexpr std::string_view elsewhere[] = {"--ptxas-options=", "--use_fast_math", "-D", "-U", "-I", passes_flag};
-  for (const std::string& flag : program.flags) {
-    auto starts = [&](std::string_view start) { return flag.starts_with(start); };
-    if (std::any_of(std::begin(elsewhere), std::end(elsewhere), starts)) continue;
+  for (const Flag& said : read_flags(program.flags, program.chip)) {
+    const std::string& flag = said.said;
+    if (said.of_nvcc || flag.starts_with(passes_flag)) continue;
     if (!flag.starts_with(features_flag))
       throw BuildError(program, l.version, flag, "for CPUs there are -mattr=+feature,-feature and -passes=pipeline");
     for (size_t at = features_flag.size() - 1; at != flag.npos; at = flag.find(',', at + 1))

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "runtime/driver.h"
 #include "runtime/find.h"
+#include "runtime/flags.h"
 
 namespace tl {
 namespace {
@@ -121,11 +122,11 @@ struct Compilation {  // one NVRTC program, destroyed at the end
   Nvrtc::Handle handle = nullptr;
   int status = 0;
 
-  // Options are flags of ours and, after them, the first `count` of the user's.
+  // Options are flags of ours; those of the user's come after them.
   Compilation(const Nvrtc& nvrtc, const Program& program, const std::string& text, std::vector<std::string> options,
-              size_t count)
+              std::span<const Flag> flags)
       : n(nvrtc) {
-    options.insert(options.end(), program.flags.begin(), program.flags.begin() + ptrdiff_t(count));
+    for (const Flag& flag : flags) options.insert(options.end(), flag.words.begin(), flag.words.end());
     std::vector<const char*> words;
     for (const std::string& option : options) words.push_back(option.c_str());
     status = n.create(&handle, text.c_str(), (program.name + ".cu").c_str(), 0, nullptr, nullptr);
@@ -145,24 +146,35 @@ struct Compilation {  // one NVRTC program, destroyed at the end
   }
 };
 
+std::string name_of(const Nvrtc& n) { return fmt::format("NVRTC {}.{}", n.major, n.minor); }
+
+std::vector<Flag> flags_of(const Program& program, const Nvrtc& n) {
+  std::vector<Flag> flags = read_flags(program.flags, program.chip);
+  for (auto& flag : flags)
+    if (!flag.refusal.empty()) throw BuildError(program, name_of(n), flag.said, flag.refusal);
+  return flags;
+}
+
 // Why a compilation failed.  A flag is to blame where the text compiles without the user's flags, or nothing at all
 // compiles with them: the one after the most flags that are taken together (one may be the value of the one before).
-[[noreturn]] void refuse(const Compilation& failed, const Program& program, const std::vector<std::string>& options) {
+[[noreturn]] void refuse(const Compilation& failed, const Program& program, const std::vector<std::string>& options,
+                         std::span<const Flag> flags) {
   const Nvrtc& n = failed.n;
-  std::string compiler = fmt::format("NVRTC {}.{}", n.major, n.minor), log = failed.log();
+  std::string compiler = name_of(n), log = failed.log();
   if (constexpr int no_builtins = 7; failed.status == no_builtins)
     throw RuntimeError(
         fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
                     "beside it; its installation is broken: {}\n{}",
                     program.name, n.library.path, install_hint, log));
   for (const std::string& text : {std::string(), program.text}) {
-    size_t taken = program.flags.size();
-    auto takes = [&] { return Compilation(n, program, text, options, taken).status == 0; };
+    size_t taken = flags.size();
+    auto takes = [&] { return Compilation(n, program, text, options, flags.first(taken)).status == 0; };
     if (taken == 0 || takes()) continue;
     while (taken > 0 && (taken--, !takes())) {
     }
     if (taken == 0 && !takes()) break;
-    throw BuildError(program, compiler, program.flags[taken], Compilation(n, program, text, options, taken + 1).log());
+    Compilation first_refused(n, program, text, options, flags.first(taken + 1));
+    throw BuildError(program, compiler, flags[taken].said, first_refused.log());
   }
   throw BuildError(program, compiler, "", fmt::format("{}\n{}", n.error_string(failed.status), log));
 }
@@ -199,8 +211,9 @@ DeviceBinary build_cuda(const Program& program) {
                                       "--ptxas-options=-v"};
   if (n.major >= 13)
     options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
-  Compilation session(n, program, program.text, options, program.flags.size());
-  if (session.status != 0) refuse(session, program, options);
+  std::vector<Flag> flags = flags_of(program, n);
+  Compilation session(n, program, program.text, options, flags);
+  if (session.status != 0) refuse(session, program, options, flags);
   binary.log = session.log();
   size_t size = 0;
   int status = n.cubin_size(session.handle, &size);
@@ -210,7 +223,7 @@ DeviceBinary build_cuda(const Program& program) {
     internal_error(fmt::format("{}: NVRTC {}.{} has compiled, but gives no cubin for {}: {}\n{}\n", program.name,
                                n.major, n.minor, program.chip, n.error_string(status), binary.log));
   watch.lap("NVRTC");
-  binary.toolchain = fmt::format("NVRTC {}.{}", n.major, n.minor);
+  binary.toolchain = name_of(n);
   binary.resources = parse_resources(binary.log, program);
   return binary;
 }
@@ -220,7 +233,7 @@ std::string ptx_of(const Program& program) {
   check_arch(n, program);
   std::string arch = "-arch=compute" + program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
   Compilation session(n, program, program.text, {arch, "-std=c++17", "-default-device", "-minimal"},
-                      program.flags.size());
+                      flags_of(program, n));
   int status = session.status;
   size_t size = 0;
   if (status == 0) status = n.ptx_size(session.handle, &size);

@@ -7,12 +7,12 @@
 
 namespace tl {
 
-extern const Target sm_80, sm_86, sm_89, sm_90;
+extern const Target sm_80, sm_86, sm_89, sm_90, sm_90a;
 extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &x86_64, &haswell, &skylake_avx512,
-                                      &cascadelake, &cooperlake};
+  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &sm_90a, &x86_64, &haswell,
+                                      &skylake_avx512, &cascadelake, &cooperlake};
   return rows;
 }
 
@@ -78,14 +78,16 @@ int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
   return lanes;
 }
 
-namespace {
-
 std::string chips_of(std::string_view language) {
   std::string names;
   for (auto* t : all_targets())
     if (t->language == language) names += (names.empty() ? "" : ", ") + std::string(t->name);
   return names;
 }
+
+namespace {
+
+std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format(": {}", why); }
 
 // The chip named by `option` in "kind option=CHIP"; empty where there is no option.
 std::string chip_option(std::string_view text, std::string_view rest, std::string_view option, std::string_view language) {
@@ -97,7 +99,8 @@ std::string chip_option(std::string_view text, std::string_view rest, std::strin
   std::string chip(rest.substr(option.size()));
   const Target* t = find_target(chip);
   if (!t || t->language != language)
-    fail({}, "target '{}': there is no chip '{}'; this version has {}", text, chip, chips_of(language));
+    fail({}, "target '{}': there is no chip '{}'; this version has {}{}", text, chip, chips_of(language),
+         reason(why_no_chip(chip)));
   return chip;
 }
 
@@ -110,8 +113,8 @@ std::string simulated_chip(std::string_view text) {
          chips_of("cuda"));
   const Target* t = find_target(chip);
   if (!t || t->language != "cuda")
-    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}", text, chip,
-         chips_of("cuda"));
+    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip, chips_of("cuda"),
+         reason(why_no_chip(chip)));
   return chip;
 }
 
@@ -127,8 +130,8 @@ TargetSpec parse_target(std::string_view text) {
   if (kind == "sim" || kind.starts_with("sim:")) return {.kind = "sim", .chip = simulated_chip(text)};
   fail({},
        "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP, sim:CHIP ({}), cpu, "
-       "cpu -mcpu=CHIP ({}), reference",
-       text, chips_of("cuda"), chips_of("llvm"));
+       "cpu -mcpu=CHIP ({}), reference{}",
+       text, chips_of("cuda"), chips_of("llvm"), reason(why_no_kind(kind)));
 }
 
 }  // namespace tl

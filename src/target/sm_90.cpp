@@ -1,11 +1,11 @@
-// H100 and H200, without the instructions of the "a" variant (wgmma, setmaxnreg).  132 SMs; 228 KB of shared
+// H100 and H200.  132 SMs; 228 KB of shared
 // memory each, of which a block may take 227 KB; mma.sync reaches about 0.6 of the tensor rate; DRAM 3.35 TB/s
 // (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
 #include "target/nvidia.h"
 
 namespace tl {
 
-extern const Target sm_90;
+extern const Target sm_90, sm_90a;
 const Target sm_90 = {
     .name = "sm_90",
     .language = "cuda",
@@ -20,5 +20,12 @@ const Target sm_90 = {
     .atomics = nvidia_atomics(true),
     .async = nvidia_async(true),
 };
+// The same chip; its device compiler takes the instructions that no later chip keeps (wgmma, setmaxnreg), and its code
+// runs on this chip alone.
+const Target sm_90a = [] {
+  Target chip = sm_90;
+  chip.name = "sm_90a";
+  return chip;
+}();
 
 }  // namespace tl

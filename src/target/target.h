@@ -70,5 +70,10 @@ struct TargetSpec {
 };
 // CompileError (no place) naming the known targets if it says nothing known.
 TargetSpec parse_target(std::string_view text);
+std::string chips_of(std::string_view language);          // "sm_80, sm_86, …"
+
+// ── target/absent.cpp: what is named elsewhere and not here, and why; empty for what nobody knows ─────────
+std::string_view why_no_chip(std::string_view name);
+std::string_view why_no_kind(std::string_view name);
 
 }  // namespace tl

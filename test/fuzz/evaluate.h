@@ -159,6 +159,11 @@ struct Evaluator {
     strict = outer;
     return {wrap(r, to), 0};
   }
+  // The same bits as another type of the width.
+  static Value reinterpreted(Value a, DType from, DType to) {
+    if (to.is_float()) return {0, float_value(uint64_t(a.i), to)};
+    return {Evaluator{.vars = {}, .strict = false}.wrap(from.is_float() ? Wide(stored_bits(a.f, from)) : a.i, to), 0};
+  }
   Value load(const Load& n) {
     if (n.mask && !(*this)(n.mask).i) return {};
     if (memory)

@@ -97,8 +97,17 @@ struct IntegerText : RandomText {
         return fmt::format("(({} << {}:{}) // {})", a, k, type, d);
     }
   }
+  // The same bits as another type of the width, and maybe back; floats are finite, of whose other bits nobody loses any.
+  std::string reinterpreted(const std::string& type, int depth) {
+    int bits = bits_of(type);
+    std::string other = fmt::format("{}{}", is_signed(type) ? "u" : "i", bits);
+    if (bits == 8 || chance(60)) return fmt::format("reinterpret<{}>({})", type, value(other, depth - 1));
+    int64_t finite = bits == 16 ? 0x7BFF : bits == 32 ? 0x7F7FFFFF : 0x7FEFFFFFFFFFFFFF;
+    return fmt::format("reinterpret<{}>(reinterpret<f{}>(({} & {}:{})))", type, bits, value(other, depth - 1), finite, other);
+  }
   std::string value(const std::string& type, int depth) {
     if (depth > 0 && chance(12)) return undone(type, depth);
+    if (depth > 0 && chance(8)) return reinterpreted(type, depth);
     if (depth <= 0 || chance(8)) return leaf(type);
     auto operand = [&] { return chance(25) ? constant(type) : value(type, depth - 1); };
     std::string a = value(type, depth - 1);

@@ -178,8 +178,8 @@ def test_compile_time_limit(tmp_path, monkeypatch):
     import time
     from concurrent.futures import TimeoutError as TooLong
 
-    from tilelang import env
-    from tilelang.kernel import run_all
+    from tilelang.jit import env
+    from tilelang.jit.parallel import run_all
 
     monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "2")
     assert env.compile_threads() == 2 and env.compile_timeout() is None

@@ -42,6 +42,66 @@ def refused(program, target, **options):
 def test_a_flag_that_nvrtc_refuses(flags, named):
     error = refused(add(1.0), CUDA, compile_flags=flags)
     assert "NVRTC" in error.text and f"refuses the flag '{named}'" in error.text
+    assert "compile_flags" in error.text and "test_device_compilers.py:" in str(error)
+
+
+TAKEN = ["-Xptxas=-v", "--ptxas-options", "-v,-O2", "-Xptxas", "--warn-on-spills", "-lineinfo",
+         "-maxrregcount", "32", "--std", "c++17", "-D", "X=1", "-DY", "--use_fast_math", "-w"]  # fmt: skip
+
+
+@pytest.mark.parametrize("flags, idle", [
+    (["-O3"], ["-O3"]),
+    ("-O3 -Xcompiler -fPIC", ["-O3", "-Xcompiler -fPIC"]),
+    ("-arch=sm_80 -gencode arch=compute_80", ["-arch=sm_80", "-gencode arch=compute_80"]),
+    (TAKEN, []),
+])  # fmt: skip
+@pytest.mark.parametrize("target", [CUDA, "cpu"])
+def test_flags_as_nvcc_takes_them(target, flags, idle, caplog):
+    with caplog.at_level("DEBUG", logger="tilelang"):
+        kernel = tilelang.compile(add(1.0), target=target, compile_flags=flags)
+    for flag in idle:
+        assert f"{flag} changes nothing" in caplog.text and f"{flag} changes nothing" in str(kernel.explain())
+    assert target != CUDA or caplog.text.count("changes nothing") == len(idle)
+
+
+@pytest.mark.parametrize("flag, says", [
+    ("-arch=sm_90", "the kernel is compiled for sm_80"),
+    ("-dlto", "nothing is linked to it"),
+    ("-rdc=true", "nothing is linked to it"),
+])  # fmt: skip
+def test_flags_with_which_nothing_could_be_loaded(flag, says):
+    error = refused(add(1.0), CUDA, compile_flags=["-lineinfo", flag])
+    assert f"refuses the flag '{flag}'" in error.text and says in error.text
+
+
+def test_foreign_text_needs_no_flags_for_lambdas_and_constexpr():
+    source = """
+        constexpr int two() { return 2; }
+        __device__ int four() { auto twice = [=](int x) { return two() * x; }; return twice(2); }
+    """
+
+    @T.prim_func
+    def main(A: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32, prelude=source):
+            A[T.get_thread_binding()] = T.call_extern("int32", "four")
+
+    tilelang.compile(main, target=CUDA, compile_flags="--expt-relaxed-constexpr --expt-extended-lambda")
+
+
+def annotated(flags):
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            T.annotate_compile_flags(flags)
+            A[T.get_thread_binding()] = 1.0
+
+    return main
+
+
+def test_flags_of_the_kernel_itself():
+    tilelang.compile(annotated("-O3"), target=CUDA)
+    error = refused(annotated("-O3 --bad"), CUDA)
+    assert "refuses the flag '--bad'" in error.text and "T.annotate_compile_flags" in error.text
 
 
 def test_a_flag_that_spoils_our_text():

@@ -82,6 +82,38 @@ TEST_CASE("target strings") {
   CHECK_THROWS_AS(parse_target("cuda -arch=haswell"), CompileError);
 }
 
+TEST_CASE("sm_90a is sm_90, but for its name") {
+  const Target &plain = *find_target("sm_90"), &own = *find_target("sm_90a");
+  CHECK(parse_target("cuda -arch=sm_90a").chip == "sm_90a");
+  CHECK(parse_target("sim:sm_90a").chip == "sm_90a");
+  CHECK(own.matrix == plain.matrix);
+  CHECK(own.copies == plain.copies);
+  CHECK(own.async.data() == plain.async.data());
+  CHECK(own.atomics.data() == plain.atomics.data());
+  CHECK_EQ(own.shared_bytes, plain.shared_bytes);
+  CHECK_EQ(own.max_cluster, plain.max_cluster);
+}
+
+TEST_CASE("chips and kinds that are not here are refused by name, with those that are, and why") {
+  for (std::string chip : {"sm_52", "sm_61", "sm_70", "sm_75", "sm_87", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"})
+    for (std::string kind : {"cuda -arch=", "sim:"}) {
+      CAPTURE(kind + chip);
+      CHECK_THROWS_WITH_AS(parse_target(kind + chip), doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a: "),
+                           CompileError);
+      CHECK_THROWS_WITH_AS(parse_target(kind + chip), doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
+    }
+  CHECK(why_no_chip("sm_75").find("bf16") != std::string_view::npos);
+  CHECK(why_no_chip("sm_100a").find("tcgen05") != std::string_view::npos);
+  for (std::string kind : {"hip", "rocm", "metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx", "c"})
+    for (std::string rest : {"", " -mcpu=gfx942"}) {
+      CAPTURE(kind + rest);
+      CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_80"), CompileError);
+      CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains(std::string(why_no_kind(kind)).c_str()), CompileError);
+      CHECK(!why_no_kind(kind).empty());
+    }
+  CHECK(why_no_kind("nonsense").empty());
+}
+
 TEST_CASE("block limits of the chips") {
   CHECK(find_target("sm_80")->shared_bytes == 166912);
   CHECK(find_target("sm_86")->shared_bytes == 101376);

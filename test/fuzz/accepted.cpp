@@ -1,0 +1,36 @@
+// NVRTC takes the CUDA text of random programs: what no test without a GPU runs is compiled at least.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "compile/compile.h"
+#include "fuzz/integer_text.h"
+#include "fuzz/seeds.h"
+#include "fuzz/thread_program.h"
+#include "runtime/find.h"
+#include "trial.h"
+
+using namespace tl;
+
+TEST_CASE("NVRTC takes the CUDA text of random programs") {
+  if (!find_nvrtc()) {
+    MESSAGE("NVRTC is not installed: no CUDA text was compiled");
+    return;
+  }
+  const Target& chip = *find_target("sm_90");
+  fuzz::each_seed({.fixed = 60, .fresh = 20, .share = 0.05}, [&](uint64_t seed) {
+    fuzz::Program source = seed % 3 == 0   ? fuzz::random_integers(seed)
+                           : seed % 3 == 1 ? fuzz::random_thread_program(seed)
+                                           : fuzz::random_program(seed, chip.shared_bytes, 200);
+    CAPTURE(seed);
+    CAPTURE(source.text);
+    Program program;
+    try {
+      program = compile(parse_text(source.text, "fuzz.ir"), chip).program;
+    } catch (const CompileError&) {
+      return true;  // a tile program may ask for more than there is
+    }
+    CAPTURE(program.text);
+    CHECK_NOTHROW(ptx_of(program));
+    return true;
+  });
+}
