@@ -48,7 +48,8 @@ def test_a_dtype_names_an_attribute():
     assert getattr(library, T.float16) == "half" and getattr(library, T.int8) == "byte"
     torch = pytest.importorskip("torch")
     assert getattr(torch, T.bfloat16) is torch.bfloat16 is T.bfloat16.as_torch()
-    assert T.dtype(torch.float16) == "float16" and torch.zeros(2, dtype=getattr(torch, T.int32)).dtype == torch.int32
+    assert T.dtype(torch.float16) == "float16"
+    assert torch.zeros(2, dtype=getattr(torch, T.int32)).dtype == torch.int32
 
 
 def test_members_of_a_dtype():
@@ -80,7 +81,7 @@ def test_a_dtype_is_a_keyword_of_a_factory_and_of_a_cast():
 
     assert cast(4, T.int8)(np.int8([1, 2, 3, 4])).tolist() == [2, 3, 4, 5]
     assert cast(4, T.float16)(np.float16([1, 2, 3, 4])).tolist() == [3, 4, 5, 6]
-    assert cast(4, "float16") is cast(4, T.float16)  # one kernel, however the type is spelled
+    assert cast(4, "float16").get_kernel_source() == cast(4, T.float16).get_kernel_source()
 
 
 # ── spellings ─────────────────────────────────────────────────────────────────────────────────────────
@@ -118,9 +119,10 @@ def test_a_short_name_as_a_string(name):
 LANES = (2, 4, 8, 16, 32, 64)
 
 
-@pytest.mark.parametrize("scalar", ["float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64",
-                                    "uint8", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2",
-                                    "float8_e8m0fnu", "float4_e2m1fn"])  # fmt: skip
+WIDE = [*SCALARS[:-1], "float8_e8m0fnu", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("scalar", WIDE)
 def test_types_of_several_lanes(scalar):
     for lanes in LANES:
         name = f"{scalar}x{lanes}"
@@ -159,8 +161,8 @@ def test_lanes_of_an_element(target):
 
 # ── rare formats ──────────────────────────────────────────────────────────────────────────────────────
 
-RARE = ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float8_e3m4", "float8_e4m3", "float6_e2m3fn",
-        "float6_e3m2fn", "float4_e2m1_unpacked"]  # fmt: skip
+RARE = ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float8_e3m4", "float8_e4m3",
+        "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1_unpacked"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RARE)
@@ -177,7 +179,7 @@ def test_a_rare_type_is_a_type(name):
 
         kernel = tilelang.compile(main, target="cpu")
     except tilelang.CompileError as error:
-        assert name in str(error) and re.search(r"needs|sm_\d+|gfx|AMD", str(error)), str(error)
+        assert name in str(error) and re.search(r"needs|chip|GPU|AMD", str(error)), str(error)
         assert "not in this version yet" not in str(error)
         return
     a = np.float32([0, 1, -2, 0.5, 4, -0.25, 3, 1.5])
@@ -215,7 +217,7 @@ def test_e4m3_has_infinities():
     try:
         tilelang.compile(main, target="cpu")(a, b)
     except tilelang.CompileError as error:
-        assert "float8_e4m3" in str(error) and "needs" in str(error)
+        assert re.search(r"float8_e4m3\b.*(infinities|needs)", str(error)), str(error)
         return
     np.testing.assert_array_equal(b[[0, 1, 4]], a[[0, 1, 4]].astype(ml_dtypes.float8_e4m3).astype(np.float32))
     assert np.isnan(b[5]) and b[3] in (-np.inf, -240.0)
