@@ -179,7 +179,7 @@ def test_a_rare_type_is_a_type(name):
 
         kernel = tilelang.compile(main, target="cpu")
     except tilelang.CompileError as error:
-        assert name in str(error) and re.search(r"needs|chip|GPU|AMD", str(error)), str(error)
+        assert name in str(error) and re.search(r"needs|chip|sm_|GPU|AMD", str(error)), str(error)
         assert "not in this version yet" not in str(error)
         return
     a = np.float32([0, 1, -2, 0.5, 4, -0.25, 3, 1.5])
@@ -206,15 +206,15 @@ def test_e4m3_has_infinities():
     """It is not e4m3fn, whose largest value is 448: it ends at 240, and beyond is infinity."""
     assert T.float8_e4m3 != T.float8_e4m3fn and T.float8_e4m3 == "float8_e4m3"
 
-    @T.prim_func
-    def main(A: T.Tensor((6,), "float32"), B: T.Tensor((6,), "float32")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(6):
-                B[i] = T.cast(T.cast(A[i], T.float8_e4m3), "float32")
-
     a = np.float32([1.0, 240.0, 300.0, -1e9, 0.3, np.nan])
     b = np.zeros(6, np.float32)
     try:
+        @T.prim_func
+        def main(A: T.Tensor((6,), "float32"), B: T.Tensor((6,), "float32")):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(6):
+                    B[i] = T.cast(T.cast(A[i], T.float8_e4m3), "float32")
+
         tilelang.compile(main, target="cpu")(a, b)
     except tilelang.CompileError as error:
         assert re.search(r"float8_e4m3\b.*(infinities|needs)", str(error)), str(error)
