@@ -309,8 +309,8 @@ def test_statements_of_the_lower_level(target):
     @T.prim_func
     def main(A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "float32")):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        with T.Kernel(1, threads=32) as bx:
-            with T.sblock("root"):  # noqa: SIM117
+        with T.Kernel(1, threads=32) as bx:  # noqa: SIM117
+            with T.sblock("root"):
                 start = T.bind(bx * 32 + 1)
                 shared = T.allocate((32,), "float32", "shared.dyn")
                 for i in T.Parallel(32):
