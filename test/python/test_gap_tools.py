@@ -166,9 +166,11 @@ def test_the_chip_with_its_own_instructions():
     assert "sm_90a" in kernel.target
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_70", "cuda -arch=sm_75", "cuda -arch=sm_100",
-                                    "cuda -arch=sm_120", "hip", "hip -mcpu=gfx942", "metal", "webgpu", "c",
-                                    "cutedsl"])  # fmt: skip
+KINDS = ["cuda -arch=sm_70", "cuda -arch=sm_75", "cuda -arch=sm_100", "cuda -arch=sm_120", "hip",
+         "hip -mcpu=gfx942", "metal", "webgpu", "c", "cutedsl"]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", KINDS)
 def test_a_published_target_that_is_not_here(target):
     """It is known, and refused with what it needs."""
     try:
@@ -185,7 +187,8 @@ def test_a_kernel_is_constructed(cpu):
     for out_idx in (-1, [1], [-1]):
         kernel = tilelang.JITKernel(adder(), out_idx=out_idx, execution_backend="cython", target="cpu")
         assert kernel.out_idx == [1] and np.array_equal(kernel(random()), random() + 1)
-    kernel = tilelang.JITKernel(func=adder(), target="cpu", verbose=False, pass_configs={}, compile_flags=None)
+    kernel = tilelang.JITKernel(func=adder(), target="cpu", verbose=False, pass_configs={},
+                                compile_flags=None)  # fmt: skip
     b = np.zeros(64, np.float32)
     kernel(random(), b)
     assert np.array_equal(b, random() + 1)
