@@ -69,6 +69,15 @@ class Published(ModuleType):
                 above = above.rpartition(".")[0]
         raise missing
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
+        if isinstance(value, ModuleType) and name not in self.__dict__:
+            try:
+                value = self.__getattr__(name)
+            except AttributeError:
+                pass
+        super().__setattr__(name, value)
+
     @property
     def __all__(self) -> list[str]:
         path = _path(self.__name__)

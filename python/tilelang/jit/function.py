@@ -22,22 +22,7 @@ from ..front.parse import Rewritten, rewrite, site_of
 from ..front.results import Results
 from ..front.trace import Trace, fail
 from ..front.values import as_value
-
-
-class KernelParam:
-    """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
-    constant).
-    """
-
-    __slots__ = ("name", "is_tensor", "dtype", "shape")
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.name, self.is_tensor = row["name"], row["is_tensor"]
-        self.dtype, self.shape = row["dtype"], tuple(row["shape"])
-
-    def __repr__(self) -> str:
-        shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
-        return f"{self.name}: {self.dtype}{shape}"
+from .parameters import KernelParam, of_rows
 
 
 class PrimFunc:
@@ -101,7 +86,7 @@ class PrimFunc:
     @functools.cached_property
     def params(self) -> list[KernelParam]:
         """The parameters, in order."""
-        return [KernelParam(row) for row in self.function.params]
+        return of_rows(self.function.params)
 
     @property
     def buffer_map(self) -> dict[KernelParam, KernelParam]:
