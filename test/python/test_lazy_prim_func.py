@@ -27,6 +27,7 @@ def test_a_prim_func_that_is_traced_when_it_is_called():
     tilelang.compile(func, target="cpu")(a, b)
     assert (b == 3).all() and scale.__doc__ == "Multiplies."
     assert scale(n=40).text == scale.get_tir(n=40).text == scale(a, b).text != func.text
+    assert list(scale.signature.parameters) == ["A", "B", "factor"] and scale.orig_func.__name__ == "scale"
     jitted = tilelang.jit(scale, target="cpu")
     jitted(a, b)
     assert (b == 2).all() and jitted.is_eager
