@@ -39,6 +39,13 @@ def _path(name: str) -> str:
     return name.removeprefix(f"{_ROOT}.")
 
 
+def _public(module: ModuleType) -> list[str]:
+    """What a module offers: __all__, or the functions and classes that it defines."""
+    own = [name for name, value in vars(module).items()
+           if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", own)
+
+
 class Published(ModuleType):
     """A module of the published package."""
 
@@ -79,7 +86,7 @@ class Published(ModuleType):
     def __all__(self) -> list[str]:
         path = _path(self.__name__)
         found = [name for source, names in PATHS[path]
-                 for name in names or getattr(import_module(f"{_ROOT}.{source}"), "__all__", ())]
+                 for name in names or _public(import_module(f"{_ROOT}.{source}"))]
         return list(dict.fromkeys(found))
 
     def __dir__(self) -> list[str]:
