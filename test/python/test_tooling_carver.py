@@ -104,7 +104,7 @@ def test_large_problems_take_large_tiles():
     )
     assert numpy.prod(small.block) < numpy.prod(best.block)
     assert isinstance(small.rasterization_plan, NoRasterization) and small.rasterization_plan.get_code() == []
-    assert Rasterization2DRow(3).get_code(5) == ['T.use_swizzle(5, order="col")']
+    assert Rasterization2DRow(3).get_code(5) == ['T.use_swizzle(5, order="column")']
     assert small.seconds < best.seconds and template.has_arch()
     assert template.get_hardware_aware_configs(template.arch, 1)[0].block == best.block
     assert Hint.from_dict(best.to_dict()) == best and best.step == [1, 1] and best.raxis_order == [0]

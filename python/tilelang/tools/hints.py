@@ -48,7 +48,7 @@ class NoRasterization(Rasterization):
 class Rasterization2DRow(Rasterization):
     """Blocks run in panels of rows of the grid."""
 
-    order = "col"
+    order = "column"
 
     def __init__(self, panel_width: int = 4) -> None:
         self.panel_width_ = panel_width
