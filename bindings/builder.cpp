@@ -175,6 +175,8 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
+       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); }, nb::arg("names"))
+      .def(
        "const",
        [](Builder& b, nb::object value, DType dtype) {
          return to_type(value_of(value), dtype, "the constant", b.here());

@@ -56,7 +56,7 @@ nb::dict atomic_row(const AtomicInstr& a) {
 }
 
 std::string_view takes_of(const Callee& callee) {
-  constexpr std::string_view names[] = {"any", "floats", "singles", "integers", "counters"};
+  constexpr std::string_view names[] = {"any", "floats", "singles", "reals", "integers", "scaled", "counters"};
   return names[size_t(callee.takes)];
 }
 
@@ -78,6 +78,24 @@ nb::list instruction_rows(const std::string& chip) {
       row["takes"] = std::string(takes_of(callee));
       rows.append(row);
     }
+  return rows;
+}
+
+// (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for Builder.call,
+// result "same" as the first argument, or a dtype.
+nb::list offered() {
+  constexpr std::string_view results[] = {"same", "bool", "handle", "none", "int64", "int32", "uint32", "given"};
+  nb::list rows;
+  for (auto& f : offered_functions()) {
+    nb::list params;
+    for (size_t at = 0; at < f.params.size();) {
+      size_t end = std::min(f.params.find(", ", at), f.params.size());
+      params.append(std::string(f.params.substr(at, end - at)));
+      at = end + 2;
+    }
+    rows.append(nb::make_tuple(std::string(f.name), std::string(f.row->name), nb::tuple(params), std::string(f.help),
+                               std::string(results[size_t(f.row->result)])));
+  }
   return rows;
 }
 
@@ -110,5 +128,6 @@ nb::dict target_info(const std::string& text) {
 
 void bind_rows(nb::module_& m) {
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
+  m.def("scalar_functions", &offered);
   m.def("target_info", &target_info, nb::arg("target"));
 }

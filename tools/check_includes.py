@@ -34,7 +34,7 @@ PUBLIC_HEADER = "api/tilelang.h"  # the only one that is installed: it stands al
 PYTHON_ROOMS: dict[str, set[str]] = {
     "front": set(),
     "jit": {"front", "tools/breakpoints", "tools/passes", "tools/profiler", "tools/report", "tools/simulation"},
-    "language": {"front", "jit/config", "jit/eager", "jit/function"},
+    "language": {"front", "jit/config", "jit/eager", "jit/function", "jit/prim_func"},
     "tools": {"front", "jit", "language"},
     "compat": {"front", "jit", "language", "tools"},
 }

@@ -34,6 +34,7 @@ class Buffer:
     name: str
     dtype: DType
     shape: tuple[int | Expr, ...]
+    given_strides: tuple[int | Expr, ...]   # none of a row-major buffer without gaps
     scope: str                         # global shared fragment local var
     storage: int                       # id of the buffer whose elements it shows: its own unless T.reshape made it
 
@@ -164,6 +165,7 @@ class Builder:
         self, buffer: Buffer, index: Sequence[ExprLike], access: str, count: ExprLike | None = None
     ) -> Expr:
         """Of an element; access "r", "w", or "": both."""
+    def order_params(self, names: Sequence[str]) -> None: ...
     def pointer(self, name: str) -> Expr:
         """A parameter that is an address."""
     def tensor_at(self, name: str, base: ExprLike, shape: Sequence[ExprLike], dtype: DType,

@@ -58,9 +58,12 @@ class Published(ModuleType):
         for source, names in PATHS[path] if not name.startswith("__") else ():
             if name in names or not names:
                 try:
-                    return getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
+                    found = getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
                 except AttributeError as error:
                     missing = error
+                    continue
+                if not isinstance(found, ModuleType) or f"{path}.{name}" not in PATHS:
+                    return found
         if f"{path}.{name}" in PATHS:
             return import_module(f"{self.__name__}.{name}")
         if not name.startswith("__"):

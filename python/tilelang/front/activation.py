@@ -20,11 +20,11 @@ from .expressions import Expressions
 from .frames import CARRIED, CONDITIONAL, ESCAPING, Frame, With
 from .loops import Loop, serial
 from .results import take_results
-from .trace import Trace
-from .values import DEVICE, Deferred, Dynamic, Element, as_condition, as_value
+from .trace import Trace, fail
+from .values import DEVICE, Deferred, Dynamic, Element, Lanewise, as_condition, as_value
 
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
-_VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
+_VALUES = (Element, Buffer, Expr, Dynamic, Deferred, Lanewise)
 
 
 class Activation(Expressions):
@@ -121,9 +121,25 @@ class Activation(Expressions):
     def annotated(self, site: tuple, name: str, annotation: Any, value: Any) -> Any:
         """`name: dtype = value`."""
         self.at(site)
+        if getattr(annotation, "is_reference", False):
+            return self.refer(name, value)
         if value.__class__ is Buffer and value.scope != "var":  # C: T.Tensor(…) = T.empty(…)
             return self.assign(site, name, value)
         return self.assign(site, name, cast(value, as_dtype(annotation)))
+
+    def refer(self, name: str, value: Any) -> Any:
+        """What `name` refers to from here on: the index is evaluated now, the element when it is used."""
+        if value.__class__ is Buffer and value.scope == "var":
+            value = Element(value, ())
+        if value.__class__ is Buffer:
+            return value
+        if value.__class__ is not Element:
+            raise fail(f"{name} is a T.Ref: it takes an element, A[i, j], or a variable (T.alloc_var), not "
+                       f"{type(value).__name__}")
+        if value.writes is not None:
+            value = value.reference(tuple([self.settle("i", i) for i in value.index]))
+        self.note(name, value)
+        return value
 
     def augment(self, site: tuple, name: str, op: str, old: Any, value: Any) -> Any:
         """`name op= value`."""
@@ -233,16 +249,18 @@ class Activation(Expressions):
                 raise self.error(f"'{name}' {frame.refused[name]}", site)
 
     def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: dict[str, str]) -> Iterator:
-        own = (names,) if isinstance(names, str) else names
+        one = names.__class__ is str and len(loop.stops) > 1  # a tuple of the indices
+        own = tuple([f"{names}_{d}" for d in range(len(loop.stops))]) if one \
+            else (names,) if isinstance(names, str) else names
         if own is None or None in own or len(own) != len(loop.stops):
             raise self.error(f"this loop has {_count(loop)}: give as many plain names between `for` and `in`",
                              site)
         builder = self.builder
         indices = loop.begin(builder, own)
         self.open(Frame(True, loop=True, bound=loop.bound, refused=refused))
-        for name in own:
+        for name in (names,) if one else own:
             self.note(name, None)
-        yield indices[0] if isinstance(names, str) else indices
+        yield tuple(indices) if one else indices[0] if isinstance(names, str) else indices
         self.close()
         loop.end(builder)
 

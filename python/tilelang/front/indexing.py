@@ -9,7 +9,7 @@ from . import loose
 from .dtypes import DType
 from .symbols import Undeclared
 from .trace import builder, fail, in_kernel
-from .values import Element, as_value, misuse_of_indices
+from .values import Element, Lanewise, as_value, lanewise, misuse_of_indices
 
 
 def subscript(buffer: Buffer, index: Any) -> Element | Region:
@@ -40,8 +40,7 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     if hasattr(value.__class__, "lanes"):
         return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
-        raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}): use T.copy or "
-                   "T.fill for a slice, or a T.Parallel loop over its elements")
+        return _store_lanes(trace, buffer, subscript(buffer, index), value)
     place = tuple([_point(buffer, i) for i in index])
     trace.builder.store(buffer, place, as_value(value))
     trace.wrote(buffer)
@@ -56,8 +55,55 @@ def _store_pair(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
     trace.wrote(buffer)
 
 
+_MOST_LANES = 64
+
+
+def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
+    """`L[0:4] = A[tx, 0:4]`: a vector access of this thread."""
+    sizes = [extent for _, extent, point in place.ranges if not point and extent != 1]
+    if len(sizes) > 1 or any(size.__class__ is not int or size > _MOST_LANES for size in sizes):
+        raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}), or to a slice "
+                   f"of one dimension, of up to {_MOST_LANES} elements, which this thread writes: use T.copy "
+                   "or T.fill for a tile, or a T.Parallel loop over its elements")
+    if value.__class__ is Element and sizes:
+        value = value.load()  # before the loop, which may write to it
+    to, given = lanewise(place), lanewise(value)
+    vector = given.__class__ is Lanewise
+    if vector and given.count not in (1, to.count):
+        raise fail(f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
+                   "they must be of one length")
+
+    def lane(n: Any) -> Any:
+        return as_value(given.element(n if given.count > 1 else 0) if vector else given)
+
+    make = trace.builder
+    if to.count == 1 or vector and buffer.storage in given.reads:  # all are read before one is written
+        values = [make.let("lane", lane(n)) for n in range(to.count)]
+        for n, x in enumerate(values):
+            make.store(buffer, to.element(n).index, x)
+    else:
+        (n,) = make.begin_for("vectorized", ["v"], [0], [to.count], [1], {})
+        make.store(buffer, to.element(n).index, lane(n))
+        make.end_for()
+    trace.wrote(buffer)
+
+
+class Ramp:
+    """`A[T.Ramp(i, 1, 4)]`: an index of several neighbouring elements, the same as `A[i : i + 4]`."""
+
+    def __init__(self, base: Any, stride: Any, lanes: int, span: Any = None) -> None:
+        stride, lanes = as_value(stride), as_value(lanes)
+        if stride.__class__ is not int or stride != 1 or lanes.__class__ is not int or lanes < 1:
+            raise fail(f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
+                       f"lanes; "
+                       "elements that are no neighbours are indexed one by one, in a T.unroll loop")
+        self.base, self.stride, self.lanes = base, stride, lanes
+
+
 def _full_index(buffer: Buffer, index: Any) -> tuple:
     index = index if index.__class__ is tuple else (index,)
+    if any(i.__class__ is Ramp for i in index):
+        index = tuple([slice(i.base, _sum(i.base, i.lanes)) if i.__class__ is Ramp else i for i in index])
     rank = len(buffer.shape)
     if Ellipsis in [i for i in index if i.__class__ is type(Ellipsis)]:
         at = next(n for n, i in enumerate(index) if i is Ellipsis)

@@ -8,7 +8,6 @@ import ast
 from types import FunctionType, MethodType
 from typing import Any
 
-from .._core import Buffer
 from .activation import Activation
 from .errors import TilelangWarning, kind_of, names_bound
 from .parse import rewrite
@@ -17,10 +16,24 @@ from .values import Element
 
 
 class Ref:
-    """Annotation of a macro's parameter: the element or variable itself, not its value.
+    """Annotation of a macro's parameter or of a name: the element or variable itself, not its value.
 
-    `def add(x: T.Ref, v): x += v` called as `add(A[i, j], 1)` changes the element; also x.load(), x.store(v).
+    `def add(x: T.Ref, v): x += v` called as `add(A[i, j], 1)` changes the element; so does `x: T.Ref = A[i,
+    j]` and then x += 1.  Also x.load(), x.store(v).  T.Ref(A[i, j]) is the place as an argument.
     """
+
+    is_reference = True
+    load, store, buffer = Element.load, Element.store, Element.buffer
+
+    def __new__(cls, bufload: Any) -> Any:
+        if bufload.__class__ is not Element:
+            raise fail(f"T.Ref takes an element, A[i, j], not {type(bufload).__name__}")
+        return bufload.reference(bufload.index)
+
+    @property
+    def bufload(self) -> Any:
+        """The element."""
+        return self
 
 
 class _TileType(type):
@@ -114,7 +127,7 @@ class Macro:
 
     def _argument(self, activation: Activation, name: str, value: Any) -> Any:
         if name in self.references:
-            return _reference(activation, name, value)
+            return activation.refer(name, value)
         wanted = self.scopes.get(name)
         if wanted is not None and getattr(value, "scope", wanted) != wanted:
             import warnings
@@ -122,21 +135,6 @@ class Macro:
             warnings.warn(f"{self.__name__}: {name} is annotated as a {wanted} buffer, but {value.name} is a "
                           f"{value.scope} one", TilelangWarning, stacklevel=2)
         return value if value.__class__ is Element else activation.settle(name, value)
-
-
-def _reference(activation: Activation, name: str, value: Any) -> Any:
-    """The place that an argument names: its index is evaluated now, its element whenever it is used."""
-    if value.__class__ is Buffer and value.scope == "var":
-        value = Element(value, ())
-    if value.__class__ is Buffer:
-        return value
-    if value.__class__ is not Element:
-        raise fail(f"the parameter {name} is a T.Ref: pass an element, A[i, j], or a variable (T.alloc_var), "
-                   f"not {type(value).__name__}")
-    if value.writes is not None:
-        value = value.reference(tuple([activation.settle("i", i) for i in value.index]))
-    activation.names[name] = value
-    return value
 
 
 def _is_ref(node: ast.AST) -> bool:

@@ -22,7 +22,7 @@ class Trace:
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
-                 "parameters", "sources", "breakpoints", "large", "texts", "blocks")
+                 "parameters", "sources", "attrs", "breakpoints", "large", "texts", "blocks")
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
@@ -35,6 +35,7 @@ class Trace:
         self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
         self.parameters: list[Any] = []    # of the prim_func, in order
         self.sources: list[str] = []       # foreign text for the next kernel
+        self.attrs: dict[str, Any] = {}    # of the prim_func, T.func_attr
         self.generator: Any = None         # of random numbers, since the last T.rng_init
         self.aliased: list[int] = []       # ids of tensors that may overlap others
         self.attributes: list[Any] = []    # the T.attr that hold

@@ -169,7 +169,62 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     return made[0] if len(made) == 1 else made
 
 
+class Lanewise(Late):
+    """What is computed with slices of one length, `A[i, 0:4] * 2`, element by element: stored to a slice.
+
+    count: the elements; element: gives the one of that number; reads: the storages that it reads.
+    """
+
+    __slots__ = ("count", "element", "reads")
+
+    def __init__(self, count: int, element: Callable[[Any], Any], reads: frozenset) -> None:
+        self.count, self.element, self.reads = count, element, reads
+
+    def load(self) -> Any:
+        raise fail(f"the {self.count} elements of a slice are not a value: store them to a slice, "
+                   f"B[i : i + {self.count}] = …, use T.copy, or index single elements in T.Parallel")
+
+
+def lanewise(x: Any) -> Any:
+    """A slice as what is computed element by element; any other value as it is, for all elements."""
+    if x.__class__ is not Region:
+        return x
+    ranges = x.ranges
+    sizes = [1 if point else e.value if e.__class__ is Expr and e.is_const else e for _, e, point in ranges]
+    free = [d for d, size in enumerate(sizes) if size != 1] or [len(sizes) - 1]
+    if len(free) > 1 or sizes[free[0]].__class__ is not int:
+        raise fail(f"this slice of {x.buffer.name} is not a value: element by element only a slice of one "
+                   "dimension and constant length is; use T.copy, or a T.Parallel loop")
+    (d,) = free
+
+    def element(n: Any) -> Element:
+        place = Element(x.buffer, tuple([start if at != d or n.__class__ is int and n == 0
+                                         else binary("add", start, n) if isinstance(start, DEVICE)
+                                         or isinstance(n, DEVICE) else start + n
+                                         for at, (start, _, _) in enumerate(ranges)]))
+        place.writes = writes
+        return place
+
+    trace = current()
+    writes = trace.writes.get(x.buffer.storage, 0) if trace is not None else 0
+    return Lanewise(sizes[d], element, frozenset((x.buffer.storage,)))
+
+
+def each(compute: Callable, *operands: Any) -> Lanewise:
+    """`compute` for each element of the operands, of which one at least is a slice."""
+    parts = [lanewise(x) for x in operands]
+    vectors = [x for x in parts if x.__class__ is Lanewise]
+    counts = sorted({x.count for x in vectors})
+    if len(counts) > 1:
+        raise fail(f"slices of {counts[0]} and of {counts[1]} elements are computed with each other: they "
+                   "must be of one length")
+    return Lanewise(counts[0],
+                    lambda n: compute(*[x.element(n) if x.__class__ is Lanewise else x for x in parts]),
+                    frozenset().union(*[x.reads for x in vectors]))
+
+
 DEVICE = (Expr, Element, Buffer, Region, Late)
+SLICES = {Region, Lanewise}
 
 
 def misuse_of_indices(x: Any) -> str:
@@ -227,6 +282,13 @@ def as_value(x: Any) -> Any:
     raise fail(f"expected a number or a value of the kernel, got {got}", kind)
 
 
+def constant(value: Any) -> Any:
+    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it
+    is.
+    """
+    return value.value if value.__class__ is Expr and value.is_const else value
+
+
 def as_condition(x: Any) -> Any:
     """An Expr of type bool if only the device can tell, else whatever Python has."""
     if not isinstance(x, DEVICE):
@@ -243,6 +305,8 @@ def as_condition(x: Any) -> Any:
 
 def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b` where at least one side is the device's."""
+    if SLICES & {a.__class__, b.__class__} and op not in ("eq", "ne", "matmul"):
+        return each(lambda x, y: binary(op, x, y), a, b)
     if op in OPERATORS:
         return OPERATORS[op](a, b)
     if op == "matmul":
@@ -278,6 +342,8 @@ def is_value(x: Any) -> bool:
 
 def unary(op: str, a: Any) -> Any:
     """`-a`, `+a`, `~a` or `not a` of the device's."""
+    if a.__class__ in SLICES:
+        return each(lambda x: unary(op, x), a)
     if current() is None and isinstance(a, Late):
         return Deferred(op, (a,))
     if op == "pos":

@@ -5,7 +5,8 @@ parameters.
 from __future__ import annotations
 
 import ast
-import sys
+import copy
+import functools
 from types import FunctionType
 from typing import Any
 
@@ -13,8 +14,9 @@ from .. import _core
 from ..front import dtypes as _dtypes
 from ..front import loose
 from ..front.activation import Activation
+from ..front.addresses import Handle, handle
 from ..front.annotations import Tensor, ptr
-from ..front.errors import CompileError, compile_error, kind_of, names_bound
+from ..front.errors import CompileError, compile_error, names_bound
 from ..front.misuse import add_cure
 from ..front.parse import Rewritten, rewrite, site_of
 from ..front.results import Results
@@ -38,6 +40,8 @@ class PrimFunc:
         self.defaults = defaults_of(fn)
         self.call_order: list[str] | None = None  # of the arguments, where it is not that of the parameters
         self.results: Any = None  # what it returns, where the body makes tensors or returns any
+        self.attrs: dict[str, Any] = {"global_symbol": self.name}
+        self.span = (fn.__code__.co_filename, fn.__code__.co_firstlineno)
         try:
             self.function: _core.Function = self._trace(fn, scope, eager)
         except CompileError as error:
@@ -68,16 +72,64 @@ class PrimFunc:
             loose.check_all_known(trace)
             if eager is not None:
                 trace.eager.check_complete(new)
+            handles = [x for x in args if isinstance(x, Handle)]
+            for unused in [x for x in handles if x.made is None]:
+                unused.load()
+            if handles:  # they became parameters when the body said what they are
+                trace.builder.order_params([arg.arg for arg in new.parameters])
             if trace.outputs or trace.returns is not None:
-
                 self.results = Results(trace)
+            self.attrs.update(trace.attrs)
             self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
             return trace.builder.finish()
 
-    @property
+    @functools.cached_property
     def params(self) -> list[KernelParam]:
         """The parameters, in order."""
         return of_rows(self.function.params)
+
+    @property
+    def buffer_map(self) -> dict[KernelParam, KernelParam]:
+        """The tensors among the parameters, each by itself: it has name, dtype and shape."""
+        return {param: param for param in self.params if param.is_tensor}
+
+    @property
+    def body(self) -> str:
+        """The text IR without the line of the signature."""
+        return self.text.partition("\n")[2]
+
+    ret_type = None  # a kernel gives no value
+
+    @property
+    def orig_func(self) -> FunctionType:
+        """The function as it was written."""
+        return self.__wrapped__
+
+    def show(self, *_: Any, **__: Any) -> None:
+        """Print the text IR; what is said about its style is not followed."""
+        print(self.text)
+
+    def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> PrimFunc:
+        """The same with another attribute, or those of a dict: they are kept in `attrs`, without effect."""
+        given = attr_key_or_dict
+        made = copy.copy(self)
+        made.attrs = {**self.attrs, **(given if isinstance(given, dict) else {given: attr_value})}
+        return made
+
+    def with_attrs(self, attr_map: dict[str, Any]) -> PrimFunc:
+        """The same with these attributes."""
+        return self.with_attr(dict(attr_map))
+
+    def without_attr(self, attr_key: str) -> PrimFunc:
+        """The same without an attribute."""
+        made = copy.copy(self)
+        made.attrs = {key: value for key, value in self.attrs.items() if key != attr_key}
+        return made
+
+    def specialize(self, param_map: Any) -> PrimFunc:
+        """Refused: what is to be constant is a parameter of the function that makes the kernel."""
+        raise fail(f"{self.name}.specialize: a prim_func is traced already; make what is to be constant a "
+                   "parameter of the function around it, def factory(n): …, and call that with the number")
 
     @property
     def text(self) -> str:
@@ -131,6 +183,8 @@ def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
         raise fail(f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
                    "its shape and dtype; they are taken from the argument in an eager function, "
                    "@tilelang.jit on the kernel itself")
+    if kind is handle or isinstance(kind, handle):
+        return Handle(trace, arg.arg)
     if kind is ptr or isinstance(kind, ptr):
         return trace.builder.pointer(arg.arg)
     if isinstance(kind, _dtypes.DType) or any(kind is scalar for scalar in _SCALARS):
@@ -186,28 +240,3 @@ def scope_of(fn: FunctionType, frame: Any) -> dict[str, Any]:
         except ValueError:
             continue  # not bound yet; then the annotation cannot use it either
     return scope
-
-
-def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> Any:
-    """Make a function a kernel: its text is traced at once; the result is what `tilelang.compile` takes.
-
-    Every parameter is annotated: T.Tensor(shape, dtype), or a scalar dtype (T.float32, int, float, bool).
-    It returns nothing, and out_idx says which parameters a call allocates and returns; or it ends with
-    `return C` (or `return C, D`), of tensors made by T.empty, which a call allocates, or of parameters, which
-    a call gives back as they were passed.
-    """
-    if eager_jit:
-        raise fail("T.prim_func(eager_jit=True): write @tilelang.jit on the kernel itself instead; it is "
-                   "eager where there is no prim_func in it")
-    if func is None:
-        return lambda f: _prim_func(f, sys._getframe(1))
-    return _prim_func(func, sys._getframe(1))
-
-
-def _prim_func(func: Any, frame: Any) -> PrimFunc:
-    if not isinstance(func, FunctionType):
-        raise fail(f"@T.prim_func decorates a function, not {kind_of(func)}")
-    return PrimFunc(func, scope_of(func, frame))
-
-
-__all__ = ["prim_func"]

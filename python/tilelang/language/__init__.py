@@ -21,9 +21,9 @@ from ..front.macros import *  # noqa: F403
 from ..front.offered import OFFERED as _OFFERED
 from ..front.values import *  # noqa: F403
 from ..jit import eager as _eager
-from ..jit import function as _function
+from ..jit import prim_func as _prim_func
 from ..jit.eager import *  # noqa: F403
-from ..jit.function import *  # noqa: F403
+from ..jit.prim_func import *  # noqa: F403
 from . import (
     allreduce,
     annotate,
@@ -32,7 +32,9 @@ from . import (
     debug,
     foreign,
     layout,
+    lower_level,
     mathematics,
+    members,
     operators,
     packed,
     random,
@@ -59,6 +61,7 @@ from .layout import (
     make_swizzled_layout,
     make_wgmma_swizzled_layout,
 )
+from .lower_level import *  # noqa: F403
 from .mathematics import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
@@ -73,9 +76,9 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
-           packed, thread, control, scheduler, layout, atomic, foreign, random, debug, _asserts, annotate,
-           allreduce, dtypes)  # fmt: skip
+MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, mathematics,
+           packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
+           annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
     "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",

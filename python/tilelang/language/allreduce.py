@@ -12,7 +12,7 @@ from typing import Any
 
 from .._core import Expr
 from ..front.trace import fail, in_kernel
-from ..front.values import Element, Nothing, as_condition, as_value, binary
+from ..front.values import Element, Nothing, as_condition, as_value, binary, constant
 from .thread import WARP, butterfly
 
 
@@ -72,6 +72,10 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: Any = "handle") -> None:
     if reducer is None:
         raise fail('T.tvm_thread_allreduce outside `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`')
     size, value, cond, out, threadvar = freduce_args if len(freduce_args) == 5 else (None,) * 5
+    count = constant(as_value(size)) if isinstance(out, Element) else 1
+    if count.__class__ is not int or count != 1:
+        raise fail(f"T.tvm_thread_allreduce: size is {count}, but one value is reduced at a time: 1; reduce "
+                   "several one after another")
     if not isinstance(out, Element):
         raise fail("T.tvm_thread_allreduce(size, value, cond, out[0], thread): one element to write to, and "
                    "one thread index")

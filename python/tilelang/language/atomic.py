@@ -145,8 +145,8 @@ def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_pre
     """dst += value, indivisibly; element by element if they are tiles of equal shape.
 
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
-    or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a fragment
-    of its extents.
+    or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a
+    fragment of its extents.
     use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same.
     """
     if use_tma:

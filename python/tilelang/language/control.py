@@ -125,8 +125,8 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
     block) i.
 
     `tx = T.thread_binding(0, n, thread="threadIdx.x")` names the index itself, for all threads.
-    thread: "threadIdx.x" (if left out), .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body; more
-    iterations than the block has threads along that dimension are an error.
+    thread: "threadIdx.x" (if left out), .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body;
+    more iterations than the block has threads along that dimension are an error.
     """
     if isinstance(stop, str):
         stop, thread = None, stop

@@ -8,10 +8,9 @@ from typing import Any
 from .._core import Buffer, Expr, Region
 from ..front import dtypes
 from ..front.dtypes import DType
-from ..front.errors import caller_place, compile_error
 from ..front.indexing import as_operand
 from ..front.trace import fail, in_kernel
-from ..front.values import Element, as_value
+from ..front.values import Element, as_value, constant
 from . import scalar as _scalar
 from .fold_by import reduce_by
 from .fold_several import reduce_several
@@ -264,7 +263,7 @@ def reducer_init(reducer: Buffer, init: Any = None) -> None:
     dtype = (target if target.__class__ is Buffer else target.buffer).dtype
     if init is None:
         init = _neutral(op, dtype)
-    _tile("reducer_init", (target, as_value(init)), {}, None, target)
+    _tile("reducer_init", (target, constant(as_value(init))), {}, None, target)
 
 
 def _neutral(op: str, dtype: DType) -> Any:
@@ -381,44 +380,19 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
     if src.__class__ is not Buffer or src.scope == "var":
         given = "a slice of one" if src.__class__ is Region else src
         raise fail(f"{what}: a whole buffer has another shape, not {given}")
-    kind = src.dtype if dtype is None else dtypes.as_dtype(dtype)
+    kind, lanes = (src.dtype, ()) if dtype is None else dtypes.element_of(dtype, ())
     if shape is None:
+        wide = kind.bits * lanes[0] if lanes else kind.bits
         shape, bits = list(src.shape), src.dtype.bits
         last = shape[-1]
-        if last.__class__ is not int or last * bits % kind.bits:
+        if last.__class__ is not int or last * bits % wide:
             raise fail(
                 f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole "
-                f"number of {kind}: give the new shape"
+                f"number of {dtype}: give the new shape"
             )
-        shape[-1] = last * bits // kind.bits
+        shape[-1] = last * bits // wide
     hint = trace.take_hint(f"{src.name}_view")
-    return trace.builder.alias(hint, src, _extents(shape, what), kind, what)
-
-
-class Data:
-    """The elements of a buffer, `A.data`: what T.Tensor(shape, dtype, A.data) shows in another shape."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-
-    def viewed(self, shape: Any, dtype: Any) -> Buffer:
-        """The same elements in another shape."""
-        return view(self.buffer, shape, dtype)
-
-    def _refuse(self, *_: Any) -> Any:
-        name = self.buffer.name
-        raise compile_error(f"{name}.data is no address to reckon with: {name}[i] is an element, "
-                            f"{name}[4:8] a part; "
-                            f"foreign code takes T.access_ptr({name}, offset=4), the address of the element "
-                            "4",
-                            caller_place())
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __setitem__ = __index__ = _refuse
-
-
-Buffer.data = property(Data, doc="The elements, for T.Tensor(shape, dtype, A.data).")
+    return trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)
 
 
 __all__ = [

@@ -10,7 +10,8 @@ from .._core import Buffer
 from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
-from ..front.values import DEVICE, Element, as_value, binary
+from ..front.values import DEVICE, PYTHON, Element, as_value, binary
+from .tile import no_cluster
 
 _WHAT = "T.PersistentTileScheduler"
 
@@ -24,15 +25,7 @@ def _known(value: Any) -> Any:
 def _op(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, DEVICE) or isinstance(b, DEVICE):
         return binary(op, a, b)
-    return {
-        "add": operator.add,
-        "sub": operator.sub,
-        "mul": operator.mul,
-        "floordiv": operator.floordiv,
-        "floormod": operator.mod,
-        "min": min,
-        "max": max,
-    }[op](a, b)
+    return {"min": min, "max": max, **PYTHON}[op](a, b)
 
 
 class PersistentTileScheduler:
@@ -47,26 +40,18 @@ class PersistentTileScheduler:
     Block b works on tiles b, b + num_workers, …: each tile once, whatever the numbers.  m_blocks, n_blocks:
     extents, constant or of the call.  num_workers: how many blocks share the tiles, all of the kernel if left
     out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
-    that
-    blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has variables;
-    without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
+    that blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has
+    variables; without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
+    cluster_size: blocks of a cluster, which is 1 in this version.
     """
 
-    def __init__(
-        self,
-        m_blocks: Any,
-        n_blocks: Any,
-        *more: Any,
-        num_workers: Any = None,
-        swizzle_size: int = 1,
-        name: str = "sched",
-        stateful: bool = True,
-    ) -> None:
+    def __init__(self, m_blocks: Any, n_blocks: Any, *more: Any, num_workers: Any = None,
+                 swizzle_size: int = 1, name: str = "sched", stateful: bool = True,
+                 cluster_size: Any = None) -> None:
         trace = in_kernel(_WHAT)
+        no_cluster(_WHAT, cluster_size, "cluster_size")
         hint = trace.take_hint(name)
-        arrays = isinstance(
-            m_blocks, str
-        )  # an older form: the name first, and variables read as sched.m_idx[0]
+        arrays = isinstance(m_blocks, str)  # an older form: name first, variables read as sched.m_idx[0]
         if arrays:
             name, m_blocks, n_blocks, more = m_blocks, n_blocks, *more[:1], more[1:]
         elif name == "sched":
@@ -76,9 +61,8 @@ class PersistentTileScheduler:
         if more:
             swizzle_size, *more = more
         if more or not isinstance(name, str):
-            raise fail(
-                f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful="
-            )
+            raise fail(f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and "
+                       "stateful=")
         if not hasattr(swizzle_size, "__index__") or operator.index(swizzle_size) < 1:
             raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {swizzle_size}")
         self._trace, self._group, self._name = trace, operator.index(swizzle_size), name
@@ -90,9 +74,8 @@ class PersistentTileScheduler:
         self._workers = self._settled(num_workers)
         self._variables: dict[str, Buffer] = {}
         for part in ("tile", "m_idx", "n_idx", "current_iter") if stateful else ():
-            made = trace.builder.alloc(
-                f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (), as_dtype("int32"), {}
-            )
+            made = trace.builder.alloc(f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (),
+                                       as_dtype("int32"), {})
             trace.owned.add(made.id)
             self._variables[part] = made
 
@@ -141,10 +124,20 @@ class PersistentTileScheduler:
         """How many tiles this block has done."""
         return self._variable("current_iter", "current_iter")
 
-    def coord(self, tile: Any) -> tuple[Any, Any]:
+    @property
+    def linear_idx(self) -> Any:
+        """The number of the tile."""
+        return self._variable("tile", "linear_idx")
+
+    def update_current_idx(self, linear_idx: Any) -> None:
+        """Go to the tile of that number; current_iter stays."""
+        wanted = "update_current_idx"
+        self._move(wanted, as_value(linear_idx), self._read("current_iter", wanted))
+
+    def coord(self, tile_id: Any) -> tuple[Any, Any]:
         """(m, n) of the tile of that number."""
         let = self._trace.builder.let
-        tile = as_value(tile)
+        tile = as_value(tile_id)
         # Extents of a call may be 0: then there is no tile, and whatever comes out of this is not used.
         area = _op("max", _op("mul", self._rows, self._group), 1)
         first = let("first", _op("mul", _op("floordiv", tile, area), self._group))
@@ -159,10 +152,8 @@ class PersistentTileScheduler:
 
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
-            raise fail(
-                f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
-                f"{self._name}.coord(number)"
-            )
+            raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
+                       f"{self._name}.coord(number)")
         return self._variables[part]
 
     def _read(self, part: str, wanted: str) -> Any:

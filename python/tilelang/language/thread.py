@@ -12,7 +12,7 @@ from typing import Any
 from .._core import Expr
 from ..front.dtypes import DType
 from ..front.trace import fail, in_kernel
-from ..front.values import as_condition, as_value, binary
+from ..front.values import as_condition, as_value, binary, constant
 
 WARP = 32
 FULL_MASK = 0xFFFFFFFF
@@ -173,6 +173,24 @@ def sync_grid() -> None:
     in_kernel("T.sync_grid").builder.call("sync_grid", ())
 
 
+def pdl_sync() -> None:
+    """Wait until the kernel before this one in the stream has ended and its writes are seen (programmatic
+    dependent launch, sm_90).
+
+    A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
+    ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
+    one another anyway (older chips, CPUs, the simulator) it means nothing.
+    """
+    in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
+
+
+def pdl_trigger() -> None:
+    """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
+    T.pdl_sync, by which it waits for this one's writes.
+    """
+    in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
+
+
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
     def barrier(predicate: Any) -> Expr:
         return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
@@ -233,7 +251,12 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
     value = as_value(value)
     if value.__class__ is not Expr:
         raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
-    return in_kernel(what).builder.call(row, (value, as_value(number), width, _mask(mask, what)))
+    number = as_value(number)
+    known = constant(number)
+    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= width):
+        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} in a run of "
+                   f"{width} lanes: it lies in 0 to {width - 1}")
+    return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
@@ -381,7 +404,8 @@ __all__ = [
     "get_thread_binding", "get_thread_bindings", "get_thread_extent", "get_thread_extents",
     "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync", "match_any_sync",
     "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync", "shfl_up", "shfl_xor",
-    "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and", "syncthreads_count",
+    "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and",
+    "syncthreads_count",
     "syncthreads_or", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
     "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from ..front.indexing import as_operand
 from ..front.loops import Loop, whole
 from ..front.loops import serial as _serial
 from ..front.trace import active, current, fail, in_kernel
-from ..front.values import DEVICE, Element, as_value
+from ..front.values import DEVICE, Element, as_value, constant
 from .maps import Fragment
 
 # ── the launch ────────────────────────────────────────────────────────────────────────────────────────
@@ -32,7 +32,8 @@ class Kernel:
     agree, a store is made by all of them, and an atomic update outside of T.Parallel happens once per thread
     on a GPU; executors that run one thread per block ("cpu", "reference") refuse that one.  What is meant
     once per block stands in `for _ in T.Parallel(1):`, or under a condition on the thread,
-    `if T.get_thread_binding() == 0:`, in a kernel for GPUs.
+    `if T.get_thread_binding() == 0:`, in a kernel for GPUs.  A grid that is 0 in a call runs no block; a
+    constant 0 is an error unless a tensor is empty.
     """
 
     def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
@@ -45,6 +46,7 @@ class Kernel:
             raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
                        f"{what}: T.Kernel({given}, threads=…)")
         self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
+        _refuse_no_blocks(self.grid)
         self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
         self.names: tuple = ()
         self.unpacks = False      # `as (bx,)`, though there is one
@@ -83,11 +85,23 @@ class Kernel:
         self.trace.kernel = None
 
 
-def no_cluster(what: str, dims: Any) -> None:
+def _refuse_no_blocks(grid: list) -> None:
+    """An error for a constant grid without blocks, unless there is nothing to do: a tensor is empty."""
+    trace = active("T.Kernel")
+    tensors = [*trace.parameters, *trace.outputs, *(trace.eager.made.values() if trace.eager else ())]
+    empty = any(n.__class__ is int and n == 0 for x in tensors if x.__class__ is Buffer for n in x.shape)
+    for d, extent in enumerate(grid):
+        size = constant(extent)
+        if size.__class__ is int and size == 0 and not empty:
+            raise fail(f"block extent {d} of T.Kernel is 0: no block would run, and nothing be written; to "
+                       "cover n elements by tiles of b write T.ceildiv(n, b), as n // b is 0 where n < b")
+
+
+def no_cluster(what: str, dims: Any, name: str = "cluster_dims") -> None:
     """An error unless a cluster is one block."""
-    if dims is not None and any(n != 1 for n in _ints(dims, f"{what}: cluster_dims")):
-        raise fail(f"{what}: cluster_dims={dims} asks for clusters of several blocks, which need sm_90 and "
-                   "come with a later version; cluster_dims=1, or none, is a block by itself")
+    if dims is not None and any(n != 1 for n in _ints(dims, f"{what}: {name}")):
+        raise fail(f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
+                   f"with a later version; {name}=1, or none, is a block by itself")
 
 
 def _ints(value: Any, what: str) -> list[int]:
@@ -129,7 +143,7 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
         shape, dtype = (shape, dtype), None
     hint = trace.take_hint(name)
     shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
-    known = loose.PLACEHOLDER if dtype is None else dtypes.as_dtype(dtype)
+    known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
     buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
         loose.leave_open(trace, buffer)
@@ -152,7 +166,8 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
     """A tile of a block held in registers, spread over its threads as layout inference decides.
 
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
-    int32.
+    int32.  Outside of tile operators and T.Parallel, f[i] is the block's one element i, whatever thread
+    writes or reads it: where that thread does not hold it, the tile goes through shared memory.
     """
     return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
 
@@ -160,7 +175,10 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     """An array that every thread has for itself.
 
-    A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is slow.
+    A T.Parallel loop that stores to such arrays alone is run by every thread as a whole; in one that stores
+    to tiles or tensors as well, an iteration reads of them what it wrote itself, and nobody reads them
+    afterwards. A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is
+    slow.
     """
     return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
@@ -198,7 +216,7 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
                    "for a variable that is assigned later")
     variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
     if init is not UNSET:
-        trace.builder.store(variable, (), as_value(init))
+        trace.builder.store(variable, (), constant(as_value(init)))
     return variable
 
 
@@ -382,10 +400,10 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
     """Set every element of a tile, of a slice of one, or one element, to a value, converted to its dtype."""
     if buffer.__class__ is Buffer and buffer.scope == "var":
         trace = in_kernel("T.fill")
-        trace.builder.store(buffer, (), as_value(value))
+        trace.builder.store(buffer, (), constant(as_value(value)))
         return trace.wrote(buffer)
     target = _filled(buffer, "T.fill: the buffer")
-    _tile("fill", (target, as_value(value)), {}, annotations, target)
+    _tile("fill", (target, constant(as_value(value))), {}, annotations, target)
 
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
