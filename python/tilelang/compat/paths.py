@@ -99,7 +99,7 @@ class _Loader:
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         _, dialect, *rest = spec.name.split(".")
-        if rest == ["language"]:
+        if rest == ["language"] and dialect != "utils":
             from .dialects import Dialect
 
             return Dialect(spec.name, dialect)
