@@ -338,10 +338,11 @@ def closed_list(page: str) -> dict[str, str]:
 
 
 def reason_of(row: Row, closed: dict[str, str]) -> str | None:
-    """Why a name is on the closed list; a class or a module takes along what is in it."""
+    """Why a name is on the closed list, with its members, and under the paths of modules below its own."""
     for pattern, reason in closed.items():
-        if any(fnmatch.fnmatchcase(name, form) for name in (row.short, row.path)
-               for form in (pattern, f"{pattern}.*")):
+        head, _, last = pattern.rpartition(".")
+        forms = (pattern, f"{pattern}.*", f"{head}.*.{last}", f"{head}.*.{last}.*")
+        if any(fnmatch.fnmatchcase(name, form) for name in (row.short, row.path) for form in forms):
             return reason
     return None
 

@@ -81,7 +81,8 @@ PAGE = """
 def test_the_closed_list_is_read():
     closed = names.closed_list(PAGE)
     assert closed == {"T.far_*": "needs the moon", "m.Class": "needs the moon"}
-    for module, name in (("tilelang.language", "far_away"), ("m", "Class"), ("m", "Class.member")):
+    rows = (("tilelang.language", "far_away"), ("m", "Class"), ("m", "Class.member"), ("m.inner", "Class"))
+    for module, name in rows:
         assert names.reason_of(names.Row(module, name, "function", "()", 0), closed) == "needs the moon"
     assert names.reason_of(names.Row("tilelang.language", "other", "function", "()", 0), closed) is None
 
