@@ -339,10 +339,13 @@ def closed_list(page: str) -> dict[str, str]:
 
 def reason_of(row: Row, closed: dict[str, str]) -> str | None:
     """Why a name is on the closed list, with its members, and under the paths of modules below its own."""
+    parents = row.module.split(".")
+    names = [row.short, row.path]
+    for n in range(2, len(parents)):
+        above = Row(".".join(parents[:n]), row.name, "", "", 0)
+        names += [above.short, above.path]
     for pattern, reason in closed.items():
-        head, _, last = pattern.rpartition(".")
-        forms = (pattern, f"{pattern}.*", f"{head}.*.{last}", f"{head}.*.{last}.*")
-        if any(fnmatch.fnmatchcase(name, form) for name in (row.short, row.path) for form in forms):
+        if any(fnmatch.fnmatchcase(name, form) for name in names for form in (pattern, f"{pattern}.*")):
             return reason
     return None
 
