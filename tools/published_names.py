@@ -104,7 +104,6 @@ class Row:
 
 # What examples use that is no public name of its module.
 ASIDE = [
-    Row("tilelang.language.dtypes", "_TORCH_DTYPE_TO_STR", "constant", "", 1),
     Row("tilelang.language.dtypes", "dtype.bits", "attribute", "", 1),
     Row("tilelang.tvm.testing", "requires_package", "function", "(*packages)", 1),
 ]
@@ -339,15 +338,15 @@ def closed_list(page: str) -> dict[str, str]:
 
 def reason_of(row: Row, closed: dict[str, str]) -> str | None:
     """Why a name is on the closed list, with its members, and under the paths of modules below its own."""
-    parents = row.module.split(".")
-    names = [row.short, row.path]
-    for n in range(2, len(parents)):
-        above = Row(".".join(parents[:n]), row.name, "", "", 0)
-        names += [above.short, above.path]
-    for pattern, reason in closed.items():
-        if any(fnmatch.fnmatchcase(name, form) for name in names for form in (pattern, f"{pattern}.*")):
-            return reason
-    return None
+    parents, owner = row.module.split("."), row.name.partition(".")[0]
+    above = [".".join(parents[:n]) for n in range(2, len(parents) + 1)] or [row.module]
+    names = [f"{module}.{name}" for module in above for name in {row.name, owner}]
+    names += [re.sub(r"^tilelang\.language\b", "T", name) for name in names]
+    found = next((closed[name] for name in names if name in closed), None)
+    for pattern in closed if found is None else ():
+        if "*" in pattern and any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            return closed[pattern]
+    return found
 
 
 def compare(rows: list[Row], closed: dict[str, str]) -> dict[str, list[str]]:
