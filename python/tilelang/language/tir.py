@@ -24,7 +24,6 @@ from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
-from .maps import Range
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
