@@ -80,7 +80,10 @@ MEMBERS = {
 }  # fmt: skip
 ENVIRONMENT = re.compile(r"(TILELANG_(CACHE|DEFAULT|DISABLE|PRINT|AUTO|COMPILE)\w*|(en|dis)able_cache|"
                          r"get_(default_(target|verbose|exec)|compile)\w*|is_(autotune|cache_e|print)\w*)")
-NOT_FOR_SCRIPTS = re.compile(r"Any|AnyDType|TYPE_CHECKING|.*ascend.*")
+NOT_FOR_SCRIPTS = re.compile(r"Any|AnyDType|TYPE_CHECKING|.*ascend.*|Kernel\.get_kernel_source|.*Template\."
+                             r"(set_\w+|initialize_function|output_nodes|class_attributes)")
+# Classes whose objects decorators make.
+NOT_CONSTRUCTED = ("JITImpl", "AutoTuneImpl")
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,10 @@ def wanted(rows: list[Row]) -> list[Row]:
 
     def keep(row: Row) -> bool:
         owner, _, member = row.name.partition(".")
-        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.kind == "re-export":
+        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.kind == "re-export" or row.path == "tilelang.jit.Kernel":
             return False
+        if row.kind == "module" and not row.used and row.module != "tilelang.language":
+            return row.path in MODULES
         if row.used or row.module == "tilelang.language" and not member:
             return True
         if member:
@@ -145,7 +150,7 @@ def tidy(row: Row) -> Row:
                         int(row.name.endswith(".TILELANG_CACHE_DIR"))))
     if re.fullmatch(r"(b?float|u?int)\d+\w*", row.name) and "expr" in signature:
         kind = "dtype"
-    if kind in ("attribute", "property", "module", "dtype", "constant"):
+    if kind in ("attribute", "property", "module", "dtype", "constant") or row.name in NOT_CONSTRUCTED:
         signature = ""
     return Row(row.module, row.name, kind, re.sub(r"<function .*?>", "...", signature), row.used)
 
