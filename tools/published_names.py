@@ -127,7 +127,7 @@ def wanted(rows: list[Row]) -> list[Row]:
 
     def keep(row: Row) -> bool:
         owner, _, member = row.name.partition(".")
-        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.kind == "re-export" or row.path == "tilelang.jit.Kernel":
+        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.path == "tilelang.jit.Kernel" or row.name == "*":
             return False
         if row.kind == "module" and not row.used and row.module != "tilelang.language":
             return row.path in MODULES
