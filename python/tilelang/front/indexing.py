@@ -135,8 +135,8 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
     if n.__class__ is not int:
         return builder().binary("add", n, value)
     if value < -n:
-        raise fail(f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, whose "
-                   f"first is -{n}")
+        raise fail(f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, "
+                   f"whose first is -{n}")
     return n + value
 
 
