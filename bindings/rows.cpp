@@ -99,9 +99,59 @@ nb::list offered() {
   return rows;
 }
 
+// Dense operations a second, by dtype.
+nb::dict peaks(const Target& t) {
+  nb::dict all;
+  auto add = [&](int each, std::initializer_list<const char*> dtypes) {
+    for (auto* dtype : dtypes)
+      if (each) all[dtype] = double(each) * double(t.multiprocessors.count) * t.rates.clock;
+  };
+  add(t.rates.f32, {"float32"});
+  add(t.rates.f16, {"float16", "bfloat16"});
+  add(t.rates.tf32, {"tfloat32"});
+  add(t.rates.int8, {"int8", "uint8"});
+  add(t.rates.fp8, {"float8_e4m3fn", "float8_e5m2"});
+  return all;
+}
+
+// What the literal of a target's chip says; the reference has no chip, a CPU no multiprocessors and no rates.
+nb::dict target_info(const std::string& text) {
+  ResolvedTarget resolved = resolve_target(text);
+  nb::dict info;
+  info["target"] = resolved.text();
+  info["kind"] = resolved.kind;
+  if (!resolved.chip) return info;
+  const Target& t = *resolved.chip;
+  info["chip"] = std::string(t.name);
+  info["warp"] = t.warp;
+  info["default_threads"] = t.default_threads;
+  info["max_threads"] = t.max_threads;
+  info["shared_bytes"] = t.shared_bytes;
+  info["vector_bytes"] = t.vector_bytes;
+  if (!t.has_threads()) return info;
+  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find('_') + 1)));
+  auto along = [](const std::array<int64_t, 3>& most) { return nb::make_tuple(most[0], most[1], most[2]); };
+  info["max_block"] = along(t.max_block);
+  info["max_grid"] = along(t.max_grid);
+  info["max_cluster"] = t.max_cluster;
+  info["registers"] = t.registers;
+  info["shared_banks"] = t.shared_banks;
+  const Multiprocessors& m = t.multiprocessors;
+  nb::dict of_one;
+  of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;
+  of_one["shared_bytes"] = m.shared_bytes, of_one["registers"] = m.registers;
+  of_one["reserved_bytes"] = Multiprocessors::reserved_bytes;
+  info["multiprocessors"] = of_one;
+  info["l2_bytes"] = t.rates.cache_bytes;
+  info["bandwidth"] = t.rates.memory;
+  info["peak"] = peaks(t);
+  return info;
+}
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
+  m.def("target_info", &target_info, nb::arg("target"));
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
   m.def("scalar_functions", &offered);
 }
