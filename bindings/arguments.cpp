@@ -94,7 +94,7 @@ void Arguments::read_all(nb::handle const* objects, std::span<const size_t> para
   else if (!find_stream()) {
     nb::list all;
     for (size_t i = 0; i < params.size(); i++) all.append(objects[i]);
-    stream = nb::cast<Stream>(nb::module_::import_("tilelang.interop").attr("current_stream")(all));
+    stream = nb::cast<Stream>(nb::module_::import_("tilelang.front.interop").attr("current_stream")(all));
   }
   for (size_t i = 0; later && i < params.size(); i++)
     if (!objects[i].is_none() && program.params[params[i]].is_tensor &&

@@ -336,7 +336,7 @@ void Borrowed::read_capsule(nb::handle object, ArrayType& type, TensorView& view
 [[noreturn]] static void refused(nb::handle object) {
   nb::python_error why;
   unusable(nb::cast<std::string>(
-      nb::module_::import_("tilelang.interop").attr("why_not_lent")(object, nb::str(why.value()))));
+      nb::module_::import_("tilelang.front.interop").attr("why_not_lent")(object, nb::str(why.value()))));
 }
 
 bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_t stream) {

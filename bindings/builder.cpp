@@ -1,4 +1,4 @@
-// DType, Expr, Buffer, Region, Builder.
+// Expr, Buffer, Region, Builder.
 #include <nanobind/stl/optional.h>
 
 #include "api/kernel.h"
@@ -8,14 +8,6 @@
 using namespace tl;
 
 namespace {
-
-// A dtype by the compiler's name of it; every other spelling is read in Python.
-DType dtype_of(nb::handle spelling) {
-  std::string name;
-  if (nb::try_cast(spelling, name))
-    if (auto type = parse_dtype(name)) return *type;
-  return nb::cast<DType>(nb::module_::import_("tilelang.dtypes").attr("as_dtype")(spelling));
-}
 
 nb::object value_object(const Expr& e) {
   if (auto* n = e.as<FloatImm>()) return nb::float_(n->value);
@@ -183,6 +175,8 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
+       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); }, nb::arg("names"))
+      .def(
        "const",
        [](Builder& b, nb::object value, DType dtype) {
          return to_type(value_of(value), dtype, "the constant", b.here());
@@ -224,22 +218,6 @@ void bind_arithmetic(nb::class_<Builder>& c) {
 }  // namespace
 
 void bind_values(nb::module_& m) {
-  nb::class_<DType>(m, "DType")
-      .def(
-          "__init__", [](DType* self, nb::object name) { new (self) DType(dtype_of(name)); }, nb::arg("name"))
-      .def_prop_ro("name", [](const DType& t) { return to_string(t); })
-      .def_prop_ro("bits", [](const DType& t) { return int(t.bits); })
-      .def_prop_ro("bytes", [](const DType& t) { return t.bytes(); })
-      .def_prop_ro("is_float", [](const DType& t) { return t.is_float(); })
-      .def_prop_ro("is_int", [](const DType& t) { return t.is_int(); })
-      .def(
-          "__eq__",
-          [](const DType& t, nb::object other) {
-            return nb::isinstance<DType>(other) && nb::cast<DType>(other) == t;
-          },
-          nb::arg("other").none())
-      .def("__hash__", [](const DType& t) { return int64_t(t.kind) << 32 | t.bits << 16 | t.lanes; })
-      .def("__repr__", [](const DType& t) { return to_string(t); });
   nb::class_<Expr>(m, "Expr")
       .def_prop_ro("dtype", [](const Expr& e) { return e->dtype; })
       .def_prop_ro("is_const", [](const Expr& e) { return is_const(e); })
@@ -252,6 +230,12 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("name", [](const Buffer& b) { return b.info().name; })
       .def_prop_ro("dtype", [](const Buffer& b) { return b.info().dtype; })
       .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("given_strides",  // none of a row-major buffer without gaps
+                   [](const Buffer& b) {
+                     std::vector<nb::object> strides;
+                     for (auto& e : b.info().strides) strides.push_back(extent_object(e));
+                     return tuple_of(strides);
+                   })
       .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
   nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")

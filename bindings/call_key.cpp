@@ -14,7 +14,7 @@ bool is_settled(PyTypeObject* type) {
   static std::unordered_map<PyTypeObject*, bool> known;
   auto it = known.find(type);
   if (it != known.end()) return it->second;
-  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.keys").attr("is_settled")(nb::handle(type)));
+  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.jit.keys").attr("is_settled")(nb::handle(type)));
   if (known.size() >= 1000) return settled;
   Py_INCREF(type);  // so that its address stays its own
   return known.emplace(type, settled).first->second;
@@ -79,10 +79,7 @@ void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::obje
       for (PyObject* item : {key, value}) add_value(words, item, by_identity, kept, depth + 1);
     return;
   }
-  if (nb::isinstance<DType>(nb::handle(o))) {
-    std::string name = to_string(nb::cast<const DType&>(nb::handle(o)));
-    return words.add(Mark::dtype), words.add_bytes(name.data(), name.size());
-  }
+  if (is_dtype(o)) return words.add(Mark::dtype), words.add(reinterpret_cast<uintptr_t>(o));
   if (!(by_identity && is_watched(o)) && !is_static_type(o) && !is_settled(Py_TYPE(o)))
     throw nb::type_error("an object whose attributes count is a matter for Python");
   words.add(Mark::object);

@@ -1,6 +1,8 @@
 // Numbers, sequences and options from Python.  What does not fit is a TypeError that names what came.
 #include "convert.h"
 
+#include <unordered_map>
+
 #include "base/error.h"
 
 using namespace tl;
@@ -34,7 +36,36 @@ Value whole_number(nb::handle object) {
   return integer_of(object);
 }
 
+PyTypeObject* dtype_class() {
+  static PyObject* found = nb::object(nb::module_::import_("tilelang.front.dtypes").attr("dtype")).release().ptr();
+  return reinterpret_cast<PyTypeObject*>(found);
+}
+
 }  // namespace
+
+bool is_dtype(nb::handle object) {
+  return PyUnicode_Check(object.ptr()) && !PyUnicode_CheckExact(object.ptr()) &&
+         Py_TYPE(object.ptr()) == dtype_class();
+}
+
+bool read_dtype(nb::handle object, DType& type) {
+  static std::unordered_map<PyObject*, DType> known;  // these objects are never freed
+  auto it = known.find(object.ptr());
+  if (it != known.end()) return type = it->second, true;
+  if (!is_dtype(object)) return false;
+  auto parsed = parse_dtype(nb::cast<std::string>(object.attr("name")));
+  if (!parsed) return false;
+  known.emplace(object.ptr(), *parsed);
+  return type = *parsed, true;
+}
+
+nb::object dtype_object(DType type) {
+  static std::unordered_map<uint32_t, PyObject*> known;
+  uint32_t key = uint32_t(type.kind) << 24 | uint32_t(type.bits) << 16 | type.lanes;
+  PyObject*& found = known[key];
+  if (!found) found = nb::module_::import_("tilelang.front.dtypes").attr("dtype")(to_string(type)).release().ptr();
+  return nb::borrow(found);
+}
 
 Value value_of(nb::handle object) {
   PyObject* o = object.ptr();

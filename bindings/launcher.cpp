@@ -120,7 +120,7 @@ nb::object LaunchPlan::allocate_one(Output& output, const Arguments& arguments) 
     return nb::steal<nb::object>(made);
   }
   nb::object model = arguments.model.is_valid() ? nb::borrow<nb::object>(arguments.model) : nb::none();
-  return nb::module_::import_("tilelang.interop")
+  return nb::module_::import_("tilelang.front.interop")
       .attr("empty_like")(model, on_gpu ? "cuda" : "cpu", extents, output.dtype);
 }
 

@@ -24,7 +24,7 @@ void raise_compile_error(const tl::CompileError& e) {
   nb::object error = nb::steal<nb::object>(PyObject_CallFunction(type, "s", whole.c_str()));
   if (!error.is_valid()) return;
   if (simulated) {
-    nb::object make = nb::module_::import_("tilelang.simulation").attr("report_of");
+    nb::object make = nb::module_::import_("tilelang.tools.simulation").attr("report_of");
     error.attr("report") = make(dict_of(simulated->report));
   }
   error.attr("text") = text;

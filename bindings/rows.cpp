@@ -114,44 +114,59 @@ nb::dict peaks(const Target& t) {
   return all;
 }
 
-// What the literal of a target's chip says; the reference has no chip, a CPU no multiprocessors and no rates.
-nb::dict target_info(const std::string& text) {
-  ResolvedTarget resolved = resolve_target(text);
+nb::dict info_of(const Target& t) {
   nb::dict info;
-  info["target"] = resolved.text();
-  info["kind"] = resolved.kind;
-  if (!resolved.chip) return info;
-  const Target& t = *resolved.chip;
-  info["chip"] = std::string(t.name);
+  info["name"] = std::string(t.name);
+  info["language"] = std::string(t.language);
   info["warp"] = t.warp;
   info["default_threads"] = t.default_threads;
   info["max_threads"] = t.max_threads;
-  info["shared_bytes"] = t.shared_bytes;
-  info["vector_bytes"] = t.vector_bytes;
-  if (!t.has_threads()) return info;
-  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find('_') + 1)));
-  auto along = [](const std::array<int64_t, 3>& most) { return nb::make_tuple(most[0], most[1], most[2]); };
-  info["max_block"] = along(t.max_block);
-  info["max_grid"] = along(t.max_grid);
   info["max_cluster"] = t.max_cluster;
+  info["shared_bytes"] = t.shared_bytes;
   info["registers"] = t.registers;
+  info["vector_bytes"] = t.vector_bytes;
+  info["vector_registers"] = t.vector_registers;
   info["shared_banks"] = t.shared_banks;
   const Multiprocessors& m = t.multiprocessors;
   nb::dict of_one;
   of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;
-  of_one["shared_bytes"] = m.shared_bytes, of_one["registers"] = m.registers;
-  of_one["reserved_bytes"] = Multiprocessors::reserved_bytes;
+  of_one["shared_bytes"] = m.shared_bytes, of_one["reserved_bytes"] = Multiprocessors::reserved_bytes;
+  of_one["registers"] = m.registers;
   info["multiprocessors"] = of_one;
-  info["l2_bytes"] = t.rates.cache_bytes;
+  if (!t.has_threads()) return info;
+  auto along = [](const std::array<int64_t, 3>& most) { return nb::make_tuple(most[0], most[1], most[2]); };
+  info["max_block"] = along(t.max_block);
+  info["max_grid"] = along(t.max_grid);
+  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find('_') + 1)));
+  info["clock"] = t.rates.clock;
   info["bandwidth"] = t.rates.memory;
+  info["l2_bytes"] = t.rates.cache_bytes;
   info["peak"] = peaks(t);
   return info;
+}
+
+// What the literal of a target's chip says; the reference has none.
+nb::dict target_info(const std::string& text) {
+  ResolvedTarget resolved = resolve_target(text);
+  nb::dict info;
+  if (resolved.chip) info = info_of(*resolved.chip);
+  info["target"] = resolved.text();
+  info["kind"] = resolved.kind;
+  return info;
+}
+
+nb::list chips(const std::string& language) {
+  nb::list names;
+  for (auto* t : all_targets())
+    if (t->language == language) names.append(std::string(t->name));
+  return names;
 }
 
 }  // namespace
 
 void bind_rows(nb::module_& m) {
-  m.def("target_info", &target_info, nb::arg("target"));
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
   m.def("scalar_functions", &offered);
+  m.def("target_info", &target_info, nb::arg("target"));
+  m.def("chips", &chips, nb::arg("language"));
 }

@@ -1,6 +1,8 @@
 // The simulator's reports as dicts, from which Python makes its own objects.
 #include "simulation.h"
 
+#include "convert.h"
+
 using namespace tl;
 
 namespace {

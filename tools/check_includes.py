@@ -28,6 +28,18 @@ ALLOWED: dict[str, set[str]] = {
 }
 PUBLIC_HEADER = "api/tilelang.h"  # the only one that is installed: it stands alone
 
+# The same for python/tilelang: room -> the rooms, or single files, that it may import; itself and _core
+# always.
+# Imports in functions count as well: a file that is loaded later is still a file that must be there.
+PYTHON_ROOMS: dict[str, set[str]] = {
+    "front": set(),
+    "jit": {"front", "tools/breakpoints", "tools/passes", "tools/profiler", "tools/report", "tools/simulation"},
+    "language": {"front", "jit/config", "jit/eager", "jit/function", "jit/prim_func"},
+    "tools": {"front", "jit", "language"},
+    "compat": {"front", "jit", "language", "tools"},
+}
+PACKAGE = ROOT / "python" / "tilelang"
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 CHIP = re.compile(r"\b(?:sm_|gfx)")
 CONDITION = re.compile(
@@ -129,6 +141,58 @@ def check_python(path: Path) -> list[str]:
     return faults
 
 
+def imported(path: Path, tree: ast.Module) -> list[tuple[ast.AST, str]]:
+    """The files of the package that one imports, "front/values", but for annotations only."""
+    here = path.relative_to(PACKAGE).parent.parts
+    for_annotations = {inner for node in ast.walk(tree) if isinstance(node, ast.If)
+                       and "TYPE_CHECKING" in ast.unparse(node.test) for inner in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or node in for_annotations:
+            continue
+        base = [*here[: len(here) - node.level + 1], *(node.module or "").split(".")]
+        folder = "/".join(part for part in base if part)
+        for alias in node.names:
+            name = f"{folder}/{alias.name}".lstrip("/")
+            found.append((node, name if file_of(name) else folder))
+    return found
+
+
+def file_of(name: str) -> Path | None:
+    """The file of the package that "front/values" names."""
+    found = [PACKAGE / f"{name}.py", PACKAGE / name / "__init__.py"]
+    return next((path for path in found if path.exists()), None)
+
+
+def check_rooms() -> list[str]:
+    """Faults of python/tilelang: imports that the table does not allow, and circles."""
+    faults, graph = [], {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inside = path.relative_to(PACKAGE)
+        room, name = inside.parts[0], inside.with_suffix("").as_posix().removesuffix("/__init__")
+        arcs = imported(path, ast.parse(path.read_text(encoding="utf-8")))
+        graph[name] = {arc for _, arc in arcs if arc not in ("", name) and file_of(arc)}
+        if len(inside.parts) > 1:
+            allowed = PYTHON_ROOMS.get(room)
+            if allowed is None:
+                faults.append(f"{path.relative_to(ROOT)}:1: `{room}` is not a room; the rooms are: "
+                              f"{' '.join(PYTHON_ROOMS)}")
+                continue
+            faults += [f"{path.relative_to(ROOT)}:{node.lineno}: {room} may not import {arc} (it may import: "
+                       f"{' '.join(sorted(allowed)) or 'nothing else'})"
+                       for node, arc in arcs if arc not in ("", "_core") and arc.split("/")[0] != room
+                       and arc.split("/")[0] not in allowed and arc not in allowed]
+    while True:  # what imports nothing that is left is in no circle
+        done = {name for name, arcs in graph.items() if not arcs & graph.keys()}
+        if not done:
+            break
+        graph = {name: arcs for name, arcs in graph.items() if name not in done}
+    if graph:
+        faults.append(f"python/tilelang: these files import each other in a circle, or one that does: "
+                      f"{' '.join(sorted(graph))}")
+    return faults
+
+
 def main() -> int:
     faults, count = [], 0
     for path in sorted([*(ROOT / "src").rglob("*"), *(ROOT / "bindings").glob("*")]):
@@ -140,6 +204,7 @@ def main() -> int:
     for path in sorted((ROOT / "python").rglob("*.py")):
         faults += check_python(path)
         count += 1
+    faults += check_rooms()
     print("\n".join(faults + [f"includes: {count} files, {len(faults)} faults"]))
     return 1 if faults else 0
 

@@ -7,16 +7,19 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import published_names
 import target_table
 import tilelang.language as T
-from tilelang import _core, idioms, surface
-from tilelang.language import MODULES
+from tilelang import _core
+from tilelang.front import idioms
+from tilelang.language import MODULES, surface
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
@@ -68,40 +71,86 @@ def reference() -> str:
         parts += [f"\n{entry(name)}" for name in names]
     types = ", ".join(f"`T.{name}`" for name in T.__all__ if isinstance(getattr(T, name), T.dtypes.DType))
     parts.append(f"\n## Types\n\n{types}; `T.dtypes` is the module that holds them.\n")
+    parts.append(package())
     parts.append("\n## Rows of the tile operators\n\nAs text IR and C++ see them.\n\n" + operators())
     text = "".join(part if part.endswith("\n") else part + "\n" for part in parts)
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+# The package beyond the language: as it is imported, and what is in it that users call.
+PACKAGE = ("tilelang", "tilelang.layout", "tilelang.profiler", "tilelang.testing", "tilelang.tools",
+           "tilelang.tools.simulation", "tilelang.tools.report", "tilelang.tools.breakpoints",
+           "tilelang.autotuner", "tilelang.engine", "tilelang.utils.tensor", "tilelang.utils.target")
+
+
+NO_ENTRY = {"__version__", "env"}  # of the package: a text, and an object that docs/quickstart.md tells of
+
+
+def members(cls: type) -> str:
+    """The public methods and properties of a class, with the first sentence of what is said of them."""
+    lines = []
+    for name, member in inspect.getmembers(cls):
+        doc = inspect.getdoc(member) or ""
+        if name.startswith("_") or not doc or not cls.__module__.startswith("tilelang") or \
+                not any(name in vars(base) for base in cls.__mro__ if base.__module__.startswith("tilelang")):
+            continue
+        first = " ".join(doc.split("\n\n")[0].split())
+        call = signature(name, member).removeprefix("T.").replace("(self, ", "(").replace("(self)", "()")
+        lines.append(f"- `.{call if callable(member) else name}`: {first}")
+    return "\n".join(lines)
+
+
+def package() -> str:
+    parts, told = [], set()
+    for path in PACKAGE:
+        module = importlib.import_module(path)
+        made = []
+        for name in sorted(getattr(module, "__all__", ())):
+            value = getattr(module, name)
+            home = getattr(value, "__module__", None) or ""
+            if not home.startswith("tilelang") or id(value) in told or inspect.ismodule(value):
+                continue
+            told.add(id(value))
+            head = signature(name, value).replace("T.", f"{path}.", 1)
+            made.append(f"\n### `{head}`\n\n{inspect.getdoc(value) or ''}\n")
+            if inspect.isclass(value) and not isinstance(value, enum.EnumMeta) and members(value):
+                made.append(f"\n{members(value)}\n")
+        if made:
+            doc = inspect.getdoc(module) or "" if path != "tilelang" else ""
+            parts.append(f"\n## `{path}`\n\n{doc}\n" + "".join(made))
+    return "".join(parts)
 
 
 def without_entry(text: str) -> list[str]:
     """The names of the language that the reference, `text`, says nothing of."""
     entries, _, types = text.partition("\n## Types\n")
     told = {*re.findall(r"^### `T\.(\w+)", entries, re.M), *re.findall(r"`T\.(\w+)`", types)}
-    return [name for name in T.__all__ if name not in told]
+    told |= set(re.findall(r"^### `tilelang(?:\.\w+)*\.(\w+)", text, re.M))
+    package = [name for path in PACKAGE for name in getattr(importlib.import_module(path), "__all__", ())
+               if not inspect.ismodule(getattr(importlib.import_module(path), name))]
+    return [name for name in (*T.__all__, *package) if name not in told and name not in NO_ENTRY]
 
 
 def surface_page() -> str:
+    absent = surface.table()[0]
+    rows = published_names.read(published_names.LIST)
+    named = [row.path for row in rows if row.name and "." not in row.name]
     lines = [
         "# The published surface",
         "",
         MADE,
-        "Every name of the published language, and whether it is here. What is missing raises an error that",
-        "says the same.",
+        "Every published name that a script may write, and whether it is here. What is missing can be",
+        "imported; called, it raises an error that says the reason.",
         "",
         "| name | |",
         "|---|---|",
     ]
-    for name in sorted({*surface.PUBLISHED, *T.__all__}, key=lambda name: (name.lower(), name)):
-        status = "here" if name in T.__all__ else surface.why_missing(name)
-        if name in T.__all__ and name not in surface.PUBLISHED:
-            status = "here; beyond the published language"
-        lines.append(f"| `T.{name}` | {status} |")
-    lines += ["", "Elsewhere in the package:", "", "| name | |", "|---|---|"]
-    for where, names in surface.ELSEWHERE.items():
-        for name in names.split() or [""]:
-            full = f"{where}.{name}" if name else where
-            why = surface.MISSING_ELSEWHERE.get(full, surface.MISSING_ELSEWHERE.get(where, "here"))
-            lines.append(f"| `{full}` | {why} |")
+    for path in sorted({*named, *absent}, key=lambda path: (surface.short(path).lower(), path)):
+        lines.append(f"| `{surface.short(path)}` | {absent[path].reason if path in absent else 'here'} |")
+    lines += ["", "## Closed list", "", "Published names that will not come. Called, each says its reason.",
+              "", "| name | hardware or reason |", "|---|---|"]
+    lines += [f"| `{surface.short(path)}` | {entry.reason} |" for path, entry in sorted(absent.items())
+              if entry.status == "closed"]
     return "\n".join(lines) + "\n"
 
 
@@ -136,7 +185,7 @@ def from_elsewhere() -> str:
         ("Keywords", "In calls of functions that have such a parameter.", rows(keywords, "{}=")),
     )
     lines = ["# From NumPy, PyTorch, CUDA and Triton to here", "",
-             "<!-- made by tools/make_docs.py of python/tilelang/idioms.py -->", "",
+             "<!-- made by tools/make_docs.py of python/tilelang/front/idioms.py -->", "",
              "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
              "names in a kernel gets an error that says the same."]
     for title, text, table in parts:
@@ -149,7 +198,7 @@ def main() -> int:
     untold = without_entry(reference())
     if untold:
         print(f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
-              "tilelang/language.py, MODULES")
+              "tilelang/language/__init__.py, MODULES, and of PACKAGE here")
         return 1
     for name, make in PAGES.items():
         path, text = DOCS / name, make()

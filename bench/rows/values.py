@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from tilelang import dtypes
+from tilelang.front import dtypes
 
 
 def numpy_type(name: str) -> np.dtype:

@@ -9,24 +9,24 @@ import sys
 from importlib import import_module
 
 _WHERE = {
-    "jit": "factory", "JITImpl": "factory",
-    "compile": "kernel", "par_compile": "kernel", "JITKernel": "kernel",
-    "resolve_target": "kernel",
-    "Profiler": "profiler", "TensorSupplyType": "supply", "do_bench": "profiler",
-    "autotune": "autotuner", "AutoTuner": "autotuner", "set_autotune_inputs": "autotuner",
-    "get_autotune_inputs": "autotuner", "lower": "engine",
-    "PassConfigKey": "config", "CompileError": "errors", "SimulationError": "simulation",
-    "ArgumentError": "errors",
-    "TilelangWarning": "errors",
-    "enable_cache": "env", "disable_cache": "env", "is_cache_enabled": "env", "clear_cache": "cache",
-    "Layout": "layout", "Fragment": "layout",
-    "register_matrix": "instruction", "unregister_matrix": "instruction",
-    "cdiv": "math", "next_power_of_2": "math",
+    "jit": "jit.decorator", "JITImpl": "jit.factory",
+    "compile": "jit.kernel", "par_compile": "jit.parallel", "JITKernel": "jit.kernel",
+    "resolve_target": "jit.kernel",
+    "Profiler": "tools.profiler", "TensorSupplyType": "tools.supply", "do_bench": "tools.profiler",
+    "autotune": "tools.autotuner", "AutoTuner": "tools.autotuner", "set_autotune_inputs": "tools.autotuner",
+    "get_autotune_inputs": "tools.autotuner", "custom_op": "tools.custom_op", "lower": "jit.lower",
+    "PassConfigKey": "jit.config", "CompileError": "front.errors", "SimulationError": "tools.simulation",
+    "ArgumentError": "front.errors",
+    "TilelangWarning": "front.errors",
+    "enable_cache": "jit.env", "disable_cache": "jit.env", "is_cache_enabled": "jit.env",
+    "clear_cache": "jit.cache", "env": "jit.env",
+    "Layout": "language.layout", "Fragment": "language.layout", "dtypes": "front.dtypes:",
+    "register_c_postproc": "jit.postproc", "register_cuda_postproc": "jit.postproc",
+    "register_hip_postproc": "jit.postproc", "get_runtime_library_dirs": "jit.env",
+    "prepend_dll_search_path": "jit.env", "DataType": "front.dtypes",
+    "register_matrix": "language.instruction", "unregister_matrix": "language.instruction",
+    "cdiv": "compat.math", "next_power_of_2": "compat.math",
 }  # fmt: skip
-_MODULES = ("language", "dtypes", "env", "math", "profiler", "cache", "config", "errors", "interop", "kernel",
-            "layout", "tools", "autotuner", "testing", "utils", "engine", "carver", "contrib", "quantize",
-            "tvm", "simulation", "breakpoints", "transform", "intrinsics", "cuda", "cpu", "rocm", "metal",
-            "webgpu")
 
 __all__ = [*_WHERE, "language", "dtypes", "__version__"]
 
@@ -40,13 +40,18 @@ def set_log_level(level: object) -> None:
 
 def __getattr__(name: str) -> object:
     if name in _WHERE:
-        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    elif name in _MODULES:
-        value = import_module(f"{__name__}.{name}")
+        file, is_module, _ = _WHERE[name].partition(":")
+        value = import_module(f"{__name__}.{file}")
+        value = value if is_module else getattr(value, name)
     elif name == "__version__":
         value = _version()
     else:
-        raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
+        try:
+            value = import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module 'tilelang' has no attribute '{name}'") from None
     globals()[name] = value
     return value
 
@@ -61,37 +66,37 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE, *_MODULES])
+    from .compat.paths import PATHS
+
+    return sorted({*globals(), *_WHERE, "language", "tools", *(path for path in PATHS if "." not in path)})
 
 
-class _TvmFinder:
-    """`import tvm` where there is no TVM: tilelang.tvm, the few names that published kernels take from it."""
+class _Finder:
+    """Finds the published modules that are no files of this package, and `import tvm` where there is no TVM:
+    compat/paths.py says what is in them.
+    """
 
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> object:
-        if name.partition(".")[0] != "tvm":
+    def __init__(self, top: str) -> None:
+        self.top = top
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        if name.partition(".")[0] != self.top:
             return None
-        from importlib.machinery import ModuleSpec, PathFinder
+        from .compat import paths
 
-        ours = sys.modules.get("tvm") is sys.modules.get(f"{__name__}.tvm")
-        if PathFinder.find_spec(name) if name == "tvm" else not ours:
-            return None  # TVM itself
-
-        return ModuleSpec(name, _TvmFinder, is_package=True)
-
-    @staticmethod
-    def create_module(spec: object) -> object:
-        try:
-            module = import_module(f"{__name__}.{spec.name}")
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(f"No module named '{spec.name}' (there is no TVM here; tilelang stands "
-                                      "in for a few of its names)", name=spec.name) from None
-        spec.loader_state = module.__spec__, module.__package__
-        return module
-
-    @staticmethod
-    def exec_module(module: object) -> None:
-        module.__spec__, module.__package__ = module.__spec__.loader_state  # what importing has overwritten
+        return paths.spec_of(name)
 
 
-sys.meta_path.insert(0, _TvmFinder)
+sys.meta_path.insert(0, _Finder("tvm"))    # before its files are found below another name
+sys.meta_path.append(_Finder(__name__))
+
+
+class _Package(type(sys)):
+    """This package: importing a module does not hide what it offers by the same name, `tilelang.jit`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _WHERE and isinstance(value, type(sys)) and not _WHERE[name].endswith(":")):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

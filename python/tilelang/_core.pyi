@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .front.dtypes import dtype as DType
+
 ExprLike = "Expr | int | float | bool"
 
 class CompileError(Exception):
@@ -19,17 +21,6 @@ class SimulationError(CompileError):
 class ArgumentError(TypeError, ValueError):
     """A call whose arguments do not fit the kernel; names the parameter, what was expected and what came."""
 
-class DType:
-    """A scalar type.  Spelled as in text IR: f64 f32 f16 bf16 i8…i64 u8…u64 bool."""
-    def __init__(self, name: str) -> None: ...
-    name: str
-    bits: int
-    bytes: int
-    is_float: bool
-    is_int: bool      # signed or unsigned, not bool
-    def __eq__(self, other: object) -> bool: ...
-    def __hash__(self) -> int: ...
-
 class Expr:
     """An immutable typed value of the program being built.  Constants fold when they meet."""
     dtype: DType
@@ -43,6 +34,7 @@ class Buffer:
     name: str
     dtype: DType
     shape: tuple[int | Expr, ...]
+    given_strides: tuple[int | Expr, ...]   # none of a row-major buffer without gaps
     scope: str                         # global shared fragment local var
     storage: int                       # id of the buffer whose elements it shows: its own unless T.reshape made it
 
@@ -173,6 +165,7 @@ class Builder:
         self, buffer: Buffer, index: Sequence[ExprLike], access: str, count: ExprLike | None = None
     ) -> Expr:
         """Of an element; access "r", "w", or "": both."""
+    def order_params(self, names: Sequence[str]) -> None: ...
     def pointer(self, name: str) -> Expr:
         """A parameter that is an address."""
     def tensor_at(self, name: str, base: ExprLike, shape: Sequence[ExprLike], dtype: DType,
@@ -321,6 +314,24 @@ def tile_ops() -> list[dict[str, Any]]:
 def instruction_rows(chip: str) -> list[dict[str, Any]]:
     """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
     "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
+
+def scalar_functions() -> list[tuple[str, str, tuple[str, ...], str, str]]:
+    """The functions of values that the language offers: (name, row, parameters, help, result).  row: the name for
+    Builder.call; result: "same" as the first argument's dtype, or a dtype."""
+
+def target_info(target: str) -> dict[str, Any]:
+    """The chip that a target means, by its literal: target, as resolved, kind ("cuda", "sim", "cpu", "reference", which has
+    no chip and nothing more), name, language ("cuda", "llvm"), warp, default_threads (of a T.Kernel that names none),
+    max_threads (of a block), max_cluster, shared_bytes (of a block), registers (of a thread), vector_bytes,
+    vector_registers, shared_banks, and multiprocessors, a dict of count and, of each, threads, blocks, shared_bytes, of
+    which reserved_bytes are lost to every block, and registers.
+
+    Of a GPU also max_block and max_grid (three numbers), capability (90), and by the data sheet of the board that the
+    chip's file names: clock (Hz), bandwidth (bytes a second), l2_bytes, and peak, dense operations a second by dtype:
+    of tensor cores, but for float32."""
+
+def chips(language: str) -> list[str]:
+    """The chips of a language ("cuda", "llvm")."""
 
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read

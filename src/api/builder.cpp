@@ -128,6 +128,12 @@ Expr Builder::scalar(const std::string& name, DType type) {
   return v;
 }
 
+void Builder::order_params(const std::vector<std::string>& names) {
+  auto place = [&](const Param& p) { return std::find(names.begin(), names.end(), p.name); };
+  std::stable_sort(draft->function.params.begin(), draft->function.params.end(),
+                   [&](const Param& a, const Param& b) { return place(a) < place(b); });
+}
+
 Expr Builder::dynamic(const std::string& name) {
   if (finished) fail(here(), "the function {} is finished", draft->function.name);
   dynamics.push_back(var(name, i64, here()));

@@ -92,6 +92,8 @@ class Builder {
   Expr address(const Buffer& buffer, const std::vector<Value>& index, std::string_view access,
                const std::optional<Value>& count = std::nullopt);
   Expr pointer(const std::string& name);  // a parameter
+  // The parameters of these names come first, in this order.
+  void order_params(const std::vector<std::string>& names);
   // A tensor at an address, a pointer or an integer; made outside of the kernels it is one of each.
   Buffer tensor_at(const std::string& name, const Value& base, const std::vector<Value>& shape, DType type,
                    const std::optional<std::vector<Value>>& strides = {});

@@ -293,7 +293,7 @@ Value exact_call(KernelWriter& k, const Call& n) {
 }
 
 bool write_message(KernelWriter& k, const Call& n) {
-  if (n.callee == &breakpoint_row) return true;
+  if (n.callee == &breakpoint_row || n.callee == &pdl_sync || n.callee == &pdl_trigger) return true;
   auto write = n.callee == &print_row    ? print
                : n.callee == &device_assert   ? check
                : n.callee == &assume_function ? assume

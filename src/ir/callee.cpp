@@ -173,6 +173,8 @@ constexpr Callee message_rows[] = {
     {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
     {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
     {.name = "breakpoint", .arity = 0, .result = Result::none, .effect = Effect::memory},
+    {.name = "pdl_sync", .arity = 0, .result = Result::none, .effect = Effect::memory},
+    {.name = "pdl_trigger", .arity = 0, .result = Result::none, .effect = Effect::memory},
 };
 // Their calls say how many lanes there are.
 constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
@@ -248,7 +250,8 @@ MemoryOrder order_of(const Call& atomic) {
   return MemoryOrder::seq_cst;
 }
 const Callee &print_row = row("print"), &device_assert = row("device_assert");
-const Callee &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint");
+const Callee &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint"),
+             &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
 const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");

@@ -77,7 +77,9 @@ std::span<const Callee> exact_functions();
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition);
-// and breakpoint(), where the simulator stops and all others go on.
+// breakpoint(), where the simulator stops and all others go on; and the two of programmatic dependent launch:
+// pdl_sync() waits for the kernel before, pdl_trigger() lets the next one begin.  Where kernels follow one another, as in
+// the executors here, on CPUs and on chips without it, both mean nothing.
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
@@ -88,7 +90,8 @@ std::span<const Callee> lane_functions();
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
-extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &elected, &random_sequence;
+extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
+    &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 

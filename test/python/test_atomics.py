@@ -431,7 +431,6 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), I: T.Tensor((64,), 'int8'), n: T.i
     ("T.atomic_add(A[0, 0], 1.0, memory_order='strong')", "cannot be `strong`"),
     ("T.atomic_load(A[0, 0], 'release')", "cannot be `release`"),
     ("T.atomic_store(A[0, 0], 1.0, 'acquire')", "cannot be `acquire`"),
-    ("T.atomic_add(A[0, 0], 1.0, use_tma=True)", "needs sm_90"),
     ("x = T.alloc_shared((4, 4), 'float32')\nT.atomic_add(A[0:4, 0:8], x)", "shapes must be equal"),
     ("x = T.alloc_shared((4, 4), 'float32')\nold = T.atomic_add(A[0:4, 0:8], x, return_prev=True)",
      "must be equal"),

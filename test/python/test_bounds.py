@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilelang
 from helpers import failure, kernel
-from tilelang import registers
+from tilelang.front import registers
 
 SIGNATURE = "A: T.Tensor((64,), 'float32'), n: T.int32"
 HEAD = "s = T.alloc_shared((32,), 'float32')\nT.clear(s)\n"
@@ -53,7 +53,7 @@ def test_a_tile_that_registers_do_not_hold(tmp_path):
     body = ("a = T.alloc_fragment((128, 65), 'float32')\nb = T.alloc_local((300,), 'float16')\n"
             "c = T.alloc_fragment((128, 63), 'float32')\nd = T.alloc_local((256,), 'float32')\nT.clear(a)")
     main = kernel(tmp_path, body, signature=SIGNATURE)
-    with pytest.warns(tilelang.errors.TilelangWarning) as caught:
+    with pytest.warns(tilelang.TilelangWarning) as caught:
         registers.warn(main.large, "cuda -arch=sm_80")
     assert [w.lineno for w in caught] == [5, 8]
     assert "a: float32[128, 65] takes 260 registers of each of the 32 threads" in str(caught[0].message)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from tilelang import breakpoints
+from tilelang.tools import breakpoints
 
 
 def program():

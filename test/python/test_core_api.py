@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tilelang import _core
+from tilelang.front.dtypes import as_dtype
 
 PYI = Path(_core.__file__).with_name("_core.pyi")
 if not PYI.exists():
     PYI = Path(__file__).resolve().parents[2] / "python" / "tilelang" / "_core.pyi"
-F32, F16, BF16, I32, I64 = (_core.DType(n) for n in ("f32", "f16", "bf16", "i32", "i64"))
+F32, F16, BF16, I32, I64 = (as_dtype(n) for n in ("f32", "f16", "bf16", "i32", "i64"))
 
 
 # ── the stub ──────────────────────────────────────────────────────────────────────────────────────────
@@ -104,9 +105,9 @@ def test_values_know_what_they_are():
         n.value  # noqa: B018
     two = b.const(2, I32)
     assert two.is_const and two.value == 2 and type(two.value) is int
-    assert b.const(True, _core.DType("bool")).value is True
+    assert b.const(True, as_dtype("bool")).value is True
     assert b.const(1.5, F16).value == 1.5
-    assert b.const(2**64 - 1, _core.DType("u64")).value == 2**64 - 1
+    assert b.const(2**64 - 1, as_dtype("u64")).value == 2**64 - 1
     assert b.binary("add", two, 3).value == 5
     assert b.binary("mul", n, 0.5).dtype == F32
     assert b.select(b.binary("lt", n, 3), n, 0).dtype == I32
@@ -117,10 +118,10 @@ def test_values_know_what_they_are():
 
 def test_dtypes():
     assert (BF16.name, BF16.bits, BF16.bytes, BF16.is_float, BF16.is_int) == ("bf16", 16, 2, True, False)
-    assert _core.DType("u8").is_int and not _core.DType("bool").is_int
-    assert len({_core.DType("f32"), _core.DType("f32"), F16}) == 2
+    assert as_dtype("u8").is_int and not as_dtype("bool").is_int
+    assert len({as_dtype("f32"), as_dtype("f32"), F16}) == 2
     with pytest.raises(_core.CompileError, match="unknown dtype 'f33'"):
-        _core.DType("f33")
+        as_dtype("f33")
 
 
 def test_buffers():

@@ -31,7 +31,7 @@ def test_a_name_without_an_entry_is_noticed(monkeypatch):
 def test_every_construct_of_threads_has_a_row_in_the_table_of_targets(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     import target_table
-    from tilelang import atomic, control, foreign, thread
+    from tilelang.language import atomic, control, foreign, thread
 
     rows = {name for names in target_table.FEATURES.values() for name in names}
     wide = {name for name in foreign.__all__ if re.fullmatch(r"(ld|st)[gs]\d+", name)}

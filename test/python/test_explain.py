@@ -269,7 +269,7 @@ def test_conflicts_are_highlighted():
 
 
 def test_names_are_escaped():
-    from tilelang.report import NoteInfo, Report
+    from tilelang.tools.report import NoteInfo, Report
 
     note = NoteInfo("<b>", "a < b & c", "", True, None)
     text = Report("f<x>", "t", "", False, [], [], [], [], [], [note], {}).html()

@@ -42,5 +42,5 @@ def test_names_of_the_package():
 
 def test_names_are_not_hidden_by_modules():
     for name in ("jit", "compile", "clear_cache", "Profiler"):
-        code = "import tilelang.__main__, tilelang.profiler, tilelang.cache\n"
+        code = "import tilelang.tools.command_line, tilelang.profiler, tilelang.cache\n"
         assert run(code + f"print(type(tilelang.{name}).__name__)") in ("function\n", "type\n")

@@ -160,7 +160,7 @@ def test_what_cannot_be_compiled():
 
 
 def test_options(caplog, monkeypatch, tmp_path):
-    from tilelang.config import options_of, target_text
+    from tilelang.jit.config import options_of, target_text
 
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TILELANG_DISABLE_CACHE", raising=False)
@@ -227,7 +227,7 @@ def test_profiler():
     assert profiler.do_bench(warmup=1, rep=2) > 0
     assert profiler.do_bench(lambda a, k: a, n_warmup=1, n_repeat=3, return_mode="min") >= 0
     assert len(profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])) == 2
-    ones = tilelang.Profiler(kernel, tilelang.TensorSupplyType.One).inputs()
+    ones = tilelang.Profiler(kernel.params, kernel.out_idx, tilelang.TensorSupplyType.One).inputs()
     assert ones[0].tolist() == [1.0] * 8 and ones[1] == 1
 
 
@@ -242,7 +242,7 @@ def test_do_bench():
 
 
 def test_command_line(tmp_path, capsys):
-    from tilelang.__main__ import main
+    from tilelang.tools.command_line import main
 
     path = tmp_path / "kernels.py"
     path.write_text("import tilelang.language as T\ndef fill(N, dtype='float32'):\n    @T.prim_func\n"

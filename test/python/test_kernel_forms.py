@@ -264,7 +264,7 @@ def test_spans_are_accepted(target):
             for i in T.Parallel(64):
                 square = T.pow(T.abs(A[i]), 2.0, span=None)
                 B[i] = T.Select(A[i] > 0, square, -T.infinity("float32", span=None), span=None)
-                C[i] = T.reinterpret(T.cast(T.if_then_else(cond=A[i] > 0, a=1, b=2), "float32", span=None),
+                C[i] = T.reinterpret(T.cast(T.if_then_else(cond=A[i] > 0, t=1, f=2), "float32", span=None),
                                      "uint32", span=None)
 
     a = np.random.default_rng(0).standard_normal(64).astype("float32")

@@ -217,7 +217,7 @@ def test_torch_tensors_that_are_refused(torch):
     for odd in (torch.ones(16, device="meta"), torch.ones(16).to_sparse()):
         with pytest.raises(Exception):  # noqa: B017 — PyTorch's words
             kernel(odd, y)
-    with pytest.raises(_core.ArgumentError, match=r"f32\[4, 4\] but f32\[16\]"):
+    with pytest.raises(_core.ArgumentError, match=r"float32\[4, 4\] but float32\[16\]"):
         kernel(torch.ones(4, 4), y)
 
 

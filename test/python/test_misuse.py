@@ -8,7 +8,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from helpers import FIRST_LINE, failure, kernel
-from tilelang import idioms
+from tilelang.front import idioms
 
 TILES = "x = T.alloc_fragment((40, 64), 'float32')\ns = T.alloc_fragment((40,), 'float32')\n"
 HELPERS = """\

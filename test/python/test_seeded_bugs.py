@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tilelang
 from helpers import load_text
-from tilelang.simulation import report_of
+from tilelang.tools.simulation import report_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "seeded"
 SEEDS = [0, 1, 6, 11, 17]

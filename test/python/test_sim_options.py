@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from tilelang import simulation
+from tilelang.tools import simulation
 
 
 def numbers(blocks, trips=1):

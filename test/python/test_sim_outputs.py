@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TilelangWarning
+from tilelang.front.errors import TilelangWarning
 
 
 def rows(M, N, first=0, dtype="float32", foreign=False):

@@ -88,7 +88,7 @@ def test_options(tmp_path):
         kernel = tilelang.compile(adder(2000), out_idx=-1, target="cuda -arch=sm_80")
         x, y = a.repeat(10), b.repeat(10)
         right = int(np.isclose(kernel(x, y), x + y).sum())
-        print(kernel.target, vars(tilelang.simulation.defaults), right)
+        print(kernel.target, vars(tilelang.tools.simulation.defaults), right)
     """
     done = sim(tmp_path, text, "--target", "sim:sm_86", "--seed", "3", "--schedules", "2", "--blocks", "0,5")
     assert done.stdout.startswith("sim:sm_86 {'seed': 3, 'schedules': 2, 'blocks': [0, 5]} 128"), done.stderr
@@ -144,7 +144,7 @@ def test_other_ends(tmp_path):
     assert done.returncode == 0 and "the script ran no kernel that could be simulated" in done.stderr
     done = sim(tmp_path, "def f():\n    raise ValueError('mine')\nf()")
     assert done.returncode == 1 and "ValueError: mine" in done.stderr
-    assert "runpy" not in done.stderr and "tilelang/script.py" not in done.stderr
+    assert "runpy" not in done.stderr and "tilelang/tools/script.py" not in done.stderr
     command = [sys.executable, "-m", "tilelang", "sim", "nowhere.py"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "no file 'nowhere.py'" in done.stderr

@@ -5,7 +5,7 @@ import importlib
 import pytest
 import tilelang
 import tilelang.language as T
-from tilelang import surface
+from tilelang.language import surface
 
 # What may be missing: these words are in the reason.
 ALLOWED = ("asynchronous copies", "mbarriers", "clusters", "wgmma", "warp roles",

@@ -71,8 +71,8 @@ def test_llvm_is_the_cpu():
 
 
 # ── what a chip's literal says ────────────────────────────────────────────────────────────────────────
-DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB/s, dense f16 and int8 in T(FL)OPS
-    "sm_80": (108, 163, 40, 2.04, 312, 624),
+DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB/s, f16 TFLOPS, int8 TOPS
+    "sm_80": (108, 163, 40, 1.555, 312, 624),
     "sm_86": (84, 99, 6, 0.696, 149.7, 299.3),
     "sm_89": (128, 99, 72, 1.008, 165.2, 660.6),
     "sm_90": (132, 227, 50, 3.35, 989, 1979),
@@ -84,7 +84,7 @@ DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB
 def test_the_numbers_of_a_chip(chip):
     info = _core.target_info(f"cuda -arch={chip}")
     count, shared, l2, bandwidth, f16, int8 = DATA_SHEETS[chip]
-    assert (info["chip"], info["kind"], info["capability"]) == (chip, "cuda", int(chip[3:5]))
+    assert (info["name"], info["kind"], info["capability"]) == (chip, "cuda", int(chip[3:5]))
     assert (info["warp"], info["max_threads"], info["registers"]) == (32, 1024, 255)
     assert info["multiprocessors"]["count"] == count and info["multiprocessors"]["registers"] == 65536
     assert (info["shared_bytes"], info["l2_bytes"]) == (shared << 10, l2 << 20)
@@ -99,6 +99,7 @@ def test_the_numbers_of_a_chip(chip):
 def test_what_has_no_chip_says_less():
     cpu = _core.target_info("cpu -mcpu=haswell")
     assert (cpu["warp"], cpu["vector_bytes"]) == (1, 32) and "peak" not in cpu
+    assert _core.chips("cuda") == list(DATA_SHEETS) and cpu["name"] in _core.chips("llvm")
     assert _core.target_info("reference") == {"target": "reference", "kind": "reference"}
     with pytest.raises(tilelang.CompileError, match="Volta"):
         _core.target_info("cuda -arch=sm_70")

@@ -1,0 +1,22 @@
+"""The few names of TVM that published kernels import, for tilelang's own values; nothing else uses them.
+
+Where TVM itself is not installed, `import tvm` means this module once tilelang is imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ..paths import PATHS
+from . import target, te, tirx
+from .tirx import DataType
+
+tir = tirx
+__all__ = ["DataType", "target", "te", "tir", "tirx"]
+
+
+def __getattr__(name: str) -> object:
+    if f"tvm.{name}" in PATHS:
+        return import_module(f"{__name__.partition('.')[0]}.tvm.{name}")
+    raise AttributeError(f"tilelang.tvm has no '{name}': it holds only the few names of TVM that kernels for "
+                         "the published language import; there is no TVM here")

@@ -1,1 +1,0 @@
-"""The dialect for CPUs: `import tilelang.cpu.language as T`."""

@@ -1,1 +1,0 @@
-"""What is CUDA's own: the dialect, which is tilelang.language, and makers of matrix instructions by hand."""

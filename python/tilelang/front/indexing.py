@@ -1,0 +1,242 @@
+"""Indices: `A[i, j]`, `A[i0:i1, :]`, `part[i] = x`; and what a tile operator takes as an operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._core import Buffer, Expr, Region
+from . import loose
+from .dtypes import DType
+from .symbols import Undeclared
+from .trace import builder, fail, in_kernel
+from .values import Element, Lanewise, as_value, lanewise, misuse_of_indices
+
+
+def subscript(buffer: Buffer, index: Any) -> Element | Region:
+    """`buffer[index]`: an element, or a region if there are slices or fewer indices than dimensions."""
+    index = _full_index(buffer, index)
+    rank = len(buffer.shape)
+    if len(index) == rank and not any(i.__class__ is slice for i in index):
+        return Element(buffer, tuple([_point(buffer, i) for i in index]))
+    starts, extents, points = [], [], []
+    for d in range(rank):
+        i = index[d] if d < len(index) else slice(None)
+        if i.__class__ is slice:
+            start, extent = _range(buffer, d, i)
+        else:
+            start, extent = _point(buffer, i), 1
+        starts.append(start)
+        extents.append(extent)
+        points.append(i.__class__ is not slice)
+    return Region(buffer, starts, extents, points)
+
+
+def store(buffer: Buffer, index: Any, value: Any) -> None:
+    """`buffer[index] = value`."""
+    trace = in_kernel(f"a store to {buffer.name}")
+    if trace.undecided:
+        loose.refuse_scalar(trace, buffer, "a store to an element of")
+    index = _full_index(buffer, index)
+    if hasattr(value.__class__, "lanes"):
+        return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
+    if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
+        return _store_lanes(trace, buffer, subscript(buffer, index), value)
+    place = tuple([_point(buffer, i) for i in index])
+    trace.builder.store(buffer, place, as_value(value))
+    trace.wrote(buffer)
+
+
+def _store_pair(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
+    if place.__class__ is not Region:
+        raise fail(f"a pair goes to a slice of two elements, {buffer.name}[…, i : i + 2]")
+    lanes = [trace.builder.let("lane", as_value(lane)) for lane in lanes]
+    for index, lane in zip(places_of_pair(place, f"a store to {buffer.name}"), lanes, strict=True):
+        trace.builder.store(buffer, index, lane)
+    trace.wrote(buffer)
+
+
+_MOST_LANES = 64
+
+
+def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
+    """`L[0:4] = A[tx, 0:4]`: a vector access of this thread."""
+    sizes = [extent for _, extent, point in place.ranges if not point and extent != 1]
+    if len(sizes) > 1 or any(size.__class__ is not int or size > _MOST_LANES for size in sizes):
+        raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}), or to a slice "
+                   f"of one dimension, of up to {_MOST_LANES} elements, which this thread writes: use T.copy "
+                   "or T.fill for a tile, or a T.Parallel loop over its elements")
+    if value.__class__ is Element and sizes:
+        value = value.load()  # before the loop, which may write to it
+    to, given = lanewise(place), lanewise(value)
+    vector = given.__class__ is Lanewise
+    if vector and given.count not in (1, to.count):
+        raise fail(f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
+                   "they must be of one length")
+
+    def lane(n: Any) -> Any:
+        return as_value(given.element(n if given.count > 1 else 0) if vector else given)
+
+    make = trace.builder
+    if to.count == 1 or vector and buffer.storage in given.reads:  # all are read before one is written
+        values = [make.let("lane", lane(n)) for n in range(to.count)]
+        for n, x in enumerate(values):
+            make.store(buffer, to.element(n).index, x)
+    else:
+        (n,) = make.begin_for("vectorized", ["v"], [0], [to.count], [1], {})
+        make.store(buffer, to.element(n).index, lane(n))
+        make.end_for()
+    trace.wrote(buffer)
+
+
+class Ramp:
+    """`A[T.Ramp(i, 1, 4)]`: an index of several neighbouring elements, the same as `A[i : i + 4]`."""
+
+    def __init__(self, base: Any, stride: Any, lanes: int, span: Any = None) -> None:
+        stride, lanes = as_value(stride), as_value(lanes)
+        if stride.__class__ is not int or stride != 1 or lanes.__class__ is not int or lanes < 1:
+            raise fail(f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
+                       f"lanes; "
+                       "elements that are no neighbours are indexed one by one, in a T.unroll loop")
+        self.base, self.stride, self.lanes = base, stride, lanes
+
+
+def _full_index(buffer: Buffer, index: Any) -> tuple:
+    index = index if index.__class__ is tuple else (index,)
+    if any(i.__class__ is Ramp for i in index):
+        index = tuple([slice(i.base, _sum(i.base, i.lanes)) if i.__class__ is Ramp else i for i in index])
+    rank = len(buffer.shape)
+    if Ellipsis in [i for i in index if i.__class__ is type(Ellipsis)]:
+        at = next(n for n, i in enumerate(index) if i is Ellipsis)
+        index = index[:at] + (slice(None),) * (rank - len(index) + 1) + index[at + 1 :]
+    if len(index) > rank:
+        raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {_shape(buffer)}) but is "
+                   f"given {len(index)} indices{misuse_of_indices(index)}")
+    return index
+
+
+def _point(buffer: Buffer, i: Any) -> Any:
+    given, i = i, as_value(i)
+    if i.__class__ is float or i.__class__ is bool:
+        raise fail(f"an index of {buffer.name} must be an integer, not {i}")
+    if i.__class__ is Expr and i.dtype.is_float:
+        what = f"{given.buffer.name}[…]" if given.__class__ is Element else \
+            given.name if given.__class__ is Buffer else "this value" if not i.is_const else str(i)
+        raise fail(f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
+                   f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction")
+    _not_negative(buffer, i)
+    return i
+
+
+def _not_negative(buffer: Buffer, i: Any) -> None:
+    value = i.value if i.__class__ is Expr and i.is_const else i
+    if value.__class__ is int and value < 0:
+        raise fail(f"index {value} of {buffer.name} is negative: indices count from the start (the last "
+                   "element of dimension d is A.shape[d] - 1)")
+
+
+def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
+    if s.step is not None and not (s.step.__class__ is int and s.step == 1):
+        raise fail(f"a slice of {buffer.name} has a step; tiles are contiguous: copy without a step, or "
+                   "index the elements in a T.Parallel loop")
+    start = 0 if s.start is None else _point(buffer, s.start)
+    stop = buffer.shape[d] if s.stop is None else _point(buffer, s.stop)
+    if start.__class__ is int and start == 0:
+        extent = stop
+    elif start.__class__ is int and stop.__class__ is int:
+        extent = stop - start
+    else:
+        extent = builder().binary("sub", stop, start)
+    if extent.__class__ is Expr and extent.is_const:
+        extent = extent.value
+    if extent.__class__ is int and extent <= 0:
+        raise fail(f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at "
+                   f"{start}")
+    return start, extent
+
+
+def _shape(buffer: Buffer) -> str:
+    return f"({', '.join(str(n) for n in buffer.shape)}{',' * (len(buffer.shape) == 1)})"
+
+
+def places_of_pair(region: Region, what: str) -> tuple[list, list]:
+    """The indices of the two elements of a slice whose last dimension has two and whose others are points."""
+    ranges = region.ranges
+    extents = [1 if point else extent for _, extent, point in ranges]
+    sizes = [e.value if isinstance(e, Expr) and e.is_const else e for e in extents]
+    if sizes[-1] != 2 or any(size != 1 for size in sizes[:-1]):
+        raise fail(f"{what} takes slices of two elements of the last dimension, such as "
+                   f"{region.buffer.name}[…, i : i + 2]; this one has extents "
+                   f"({', '.join(str(e) for e in extents)})")
+    first = [start for start, _, _ in ranges]
+    return first, [*first[:-1], builder().binary("add", first[-1], 1)]
+
+
+class Part:
+    """A slice that was given to an operator of the user's: a tile of its own, indexed from 0."""
+
+    __slots__ = ("region", "buffer", "ranges", "shape")
+
+    def __init__(self, region: Region) -> None:
+        self.region, self.buffer, self.ranges = region, region.buffer, region.ranges
+        self.shape = tuple([extent for _, extent, point in self.ranges if not point])
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an element."""
+        return self.buffer.dtype
+
+    @property
+    def scope(self) -> str:
+        """Where the buffer lives."""
+        return self.buffer.scope
+
+    @property
+    def name(self) -> str:
+        """The name of the buffer."""
+        return self.buffer.name
+
+    def _index(self, index: Any) -> tuple:
+        """An index of the part as one of the buffer."""
+        rest = list(index if index.__class__ is tuple else (index,))
+        if len(rest) > len(self.shape):
+            raise fail(f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} "
+                       "indices")
+        whole = []
+        for start, extent, point in self.ranges:
+            i = slice(None) if point or not rest else rest.pop(0)
+            if point:
+                whole.append(start)
+            elif i.__class__ is slice:
+                low, high = 0 if i.start is None else i.start, extent if i.stop is None else i.stop
+                whole.append(slice(_sum(start, low), _sum(start, high), i.step))
+            else:
+                whole.append(_sum(start, _point(self.buffer, i)))
+        return tuple(whole)
+
+    def __getitem__(self, index: Any) -> Element | Region:
+        return subscript(self.buffer, self._index(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        store(self.buffer, self._index(index), value)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    a, b = as_value(a), as_value(b)
+    if a.__class__ is int and b.__class__ is int:
+        return a + b
+    return builder().binary("add", a, b)
+
+
+def as_operand(x: Any, what: str) -> Any:
+    """An operand of a tile operator: a buffer, or a region of one."""
+    kind = x.__class__
+    if kind is Part:
+        return x.region
+    if kind is Element:
+        return x.region()
+    if kind is Region or (kind is Buffer and x.scope != "var"):
+        return x
+    if kind is Undeclared:
+        raise x.refuse()
+    raise fail(f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
+               f"{'a variable' if kind is Buffer else type(x).__name__}")

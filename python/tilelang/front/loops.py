@@ -1,0 +1,53 @@
+"""Loops that the device runs, as T.serial, T.Parallel and the others give them to `for`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .._core import Builder
+from .trace import fail
+from .values import as_value
+
+
+def whole(value: Any, what: str) -> Any:
+    """An error if a size is a float of Python's."""
+    if value.__class__ is float:
+        raise fail(f"{what} is the float {value}, not an integer: `/` gives a float in Python, also of "
+                   "integers; write //")
+    return value
+
+
+class Loop:
+    """What T.serial, T.Parallel, … return: the bounds of a device loop, opened by the `for` that runs over
+    it.
+    """
+
+    __slots__ = ("kind", "starts", "stops", "steps", "attrs")
+    bound = False  # are its iterations threads that are there anyway?
+
+    def __init__(self, kind: str, starts: list, stops: list, steps: list, attrs: dict[str, Any]) -> None:
+        self.kind, self.starts, self.stops, self.steps, self.attrs = kind, starts, stops, steps, attrs
+
+    def begin(self, builder: Builder, names: tuple) -> Any:
+        """Open the loop: the values of its variables."""
+        return builder.begin_for(self.kind, names, self.starts, self.stops, self.steps, self.attrs)
+
+    def end(self, builder: Builder) -> None:
+        """Close it."""
+        builder.end_for()
+
+    def __iter__(self) -> Iterator:
+        raise fail("a device loop in an ordinary Python function or comprehension: make the function a "
+                   "@T.macro, or the loop a `for` statement of the kernel; range(n) in a comprehension is "
+                   "Python's, and gives a list while the kernel is built")
+
+
+def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = None) -> Loop:
+    """A loop over range(*bounds)."""
+    words = ("the end",) if len(bounds) == 1 else ("the start", "the end", "the step")
+    known = [whole(as_value(bound), f"{word} of a loop") for word, bound in zip(words, bounds, strict=False)]
+    start, stop, step = (0, known[0], 1) if len(known) == 1 else (*known, 1)[:3]
+    if isinstance(step, int) and step == 0:
+        raise fail("the step of a loop must not be 0")
+    return Loop(kind, [start], [stop], [step], attrs or {})

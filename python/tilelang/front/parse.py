@@ -1,0 +1,489 @@
+"""From the text of a function to the function that builds it.
+
+`rewrite(fn)` parses the source of `fn`, replaces every call, operator, subscript, assignment and control
+statement by a call of the runtime helper `__tl` (activation.py) that gets the place (line, column, end line,
+end column) of that very node, and compiles the result.  The rewritten function is run by Python: what it
+computes on Python values it computes now, what it does with values of the kernel it builds.
+
+    for k in range(n):         for k in __tl.loop((3, 5, …), range(n), 'k', carried, escaping):
+        if k < m:                  if __tl.then((4, 9, …), __tl.binary((4, 12, …), 'lt', k, m), escaping):
+            x = A[k] * 2   ->          x = __tl.assign(…, 'x', __tl.binary(…, 'mul', __tl.item(…, A, k), 2))
+        else: …                    if __tl.otherwise(…): …
+                                   __tl.end_if()
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from . import liveness
+from .errors import compile_error
+from .source import function_tree
+from .texts import Text, adopt
+
+HELPER = "__tl"
+
+_BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
+           ast.Mod: "floormod", ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "shl", ast.RShift: "shr",
+           ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}  # fmt: skip
+_COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+            ast.Is: "is", ast.IsNot: "is_not", ast.In: "in", ast.NotIn: "not_in"}  # fmt: skip
+_UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not"}
+
+_REFUSED = {
+    ast.Try: "'try' has no meaning in a kernel; check the values before the kernel is built, in the factory",
+    ast.ClassDef: "a class cannot be defined in a kernel; define it outside",
+    ast.Global: "'global' is not allowed in a kernel; pass values as parameters of the factory",
+    ast.Nonlocal: "'nonlocal' is not allowed in a kernel; a macro returns its result",
+    ast.Delete: "'del' has no meaning in a kernel; a tile lives as long as it is used",
+    ast.Import: "'import' is not allowed in a kernel; import at the top of the file",
+    ast.ImportFrom: "'import' is not allowed in a kernel; import at the top of the file",
+    ast.AsyncFor: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
+    ast.AsyncWith: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
+    ast.AsyncFunctionDef: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
+    ast.Await: "'await' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
+    ast.Yield: "'yield' is not allowed in a kernel; write results to a buffer, or return them at the end of "
+               "a macro",
+    ast.YieldFrom: "'yield' is not allowed in a kernel; write results to a buffer, or return them from a "
+                   "macro",
+    ast.NamedExpr: "':=' is not allowed in a kernel; assign in a statement of its own",
+}
+for _name, _why in (("Match", "'match' is not allowed in a kernel; use if and elif"),
+                    ("TryStar", "'try' has no meaning in a kernel; check the values in the factory"),
+                    ("TypeAlias", "'type' is not allowed in a kernel; define it outside")):
+    if hasattr(ast, _name):
+        _REFUSED[getattr(ast, _name)] = _why
+
+
+def site_of(node: ast.AST) -> tuple[int, int, int, int]:
+    """The place of a node: line, column, end line, end column, counted from 1."""
+    return (node.lineno, node.col_offset + 1, node.end_lineno, node.end_col_offset + 1)
+
+
+def _at(new: Any, old: Any) -> Any:
+    """`new` with the place of `old`."""
+    new.lineno, new.col_offset = old.lineno, old.col_offset
+    new.end_lineno, new.end_col_offset = old.end_lineno, old.end_col_offset
+    return new
+
+
+def _constant(value: Any, at: ast.AST) -> ast.Constant:
+    return _at(ast.Constant(value), at)
+
+
+def _name(name: str, at: ast.AST, store: bool = False) -> ast.Name:
+    return _at(ast.Name(name, ast.Store() if store else ast.Load()), at)
+
+
+def _thunk(body: ast.expr) -> ast.Lambda:
+    none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return _at(ast.Lambda(none, body), body)
+
+
+def _names_in(target: ast.AST) -> Any:
+    """What a loop or `with` binds: a name, a tuple of names (None where not a plain name), or None."""
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return tuple(item.id if isinstance(item, ast.Name) else None for item in target.elts)
+    return None
+
+
+class Rewriter(ast.NodeTransformer):
+    """Rewrites the body of one function."""
+
+    def __init__(self, file: str, parameters: frozenset[str] = frozenset()) -> None:
+        self.file, self.parameters = file, parameters
+        self.temporaries = 0
+        # the call whose value is assigned -> the name it is assigned to, or those of its turns
+        self.hints: dict[ast.AST, str | tuple[str, ...]] = {}
+
+    def error(self, text: str, node: ast.AST) -> Exception:
+        return compile_error(text, (self.file, *site_of(node)))
+
+    def visit(self, node: ast.AST) -> Any:
+        why = _REFUSED.get(node.__class__)
+        if why is not None:
+            raise self.error(why, node)
+        return super().visit(node)
+
+    def help(self, method: str, at: ast.AST, *args: ast.expr) -> ast.Call:
+        """`__tl.method(site, *args)`"""
+        function = _at(ast.Attribute(_name(HELPER, at), method, ast.Load()), at)
+        return _at(ast.Call(function, [_constant(site_of(at), at), *args], []), at)
+
+    def statement(self, call: ast.expr, at: ast.AST) -> ast.Expr:
+        return _at(ast.Expr(call), at)
+
+    def temporary(self) -> str:
+        self.temporaries += 1
+        return f"{HELPER}_{self.temporaries}"
+
+    def body(self, stmts: list[ast.stmt]) -> list[ast.stmt]:
+        """A statement list, each statement rewritten to one or several."""
+        result: list[ast.stmt] = []
+        for stmt in stmts:
+            new = self.visit(stmt)
+            result.extend(new if isinstance(new, list) else [new])
+        return result
+
+    # ── expressions ───────────────────────────────────────────────────────────────────────────────────
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        hint = _constant(self.hints.get(node), node)
+        args = [self.visit(arg) for arg in node.args]
+        call = self.help("call", node, hint, self.visit(node.func), *args)
+        call.keywords = [_at(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
+        return call
+
+    def display(self, node: ast.expr) -> ast.AST:
+        """`[…]`, `{…}` and their comprehensions: what they make can be changed."""
+        call = self.help("made", node, self.generic_visit(node))
+        call.args[0] = self.help("here", node)
+        return call
+
+    visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = display
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        for part in node.values:  # before Python 3.12 the text alone knows its place
+            if isinstance(part, ast.FormattedValue):
+                part.value = self.help("formatted", node, self.visit(part.value))
+                part.format_spec = part.format_spec and self.visit(part.format_spec)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        op = _constant(_BINARY[type(node.op)], node)
+        return self.help("binary", node, op, self.visit(node.left), self.visit(node.right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        if isinstance(node.operand, ast.Constant):
+            return node
+        operand = self.condition(node.operand) if isinstance(node.op, ast.Not) else self.visit(node.operand)
+        return self.help("unary", node, _constant(_UNARY[type(node.op)], node), operand)
+
+    def condition(self, node: ast.expr) -> ast.AST:
+        """An expression of which only the truth is asked."""
+        todo = [node]
+        for item in todo:
+            if isinstance(item, ast.BoolOp):
+                item.asks_truth = True
+                todo += item.values
+        return self.visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        op = _constant("and" if isinstance(node.op, ast.And) else "or", node)
+        first, *rest = [self.visit(value) for value in node.values]
+        method = "logic" if getattr(node, "asks_truth", False) else "choice"
+        return self.help(method, node, op, first, *[_thunk(value) for value in rest])
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        ops = tuple(_COMPARE[type(op)] for op in node.ops)
+        left, *rest = [self.visit(value) for value in (node.left, *node.comparators)]
+        if len(rest) == 1:
+            return self.help("binary", node, _constant(ops[0], node), left, rest[0])
+        return self.help("compare", node, _constant(ops, node), left, *[_thunk(value) for value in rest])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        yes, no = _thunk(self.visit(node.body)), _thunk(self.visit(node.orelse))
+        return self.help("ternary", node, self.condition(node.test), yes, no)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self.help("item", node, self.visit(node.value), self.index(node.slice))
+
+    def index(self, node: ast.expr) -> ast.expr:
+        """An index as an expression: slices become slice objects."""
+        if isinstance(node, ast.Tuple):
+            return _at(ast.Tuple([self.index(item) for item in node.elts], ast.Load()), node)
+        if isinstance(node, ast.Slice):
+            parts = [
+                self.visit(part) if part else _constant(None, node)
+                for part in (node.lower, node.upper, node.step)
+            ]
+            function = _at(ast.Attribute(_name(HELPER, node), "slice", ast.Load()), node)
+            return _at(ast.Call(function, parts, []), node)
+        return self.visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        if node.is_async:
+            raise self.error("'async' is not allowed in a kernel", node.target)
+        node.iter = self.visit(node.iter)
+        node.ifs = [self.help("truth", test, self.condition(test)) for test in node.ifs]
+        return node
+
+    # ── assignments ───────────────────────────────────────────────────────────────────────────────────
+
+    def hint(self, target: ast.AST, value: ast.AST) -> None:
+        """Tell the calls in `value` which name they make a buffer for."""
+        if isinstance(target, ast.Name):
+            if isinstance(value, ast.Call):
+                self.hints[value] = target.id
+            elif isinstance(value, (ast.List, ast.Tuple)):
+                for i, item in enumerate(value.elts):
+                    if isinstance(item, ast.Call):
+                        self.hints[item] = f"{target.id}_{i}"
+            elif isinstance(value, (ast.ListComp, ast.DictComp)):
+                self.hint(target, value.elt if isinstance(value, ast.ListComp) else value.value)
+        elif isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
+            self.hints[value] = target.attr
+        elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.ListComp):
+            if isinstance(value.elt, ast.Call) and all(isinstance(name, ast.Name) for name in target.elts):
+                self.hints[value.elt] = tuple(name.id for name in target.elts)
+        elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            for name, item in zip(target.elts, value.elts, strict=False):
+                self.hint(name, item)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        for target in node.targets:
+            self.hint(target, node.value)
+        value = self.visit(node.value)
+        if len(node.targets) == 1:
+            return self.bind(node.targets[0], value, node)
+        temporary, first = self.temporary(), node.targets[0]
+        name = first.id if isinstance(first, ast.Name) else "t"
+        held = self.help("hold", node, _constant(name, node), value)
+        stmts = [_at(ast.Assign([_name(temporary, node, store=True)], held), node)]
+        for target in node.targets:
+            stmts += self.bind(target, _name(temporary, node), node, evaluated=True)
+        return stmts
+
+    def bind(self, target: ast.AST, value: ast.expr, at: ast.AST, evaluated: bool = False) -> list[ast.stmt]:
+        """`target = value`, where value is rewritten already."""
+        if isinstance(target, ast.Name):
+            args = [_constant(target.id, at), value] + ([_constant(True, at)] if evaluated else [])
+            return [_at(ast.Assign([target], self.help("assign", at, *args)), at)]
+        if isinstance(target, ast.Subscript):
+            call = self.help("store", at, value, self.visit(target.value), self.index(target.slice))
+            return [self.statement(call, at)]
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return self.unpack(target, value, at)
+        obj, name = self.visit(target.value), _constant(target.attr, at)
+        return [self.statement(self.help("set_attribute", at, value, obj, name), at)]
+
+    def unpack(self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.AST) -> list[ast.stmt]:
+        names, parts, rest = [], [], []
+        for item in target.elts:
+            starred = isinstance(item, ast.Starred)
+            inner = item.value if starred else item
+            temporary = self.temporary()
+            part: ast.expr = _name(temporary, item, store=True)
+            parts.append(_at(ast.Starred(part, ast.Store()), item) if starred else part)
+            names.append(inner.id if isinstance(inner, ast.Name) and not starred else None)
+            rest += self.bind(inner, _name(temporary, item), at, evaluated=True)
+        whole = _at(ast.Tuple(parts, ast.Store()), target)
+        call = self.help("unpack", at, value, _constant(tuple(names), at))
+        return [_at(ast.Assign([whole], call), at), *rest]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        op, value = _constant(_BINARY[type(node.op)], node), self.visit(node.value)
+        target = node.target
+        if isinstance(target, ast.Name):
+            call = self.help("augment", node, _constant(target.id, node), op, _name(target.id, target), value)
+            return _at(ast.Assign([target], call), node)
+        if isinstance(target, ast.Subscript):
+            call = self.help(
+                "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
+            )
+            return self.statement(call, node)
+        obj, name = self.visit(target.value), _constant(target.attr, node)
+        return self.statement(self.help("augment_attribute", node, op, obj, name, value), node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if not isinstance(node.target, ast.Name):
+            raise self.error("only plain names are annotated in a kernel", node)
+        if node.value is None:
+            name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
+            known = [_name(node.target.id, node)] if node.target.id in self.parameters else []
+            declared = self.help("declare", node, name, annotation, *known)
+            return _at(ast.Assign([node.target], declared), node)
+        self.hint(node.target, node.value)
+        name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
+        call = self.help("annotated", node, name, annotation, self.visit(node.value))
+        return _at(ast.Assign([node.target], call), node)
+
+    # ── control flow ──────────────────────────────────────────────────────────────────────────────────
+
+    def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
+        """Each with whether only branches within the loop or `if` assign the name."""
+        own = liveness.targets(at.target) if isinstance(at, ast.For) else {}
+        return _constant(tuple((name, name not in own and liveness.in_branches(at.body + at.orelse, name),
+                                *site_of(node)) for name, node in names), at)
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        if node.orelse:
+            raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
+        names = _names_in(node.target)
+        self.plain_target(node.target)
+        iterable = self.help("loop", node.iter, self.visit(node.iter), _constant(names, node.target),
+                             self.sites(node.carried, node), self.sites(node.escaping, node))
+        return _at(ast.For(node.target, iterable, self.body(node.body), []), node)
+
+    def plain_target(self, target: ast.AST) -> None:
+        for item in ast.walk(target):
+            if isinstance(item, (ast.Attribute, ast.Subscript)):
+                raise self.error("a loop or `with` in a kernel binds plain names", item)
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        # The condition's place for the branch, so that an error in it points there.
+        begin = self.help("then", node.test, self.condition(node.test), self.sites(node.escaping, node))
+        stmts: list[ast.stmt] = [_at(ast.If(begin, self.body(node.body), []), node)]
+        if node.orelse:
+            test = self.help("otherwise", node.orelse[0])
+            stmts.append(_at(ast.If(test, self.body(node.orelse), []), node.orelse[0]))
+        end = self.help("end_if", node)
+        end.args = []
+        return [*stmts, self.statement(end, node)]
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        items = []
+        for n, item in enumerate(node.items):
+            names = None
+            if n and self.is_name_of_launch(item, node.items[n - 1]):
+                raise self.error("Python reads `as bx, by` as two `with` items: the names of several block "
+                                 "indices stand in brackets, as (bx, by)", item.context_expr)
+            if item.optional_vars is not None:
+                self.plain_target(item.optional_vars)
+                names = _names_in(item.optional_vars)
+            at = item.context_expr
+            manager = self.help("enter", at, self.visit(at), _constant(names, at))
+            items.append(ast.withitem(manager, item.optional_vars))
+        return _at(ast.With(items, self.body(node.body)), node)
+
+    def is_name_of_launch(self, item: ast.withitem, before: ast.withitem) -> bool:
+        """Is it the second name of `with T.Kernel(…) as bx, by:`?"""
+        launch = getattr(before.context_expr, "func", None)
+        word = getattr(launch, "attr", getattr(launch, "id", ""))
+        return word == "Kernel" and item.optional_vars is None and isinstance(item.context_expr, ast.Name)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        if node.orelse:
+            raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
+        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        iterable = self.help("repeat", node.test, _thunk(self.condition(node.test)), _constant(forever, node),
+                             self.sites(node.carried, node), self.sites(node.escaping, node))
+        target = _name(self.temporary(), node, store=True)
+        return _at(ast.For(target, iterable, self.body(node.body), []), node)
+
+    # A jump that the device makes is a statement of the kernel; what follows it is traced all the same.
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is None:
+            return _at(ast.If(self.help("stop", node), [node], []), node)
+        return _at(ast.Return(self.help("leave", node, self.visit(node.value))), node)
+
+    def visit_Break(self, node: ast.Break) -> ast.AST:
+        return _at(ast.If(self.help("jump", node, _constant("break", node)), [node], []), node)
+
+    def visit_Continue(self, node: ast.Continue) -> ast.AST:
+        return _at(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        args = [self.condition(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])
+        return self.statement(self.help("check", node, *args), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node  # the user's helper, run by Python as it stands; a @T.macro is rewritten when it is made
+
+
+class Rewritten:
+    """The code of a function after rewriting, and what its definition says about its parameters."""
+
+    __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text", "bound")
+
+    def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:
+        self.original = original  # kept alive: the cache below goes by its identity
+        self.text = text
+        self.file = original.co_filename
+        self.site = site_of(tree)
+        a = tree.args
+        self.parameters: list[ast.arg] = [*a.posonlyargs, *a.args, *a.kwonlyargs]
+        if a.vararg or a.kwarg:
+            raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
+                                (self.file, *site_of(a.vararg or a.kwarg)))
+        _mangle(tree, original)
+        self.extra = names_outside(tree, original)
+        rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
+        liveness.annotate(tree.body)
+        self.bound = {name: node.lineno for name, node in liveness.assigned(tree.body).items()}
+        body = rewriter.body(tree.body)
+        self.code = _compile(tree, body, original, self.extra)
+        adopt(self.code, text)
+
+    def run_with(self, fn: FunctionType, helper: Any, scope: dict[str, Any] | None = None) -> FunctionType:
+        """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`, `scope` has names
+        of the functions around it, for annotations.
+        """
+        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+        cells[HELPER] = CellType(helper)
+        for name in self.extra:
+            found = [names[name] for names in (scope or {}, fn.__globals__, vars(builtins)) if name in names]
+            cells[name] = CellType(*found[:1])
+        for name in self.code.co_freevars:  # its own name, where it is a global of the file
+            if name not in cells:
+                cells[name] = CellType(*[fn.__globals__[name]] if name in fn.__globals__ else [])
+        closure = tuple([cells[name] for name in self.code.co_freevars])
+        new = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+        new.__kwdefaults__ = fn.__kwdefaults__
+        return new
+
+
+def _mangle(tree: ast.FunctionDef, code: CodeType) -> None:
+    """Give private names of a class (`self.__m`) the form that Python gives them there (`self._Class__m`)."""
+    codes, private = [code], {}
+    for part in codes:
+        codes += [const for const in part.co_consts if isinstance(const, CodeType)]
+        for name in (*part.co_names, *part.co_varnames, *part.co_freevars, *part.co_cellvars):
+            if name[:1] == "_" and "__" in name[2:] and not name.startswith("__"):
+                private[name[name.index("__", 2) :]] = name
+    for node in ast.walk(tree) if private else ():
+        for field in ("id", "attr", "arg"):
+            if getattr(node, field, None) in private:
+                setattr(node, field, private[getattr(node, field)])
+
+
+def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
+    """The names in annotations of a function's body that Python did not take along when it made the function,
+    as it does not evaluate them (with `from __future__ import annotations`).
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            found |= liveness.reads(node.annotation)
+    return tuple(sorted(found - {*code.co_varnames, *code.co_cellvars, *code.co_freevars}))
+
+
+def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType,
+             extra: tuple[str, ...]) -> CodeType:
+    args = tree.args
+    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+        arg.bare = _at(ast.arg(arg.arg, None), arg)
+    bare = ast.arguments(
+        posonlyargs=[a.bare for a in args.posonlyargs],
+        args=[a.bare for a in args.args],
+        kwonlyargs=[a.bare for a in args.kwonlyargs],
+        kw_defaults=[None] * len(args.kwonlyargs),
+        defaults=[],
+    )
+    inner = ast.FunctionDef(name=tree.name, args=bare, body=body, decorator_list=[])
+    outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars, *extra)]
+    none = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])
+    outer = ast.FunctionDef(name="make", args=none, body=[_at(inner, tree)], decorator_list=[])
+    module = ast.Module([_at(outer, tree)], [])
+    inner.type_params, outer.type_params = [], []  # Python 3.12 asks for them
+    code = compile(module, original.co_filename, "exec", dont_inherit=True)
+    make = next(c for c in code.co_consts if isinstance(c, CodeType))
+    return next(c for c in make.co_consts if isinstance(c, CodeType) and c.co_name == tree.name)
+
+
+_rewritten: dict[int, Rewritten] = {}
+
+
+def rewrite(fn: FunctionType) -> Rewritten:
+    """The rewritten form of `fn`; made once for all functions that share its code."""
+    key = id(fn.__code__)
+    found = _rewritten.get(key)
+    if found is None:
+        found = _rewritten[key] = Rewritten(fn.__code__, *function_tree(fn))
+    return found

@@ -1,0 +1,33 @@
+"""What is said of a tile, or of what a wide access read, where a value is due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._core import Buffer, Expr
+
+
+def whole_tile(x: Buffer) -> str:
+    """What is said where a tile stands for a value: the loop over its elements that was meant."""
+    shape = f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
+    names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
+    index = ", ".join(names[: len(x.shape)])
+    small = x.scope != "global" and all(n.__class__ is int for n in x.shape)
+    extents = ", ".join(map(str, x.shape)) if small else "…"
+    loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
+    return (f"{x.name} is a {x.scope} buffer of shape {shape}, not a value: index it, {x.name}[{index}], in "
+            f"a loop over its elements, `for {index} in {loop}({extents}): {x.name}[{index}] = …`")
+
+
+def is_wide(x: Any) -> bool:
+    """Is it what T.ldg128 and its like give?"""
+    return x.__class__ is Expr and "x" in x.dtype.name
+
+
+def wide_value(x: Expr) -> str:
+    """What is said where such a value is taken apart, or goes where a number is due."""
+    words = int(x.dtype.name.rpartition("x")[2])
+    return (f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
+            f"takes it (T.stg{32 * words}, T.sts{32 * words}); its elements one by one come from `for v in "
+            f"T.vectorized({words}): "
+            f"part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), which is one access too")

@@ -1,0 +1,102 @@
+"""The tile language: `import tilelang.language as T`.
+
+Shapes and extents are in elements.  An operand of a tile operator is a buffer, a slice `A[i0:i1, j0:j1]` (a
+plain index drops its dimension, missing trailing dimensions are whole) or an element `A[i, j]`, the place
+where a tile begins whose extents the other operand gives.  Whatever is wrong raises CompileError at the
+user's line.  This file only collects the names: each module below lists its own in `__all__` and says what
+they mean.
+"""
+
+from __future__ import annotations
+
+from ..front import annotations as _annotations
+from ..front import asserts as _asserts
+from ..front import dtypes as dtypes
+from ..front import macros as _macros
+from ..front import values as _values
+from ..front.annotations import *  # noqa: F403
+from ..front.asserts import *  # noqa: F403
+from ..front.dtypes import *  # noqa: F403
+from ..front.macros import *  # noqa: F403
+from ..front.offered import OFFERED as _OFFERED
+from ..front.values import *  # noqa: F403
+from ..jit import eager as _eager
+from ..jit import prim_func as _prim_func
+from ..jit.eager import *  # noqa: F403
+from ..jit.prim_func import *  # noqa: F403
+from . import (
+    allreduce,
+    annotate,
+    atomic,
+    control,
+    debug,
+    foreign,
+    layout,
+    lower_level,
+    mathematics,
+    members,
+    operators,
+    packed,
+    random,
+    scalar,
+    scheduler,
+    thread,
+    tile,
+)
+from . import tile_op as _tile_op
+from .allreduce import *  # noqa: F403
+from .annotate import *  # noqa: F403
+from .atomic import *  # noqa: F403
+from .control import *  # noqa: F403
+from .debug import *  # noqa: F403
+from .foreign import *  # noqa: F403
+from .layout import (
+    Fragment,
+    Layout,
+    annotate_layout,
+    make_full_bank_swizzled_layout,
+    make_half_bank_swizzled_layout,
+    make_linear_layout,
+    make_quarter_bank_swizzled_layout,
+    make_swizzled_layout,
+    make_wgmma_swizzled_layout,
+)
+from .lower_level import *  # noqa: F403
+from .mathematics import *  # noqa: F403
+from .operators import *  # noqa: F403
+from .packed import *  # noqa: F403
+from .random import *  # noqa: F403
+from .scalar import *  # noqa: F403
+from .scheduler import *  # noqa: F403
+from .thread import *  # noqa: F403
+from .tile import *  # noqa: F403
+from .tile_op import *  # noqa: F403
+
+bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"))
+int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
+
+# The modules in the order of the reference (tools/make_docs.py).
+MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, mathematics,
+           packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
+           annotate, allreduce, dtypes)  # fmt: skip
+
+_NAMES = [
+    "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
+    "Fragment", "Layout", "annotate_layout",
+    "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
+    "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
+]  # fmt: skip
+_NAMES += [name for module in MODULES if module is not layout for name in module.__all__]
+_OFFERED.update({name: globals()[name] for name in _NAMES})
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    if dtypes.is_offered(name):
+        return dtypes.dtype(name)
+    from .surface import find, names  # names that few kernels use, and those that do not work here
+
+    known = [*_NAMES, *names()]
+    globals()[name] = value = known if name == "__all__" else find(name, known)
+    return value

@@ -1,0 +1,256 @@
+"""Updates of memory that no other thread can come between: of single elements, of tiles, in a memory order.
+
+`dst` is an element `C[i, j]` with a value, or a buffer, slice or element with a tile of values.  It lies in a
+tensor or a shared tile, of float16, bfloat16, float32, float64, int32, uint32, int64 or uint64.
+
+memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen
+after),
+"release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for all).
+It reaches the threads of the whole device, of shared memory those of the block.
+
+A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
+NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
+or 8 elements where the chip has it; each element is updated for itself all the same.
+
+| operation | what to write |
+|---|---|
+| sum, difference | `T.atomic_add(place, x)`, `T.atomic_add(place, -x)` |
+| maximum, minimum | `T.atomic_max(place, x)`, `T.atomic_min(place, x)` |
+| bitwise or | `T.atomic_or(place, x)` |
+| what stood there before | `return_prev=True`, of each of these |
+| load, store | `T.atomic_load(place)`, `T.atomic_store(place, x)` |
+| (compare and) exchange: there is none | `T.atomic_add(counter, 1, return_prev=True)` numbers who comes |
+| and, exclusive or: there is none | `T.reduce_bitand`, `T.reduce_bitxor` within a block |
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from .._core import Buffer, Expr, Region
+from ..front import loose
+from ..front.indexing import Part, as_operand, subscript
+from ..front.trace import fail, in_kernel
+from ..front.values import Element, Nothing, as_value
+from .mathematics import Lanes, Pair
+
+_log = logging.getLogger("tilelang")
+
+
+def _order(memory_order: Any, what: str) -> str:
+    if memory_order is None:
+        return "relaxed"
+    if memory_order == "consume":  # which everyone makes an acquire
+        return "acquire"
+    if not isinstance(memory_order, str):
+        raise fail(f"{what}: memory_order is a word such as 'relaxed' or 'acq_rel', not {memory_order!r}")
+    return memory_order
+
+
+def _element(place: Any, what: str) -> Element:
+    if place.__class__ is Element:
+        return place
+    if place.__class__ is Buffer and place.scope == "var":
+        raise fail(
+            f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
+            "tensors and shared tiles"
+        )
+    raise fail(f"{what}: expected an element such as A[i, j], got {type(place).__name__}")
+
+
+def _is_tile(x: Any) -> bool:
+    return x.__class__ in (Region, Part) or (x.__class__ is Buffer and x.scope != "var")
+
+
+def _parts(region: Region, loops: list) -> tuple:
+    """The element of a region at these loops, one for each dimension that is not a point."""
+    free = list(loops)
+    return tuple([start if point else start + free.pop(0) for start, _, point in region.ranges])
+
+
+def _extents(x: Any) -> list:
+    extents = list(x.extents if x.__class__ is Region else x.shape)
+    return [] if None in extents else extents
+
+
+def _whole(x: Any) -> Any:
+    return subscript(x, (slice(None),) * len(x.shape)) if x.__class__ is Buffer else x
+
+
+def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any:
+    """A loop over the elements of a tile, by one value or those of a tile; what they held, a fragment."""
+    what = f"T.{op}"
+    trace = in_kernel(what)
+    tiled = _is_tile(value) or value.__class__ is Element
+    if tiled:
+        loose.decide(op, (dst, value))
+    region = _whole(as_operand(dst, f"{what}: dst"))
+    source = _whole(as_operand(value, f"{what}: value")) if tiled else as_value(value)
+    extents = _extents(region) or (_extents(source) if tiled else [])
+    if tiled and _extents(source) and _extents(source) != extents:
+        raise fail(f"{what}: dst is a tile of {extents}, but value one of "
+                   f"{_extents(source)}; they must be equal")
+    builder, names = trace.builder, ["i", "j", "k", "l", "m", "n"][: len(extents)]
+    held = None
+    if returns:
+        held = builder.alloc(trace.take_hint("held"), "fragment", extents, region.buffer.dtype, {})
+    loops = list(builder.begin_for("parallel", names, [0] * len(names), extents, [1] * len(names), {}))
+    given = builder.load(source.buffer, _parts(source, loops)) if tiled else source
+    given = builder.cast(region.buffer.dtype, given) if tiled else given
+    old = builder.atomic(op, region.buffer, _parts(region, loops), given, order, returns)
+    if held is not None:
+        builder.store(held, loops, old)
+    builder.end_for()
+    trace.wrote(region.buffer)
+    return held if returns else _nothing(what, trace)
+
+
+def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Any:
+    what = f"T.{op}"
+    trace = in_kernel(what)
+    order = _order(memory_order, what)
+    if _is_tile(dst) or _is_tile(value):
+        if op == "atomic_or" and (_is_tile(value) or value.__class__ is Element):
+            raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
+        if _is_tile(dst) and value.__class__ is Element and not _is_base_of(dst):
+            value = value.load()
+        if return_prev or not (_is_tile(value) or value.__class__ is Element):
+            return _one_by_one(op, dst, value, order, bool(return_prev))
+        loose.decide(op, (dst, value))
+        to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
+        trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order})
+        trace.wrote(to if to.__class__ is Buffer else to.buffer)
+        return _nothing(what, trace)
+    place = _element(dst, what)
+    old = trace.builder.atomic(op, place.buffer, place.index, as_value(value), order, bool(return_prev))
+    trace.wrote(place.buffer)
+    return old if return_prev else _nothing(what, trace)
+
+
+def _nothing(what: str, trace: Any) -> Nothing:
+    line = f" on line {trace.site[0]}" if trace.site[0] else ""
+    return Nothing(f"{what}{line} gives no value as it is called: return_prev=True gives what the element "
+                   "held before")
+
+
+def _is_base_of(dst: Any) -> bool:
+    """Whether an element beside this tile is where a tile of values begins."""
+    extents = dst.extents if dst.__class__ is Region else dst.shape
+    return any(not (n.__class__ is int and n == 1) for n in extents)
+
+
+def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               use_tma: bool = False, annotations: Any = None) -> Expr | Buffer | None:
+    """dst += value, indivisibly; element by element if they are tiles of equal shape.
+
+    dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
+    or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a
+    fragment of its extents.
+    use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same.
+    """
+    if use_tma:
+        in_kernel("T.atomic_add")
+        _log.debug("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
+    _no_annotations("atomic_add", annotations)
+    return _update("atomic_add", dst, value, memory_order, return_prev)
+
+
+def _no_annotations(op: str, annotations: Any) -> None:
+    if annotations:
+        what = f"T.{op}"
+        in_kernel(what).builder.note(what, "annotations", f"annotations={annotations!r} is a hint that this "
+                                     "version does not use")
+
+
+def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               annotations: Any = None) -> Expr | Buffer | None:
+    """dst = max(dst, value), indivisibly; as atomic_add."""
+    _no_annotations("atomic_max", annotations)
+    return _update("atomic_max", dst, value, memory_order, return_prev)
+
+
+def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+               annotations: Any = None) -> Expr | Buffer | None:
+    """dst = min(dst, value), indivisibly; as atomic_add."""
+    _no_annotations("atomic_min", annotations)
+    return _update("atomic_min", dst, value, memory_order, return_prev)
+
+
+def atomic_or(dst: Any, value: Any, memory_order: str | None = None,
+              return_prev: bool = False) -> Expr | Buffer | None:
+    """dst |= value, indivisibly, of one integer element."""
+    return _update("atomic_or", dst, value, memory_order, return_prev)
+
+
+def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Any:
+    what = f"T.{name}"
+    trace = in_kernel(what)
+    place = _element(dst, what)
+    if return_prev:  # no chip has an instruction of several that says what was there
+        add = trace.builder.atomic
+        rest, last = place.index[:-1], place.index[-1]
+        values = [as_value(_beside(value, v)) for v in range(count)]
+        held = [add("atomic_add", place.buffer, (*rest, last + v), values[v], "relaxed", True)
+                for v in range(count)]
+        trace.wrote(place.buffer)
+        return Pair(tuple(held)) if count == 2 else Lanes(tuple(held))
+    lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]
+    last = place.index[-1] + lane
+    given = as_value(_beside(value, lane))
+    trace.builder.atomic("atomic_add", place.buffer, (*place.index[:-1], last), given, "relaxed", False)
+    trace.builder.end_for()
+    trace.wrote(place.buffer)
+    return _nothing(what, trace)
+
+
+def _beside(value: Any, lane: Any) -> Any:
+    """The element so many after this one; a value is for all lanes, of several lanes each its own."""
+    if isinstance(value, Lanes):
+        return value.lanes[lane] if lane.__class__ is int else value
+    if value.__class__ is not Element:
+        return value
+    given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
+    given.writes = value.writes
+    return given
+
+
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
+    """Add two neighbouring elements, the first of which are dst and value, each indivisibly.
+
+    One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on; two with
+    return_prev, which gives what the elements held: a pair (T.extract_lane, or `C[i : i + 2] = …`).
+    """
+    return _neighbours("atomic_addx2", dst, value, 2, return_prev)
+
+
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
+    """Add four neighbouring elements, the first of which are dst and value, each indivisibly.
+
+    One instruction where the chip has it: from sm_90 on, in tensors; four with return_prev, which gives what
+    the elements held (T.extract_lane).
+    """
+    return _neighbours("atomic_addx4", dst, value, 4, return_prev)
+
+
+def atomic_load(src: Any, memory_order: str = "seq_cst") -> Expr:
+    """The value of an element, read indivisibly.  memory_order: relaxed, acquire or seq_cst."""
+    place = _element(src, "T.atomic_load")
+    trace = in_kernel("T.atomic_load")
+    order = _order(memory_order, "T.atomic_load")
+    return trace.builder.atomic("atomic_load", place.buffer, place.index, None, order, True)
+
+
+def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
+    """Set an element, indivisibly.  memory_order: relaxed, release or seq_cst."""
+    place = _element(dst, "T.atomic_store")
+    trace = in_kernel("T.atomic_store")
+    order = _order(memory_order, "T.atomic_store")
+    trace.builder.atomic("atomic_store", place.buffer, place.index, as_value(src), order, False)
+    trace.wrote(place.buffer)
+
+
+__all__ = [
+    "atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_store",
+]  # fmt: skip

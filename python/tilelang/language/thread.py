@@ -1,0 +1,411 @@
+"""What single threads and warps do: indices, barriers, shuffles, votes.
+
+Thread-level code is for GPUs and the simulator; the targets "cpu" and "reference" run one thread per block
+and refuse it.  Indices are int64, as all indices of the language; a warp has 32 threads.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from .._core import Expr
+from ..front.dtypes import DType
+from ..front.trace import fail, in_kernel
+from ..front.values import as_condition, as_value, binary, constant
+
+WARP = 32
+FULL_MASK = 0xFFFFFFFF
+
+# ── indices ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _dimension(dim: int, what: str) -> int:
+    if dim not in (0, 1, 2):
+        raise fail(f"{what}: dim must be 0, 1 or 2 (x, y, z), not {dim}")
+    return int(dim)
+
+
+def get_thread_binding(dim: int = 0) -> Expr:
+    """The index of the thread in its block along x, y or z."""
+    return in_kernel("T.get_thread_binding").builder.call(
+        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
+    )
+
+
+def get_thread_bindings() -> list[Expr]:
+    """The indices of the thread along x, y and z."""
+    return [get_thread_binding(dim) for dim in range(3)]
+
+
+def get_thread_extent(dim: int = 0) -> int:
+    """The threads of a block along x, y or z, as given to T.Kernel."""
+    return get_thread_extents()[_dimension(dim, "T.get_thread_extent")]
+
+
+def get_thread_extents() -> list[int]:
+    """The threads of a block along x, y and z, as given to T.Kernel."""
+    threads = in_kernel("T.get_thread_extent").kernel.threads
+    if threads is None:
+        raise fail("T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give "
+                   "threads=")
+    return [*threads, 1, 1][:3]
+
+
+def get_block_binding(dim: int = 0) -> Any:
+    """The index of the block along x, y or z; 0 along a dimension that the grid does not have."""
+    indices = in_kernel("T.get_block_binding").kernel.indices
+    return [*indices, 0, 0][_dimension(dim, "T.get_block_binding")]
+
+
+def get_block_bindings() -> list:
+    """The indices of the block, one for each dimension of the grid."""
+    return list(in_kernel("T.get_block_bindings").kernel.indices)
+
+
+def get_block_extent(dim: int = 0) -> Any:
+    """The blocks of the grid along x, y or z."""
+    return [*get_block_extents(), 1, 1][_dimension(dim, "T.get_block_extent")]
+
+
+def get_block_extents() -> list:
+    """The blocks of the grid along each of its dimensions."""
+    return list(in_kernel("T.get_block_extents").kernel.grid)
+
+
+def _thread_number(what: str) -> Expr:
+    return in_kernel(what).builder.call("thread_number", ())
+
+
+def _size(given: Any, usual: int, what: str) -> int:
+    if given is None:
+        return usual
+    if not hasattr(given, "__index__") or operator.index(given) < 1:
+        raise fail(f"{what} must be a positive integer, not {given}")
+    return operator.index(given)
+
+
+def get_lane_idx(warp_size: int | None = None) -> Expr:
+    """The thread's place in its warp."""
+    size = _size(warp_size, WARP, "T.get_lane_idx: warp_size")
+    return binary("floormod", _thread_number("T.get_lane_idx"), size)
+
+
+def get_warp_idx(warp_size: int | None = None) -> Expr:
+    """The number of the thread's warp in the block."""
+    size = _size(warp_size, WARP, "T.get_warp_idx: warp_size")
+    return binary("floordiv", _thread_number("T.get_warp_idx"), size)
+
+
+def get_warp_idx_sync(warp_size: int | None = None) -> Expr:
+    """The same as get_warp_idx."""
+    return get_warp_idx(warp_size)
+
+
+def get_warp_group_idx(warp_size: int | None = None, warps_per_group: int | None = None) -> Expr:
+    """The number of the thread's group of (usually four) warps in the block."""
+    threads = _size(warp_size, WARP, "T.get_warp_group_idx: warp_size")
+    threads *= _size(warps_per_group, 4, "T.get_warp_group_idx: warps_per_group")
+    return binary("floordiv", _thread_number("T.get_warp_group_idx"), threads)
+
+
+def shuffle_elect(thread_extent: int = 0) -> Expr:
+    """True in one thread (the first) of every run of thread_extent threads; 0: in one of the block."""
+    number = _thread_number("T.shuffle_elect")
+    if not hasattr(thread_extent, "__index__") or operator.index(thread_extent) < 0:
+        raise fail(f"T.shuffle_elect: thread_extent must be an integer >= 0, not {thread_extent}")
+    extent = operator.index(thread_extent)
+    return binary("eq", binary("floormod", number, extent) if extent else number, 0)
+
+
+# ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _number(value: Any, what: str) -> int:
+    value = as_value(value)
+    if value.__class__ is Expr and value.is_const:
+        value = value.value
+    if value.__class__ is Expr or not hasattr(value, "__index__"):
+        raise fail(f"{what} must be an integer known while the kernel is built: it is part of the "
+                   "instruction")
+    return operator.index(value)
+
+
+def _barrier(row: str, what: str, barrier_id: Any, threads: Any) -> None:
+    number = _number(barrier_id, f"{what}: barrier_id")
+    if not 0 <= number < 16:
+        raise fail(f"{what}: barrier_id is {number}; a block has barriers 0 to 15")
+    count = -1 if threads is None else _number(threads, f"{what}: the number of threads")
+    if count != -1 and (count < WARP or count % WARP):
+        raise fail(f"{what}: {count} threads; the number must be a positive multiple of {WARP}, as warps "
+                   "arrive whole")
+    in_kernel(what).builder.call(row, (number, count))
+
+
+def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
+    """Wait until every thread of the block is here, or arrive_count threads at the barrier of that number.
+
+    barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there, a
+    multiple of 32; without it all of the block.  Shared memory written before is seen by all after it.
+    """
+    if (barrier_id is None or barrier_id.__class__ is int and barrier_id == 0) and arrive_count is None:
+        in_kernel("T.sync_threads").builder.call("sync_threads", ())
+    else:
+        _barrier("bar_sync", "T.sync_threads", 0 if barrier_id is None else barrier_id, arrive_count)
+
+
+def named_barrier_arrive(barrier_id: int, thread_count: int) -> None:
+    """Count as come to a named barrier without waiting there; others wait by T.sync_threads(id, count)."""
+    _barrier("bar_arrive", "T.named_barrier_arrive", barrier_id, thread_count)
+
+
+def sync_warp(mask: Any = None) -> None:
+    """Wait for the threads of the warp that are in `mask` (all); memory written before is seen by them."""
+    mask = _mask(FULL_MASK if mask is None else mask, "T.sync_warp")
+    in_kernel("T.sync_warp").builder.call("sync_warp", (mask,))
+
+
+def sync_grid() -> None:
+    """Wait until every thread of every block of the grid is here.
+
+    The kernel is then launched cooperatively: a grid of more blocks than fit on the GPU at once is an error.
+    """
+    in_kernel("T.sync_grid").builder.call("sync_grid", ())
+
+
+def pdl_sync() -> None:
+    """Wait until the kernel before this one in the stream has ended and its writes are seen (programmatic
+    dependent launch, sm_90).
+
+    A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
+    ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
+    one another anyway (older chips, CPUs, the simulator) it means nothing.
+    """
+    in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
+
+
+def pdl_trigger() -> None:
+    """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
+    T.pdl_sync, by which it waits for this one's writes.
+    """
+    in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
+
+
+def _vote_of_block(name: str, row: str, doc: str) -> Any:
+    def barrier(predicate: Any) -> Expr:
+        return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
+
+    barrier.__name__ = barrier.__qualname__ = name
+    barrier.__doc__ = f"T.sync_threads() that gives every thread {doc}."
+    return barrier
+
+
+syncthreads_count = _vote_of_block("syncthreads_count", "sync_threads_count",
+                                   "the number of threads whose predicate holds (int32)")
+syncthreads_and = _vote_of_block("syncthreads_and", "sync_threads_and",
+                                 "1 if the predicate of all threads holds, else 0 (int32)")
+syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
+                                "1 if the predicate of any thread holds, else 0 (int32)")
+
+# ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
+
+
+def _mask(mask: Any, what: str) -> Any:
+    mask = as_value(mask)
+    builder = in_kernel(what).builder
+    if mask.__class__ is bool or mask.__class__ is Expr and not mask.dtype.is_int:
+        kind = "bool" if mask.__class__ is bool else mask.dtype
+        raise fail(f"{what}: the mask is a {kind}, not an integer with a bit for each lane{_order_of(what)}")
+    if mask.__class__ is float:
+        raise fail(f"{what}: the mask is the float {mask}, not an integer with a bit for each lane")
+    if mask.__class__ is Expr:
+        return builder.cast(DType("u32"), mask)
+    return builder.const(mask & FULL_MASK, DType("u32"))
+
+
+_ORDERS = {"shfl_sync": "value, srcLane, width, mask", "shfl_xor": "value, delta, width, mask",
+           "shfl_down": "value, delta, width, mask", "shfl_up": "value, delta, width, mask",
+           "any_sync": "predicate, mask", "all_sync": "predicate, mask", "ballot_sync": "predicate, mask",
+           "match_any_sync": "value, mask", "match_all_sync": "value, mask"}  # fmt: skip
+
+
+def _order_of(what: str) -> str:
+    """In CUDA the mask comes first: what is said to those who write it so."""
+    order = _ORDERS.get(what.removeprefix("T."))
+    return f"; the order is ({order}): the mask comes last, or not at all" if order else ""
+
+
+def _condition(predicate: Any, what: str = "") -> Any:
+    value = as_condition(predicate)
+    if value.__class__ is Expr:
+        return value
+    if value.__class__ is int and value not in (0, 1):
+        raise fail(f"{what}: the predicate is the number {value}, the same in all threads{_order_of(what)}")
+    return bool(value)
+
+
+def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
+    width = WARP if width is None else _number(width, f"{what}: width")
+    if width < 1 or width > WARP or width & (width - 1):
+        raise fail(f"{what}: width is {width}; it must be a power of two, at most {WARP}")
+    value = as_value(value)
+    if value.__class__ is not Expr:
+        raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
+    number = as_value(number)
+    known = constant(number)
+    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= width):
+        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} in a run of "
+                   f"{width} lanes: it lies in 0 to {width - 1}")
+    return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
+
+
+def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+    """`value` as lane srcLane of the run of `width` lanes has it; all lanes in `mask` execute it together."""
+    return _shuffle("shfl_sync", "T.shfl_sync", value, srcLane, width, mask)
+
+
+def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+    """`value` as lane (own ^ delta) has it."""
+    return _shuffle("shfl_xor_sync", "T.shfl_xor", value, delta, width, mask)
+
+
+def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+    """`value` as lane (own + delta) has it; the own one where that is beyond the run of `width` lanes."""
+    return _shuffle("shfl_down_sync", "T.shfl_down", value, delta, width, mask)
+
+
+def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+    """`value` as lane (own - delta) has it; the own one where that is before the run of `width` lanes."""
+    return _shuffle("shfl_up_sync", "T.shfl_up", value, delta, width, mask)
+
+
+def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
+    """shfl_sync with its older order of arguments; warp_id is the lane."""
+    return _shuffle("shfl_sync", "T.tvm_warp_shuffle", value, warp_id, width, mask)
+
+
+def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
+    """shfl_up with its older order of arguments."""
+    return _shuffle("shfl_up_sync", "T.tvm_warp_shuffle_up", value, offset, width, mask)
+
+
+def tvm_warp_shuffle_down(mask: Any, value: Any, offset: Any, width: int = WARP,
+                          warp_size: int = WARP) -> Expr:
+    """shfl_down with its older order of arguments."""
+    return _shuffle("shfl_down_sync", "T.tvm_warp_shuffle_down", value, offset, width, mask)
+
+
+def _vote(row: str, predicate: Any, mask: Any) -> Expr:
+    what = f"T.{row}"
+    return in_kernel(what).builder.call(row, (_condition(predicate, what), _mask(mask, what)))
+
+
+def any_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
+    """1 if the predicate holds in any lane of `mask`, else 0 (int32)."""
+    return _vote("any_sync", predicate, mask)
+
+
+def all_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
+    """1 if the predicate holds in all lanes of `mask`, else 0 (int32)."""
+    return _vote("all_sync", predicate, mask)
+
+
+def ballot_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
+    """The lanes of `mask` in which the predicate holds, one bit each (uint32)."""
+    return _vote("ballot_sync", predicate, mask)
+
+
+def ballot(predicate: Any) -> Expr:
+    """The lanes of the warp in which the predicate holds, one bit each (uint32)."""
+    return ballot_sync(predicate)
+
+
+def activemask() -> Expr:
+    """The lanes of the warp that execute this together (uint32)."""
+    return in_kernel("T.activemask").builder.call("activemask", ())
+
+
+def _matched(value: Any, what: str) -> Any:
+    value = as_value(value)
+    if value.__class__ is Expr and value.dtype.bits in (32, 64):
+        return value
+    if value.__class__ is not Expr:
+        raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
+    raise fail(f"{what} compares values of 32 or 64 bits, not {value.dtype}: cast this one")
+
+
+def match_any_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
+    """The lanes of `mask` that have the same bits as the own value (uint32)."""
+    what = "T.match_any_sync"
+    return in_kernel(what).builder.call("match_any_sync", (_matched(value, what), _mask(mask, what)))
+
+
+def match_all_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
+    """`mask` if all its lanes have the same value, else 0 (uint32)."""
+    what = "T.match_all_sync"
+    return in_kernel(what).builder.call("match_all_sync", (_matched(value, what), _mask(mask, what)))
+
+
+# ── reductions over threads ───────────────────────────────────────────────────────────────────────────
+
+
+def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
+    """The values of every run of `width` lanes combined, in all of them; width is a power of two."""
+    builder = in_kernel("a reduction over lanes").builder
+    value, offset = builder.let(name, value), width // 2
+    while offset:
+        other = builder.let(name, _shuffle("shfl_xor_sync", name, value, offset, width, FULL_MASK))
+        value, offset = builder.let(name, combine(value, other)), offset // 2
+    return value
+
+
+def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any:
+    what = f"T.warp_reduce_{name}"
+
+    def reduction(value: Any) -> Expr:
+        value = as_value(value)
+        if value.__class__ is not Expr:
+            raise fail(f"{what}: the value is the number {value}, the same in all threads")
+        if integers and not value.dtype.is_int:
+            raise fail(f"{what} takes integers, not {value.dtype}")
+        return butterfly(value, WARP, lambda a, b: binary(op, a, b), f"warp_{name}")
+
+    reduction.__name__ = reduction.__qualname__ = what[2:]
+    reduction.__doc__ = (f"{doc} of the values of the 32 lanes of the warp, in every lane; computed in their "
+                         "dtype.")
+    return reduction
+
+
+warp_reduce_sum = _warp_reduction("sum", "add", "The sum")
+warp_reduce_max = _warp_reduction("max", "max", "The greatest")
+warp_reduce_min = _warp_reduction("min", "min", "The least")
+warp_reduce_bitand = _warp_reduction("bitand", "and", "The bitwise and", integers=True)
+warp_reduce_bitor = _warp_reduction("bitor", "or", "The bitwise or", integers=True)
+
+
+# ── what only later chips act upon ────────────────────────────────────────────────────────────────────
+
+
+def _hint(name: str) -> Any:
+    def hint() -> None:
+        in_kernel(f"T.{name}").builder.annotate(name, 1)
+
+    hint.__name__ = hint.__qualname__ = name
+    hint.__doc__ = "Accepted: it is about registers of warp groups, which needs sm_90a; explain() says so."
+    return hint
+
+
+disable_warp_group_reg_alloc = _hint("disable_warp_group_reg_alloc")
+no_set_max_nreg = _hint("no_set_max_nreg")
+
+__all__ = [
+    "activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disable_warp_group_reg_alloc",
+    "get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents", "get_lane_idx",
+    "get_thread_binding", "get_thread_bindings", "get_thread_extent", "get_thread_extents",
+    "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync", "match_any_sync",
+    "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync", "shfl_up", "shfl_xor",
+    "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
+    "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum",
+]  # fmt: skip

@@ -1,0 +1,549 @@
+"""Kernels on tiles: the launch, memory, tile operators, loops and threads of `tilelang.language`."""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+from typing import Any
+
+from .._core import Buffer, Expr, Region
+from ..front import dtypes, loose, registers
+from ..front.indexing import as_operand
+from ..front.loops import Loop, whole
+from ..front.loops import serial as _serial
+from ..front.trace import active, current, fail, in_kernel
+from ..front.values import DEVICE, Element, as_value, constant
+from .maps import Fragment
+
+# ── the launch ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Kernel:
+    """`with T.Kernel(gx, gy, gz, threads=128) as (bx, by, bz):`, a grid of blocks that run the body.
+
+    blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
+    threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
+    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.  cluster_dims: blocks that
+    form a cluster, along each dimension: 1, as a block stands alone in this version.
+
+    The body is run by every thread of a block.  Tile operators and T.Parallel loops share their elements out
+    among the threads; any other statement each of them runs for itself.  So the values that it computes
+    agree, a store is made by all of them, and an atomic update outside of T.Parallel happens once per thread
+    on a GPU; executors that run one thread per block ("cpu", "reference") refuse that one.  What is meant
+    once per block stands in `for _ in T.Parallel(1):`, or under a condition on the thread,
+    `if T.get_thread_binding() == 0:`, in a kernel for GPUs.  A grid that is 0 in a call runs no block; a
+    constant 0 is an error unless a tensor is empty.
+    """
+
+    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
+                 cluster_dims: Any = None) -> None:
+        no_cluster("T.Kernel", cluster_dims)
+        if not 1 <= len(blocks) <= 3:
+            raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
+        if isinstance(blocks[0], (tuple, list)):
+            given, what = ", ".join(map(str, blocks[0])), type(blocks[0]).__name__
+            raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
+                       f"{what}: T.Kernel({given}, threads=…)")
+        self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
+        _refuse_no_blocks(self.grid)
+        self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
+        self.names: tuple = ()
+        self.unpacks = False      # `as (bx,)`, though there is one
+        self.indices: list = []   # of the block, when it is open
+        self.bound: Any = None    # what `as` binds
+        self.trace = active("T.Kernel")
+        self.sources, self.trace.sources = self.trace.sources, []
+        if prelude is not None:
+            self.sources.append(prelude)
+
+    def __enter__(self) -> Any:
+        trace = self.trace
+        if trace.kernel is not None:
+            raise fail("a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after "
+                       "another")
+        n = len(self.grid)
+        whole = not self.unpacks and n > 1  # `as bs`, for several: their tuple
+        if self.names and len(self.names) != n and not whole:
+            raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
+                       "names")
+        names = [
+            name or default
+            for name, default in zip(("",) * n if whole else self.names or ("",) * n, ("bx", "by", "bz"),
+                                     strict=False)
+        ]
+        attrs = {"source": "\n".join(self.sources)} if self.sources else {}
+        indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
+        trace.kernel, self.indices = self, indices
+        trace.generator = None
+        self.bound = indices[0] if n == 1 and not self.unpacks else tuple(indices)
+        return self.bound
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            self.trace.builder.end_kernel()
+        self.trace.kernel = None
+
+
+def _refuse_no_blocks(grid: list) -> None:
+    """An error for a constant grid without blocks, unless there is nothing to do: a tensor is empty."""
+    trace = active("T.Kernel")
+    tensors = [*trace.parameters, *trace.outputs, *(trace.eager.made.values() if trace.eager else ())]
+    empty = any(n.__class__ is int and n == 0 for x in tensors if x.__class__ is Buffer for n in x.shape)
+    for d, extent in enumerate(grid):
+        size = constant(extent)
+        if size.__class__ is int and size == 0 and not empty:
+            raise fail(f"block extent {d} of T.Kernel is 0: no block would run, and nothing be written; to "
+                       "cover n elements by tiles of b write T.ceildiv(n, b), as n // b is 0 where n < b")
+
+
+def no_cluster(what: str, dims: Any, name: str = "cluster_dims") -> None:
+    """An error unless a cluster is one block."""
+    if dims is not None and any(n != 1 for n in _ints(dims, f"{what}: {name}")):
+        raise fail(f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
+                   f"with a later version; {name}=1, or none, is a block by itself")
+
+
+def _ints(value: Any, what: str) -> list[int]:
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    result = []
+    for item in items:
+        item = whole(item.value if item.__class__ is Expr and item.is_const else item, what)
+        if item.__class__ is Expr or not hasattr(item, "__index__") or operator.index(item) < 1:
+            raise fail(f"{what} must be positive integers known while the kernel is built, not {item}")
+        result.append(operator.index(item))
+    return result
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _constant_shape(shape: Any, what: str, hint: str) -> Any:
+    for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
+        if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
+            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of "
+                       "a tile is fixed while the kernel is built; take a constant and loop over the rest")
+    return shape
+
+
+_SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
+
+
+def _scope(what: str, scope: str) -> str:
+    """Where the elements live: a scope that is given counts, whatever the function is called."""
+    if scope not in _SCOPES:
+        raise fail(f"{what}: scope is one of {', '.join(map(repr, _SCOPES))}, not {scope!r}")
+    return _SCOPES[scope]
+
+
+def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
+    what = f"T.alloc_{name}"
+    trace = in_kernel(what)
+    if hasattr(dtype, "__index__"):  # two integers are a shape
+        shape, dtype = (shape, dtype), None
+    hint = trace.take_hint(name)
+    shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
+    known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
+    buffer = trace.builder.alloc(hint, scope, shape, known, {})
+    if dtype is None:
+        loose.leave_open(trace, buffer)
+    elif scope in ("fragment", "local"):
+        registers.note(trace, buffer)
+    return buffer
+
+
+def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Buffer:
+    """A tile that the threads of a block share.
+
+    shape: extents, constant; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  dtype: of an element; without
+    one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
+    "shared" or "shared.dyn", which are the same here.
+    """
+    return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
+
+
+def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
+    """A tile of a block held in registers, spread over its threads as layout inference decides.
+
+    shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
+    int32.  Outside of tile operators and T.Parallel, f[i] is the block's one element i, whatever thread
+    writes or reads it: where that thread does not hold it, the tile goes through shared memory.
+    """
+    return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
+
+
+def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
+    """An array that every thread has for itself.
+
+    A T.Parallel loop that stores to such arrays alone is run by every thread as a whole; in one that stores
+    to tiles or tensors as well, an iteration reads of them what it wrote itself, and nobody reads them
+    afterwards. A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is
+    slow.
+    """
+    return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
+
+
+class _LeftOut:
+    """The default of a parameter for which None means a mistake."""
+
+    def __repr__(self) -> str:
+        return "left out"
+
+
+UNSET = _LeftOut()
+
+
+def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSET) -> Buffer:
+    """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
+
+    args: init, or scope, or both in that order.  init: its first value, of that dtype; without it the
+    variable must be assigned before it is read.  scope: "local.var", where every variable lives.
+    In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it,
+    and nothing reads it afterwards.
+    """
+    trace = in_kernel("T.alloc_var")
+    rest = list(args)
+    if rest and not isinstance(rest[0], str) and init is UNSET:
+        init = rest.pop(0)
+    if rest and isinstance(rest[0], str):
+        scope = rest.pop(0)
+    if rest:
+        raise fail("T.alloc_var takes a dtype, then its first value and the scope: T.alloc_var('int32', 0)")
+    if scope not in ("local.var", "local"):
+        raise fail(f"T.alloc_var: scope is 'local.var', not {scope!r}: a variable belongs to one thread")
+    if init is None:
+        raise fail("T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
+                   "for a variable that is assigned later")
+    variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
+    if init is not UNSET:
+        trace.builder.store(variable, (), constant(as_value(init)))
+    return variable
+
+
+# ── tile operators ────────────────────────────────────────────────────────────────────────────────────
+
+
+class GemmWarpPolicy(enum.IntEnum):
+    """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns.
+
+    Made by number or name, too: T.GemmWarpPolicy(1), T.GemmWarpPolicy("full_row").
+    """
+
+    Square = 0
+    FullRow = 1
+    FullCol = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> GemmWarpPolicy | None:
+        word = value.replace("_", "").lower() if isinstance(value, str) else None
+        return next((member for member in cls if member.name.lower() == word), None)
+
+    def is_square(self) -> bool:
+        """Whether it is Square."""
+        return self == 0
+
+    def is_full_row(self) -> bool:
+        """Whether it is FullRow."""
+        return self == 1
+
+    def is_full_col(self) -> bool:
+        """Whether it is FullCol."""
+        return self == 2
+
+    @classmethod
+    def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:
+        """The policy that gives m_warp warps along the rows of C and n_warp along its columns; T.gemm checks
+        that they are the warps of the block, and divide C.
+        """
+        m, n = _ints((m_warp, n_warp), "T.GemmWarpPolicy.from_warp_partition: the numbers of warps")
+        member = cls.FullRow if n == 1 and m > 1 else cls.FullCol if m == 1 and n > 1 else cls.Square
+        made = int.__new__(cls, member)
+        made._name_, made._value_, made.partition = member.name, member.value, (m, n)
+        return made
+
+    def compute_warp_partition(self, M: int, N: int, num_warps: int) -> tuple[int, int]:
+        """How many warps the rows and the columns of an M x N tile are shared among; ValueError if they
+        cannot be: of Square those whose parts are nearest to squares.
+        """
+        pairs = [(m, num_warps // m) for m in range(1, num_warps + 1)
+                 if num_warps % m == 0 and M % m == 0 and N % (num_warps // m) == 0
+                 and (self == 0 or (m, num_warps // m)[2 - self] == 1)]
+        if not pairs:
+            raise ValueError(f"{num_warps} warps cannot share a {M} x {N} tile by {self.name}")
+        return min(pairs, key=lambda pair: abs(math.log(M / pair[0]) - math.log(N / pair[1])))
+
+
+def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
+    trace = in_kernel(f"T.{op}")
+    unused(f"T.{op}", annotations=annotations or None)
+    loose.decide(op, operands)
+    trace.builder.tile(op, operands, attrs)
+    for operand in written:
+        trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
+
+
+def unused(what: str, **options: Any) -> None:
+    """Hints that this version has no use for: the report says so, and the result is the same."""
+    for name, value in options.items():
+        if value is not None:
+            text = f"{name}={value!r} is a hint that this version does not use"
+            in_kernel(what).builder.note(what, name, text)
+
+
+def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
+         eviction_policy: str | None = None, prefer_instruction: str | None = None, annotations: Any = None,
+         loop_layout: Any = None) -> None:
+    """Copy a tile between any two of: tensor, shared tile, fragment; the dtype is converted on the way.
+
+    src, dst: buffer, slice, or element where the tile begins (then the other side gives the extents).  The
+    shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
+    outside it are dropped.  Two parts of one buffer, in whatever shapes it is looked at, must have no element
+    in common, or be the same; where only the run can tell, all is read before anything is written.
+    disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a thread moves at once, at
+    most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
+    eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
+    annotations: hints that this version does not use; explain() lists them.
+    """
+    if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
+        raise fail("T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
+                   f"{eviction_policy!r}")
+    unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
+    attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
+    if coalesced_width is not None:
+        attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
+    if loop_layout is not None:
+        attrs["loop_layout"] = _loop_layout(loop_layout, "T.copy")
+    source, target = as_operand(src, "T.copy: src"), as_operand(dst, "T.copy: dst")
+    _tile("copy", (source, target), attrs, annotations, target)
+
+
+def gemm(
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    mbar: Any = None,
+    annotations: Any = None,
+    *,
+    k_pack: int = 1,
+) -> None:
+    """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
+
+    A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
+    or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: a
+    T.GemmWarpPolicy, how the warps share C: a wish, followed as far as C has rows (columns) enough for the
+    instruction.  k_pack: accepted, it tunes other chips.
+    """
+    if mbar is not None:
+        raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
+                   "for its own result")
+    policy = _policy(policy, C)
+    operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
+    attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": _POLICIES[policy],
+             "clear_accum": _condition(clear_accum)}
+    if k_pack != 1:
+        attrs["k_pack"] = _ints(k_pack, "T.gemm: k_pack")[0]
+    _tile("gemm", operands, attrs, annotations, operands[2])
+
+
+_POLICIES = ("square", "full_row", "full_col")
+
+
+def _policy(policy: Any, C: Any) -> GemmWarpPolicy:
+    """The policy, also by its number or name; a partition is checked against the block's warps and C."""
+    try:
+        policy = policy if isinstance(policy, GemmWarpPolicy) else GemmWarpPolicy(policy)
+    except ValueError:
+        raise fail(f"T.gemm: policy must be a T.GemmWarpPolicy, not {policy!r}") from None
+    partition, threads = getattr(policy, "partition", None), in_kernel("T.gemm").kernel.threads
+    if partition is None:
+        return policy
+    warps = "x".join(map(str, partition))
+    if threads is not None and 32 * math.prod(partition) != math.prod(threads):
+        raise fail(f"T.gemm: policy shares C among {warps} = {math.prod(partition)} warps, but this T.Kernel "
+                   f"has {math.prod(threads)} threads, {math.prod(threads) / 32:g} warps of 32: make them "
+                   "agree")
+    shape = getattr(C, "shape", None) or getattr(C, "extents", ())
+    for count, extent, word in zip(partition, shape[-2:], ("rows", "columns"), strict=False):
+        if extent.__class__ is int and extent % count:
+            raise fail(f"T.gemm: policy shares the {extent} {word} of C among {count} warps, which does not "
+                       "divide: take another partition, or another tile")
+    return policy
+
+
+def _condition(x: Any) -> Any:
+    """A bool, or the value of the kernel that is true or false."""
+    value = as_value(x) if isinstance(x, DEVICE) else x
+    return value if isinstance(value, Expr) else bool(value)
+
+
+def _filled(buffer: Any, what: str) -> Any:
+    """What T.clear or T.fill writes: `A[i, j]` is one element, as there is no other operand to say more."""
+    if buffer.__class__ is Element:
+        n = len(buffer.index)
+        return Region(buffer.buffer, buffer.index, (1,) * n, (False,) * n)
+    return as_operand(buffer, what)
+
+
+def clear(buffer: Any, annotations: Any = None) -> None:
+    """Set every element of a tile (or a slice of one, or one element) to zero."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        return fill(buffer, 0, annotations)
+    target = _filled(buffer, "T.clear: the buffer")
+    _tile("clear", (target,), {}, annotations, target)
+
+
+def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
+    """Set every element of a tile, of a slice of one, or one element, to a value, converted to its dtype."""
+    if buffer.__class__ is Buffer and buffer.scope == "var":
+        trace = in_kernel("T.fill")
+        trace.builder.store(buffer, (), constant(as_value(value)))
+        return trace.wrote(buffer)
+    target = _filled(buffer, "T.fill: the buffer")
+    _tile("fill", (target, constant(as_value(value))), {}, annotations, target)
+
+
+# ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None,
+             prefer_async: bool | None = None, annotations: Any = None) -> Loop:
+    """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
+
+    They run together, in any order: none may read what another writes.  A loop that does nothing but change
+    variables is run by every thread as a whole, and may carry one from iteration to iteration.  The body is
+    elementwise code of one thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it
+    are T.serial, T.unroll, T.vectorized or `while`.  In it `x = A[i, j]` names the value that the element has
+    there, and x += 1 gives the name another value; a place, which is written to, is only an element on the
+    left itself, A[i, j] += 1, and a name bound to T.alloc_var.
+    extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
+    at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
+    (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
+    prefer_async, annotations: hints, which this version does not follow.
+    """
+    if current() is not None:
+        unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
+    loop = _nest("parallel", extents, "T.Parallel")
+    if coalesced_width is not None:
+        loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
+    if loop_layout is not None:
+        loop.attrs["loop_layout"] = _loop_layout(loop_layout, "T.Parallel")
+    return loop
+
+
+def _loop_layout(loop_layout: Any, what: str) -> Any:
+    if not isinstance(loop_layout, Fragment):
+        raise fail(f"{what}: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
+    if not loop_layout._core.layout.has_expressions:
+        raise fail(f"{what}: this loop_layout is known as a table only: give its registers as an "
+                   "expression too (forward_index_fn)")
+    return loop_layout._core
+
+
+def grid(*extents: Any) -> Loop:
+    """`for i, j in T.grid(m, n):`, nested serial loops."""
+    return _nest("serial", extents, "T.grid")
+
+
+def _nest(kind: str, extents: tuple, what: str) -> Loop:
+    if not extents:
+        raise fail(f"{what} needs at least one extent")
+    n = len(extents)
+    stops = [whole(as_value(e), f"extent {d} of {what}") for d, e in enumerate(extents)]
+    return Loop(kind, [0] * n, stops, [1] * n, {})
+
+
+def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
+    if stop is None:
+        start, stop = 0, start
+    return (start, stop) if step is None else (start, stop, step)
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
+    """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
+    unused("T.serial", annotations=annotations or None)
+    return _serial(*_bounds(start, stop, step))
+
+
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: Any = None,
+) -> Loop:
+    """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
+
+    explicit changes nothing here.
+    """
+    unused("T.unroll", annotations=annotations or None)
+    attrs = {}
+    if unroll_factor is not None:
+        attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
+    return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
+
+
+Serial, Unroll = serial, unroll
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
+    """A loop whose iterations are the lanes of vector instructions; its body is code of one thread, as that
+    of T.Parallel, without another T.vectorized.
+    """
+    unused("T.vectorized", annotations=annotations or None)
+    return _serial(*_bounds(start, stop), kind="vectorized")
+
+
+Vectorized = vectorized
+
+
+def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
+    """A loop of independent iterations over [start, stop)."""
+    unused("T.parallel", annotations=annotations or None)
+    return _serial(*_bounds(start, stop), kind="parallel")
+
+
+def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None,
+              annotations: Any = None, *, sync: Any = None, group: Any = None) -> Loop:
+    """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
+
+    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
+    a schedule by hand, one number (in group a list) for each statement of the body; this version runs the
+    body in the order of its text, which gives the same result, and explain() says so.
+    """
+    for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
+        if given is not None and not isinstance(given, (list, tuple)):
+            raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
+                       f"{given!r}")
+    unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
+        raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
+    return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})
+
+
+# ── blocks ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> None:
+    """The order in which blocks run, for the L2 cache: those that run together share rows of A, columns of B.
+
+    panel_size: constant, the width of a panel.  order "row": the grid is cut into panels of that many columns
+    (x), and blocks run through one row of a panel after another; "column" or "col": into panels of rows (y),
+    one column after another.  Every other panel runs backwards, beginning where the last one ended.  The
+    kernel sees the remapped block indices; results do not change.  A grid of one dimension stays as it is.
+    """
+    trace = in_kernel("T.use_swizzle")
+    if enable:
+        trace.builder.use_swizzle(as_value(panel_size), "col" if order == "column" else order)
+
+
+__all__ = [
+    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
+    "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial",
+    "unroll", "use_swizzle", "vectorized",
+]  # fmt: skip

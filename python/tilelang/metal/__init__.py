@@ -1,1 +1,0 @@
-"""The dialect for Apple GPUs, which are not among the targets: `import tilelang.metal.language as T`."""

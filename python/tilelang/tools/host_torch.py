@@ -1,0 +1,236 @@
+"""PyTorch without its GPU, for scripts that are written for one: what they make with device="cuda" is made on
+the host and called CUDA's, torch.cuda's own functions do nothing.  `python -m tilelang sim` turns it on where
+PyTorch finds no GPU.
+
+A tensor is known by its storage, which carries a mark: views of it, and what is computed from it, are on the
+"GPU" as well; `.cpu()` gives a copy without the mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.util
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..jit.kernel import resolve_target
+
+
+def when_imported(do: Callable[[Any], None]) -> None:
+    """Call do(torch) once PyTorch has been imported: now, or when the script does it."""
+    if "torch" in sys.modules:
+        do(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, _Finder(do))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, do: Callable[[Any], None]) -> None:
+        self.do = do
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                run(module)
+                self.do(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def is_marked(value: Any) -> bool:
+    """Whether a tensor counts as one on the GPU."""
+    return getattr(value.untyped_storage(), "_called_cuda", False)
+
+
+def mark(value: Any) -> Any:
+    """Count a tensor, or every tensor in a list, tuple or dict, as on the GPU from here on; the value."""
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        if value.layout == torch.strided:
+            value.untyped_storage()._called_cuda = True
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            mark(item)
+    elif isinstance(value, dict):
+        mark(list(value.values()))
+    return value
+
+
+def install(torch: Any) -> None:
+    """Turn it on for this process and all of its threads, unless PyTorch has a GPU."""
+    if torch.cuda.is_available():
+        return
+    mode = _mode_class(torch)
+    _replace_functions(torch)
+    mode().__enter__()
+    start = threading.Thread.start
+
+    def start_in_mode(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_in_mode() -> None:
+            with mode():
+                run()
+
+        thread.run = run_in_mode
+        start(thread)
+
+    threading.Thread.start = start_in_mode
+
+
+def _mode_class(torch: Any) -> type:
+    from torch.overrides import TorchFunctionMode
+    from torch.utils import _device
+
+    tensor = torch.Tensor
+    makers = _device._device_constructors()
+    answers = {
+        tensor.device.__get__: lambda: torch.device("cuda", 0),
+        tensor.is_cuda.__get__: lambda: True,
+        tensor.is_cpu.__get__: lambda: False,
+        tensor.get_device: lambda: 0,
+    }
+
+    def means_gpu(value: Any) -> bool:
+        return (isinstance(value, torch.device) and value.type == "cuda") or (
+            isinstance(value, str) and value.split(":")[0] == "cuda")
+
+    def devices(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, str]:
+        """The arguments with "cpu" for "cuda"; and where the result is asked for: "cuda", "cpu" or ""."""
+        wanted, changed = "", list(args)
+        for i, value in enumerate(args):
+            if isinstance(value, torch.device) or (func is tensor.to and i and isinstance(value, str)):
+                wanted = "cuda" if means_gpu(value) else "cpu"
+                changed[i] = "cpu" if isinstance(value, str) else torch.device("cpu")
+        given = kwargs.get("device")
+        if given is None and func in makers and means_gpu(_device.CURRENT_DEVICE):
+            given = "cuda"
+        if given is not None:
+            gpu = means_gpu(given) or (isinstance(given, int) and not isinstance(given, bool))
+            wanted, kwargs["device"] = ("cuda", "cpu") if gpu else ("cpu", given)
+        return tuple(changed), wanted
+
+    class HostMode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            first = args[0] if args and isinstance(args[0], tensor) else None
+            if func in answers:
+                return answers[func]() if first is not None and is_marked(first) else func(*args, **kwargs)
+            if func is torch.device:  # a name, no tensor
+                return func(*args, **kwargs)
+            if func is tensor.cuda:
+                return first if is_marked(first) else mark(first.clone())
+            if func is tensor.cpu:
+                return first.clone() if is_marked(first) else first
+            if func is tensor.pin_memory:
+                return first
+            kwargs.pop("pin_memory", None)
+            args, wanted = devices(func, args, kwargs)
+            result = func(*args, **kwargs)
+            if func is tensor.to:
+                there = wanted == "cuda" or (not wanted and is_marked(first))
+                if is_marked(first) != there and result.untyped_storage() is first.untyped_storage():
+                    result = result.clone()
+                return mark(result) if there else result
+            if wanted == "cuda" or (not wanted and _has_marked(args, tensor)) \
+                    or (not wanted and _has_marked(tuple(kwargs.values()), tensor)):
+                mark(result)
+            return result
+
+    return HostMode
+
+
+def _has_marked(values: Any, tensor: type) -> bool:
+    for value in values:
+        if isinstance(value, tensor):
+            if value.layout is sys.modules["torch"].strided and is_marked(value):
+                return True
+        elif isinstance(value, (list, tuple)) and _has_marked(value, tensor):
+            return True
+    return False
+
+
+class _Stream:
+    """A stream: everything has been done when a call returns."""
+
+    cuda_stream = 0
+    device_index = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    wait_stream = wait_event = lambda self, other: None
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or _Event()
+        event.record()
+        return event
+
+
+class _Event(_Stream):
+    """A moment of the host's clock."""
+
+    def record(self, stream: Any = None) -> None:
+        self.at = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def elapsed_time(self, end: _Event) -> float:
+        return (end.at - self.at) * 1e3
+
+
+def _replace_functions(torch: Any) -> None:
+    cuda, stream = torch.cuda, _Stream()
+    nothing = lambda *args, **kwargs: None
+    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all",
+                 "set_stream", "reset_peak_memory_stats", "ipc_collect", "set_sync_debug_mode"):
+        setattr(cuda, name, nothing)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+                 "current_device"):
+        setattr(cuda, name, lambda *args, **kwargs: 0)
+    cuda.is_available = cuda.is_initialized = lambda: True
+    cuda.is_bf16_supported = lambda *args, **kwargs: True
+    cuda.device_count = lambda: 1
+    cuda.get_device_name = lambda *args: "simulated GPU"
+    cuda.get_device_capability = lambda *args: _capability()
+    cuda.get_device_properties = lambda *args: types.SimpleNamespace(
+        name="simulated GPU", major=_capability()[0], minor=_capability()[1], multi_processor_count=132,
+        total_memory=80 << 30, warp_size=32)
+    cuda.mem_get_info = lambda *args: (80 << 30, 80 << 30)
+    cuda.Event, cuda.Stream = _Event, _Stream
+    cuda.current_stream = cuda.default_stream = lambda *args: stream
+    for name in ("device", "device_of", "stream", "StreamContext"):
+        setattr(cuda, name, lambda *args: contextlib.nullcontext())
+    torch._C._cuda_getCurrentRawStream = lambda *args: 0
+    made = torch.Generator
+
+    class Generator(made):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return made("cpu")
+
+    torch.Generator = Generator
+
+
+def _capability() -> tuple[int, int]:
+    """Of the chip that kernels are simulated for."""
+    number = "".join(c for c in resolve_target("auto").split("sm_")[-1] if c.isdigit())
+    return int(number[:-1]), int(number[-1])
