@@ -10,7 +10,7 @@ from .._core import Buffer, Expr, Region
 from ..front.dtypes import as_dtype
 from ..front.indexing import places_of_pair
 from ..front.trace import builder, fail
-from ..front.values import as_value
+from ..front.values import Lanewise, as_value, lanewise
 
 
 class Lanes:
@@ -124,9 +124,15 @@ def abs2(x: Any) -> Pair:
 
 
 def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
-    """A lane of several values: of what add2 and its like, or an atomic_addx4, return; of a slice of two
-    elements.
+    """A lane of several values: of what add2 and its like, or an atomic_addx4, return; of a slice, or an
+    element of several lanes.
     """
+    vector = lanewise(vector)
+    if vector.__class__ is Lanewise:
+        if lane.__class__ is not int or not 0 <= lane < vector.count:
+            raise fail(f"T.extract_lane: {vector.count} elements have the lanes 0 to {vector.count - 1}, not "
+                       f"{lane}")
+        return as_value(vector.element(lane))
     if isinstance(vector, Lanes):
         if lane.__class__ is not int or not 0 <= lane < len(vector):
             raise fail(f"T.extract_lane: {len(vector)} values have the lanes 0 to {len(vector) - 1}, not "
