@@ -56,7 +56,7 @@ nb::dict atomic_row(const AtomicInstr& a) {
 }
 
 std::string_view takes_of(const Callee& callee) {
-  constexpr std::string_view names[] = {"any", "floats", "singles", "integers", "counters"};
+  constexpr std::string_view names[] = {"any", "floats", "singles", "reals", "integers", "scaled", "counters"};
   return names[size_t(callee.takes)];
 }
 
@@ -81,6 +81,53 @@ nb::list instruction_rows(const std::string& chip) {
   return rows;
 }
 
+// (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for Builder.call,
+// result "same" as the first argument, or a dtype.
+nb::list offered() {
+  constexpr std::string_view results[] = {"same", "bool", "handle", "none", "int64", "int32", "uint32", "given"};
+  nb::list rows;
+  for (auto& f : offered_functions()) {
+    nb::list params;
+    for (size_t at = 0; at < f.params.size();) {
+      size_t end = std::min(f.params.find(", ", at), f.params.size());
+      params.append(std::string(f.params.substr(at, end - at)));
+      at = end + 2;
+    }
+    rows.append(nb::make_tuple(std::string(f.name), std::string(f.row->name), nb::tuple(params), std::string(f.help),
+                               std::string(results[size_t(f.row->result)])));
+  }
+  return rows;
+}
+
+nb::dict target_info(const std::string& text) {
+  TargetSpec spec = parse_target(text);
+  const Target* target = find_target(spec.chip);
+  if (!target) fail({}, "target '{}' names no chip; resolve it first", text);
+  nb::dict info;
+  info["name"] = std::string(target->name);
+  info["language"] = std::string(target->language);
+  info["warp"] = target->warp;
+  info["max_threads"] = target->max_threads;
+  info["max_cluster"] = target->max_cluster;
+  info["shared_bytes"] = target->shared_bytes;
+  info["registers"] = target->registers;
+  info["vector_bytes"] = target->vector_bytes;
+  info["vector_registers"] = target->vector_registers;
+  info["shared_banks"] = target->shared_banks;
+  const Multiprocessors& sm = target->multiprocessors;
+  nb::dict multiprocessors;
+  multiprocessors["count"] = sm.count;
+  multiprocessors["threads"] = sm.threads;
+  multiprocessors["blocks"] = sm.blocks;
+  multiprocessors["shared_bytes"] = sm.shared_bytes;
+  info["multiprocessors"] = multiprocessors;
+  return info;
+}
+
 }  // namespace
 
-void bind_rows(nb::module_& m) { m.def("instruction_rows", &instruction_rows, nb::arg("chip")); }
+void bind_rows(nb::module_& m) {
+  m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
+  m.def("scalar_functions", &offered);
+  m.def("target_info", &target_info, nb::arg("target"));
+}

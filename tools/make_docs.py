@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import published_names
 import target_table
 import tilelang.language as T
 from tilelang import _core
@@ -131,30 +132,25 @@ def without_entry(text: str) -> list[str]:
 
 
 def surface_page() -> str:
+    absent = surface.table()[0]
+    rows = published_names.read(published_names.LIST)
+    named = [row.path for row in rows if row.name and "." not in row.name]
     lines = [
         "# The published surface",
         "",
         MADE,
-        "Every name of the published language, and whether it is here. What is missing raises an error that",
-        "says the same.",
+        "Every published name that a script may write, and whether it is here. What is missing can be",
+        "imported; called, it raises an error that says the reason.",
         "",
         "| name | |",
         "|---|---|",
     ]
-    for name in sorted({*surface.PUBLISHED, *T.__all__}, key=lambda name: (name.lower(), name)):
-        status = "here" if name in T.__all__ else surface.why_missing(name)
-        if name in T.__all__ and name not in surface.PUBLISHED:
-            status = "here; beyond the published language"
-        lines.append(f"| `T.{name}` | {status} |")
-    lines += ["", "Elsewhere in the package:", "", "| name | |", "|---|---|"]
-    for where, names in surface.ELSEWHERE.items():
-        for name in names.split() or [""]:
-            full = f"{where}.{name}" if name else where
-            why = surface.MISSING_ELSEWHERE.get(full, surface.MISSING_ELSEWHERE.get(where, "here"))
-            lines.append(f"| `{full}` | {why} |")
+    for path in sorted({*named, *absent}, key=lambda path: (surface.short(path).lower(), path)):
+        lines.append(f"| `{surface.short(path)}` | {absent[path].reason if path in absent else 'here'} |")
     lines += ["", "## Closed list", "", "Published names that will not come. Called, each says its reason.",
               "", "| name | hardware or reason |", "|---|---|"]
-    lines += [f"| `{name}` | {why} |" for name, why in sorted(getattr(surface, "CLOSED", {}).items())]
+    lines += [f"| `{surface.short(path)}` | {entry.reason} |" for path, entry in sorted(absent.items())
+              if entry.status == "closed"]
     return "\n".join(lines) + "\n"
 
 

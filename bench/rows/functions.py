@@ -153,6 +153,12 @@ def exact(row: dict) -> Iterator[Trial]:
             yield elementwise(
                 f"{name}({arguments})", [(kind, a) for a in given[:arity]], kind, calls=f"{name}(", note=kind
             )
+    elif row["takes"] in ("reals", "scaled"):
+        for kind in FLOATS:
+            a, b = pairs_of_edges(rng, kind, N)
+            scaled = row["takes"] == "scaled"
+            given = [(kind, a), ("i32", rng.integers(-320, 320, N, np.int32)) if scaled else (kind, b)]
+            yield elementwise(f"{name}({arguments})", given, kind, calls=f"{name}(", note=kind)
     elif row["takes"] == "integers":  # two 16-bit floats in a word
         half = name.rpartition("_")[2]
         x, y = pairs_of_edges(rng, half, 2 * N)

@@ -21,6 +21,9 @@ _WHERE = {
     "enable_cache": "jit.env", "disable_cache": "jit.env", "is_cache_enabled": "jit.env",
     "clear_cache": "jit.cache", "env": "jit.env",
     "Layout": "language.layout", "Fragment": "language.layout", "dtypes": "front.dtypes:",
+    "register_c_postproc": "jit.postproc", "register_cuda_postproc": "jit.postproc",
+    "register_hip_postproc": "jit.postproc", "get_runtime_library_dirs": "jit.env",
+    "prepend_dll_search_path": "jit.env", "DataType": "front.dtypes",
     "register_matrix": "language.instruction", "unregister_matrix": "language.instruction",
     "cdiv": "compat.math", "next_power_of_2": "compat.math",
 }  # fmt: skip

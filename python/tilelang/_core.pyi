@@ -317,6 +317,11 @@ def instruction_rows(chip: str) -> list[dict[str, Any]]:
     """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
     "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
 
+def target_info(target: str) -> dict[str, Any]:
+    """The chip that a resolved target names: name, language ("cuda", "llvm"), warp, max_threads (of a block),
+    max_cluster, shared_bytes (of a block), registers (of a thread), vector_bytes, vector_registers, shared_banks, and
+    multiprocessors, a dict of count, threads, blocks and shared_bytes of each."""
+
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read
     or written is (dtype, shape, bytes of 64-bit numbers), a value a float, a result (is it of floats?, shape, bytes)."""

@@ -127,15 +127,29 @@ Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optiona
   return call(row, std::move(exprs), span);
 }
 
+// x and the exponent of ldexp.
+std::vector<Expr> scaled_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
+  auto* x = std::get_if<Expr>(&args[0]);
+  DType t = x ? arithmetic_type((*x)->dtype) : f32;
+  Expr exponent = std::holds_alternative<int64_t>(args[1]) ? to_type(args[1], i32, "the exponent", span)
+                                                           : strong(args[1], span);
+  if (!t.is_float()) fail(span, "{} takes a float, not {}: cast it to a float first", row.name, to_string(t));
+  if (!exponent->dtype.is_int())
+    fail(span, "{}: the exponent is an integer, not {}", row.name, to_string(exponent->dtype));
+  return {to_type(args[0], t, "the argument", span), cast(i32, exponent, span)};
+}
+
 // The arguments as the row takes them.
 std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
   using Takes = Callee::Takes;
+  if (row.takes == Takes::scaled) return scaled_arguments(row, args, span);
   std::optional<DType> common;
   if (row.takes == Takes::counters) common = u64;
   for (auto& a : args)
     if (auto* e = std::get_if<Expr>(&a); e && row.takes != Takes::counters)
       common = common ? promote(*common, (*e)->dtype) : (*e)->dtype;
   if (!common) common = row.takes == Takes::integers ? i32 : f32;
+  if (row.takes == Takes::reals) common = arithmetic_type(*common);
   std::vector<Expr> exprs;
   for (auto& a : args) {
     auto* number = std::get_if<int64_t>(&a);
@@ -148,9 +162,10 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
   bool fits = row.takes == Takes::any        ? t.is_int() || t.is_float()
               : row.takes == Takes::floats   ? t == f32 || t == f64
               : row.takes == Takes::singles  ? t == f32
+              : row.takes == Takes::reals    ? t.is_float()
               : row.takes == Takes::integers ? t.is_int()
                                              : true;
-  constexpr std::string_view wanted[] = {"a number", "f32 or f64", "f32", "an integer", "an integer"};
+  constexpr std::string_view wanted[] = {"a number", "f32 or f64", "f32", "a float", "an integer", "", "an integer"};
   if (!fits) fail(span, "{} takes {}, not {}", row.name, wanted[int(row.takes)], to_string(t));
   return exprs;
 }

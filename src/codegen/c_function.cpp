@@ -102,6 +102,15 @@ Text Printer::print_exact(const Call& n) {
     if (name == "clz") return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
     return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
   }
+  if (name == "ldexp") {
+    std::string scaled = fmt::format("{}({}, {})", t.bits == 64 ? "ldexp" : "ldexpf",
+                                     is_half(t) ? fmt::format("float({})", args[0]) : args[0], args[1]);
+    return {is_half(t) ? fmt::format("{}({})", type(t), scaled) : scaled};
+  }
+  if (name == "nextafter") {
+    if (is_half(t)) need("next_half");
+    return {fmt::format("{}({})", is_half(t) ? "tl_next_half" : t.bits == 64 ? "nextafter" : "nextafterf", list)};
+  }
   if (name == "philox") {
     need("philox");
     return {fmt::format("tl_philox({})", list)};

@@ -254,11 +254,11 @@ struct KernelText {
   const std::vector<Expr>& integers;
 
   // What a kernel writes and reads may be another thread's, behind a barrier: __restrict__ would let the device
-  // compiler keep the value that it read before.
+  // compiler keep the value that it read before.  Nor may it take as fixed what the kernel before still writes.
   bool is_shared(BufferId id, bool is_written) const {
     bool is_read = false;
     if (is_written) visit(body, [&](const Load& n) { is_read |= n.buffer == id; });
-    return is_read || p.made_tensors || may_alias(k, id);
+    return is_read || p.made_tensors || entry.dependent || may_alias(k, id);
   }
   std::string pointer(BufferId id, bool is_written) const {
     std::string name = p.buffers[id] = p.names.unique(p.f[id].name);

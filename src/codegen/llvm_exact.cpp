@@ -5,6 +5,8 @@
 // found out), so it can be rounded up or down from there.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/hash.h"
 #include "codegen/llvm_kernel.h"
 #include "codegen/llvm_math.h"
@@ -98,6 +100,57 @@ Value ieee(KernelWriter& k, const Call& n, const std::vector<Value>& args) {
   if (t.bits == 64)
     fail(n.span, "{} of f64: the CPU target rounds f64 to nearest only; use rounding_mode='rn', or f32", name);
   return directed(m, op, args, mode == "rz" ? Direction::zero : mode == "ru" ? Direction::up : Direction::down);
+}
+
+// ── neighbours and powers of two ──────────────────────────────────────────────────────────────────────
+// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their bits here,
+// are compared as f32.
+Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
+  Writer& w = k.w;
+  bool half = t.bits == 16;
+  Math m{w, half ? f32.with_lanes(t.lanes) : t};
+  DType b{DType::Kind::signed_int, t.bits, t.lanes}, flag = boolean.with_lanes(t.lanes);
+  auto number = [&](int64_t v) { return int_constant(v, b); };
+  auto choose = [&](const Value& cond, const Value& yes, const Value& no) {
+    return w.select(b, b.lanes, cond, yes, no);
+  };
+  Value x = convert(w, t, args[0], m.t, k.has_half), y = convert(w, t, args[1], m.t, k.has_half), zero = m.c(0);
+  Value xb = half ? args[0] : m.to_bits(x), yb = half ? args[1] : m.to_bits(y);
+  Value inwards = w.op("xor", flag, m.compare("fcmp olt", x, y), m.compare("fcmp ogt", x, zero));
+  Value moved = w.op("add", b, xb, choose(inwards, number(-1), number(1)));
+  Value sign = w.op("and", b, yb, number(t.bits == 64 ? INT64_MIN : -(int64_t(1) << (t.bits - 1))));
+  Value next = choose(m.compare("fcmp oeq", x, zero), w.op("or", b, sign, number(1)), moved);
+  Value kept = choose(m.compare("fcmp oeq", x, y), yb, next);
+  Value nan = number(int64_t(stored_bits(NAN, t.scalar())));
+  Value result = choose(m.compare("fcmp uno", x, y), nan, kept);
+  return half ? result : m.from_bits(result);
+}
+
+// x * 2^n of doubles, rounded once: the steps in front of the last are exact where the result is neither infinity nor
+// zero.
+Value scaled_double(const Math& d, Value x, Value n) {
+  DType b = d.bits();
+  auto power = [&](const Value& k) {
+    Value wide = d.w.op("add", b, k, d.i(1023));
+    return d.from_bits(d.w.op("shl", b, wide, d.i(52)));
+  };
+  auto step = [&](std::string_view compare, int64_t limit, double factor, int64_t by) {
+    Value beyond = d.w.compare(compare, b, n, d.i(limit));
+    x = d.select(beyond, d.mul(x, d.c(factor)), x);
+    n = d.w.select(b, b.lanes, beyond, d.w.op("sub", b, n, d.i(by)), n);
+  };
+  for (int turn = 0; turn < 2; turn++) step("icmp sgt", 1023, 0x1p1023, 1023);
+  for (int turn = 0; turn < 2; turn++) step("icmp slt", -1022, 0x1p-969, -969);
+  Value most = d.w.compare("icmp sgt", b, n, d.i(1023)), least = d.w.compare("icmp slt", b, n, d.i(-1022));
+  n = d.w.select(b, b.lanes, most, d.i(1023), d.w.select(b, b.lanes, least, d.i(-1022), n));
+  return d.mul(x, power(n));
+}
+
+// A double holds what becomes of a narrower float, but for infinities and zeros.
+Value scaled(KernelWriter& k, DType t, const std::vector<Value>& args) {
+  Math d{k.w, f64.with_lanes(t.lanes)};
+  Value n = k.w.convert("sext", i32.with_lanes(t.lanes), args[1], d.bits());
+  return convert(k.w, d.t, scaled_double(d, convert(k.w, t, args[0], d.t, k.has_half), n), t, k.has_half);
 }
 
 // ── integers ──────────────────────────────────────────────────────────────────────────────────────────
@@ -232,13 +285,15 @@ Value exact_call(KernelWriter& k, const Call& n) {
   if (name == "popcount") return w.intrinsic("llvm.ctpop", to, args);
   if (name == "clz") return leading_zeros(w, from, args[0], to);
   if (name == "philox") return philox(w, from, args);
+  if (name == "nextafter") return next_after(k, to, args);
+  if (name == "ldexp") return scaled(k, to, args);
   if (name.ends_with("f16")) return pair(k, name, to, args);
   internal_check(name.starts_with("ieee_"), "LLVM IR for " + std::string(name));
   return ieee(k, n, args);
 }
 
 bool write_message(KernelWriter& k, const Call& n) {
-  if (n.callee == &breakpoint_row) return true;
+  if (n.callee == &breakpoint_row || n.callee == &pdl_sync || n.callee == &pdl_trigger) return true;
   auto write = n.callee == &print_row    ? print
                : n.callee == &device_assert   ? check
                : n.callee == &assume_function ? assume

@@ -115,7 +115,7 @@ void fields(Io& io, EntrySpec::Arg& v) {
 }
 template <class Io>
 void fields(Io& io, EntrySpec& v) {
-  io(v.name, v.grid, v.threads, v.shared_bytes, v.arena_bytes, v.cooperative, v.args);
+  io(v.name, v.grid, v.threads, v.shared_bytes, v.arena_bytes, v.cooperative, v.dependent, v.args);
 }
 template <class Io>
 void fields(Io& io, CheckSpec& v) {

@@ -289,7 +289,10 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
     for (size_t d = 0; d < k.threads.size() && d < 3; d++) entry.threads[d] = int(k.threads[d]);
   }
   (target.has_threads() ? entry.shared_bytes : entry.arena_bytes) = block_bytes(f, k);
-  visit(k.body, [&](const Call& n) { entry.cooperative |= n.callee == &sync_grid; });
+  visit(k.body, [&](const Call& n) {
+    entry.cooperative |= n.callee == &sync_grid;
+    entry.dependent |= n.callee == &pdl_sync;
+  });
 
   using Arg = EntrySpec::Arg;
   Used used = used_by(k.body);

@@ -1,6 +1,7 @@
 // The scalar functions and the thread-level rows that every GPU language has.
 #include "ir/callee.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tl {
@@ -20,56 +21,100 @@ Scalar fused(const Scalar* a, const DType*, DType type) {
   return {.d = round_float(sum_to_odd(a[0].d * a[1].d, a[2].d), type)};
 }
 
+constexpr int count_of_names(std::string_view params) { return 1 + int(std::count(params.begin(), params.end(), ',')); }
+
+using Meaning = decltype(Callee::eval);
+constexpr Callee of_float(std::string_view name, std::string_view params, std::string_view help, Meaning eval) {
+  return {.name = name, .arity = count_of_names(params), .eval = eval, .help = help, .params = params};
+}
+constexpr Callee of_x(std::string_view name, std::string_view help, Meaning eval) {
+  return of_float(name, "x", help, eval);
+}
+constexpr Callee asks(std::string_view name, std::string_view help, Meaning eval) {
+  Callee row = of_x(name, help, eval);
+  row.result = Result::boolean;
+  return row;
+}
+// What a chip has a quick, less exact instruction for; elsewhere the same as the function that it is named after.
+constexpr Callee fast(std::string_view name, std::string_view published, std::string_view help, Meaning eval) {
+  Callee row = of_x(name, help, eval);
+  row.published = published;
+  return row;
+}
+constexpr Callee also_exact(Callee row, decltype(Callee::exact) exact) {
+  row.exact = exact;
+  return row;
+}
+
+#define TL_IS(VALUE) [](const double* a) { return VALUE; }
+#define TL_FAST_HELP(WHAT) \
+  WHAT ", by the GPU's fast instruction for float32 (see docs/numerics.md); elsewhere as without the underscores."
+
 constexpr Callee scalar_rows[] = {
-    {.name = "exp", .eval = [](const double* a) { return std::exp(a[0]); }},
-    {.name = "exp2", .eval = [](const double* a) { return std::exp2(a[0]); }},
-    {.name = "log", .eval = [](const double* a) { return std::log(a[0]); }},
-    {.name = "log2", .eval = [](const double* a) { return std::log2(a[0]); }},
-    {.name = "log10", .eval = [](const double* a) { return std::log10(a[0]); }},
-    {.name = "sqrt", .eval = [](const double* a) { return std::sqrt(a[0]); }},
-    {.name = "rsqrt", .eval = [](const double* a) { return 1 / std::sqrt(a[0]); }},
-    {.name = "sin", .eval = [](const double* a) { return std::sin(a[0]); }},
-    {.name = "cos", .eval = [](const double* a) { return std::cos(a[0]); }},
-    {.name = "tanh", .eval = [](const double* a) { return std::tanh(a[0]); }},
-    {.name = "sigmoid", .eval = [](const double* a) { return 1 / (1 + std::exp(-a[0])); }},
-    {.name = "erf", .eval = [](const double* a) { return std::erf(a[0]); }},
-    {.name = "abs", .eval = [](const double* a) { return std::fabs(a[0]); }, .exact = absolute},
-    {.name = "floor", .eval = [](const double* a) { return std::floor(a[0]); }},
-    {.name = "ceil", .eval = [](const double* a) { return std::ceil(a[0]); }},
-    {.name = "round", .eval = [](const double* a) { return std::nearbyint(a[0]); }},
-    {.name = "trunc", .eval = [](const double* a) { return std::trunc(a[0]); }},
-    {.name = "round_away", .eval = [](const double* a) { return std::round(a[0]); }},
-    {.name = "exp10", .eval = [](const double* a) { return std::pow(10.0, a[0]); }},
-    {.name = "expm1", .eval = [](const double* a) { return std::expm1(a[0]); }},
-    {.name = "log1p", .eval = [](const double* a) { return std::log1p(a[0]); }},
-    {.name = "tan", .eval = [](const double* a) { return std::tan(a[0]); }},
-    {.name = "asin", .eval = [](const double* a) { return std::asin(a[0]); }},
-    {.name = "acos", .eval = [](const double* a) { return std::acos(a[0]); }},
-    {.name = "atan", .eval = [](const double* a) { return std::atan(a[0]); }},
-    {.name = "sinh", .eval = [](const double* a) { return std::sinh(a[0]); }},
-    {.name = "cosh", .eval = [](const double* a) { return std::cosh(a[0]); }},
-    {.name = "asinh", .eval = [](const double* a) { return std::asinh(a[0]); }},
-    {.name = "acosh", .eval = [](const double* a) { return std::acosh(a[0]); }},
-    {.name = "atanh", .eval = [](const double* a) { return std::atanh(a[0]); }},
-    {.name = "atan2", .arity = 2, .eval = [](const double* a) { return std::atan2(a[0], a[1]); }},
-    {.name = "hypot", .arity = 2, .eval = [](const double* a) { return std::hypot(a[0], a[1]); }},
-    {.name = "copysign", .arity = 2, .eval = [](const double* a) { return std::copysign(a[0], a[1]); }},
-    {.name = "fmod", .arity = 2, .eval = [](const double* a) { return std::fmod(a[0], a[1]); }},
-    // What a chip has a quick, less exact instruction for; elsewhere the same as the functions above.
-    {.name = "fast_exp", .eval = [](const double* a) { return std::exp(a[0]); }},
-    {.name = "fast_exp10", .eval = [](const double* a) { return std::pow(10.0, a[0]); }},
-    {.name = "fast_log", .eval = [](const double* a) { return std::log(a[0]); }},
-    {.name = "fast_log2", .eval = [](const double* a) { return std::log2(a[0]); }},
-    {.name = "fast_log10", .eval = [](const double* a) { return std::log10(a[0]); }},
-    {.name = "fast_sin", .eval = [](const double* a) { return std::sin(a[0]); }},
-    {.name = "fast_cos", .eval = [](const double* a) { return std::cos(a[0]); }},
-    {.name = "fast_tan", .eval = [](const double* a) { return std::tan(a[0]); }},
-    {.name = "fast_rcp", .eval = [](const double* a) { return 1 / a[0]; }},
-    {.name = "pow", .arity = 2, .eval = [](const double* a) { return std::pow(a[0], a[1]); }},
-    {.name = "fma", .arity = 3, .eval = [](const double* a) { return std::fma(a[0], a[1], a[2]); }, .exact = fused},
-    {.name = "isnan", .result = Result::boolean, .eval = [](const double* a) { return double(std::isnan(a[0])); }},
-    {.name = "isinf", .result = Result::boolean, .eval = [](const double* a) { return double(std::isinf(a[0])); }},
-    {.name = "isfinite", .result = Result::boolean, .eval = [](const double* a) { return double(std::isfinite(a[0])); }},
+    of_x("exp", "e to the power of x.", TL_IS(std::exp(a[0]))),
+    of_x("exp2", "2 to the power of x.", TL_IS(std::exp2(a[0]))),
+    of_x("log", "The natural logarithm of x.", TL_IS(std::log(a[0]))),
+    of_x("log2", "The logarithm of x to base 2.", TL_IS(std::log2(a[0]))),
+    of_x("log10", "The logarithm of x to base 10.", TL_IS(std::log10(a[0]))),
+    of_x("sqrt", "The square root of x.", TL_IS(std::sqrt(a[0]))),
+    of_x("rsqrt", "1 / sqrt(x).", TL_IS(1 / std::sqrt(a[0]))),
+    of_x("sin", "The sine of x (radians).", TL_IS(std::sin(a[0]))),
+    of_x("cos", "The cosine of x (radians).", TL_IS(std::cos(a[0]))),
+    of_x("tanh", "The hyperbolic tangent of x.", TL_IS(std::tanh(a[0]))),
+    of_x("sigmoid", "1 / (1 + exp(-x)).", TL_IS(1 / (1 + std::exp(-a[0])))),
+    of_x("erf", "The error function of x.", TL_IS(std::erf(a[0]))),
+    also_exact(of_x("abs", "The absolute value of x.", TL_IS(std::fabs(a[0]))), absolute),
+    of_x("floor", "The greatest whole number <= x, as a float.", TL_IS(std::floor(a[0]))),
+    of_x("ceil", "The least whole number >= x, as a float.", TL_IS(std::ceil(a[0]))),
+    of_x("round", "", TL_IS(std::nearbyint(a[0]))),
+    of_x("trunc", "x without its fraction, as a float.", TL_IS(std::trunc(a[0]))),
+    of_x("round_away", "", TL_IS(std::round(a[0]))),
+    of_x("exp10", "10 to the power of x.", TL_IS(std::pow(10.0, a[0]))),
+    of_x("expm1", "exp(x) - 1, also for small x.", TL_IS(std::expm1(a[0]))),
+    of_x("log1p", "log(1 + x), also for small x.", TL_IS(std::log1p(a[0]))),
+    of_x("tan", "The tangent of x (radians).", TL_IS(std::tan(a[0]))),
+    of_x("asin", "The arc sine of x, in radians.", TL_IS(std::asin(a[0]))),
+    of_x("acos", "The arc cosine of x, in radians.", TL_IS(std::acos(a[0]))),
+    of_x("atan", "The arc tangent of x, in radians.", TL_IS(std::atan(a[0]))),
+    of_x("sinh", "The hyperbolic sine of x.", TL_IS(std::sinh(a[0]))),
+    of_x("cosh", "The hyperbolic cosine of x.", TL_IS(std::cosh(a[0]))),
+    of_x("asinh", "The inverse hyperbolic sine of x.", TL_IS(std::asinh(a[0]))),
+    of_x("acosh", "The inverse hyperbolic cosine of x >= 1.", TL_IS(std::acosh(a[0]))),
+    of_x("atanh", "The inverse hyperbolic tangent of x in (-1, 1).", TL_IS(std::atanh(a[0]))),
+    of_float("atan2", "x1, x2", "The angle of the point (x2, x1): atan(x1 / x2) in the right quadrant, in radians.",
+             TL_IS(std::atan2(a[0], a[1]))),
+    of_float("hypot", "x1, x2", "sqrt(x1 * x1 + x2 * x2) without overflow on the way.",
+             TL_IS(std::hypot(a[0], a[1]))),
+    of_float("copysign", "x1, x2", "The magnitude of x1 with the sign of x2.", TL_IS(std::copysign(a[0], a[1]))),
+    of_float("fmod", "x, y", "What is left of x / y after truncation; it has the sign of x.",
+             TL_IS(std::fmod(a[0], a[1]))),
+    fast("fast_exp", "__exp", TL_FAST_HELP("e to the power of x"), TL_IS(std::exp(a[0]))),
+    fast("fast_exp10", "__exp10", TL_FAST_HELP("10 to the power of x"), TL_IS(std::pow(10.0, a[0]))),
+    fast("fast_log", "__log", TL_FAST_HELP("The natural logarithm of x"), TL_IS(std::log(a[0]))),
+    fast("fast_log2", "__log2", TL_FAST_HELP("The logarithm of x to base 2"), TL_IS(std::log2(a[0]))),
+    fast("fast_log10", "__log10", TL_FAST_HELP("The logarithm of x to base 10"), TL_IS(std::log10(a[0]))),
+    fast("fast_sin", "__sin", TL_FAST_HELP("The sine of x (radians)"), TL_IS(std::sin(a[0]))),
+    fast("fast_cos", "__cos", TL_FAST_HELP("The cosine of x (radians)"), TL_IS(std::cos(a[0]))),
+    fast("fast_tan", "__tan", TL_FAST_HELP("The tangent of x (radians)"), TL_IS(std::tan(a[0]))),
+    of_x("fast_rcp", "1 / x by the GPU's approximation (float32: 1 ulp, denormals are 0); elsewhere 1 / x.",
+         TL_IS(1 / a[0])),
+    of_float("pow", "x, y", "", TL_IS(std::pow(a[0], a[1]))),
+    also_exact(of_float("fma", "x, y, z", "x * y + z, rounded once.", TL_IS(std::fma(a[0], a[1], a[2]))),
+               fused),
+    asks("isnan", "Whether x is not a number; a bool.", TL_IS(double(std::isnan(a[0])))),
+    asks("isinf", "Whether x is infinite; a bool.", TL_IS(double(std::isinf(a[0])))),
+    asks("isfinite", "Whether x is neither infinite nor NaN; a bool.", TL_IS(double(std::isfinite(a[0])))),
+};
+#undef TL_IS
+#undef TL_FAST_HELP
+
+// Rows under a second name.
+struct Alias {
+  std::string_view name, row, help;
+};
+constexpr Alias aliases[] = {
+    {"fabs", "abs", "The absolute value of x."},
+    {"nearbyint", "round", "x rounded to the nearest whole number, halves to the even one, as a float."},
 };
 
 using Atomic = Callee::Atomic;
@@ -128,6 +173,8 @@ constexpr Callee message_rows[] = {
     {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
     {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
     {.name = "breakpoint", .arity = 0, .result = Result::none, .effect = Effect::memory},
+    {.name = "pdl_sync", .arity = 0, .result = Result::none, .effect = Effect::memory},
+    {.name = "pdl_trigger", .arity = 0, .result = Result::none, .effect = Effect::memory},
 };
 // Their calls say how many lanes there are.
 constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
@@ -137,6 +184,18 @@ const Callee& row(std::string_view name) { return *find_callee(name); }
 }  // namespace
 
 std::span<const Callee> scalar_functions() { return scalar_rows; }
+std::vector<ScalarFunction> offered_functions() {
+  std::vector<ScalarFunction> all;
+  for (auto rows : {scalar_functions(), exact_functions()})
+    for (auto& r : rows)
+      if (!r.help.empty()) all.push_back({r.published.empty() ? r.name : r.published, r.params, r.help, &r});
+  for (auto& a : aliases) {
+    const Callee* r = find_callee(a.row);
+    all.push_back({a.name, r->params, a.help, r});
+  }
+  return all;
+}
+
 std::span<const Callee> thread_functions() { return thread_rows; }
 std::span<const Callee> message_functions() { return message_rows; }
 
@@ -191,7 +250,8 @@ MemoryOrder order_of(const Call& atomic) {
   return MemoryOrder::seq_cst;
 }
 const Callee &print_row = row("print"), &device_assert = row("device_assert");
-const Callee &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint");
+const Callee &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint"),
+             &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
 const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
 const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");

@@ -40,9 +40,12 @@ struct Callee {
   // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of `eval` or,
   // where both are given, before it; `types` are those of the arguments, one lane each
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
-  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, integers, all of one type; or
-  // 64-bit counters
-  enum class Takes : uint8_t { any, floats, singles, integers, counters } takes = Takes::any;
+  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, floats of 16 bits, too, integers,
+  // all of one type; a float and an i32; or 64-bit counters
+  enum class Takes : uint8_t { any, floats, singles, reals, integers, scaled, counters } takes = Takes::any;
+  // pure: how a front end offers it, by that name and with these parameters ("x, y"): one line of help; empty where it
+  // has a form of its own there, or none
+  std::string_view help = "", params = "x", published = "";
 
   constexpr bool computes() const { return eval || exact; }
   constexpr bool is_exact() const { return exact && !eval; }
@@ -50,6 +53,12 @@ struct Callee {
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
 std::span<const Callee> scalar_functions();
+// The one list of what front ends offer: the rows that have a help, under their published names, and further names.
+struct ScalarFunction {
+  std::string_view name, params, help;
+  const Callee* row = nullptr;
+};
+std::vector<ScalarFunction> offered_functions();
 // thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load), and the
 // shuffles, by which each thread of a warp gets the `value` of another: shfl(value, lane) of that lane,
 // shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or above, its own
@@ -68,7 +77,9 @@ std::span<const Callee> exact_functions();
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition);
-// and breakpoint(), where the simulator stops and all others go on.
+// breakpoint(), where the simulator stops and all others go on; and the two of programmatic dependent launch:
+// pdl_sync() waits for the kernel before, pdl_trigger() lets the next one begin.  Where kernels follow one another, as in
+// the executors here, on CPUs and on chips without it, both mean nothing.
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
@@ -79,7 +90,8 @@ std::span<const Callee> lane_functions();
 const Callee* find_callee(std::string_view name);
 
 extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
-extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &elected, &random_sequence;
+extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
+    &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
 extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 

@@ -1,5 +1,6 @@
 // Scalar functions whose values are given exactly: bit patterns, counts of bits, IEEE operations with a rounding
 // mode, and the random generator Philox4x32-10.  constexpr rows; find_callee may be asked before main.
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -35,6 +36,24 @@ Scalar population(const Scalar* a, const DType* types, DType) {
 }
 Scalar leading_zeros(const Scalar* a, const DType* types, DType) {
   return whole(std::countl_zero(bits_of(a[0], types[0].scalar())) - (64 - types[0].bits));
+}
+
+// ── neighbours and powers of two ──────────────────────────────────────────────────────────────────────
+Scalar next_after(const Scalar* a, const DType* types, DType) {
+  DType t = types[0].scalar();
+  double x = a[0].d, y = a[1].d;
+  if (std::isnan(x) || std::isnan(y)) return real(std::nan(""));
+  if (x == y) return a[1];
+  uint64_t sign = uint64_t(1) << (t.bits - 1), bits = stored_bits(x, t);
+  if (x == 0) return real(float_value((std::signbit(y) ? sign : 0) | 1, t));
+  bool outwards = (x < y) == (x > 0);  // bits grow away from zero
+  return real(float_value(outwards ? bits + 1 : bits - 1, t));
+}
+
+// A double holds every result of the narrower floats, which are rounded once here.
+Scalar scaled(const Scalar* a, const DType*, DType result) {
+  double y = std::ldexp(a[0].d, int(std::clamp<int64_t>(a[1].i, -3000, 3000)));
+  return real(round_float(y, result.scalar()));
 }
 
 // ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
@@ -133,8 +152,14 @@ constexpr Callee exact_rows[] = {
     TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
     TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
     {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
-    {.name = "popcount", .exact = population, .takes = Takes::integers},
-    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = Takes::integers},
+    {.name = "popcount", .exact = population, .takes = Takes::integers,
+     .help = "How many bits of the integer x are 1; in its dtype."},
+    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = Takes::integers,
+     .help = "How many of the upper bits of the integer x are 0; an int32."},
+    {.name = "nextafter", .arity = 2, .exact = next_after, .takes = Takes::reals,
+     .help = "The next number of the dtype after x1 on the way to x2; x2 where they are equal.", .params = "x1, x2"},
+    {.name = "ldexp", .arity = 2, .exact = scaled, .takes = Takes::scaled,
+     .help = "x1 * 2**x2 for an integer x2, rounded once.", .params = "x1, x2"},
     TL_IEEE("add", Add, 2), TL_IEEE("sub", Sub, 2), TL_IEEE("mul", Mul, 2), TL_IEEE("fdiv", Div, 2),
     TL_IEEE("frcp", Rcp, 1), TL_IEEE("fsqrt", Sqrt, 1), TL_IEEE("fmaf", Fma, 3),
     {.name = "ieee_frsqrt_rn", .exact = reciprocal_root, .takes = Takes::singles},

@@ -135,7 +135,9 @@ class Cuda final : public Device {
     auto code = static_cast<Driver::Function>(entry.code);
     auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]), shared = unsigned(entry.shared_bytes);
     auto [tx, ty, tz] = entry.threads;
-    int status = entry.cooperative
+    int status = entry.dependent && d.launch_with && attribute(compute_major) >= 9
+                     ? launch_early(entry, grid, handle(stream), parameters)
+                 : entry.cooperative
                      ? d.launch_together(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters)
                      : d.launch(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters, nullptr);
     if (status == too_many_blocks)
@@ -244,6 +246,21 @@ class Cuda final : public Device {
                       program.name, program.chip, ordinal, name, chip, chip));
   }
 
+  // The kernel may begin before the one in front of it has ended; T.pdl_sync waits for that.
+  int launch_early(const LoadedEntry& entry, const std::array<int64_t, 3>& grid, Driver::StreamHandle stream,
+                   void** parameters) const {
+    constexpr int cooperative = 2, programmatic_serialization = 6;  // CUlaunchAttributeID
+    Driver::LaunchAttribute attributes[] = {{.id = programmatic_serialization, .padding = 0, .value = 1},
+                                            {.id = cooperative, .padding = 0, .value = 1}};
+    Driver::LaunchConfig config{.grid = {unsigned(grid[0]), unsigned(grid[1]), unsigned(grid[2])},
+                                .block = {entry.threads[0], entry.threads[1], entry.threads[2]},
+                                .shared_bytes = unsigned(entry.shared_bytes),
+                                .stream = stream,
+                                .attributes = attributes,
+                                .count = entry.cooperative ? 2u : 1u};
+    return d.launch_with(&config, static_cast<Driver::Function>(entry.code), parameters, nullptr);
+  }
+
   LoadedEntry find_entry(Driver::Image image, const Program& program, const EntrySpec& entry) const {
     Driver::Function function = nullptr;
     std::string where = fmt::format("{}: kernel '{}'", program.name, entry.name);
@@ -259,6 +276,7 @@ class Cuda final : public Device {
             .arena_bytes = 0,
             .block_ns = nullptr,
             .cooperative = entry.cooperative,
+            .dependent = entry.dependent,
             .maps = size_t(std::count_if(entry.args.begin(), entry.args.end(),
                                          [](auto& arg) { return arg.from == EntrySpec::Arg::From::map; }))};
   }

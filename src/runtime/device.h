@@ -69,7 +69,7 @@ struct LoadedEntry {
   std::array<unsigned, 3> threads{1, 1, 1};
   int64_t shared_bytes = 0, arena_bytes = 0;
   std::shared_ptr<std::atomic<uint32_t>> block_ns;  // CPU: see GridJob
-  bool cooperative = false;
+  bool cooperative = false, dependent = false;
   size_t maps = 0;  // tensor maps, its last parameters
 };
 

@@ -41,6 +41,21 @@ struct CudaDriver {
                 unsigned shared_bytes, StreamHandle, void** parameters, void** extra);
   int (*launch_together)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                          unsigned shared_bytes, StreamHandle, void** parameters);
+  // cuLaunchKernelEx: with attributes, such as that the kernel may begin before the one in front of it has ended.
+  struct LaunchAttribute {
+    int id, padding;
+    union {
+      int value;
+      char bytes[64];
+    };
+  };
+  struct LaunchConfig {
+    unsigned grid[3], block[3], shared_bytes;
+    StreamHandle stream;
+    LaunchAttribute* attributes;
+    unsigned count;
+  };
+  int (*launch_with)(const LaunchConfig*, Function, void** parameters, void** extra) = nullptr;
   int (*fill)(Address, unsigned char value, size_t bytes, StreamHandle);
   int (*allocate)(Address*, size_t);
   int (*release)(Address);

@@ -17,12 +17,24 @@ def ref_program(A, B):
 
 def get_configs(M, N, K, with_roller, topk=4):
     if not with_roller:
-        return [{"block_M": bm, "block_N": 32, "block_K": 32, "num_stages": s, "thread_num": 64, "enable_rasteration": r}
-                for bm in (16, 32) for s in (0, 2) for r in (False,)]
+        return [
+            {
+                "block_M": bm,
+                "block_N": 32,
+                "block_K": 32,
+                "num_stages": s,
+                "thread_num": 64,
+                "enable_rasteration": r,
+            }
+            for bm in (16, 32)
+            for s in (0, 2)
+            for r in (False,)
+        ]
     arch = CUDA("cuda -arch=sm_90")
     assert not isinstance(arch, CDNA)
-    carve_template = MatmulTemplate(M=M, N=N, K=K, in_dtype=T.float16, out_dtype=T.float16,
-                                    accum_dtype=T.float32).with_arch(arch)
+    carve_template = MatmulTemplate(
+        M=M, N=N, K=K, in_dtype=T.float16, out_dtype=T.float16, accum_dtype=T.float32
+    ).with_arch(arch)
     func = carve_template.equivalent_function()
     assert func is not None, "Function is None"
     roller_hints = carve_template.recommend_hints(topk=topk)
@@ -33,19 +45,24 @@ def get_configs(M, N, K, with_roller, topk=4):
         block_m, block_n = hint.block
         warp_m, warp_n = hint.warp
         block_rows, block_cols = block_m // warp_m, block_n // warp_n
-        configs.append({
-            "block_M": block_m, "block_N": block_n, "block_K": hint.rstep[0],
-            "num_stages": hint.pipeline_stage if hint.pipeline_stage > 1 else 0,
-            "thread_num": block_rows * block_cols * 32,
-            "enable_rasteration": hint.rasterization_plan is not NoRasterization,
-        })
+        configs.append(
+            {
+                "block_M": block_m,
+                "block_N": block_n,
+                "block_K": hint.rstep[0],
+                "num_stages": hint.pipeline_stage if hint.pipeline_stage > 1 else 0,
+                "thread_num": block_rows * block_cols * 32,
+                "enable_rasteration": hint.rasterization_plan is not NoRasterization,
+            }
+        )
     assert 0 < len(configs) <= topk
     return configs
 
 
 def get_best_config(M, N, K, with_roller=False):
-    def kernel(block_M=None, block_N=None, block_K=None, num_stages=None, thread_num=None,
-               enable_rasteration=None):
+    def kernel(
+        block_M=None, block_N=None, block_K=None, num_stages=None, thread_num=None, enable_rasteration=None
+    ):
         dtype, accum_dtype = T.float16, T.float32
 
         @T.prim_func
@@ -69,7 +86,9 @@ def get_best_config(M, N, K, with_roller=False):
     autotuner = (
         AutoTuner.from_kernel(kernel=kernel, configs=get_configs(M, N, K, with_roller))
         .set_compile_args(out_idx=[-1], target="auto")
-        .set_profile_args(supply_type=tilelang.TensorSupplyType.Integer, ref_prog=ref_program, skip_check=False)
+        .set_profile_args(
+            supply_type=tilelang.TensorSupplyType.Integer, ref_prog=ref_program, skip_check=False
+        )
     )
     return autotuner.run(warmup=1, rep=2)
 
@@ -89,7 +108,9 @@ if __name__ == "__main__":
     parser.add_argument("--m", type=int, default=64, help="Matrix dimension M")
     parser.add_argument("--n", type=int, default=64, help="Matrix dimension N")
     parser.add_argument("--k", type=int, default=64, help="Matrix dimension K")
-    parser.add_argument("--without_roller", action="store_true", help="Search a grid of configurations instead")
+    parser.add_argument(
+        "--without_roller", action="store_true", help="Search a grid of configurations instead"
+    )
     args = parser.parse_args()
     main(args.m, args.n, args.k, with_roller=False)
     if not args.without_roller:

@@ -1,4 +1,4 @@
-"""Eager GEMM with an epilogue: what depends on the sizes is computed before the annotations that bind them."""
+"""Eager GEMM with an epilogue: what depends on the sizes is computed above the annotations that bind them."""
 
 import tilelang
 import tilelang.language as T
@@ -6,8 +6,9 @@ import torch
 
 
 @tilelang.jit
-def matmul_relu(A, B, block_M: int = 32, block_N: int = 32, block_K: int = 32, dtype=T.float16,
-                accum_dtype=T.float32):
+def matmul_relu(
+    A, B, block_M: int = 32, block_N: int = 32, block_K: int = 32, dtype=T.float16, accum_dtype=T.float32
+):
     M, N, K = T.const("M, N, K")
     assert K % block_K == 0, "K has to be a multiple of block_K"
     k_blocks = T.ceildiv(K, block_K)

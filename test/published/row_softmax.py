@@ -24,7 +24,9 @@ def softmax_kernel(M, N, block_N=64, dtype: T.dtype = T.float16):
 
             for i_n in T.Pipelined(0, T.ceildiv(N, block_N)):
                 for j in T.Parallel(block_N):
-                    x[j] = T.if_then_else(i_n * block_N + j < N, X[i_m, i_n * block_N + j], -T.infinity(dtype))
+                    x[j] = T.if_then_else(
+                        i_n * block_N + j < N, X[i_m, i_n * block_N + j], -T.infinity(dtype)
+                    )
                 T.reduce_max(x, max_x, dim=0, clear=True)
                 for j in T.Parallel(block_N):
                     exp_x[j] = T.exp2(x[j] * scale - max_x[0] * scale)

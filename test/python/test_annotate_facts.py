@@ -125,7 +125,7 @@ def test_configs_in_the_body(tmp_path):
     tilelang.compile(prim, target="cuda -arch=sm_80")
 
 
-def test_pass_configs(tmp_path, caplog):
+def test_pass_configs(tmp_path, caplog, monkeypatch):
     body = """
         S = T.alloc_shared((64, 8), "float32")
         for i, j in T.Parallel(64, 8):
@@ -145,8 +145,11 @@ def test_pass_configs(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG, logger="tilelang"):
         source(**{"tl.disable_warp_specialized": True, "tl.some_other": 3})
     assert caplog.text.count("has no meaning in this version") == 2
+    monkeypatch.chdir(tmp_path)
+    values = {PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5, PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
+              PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: 0.5, PassConfigKey.TL_DUMP_IR_DIR: "dump"}
     for key in PassConfigKey:
-        value = 5 if key is PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL else True
+        value = values.get(key, True)
         tilelang.compile(prim, target="cuda -arch=sm_90", pass_configs={key: value})
     with pytest.raises(tilelang.CompileError, match="from 0 to 10"):
         source(**{"tl.ptxas_register_usage_level": 11})
@@ -178,11 +181,11 @@ def test_compile_time_limit(tmp_path, monkeypatch):
     import time
     from concurrent.futures import TimeoutError as TooLong
 
-    from tilelang.jit import env
+    from tilelang.env import env
     from tilelang.jit.parallel import run_all
 
     monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "2")
-    assert env.compile_threads() == 2 and env.compile_timeout() is None
+    assert env.get_compile_threads() == 2 and env.get_compile_timeout_seconds() is None
     assert run_all(lambda x: x * x, [1, 2, 3], None, False) == [1, 4, 9]
     monkeypatch.setenv("TILELANG_COMPILE_TIMEOUT_SECONDS", "1")
     ended = threading.Event()
@@ -193,7 +196,7 @@ def test_compile_time_limit(tmp_path, monkeypatch):
     assert time.monotonic() - begin < 15
     ended.set()
     monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
-    assert not env.is_tuning_cache_enabled()
+    assert env.is_autotune_cache_disabled()
 
 
 def test_attr(tmp_path):

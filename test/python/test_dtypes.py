@@ -241,7 +241,7 @@ def test_spellings():
                             (ml_dtypes.float8_e8m0fnu, T.float8_e8m0fnu)]:  # fmt: skip
         assert T.dtypes.as_dtype(spelling) == dtype
     assert T.int4.bits == 4 and T.float8_e4m3.bytes == 1 and T.float8_e5m2.as_torch() == torch.float8_e5m2
-    assert str(T.dtypes.as_dtype("float16x2")) == "float16x2"
+    assert str(T.dtype("float16x2")) == "float16x2"
     with pytest.raises(tilelang.CompileError, match="the format with infinities"):
         T.dtypes.as_dtype(ml_dtypes.float8_e4m3)  # another format than e4m3fn
 

@@ -75,7 +75,7 @@ WRONG = {
     "false assert": ("assert 1 > 3, 'tile'", 1, 1, "assertion failed: tile"),
     "kernel in a kernel": ("with T.Kernel(3) as by:\n    pass", 1, 6, "inside a T.Kernel"),
     "unknown dtype": ("T.alloc_shared((64, 8), 'flot32')", 1, 1, "did you mean float32?"),
-    "later dtype": ("T.alloc_shared((64, 8), 'float6_e3m2fn')", 1, 1, "not in this version yet"),
+    "later dtype": ("T.alloc_shared((64, 8), 'float6_e3m2fn')", 1, 1, "it needs sm_100"),
     "shape without dtype": ("T.alloc_shared(64, 8)", 1, 1, "nothing says which dtype shared has"),
     "run-time tile": ("T.alloc_shared((n, 8), 'float32')", 1, 1, "fixed while the kernel is built"),
     "policy": (S + "T.gemm(S, S, S, policy='x')", 2, 1, "T.GemmWarpPolicy"),

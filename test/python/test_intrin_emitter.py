@@ -103,7 +103,7 @@ def test_what_it_refuses():
         TensorCoreIntrinEmitter("bfloat16", "bfloat16", "float16")
     with pytest.raises(CompileError, match="warp_row_tiles is 8; it must be a multiple of 16"):
         TensorCoreIntrinEmitter("float16", "float16", "float32", warp_row_tiles=8)
-    e = TensorCoreIntrinEmitter("float16", "float16", "float32")
+    e = TensorCoreIntrinEmitter("float16", "float16", "float32", warp_row_tiles=16, warp_col_tiles=16)
 
     def kernel(scope, size):
         @T.prim_func

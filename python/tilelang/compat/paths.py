@@ -50,9 +50,12 @@ class Published(ModuleType):
         for source, names in PATHS[path] if not name.startswith("__") else ():
             if name in names or not names:
                 try:
-                    return getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
+                    found = getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
                 except AttributeError as error:
                     missing = error
+                    continue
+                if not isinstance(found, ModuleType) or f"{path}.{name}" not in PATHS:
+                    return found
         if f"{path}.{name}" in PATHS:
             return import_module(f"{self.__name__}.{name}")
         if not name.startswith("__"):
@@ -65,6 +68,15 @@ class Published(ModuleType):
                     return found
                 above = above.rpartition(".")[0]
         raise missing
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
+        if isinstance(value, ModuleType) and name not in self.__dict__:
+            try:
+                value = self.__getattr__(name)
+            except AttributeError:
+                pass
+        super().__setattr__(name, value)
 
     @property
     def __all__(self) -> list[str]:

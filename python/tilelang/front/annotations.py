@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from .dtypes import as_dtype
+from . import dtypes
+from .dtypes import as_dtype, element_of
 from .errors import ArrayForNumber
 from .interop import is_array
 from .symbols import Const
@@ -15,10 +16,12 @@ from .values import Dynamic, as_value
 
 class _TensorType(type):
     def __getitem__(cls, key: Any) -> Tensor:
-        if not isinstance(key, tuple) or len(key) < 2:
-            raise fail(f"T.{cls.__name__}[...] takes a shape and a dtype: T.{cls.__name__}[[M, N], dtype]")
-        if isinstance(key[0], (tuple, list)) or len(key) == 2:
+        if not isinstance(key, tuple):
+            return cls(key)
+        if key and isinstance(key[0], (tuple, list)):
             return cls(*key)
+        if not key or is_extent(key[-1]):
+            return cls(key)
         return cls(key[:-1], key[-1])  # T.Tensor[M, N, dtype]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -37,21 +40,30 @@ def _tensor_of(data: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
 
 
 class Tensor(metaclass=_TensorType):
-    """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, or `T.Tensor[[M, K], T.float16]`.
+    """A parameter in global memory: `A: T.Tensor((M, K), "float16")`, `T.Tensor[[M, K], T.float16]`, or
+    `T.Tensor[M, K, T.float16]`.
 
-    shape: extents in elements; dtype: of an element; strides: in elements, row-major without gaps if left
-    out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an eager function extents
-    and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype from the argument.
+    shape: extents in elements; dtype: of an element, float32 if left out; strides: in elements, row-major
+    without gaps if left out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an
+    eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype
+    from the argument.
     """
 
     __slots__ = ("shape", "dtype", "strides")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
-        self.shape = _extents(shape, "shape", 0)
-        self.dtype = as_dtype(dtype)
+        self.dtype, self.shape = element_of(dtype, _extents(shape, "shape", 0))
         self.strides = None if strides is None else _extents(strides, "strides", 0)
+        lanes = dtypes.dtype(dtype).lanes
+        if lanes > 1 and self.strides is not None:
+            self.strides = (*[step * lanes for step in self.strides], 1)
         if self.strides is not None and len(self.strides) != len(self.shape):
             raise fail(f"T.Tensor: {len(self.shape)} extents but {len(self.strides)} strides")
+
+
+def is_extent(x: Any) -> bool:
+    """Can it stand for a number of elements?"""
+    return isinstance(x, (Dynamic, _core.Expr)) or (hasattr(x, "__index__") and not isinstance(x, type))
 
 
 def _extents(value: Any, what: str, least: int) -> tuple:
@@ -87,6 +99,18 @@ class StridedTensor(Tensor):
         super().__init__(shape, dtype, strides=strides)
 
 
+class Var(Dynamic):
+    """An extent that only the call knows, as T.dynamic(name); T.Var("M", "int32")."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, dtype: Any = "int32", span: Any = None) -> None:
+        if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
+            raise fail(f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
+                       "name; other numbers are parameters, x: T.float32")
+        super().__init__(name)
+
+
 class ptr:
     """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
     number.
@@ -115,4 +139,4 @@ def dimensions(n: int) -> str:
     return "1 extent" if n == 1 else f"{n} extents"
 
 
-__all__ = ["Buffer", "StridedTensor", "Tensor", "ptr"]
+__all__ = ["Buffer", "StridedTensor", "Tensor", "Var", "ptr"]

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Expr
-from .dtypes import DType, as_dtype
+from .._core import Expr, Region
+from .dtypes import DType, element_of
 from .symbols import Const
 from .trace import builder, current, fail
-from .values import DEVICE, OPERATORS, as_value
+from .values import DEVICE, OPERATORS, SLICES, as_value, each
 from .values import binary as _binary
 
 _MOST_FACTORS = 64
@@ -75,7 +75,8 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
          span: Any = None) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
-    A Python number becomes a constant of that dtype.
+    A Python number becomes a constant of that dtype.  Of a slice each element is cast; to a dtype of several
+    lanes a number is cast for all of them.
 
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
@@ -84,7 +85,13 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
     """
     if isinstance(dtype, DEVICE):
         raise fail(f"T.cast: the dtype is {dtype}, a value of the kernel; the order is (value, dtype)")
-    dtype = as_dtype(dtype)
+    if value.__class__ in SLICES:
+        one, lanes = element_of(dtype, ())
+        made = each(lambda x: cast(x, one, round, sat), value)
+        if lanes not in ((), (made.count,)):
+            raise fail(f"T.cast: the slice has {made.count} elements, and {dtype} has {lanes[0]} lanes")
+        return made
+    dtype = element_of(dtype, ())[0]  # of several lanes: the same number in each
     value = as_value(value)
     if round == "rs" or rbits is not None:
         raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; 'rn' rounds to nearest")
@@ -104,5 +111,6 @@ def _whole(value: float, dtype: DType) -> int | bool:
 
 
 DType.__call__ = lambda self, value=0: cast(value, self)  # of a number a constant, of anything else a cast
+Region.astype = lambda self, dtype: cast(self, dtype)
 Const.astype = lambda self, dtype: cast(self.__index__(), dtype)
 OPERATORS["pow"] = lambda a, b: power(as_value(a), as_value(b))

@@ -4,6 +4,9 @@ A dtype may be written as one of these objects, as a plain string ("float16", al
 "f16"), or as a PyTorch, NumPy or ml_dtypes dtype, everywhere.  `dtype` reads them all; so does `as_dtype`,
 which refuses those that no tensor, tile or cast may have; dtypes.txt says why.
 
+The elements of a tensor or tile may have several lanes, T.Tensor((n,), T.float16x2): that is a tensor of
+float16 of shape (n, 2), whose A[i] is loaded, stored and computed with as two neighbours at once.
+
 Storage dtypes (tfloat32, float8_*, float4_e2m1fn, int4, uint4) are what tensors, tiles and T.gemm take;
 arithmetic on their values is done in float32 or int32.  int4, uint4 and float4_e2m1fn lie two to a byte along
 the last dimension, the even element in the low half: the tensor of a parameter of shape (M, K) is an int8 or
@@ -101,7 +104,7 @@ def _make(text: str, name: str, bits: int, lanes: int, type_code: int, stored: s
 
 
 def _read() -> None:
-    with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as table:  # pathlib takes 5 ms to load
+    with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as table:  # pathlib loads slowly
         lines = table.read().splitlines()
     for line in lines:
         if " = " in line:
@@ -145,11 +148,20 @@ def _of_library(spelling: Any) -> dtype | None:
 
 
 def as_dtype(spelling: Any) -> dtype:
-    """The dtype that `spelling` names, of something that is computed with or kept in memory."""
+    """The dtype that `spelling` names, of one number that is computed with or kept in memory."""
+    made, lanes = element_of(spelling, ())
+    if lanes:
+        raise fail(f"a value has one lane, and {spelling} has {lanes[0]}: only tensors and tiles have such "
+                   f"elements, as one more dimension, T.alloc_local(({lanes[0]},), '{made}')")
+    return made
+
+
+def element_of(spelling: Any, shape: tuple) -> tuple[dtype, tuple]:
+    """The dtype and the extents of memory of that shape: elements of several lanes are one dimension more."""
     made = spelling if spelling.__class__ is dtype else dtype(spelling)
     if made.why_not:
         raise fail(f"nothing here can have the dtype {made}: {made.why_not}")
-    return made
+    return (made, shape) if made.lanes == 1 else (made.with_lanes(1), (*shape, made.lanes))
 
 
 def DataType(value: Any) -> dtype:

@@ -12,21 +12,20 @@ from .errors import caller_place, compile_error
 
 
 class Const:
-    """A T.const name: from the annotation that binds it on it is as good as the integer."""
+    """A T.const name: as good as the integer, also before an annotation has bound it."""
 
-    __slots__ = ("name", "value", "source", "place")
+    __slots__ = ("name", "value", "source", "place", "guess", "is_guessed")
 
-    def __init__(self, name: str, place: tuple | None) -> None:
-        self.name, self.place = name, place
+    def __init__(self, name: str, place: tuple | None, guess: Callable[[Const], int]) -> None:
+        """guess: the value that an annotation further below will bind it to, or the user's error."""
+        self.name, self.place, self.guess = name, place, guess
         self.value: int | None = None
-        self.source = ""  # the extent or stride that gave the value
+        self.is_guessed = False  # no annotation has bound it so far
+        self.source = ""         # the extent or stride that gave the value
 
     def __index__(self) -> int:
         if self.value is None:
-            raise compile_error(f"{self.name} has no value yet: it gets the extent of the tensor when an "
-                                f"annotation like `A: T.Tensor(({self.name}, ...), dtype)` is executed, in "
-                                "which it must stand alone as an extent or a stride; use it below that",
-                                caller_place())
+            self.value, self.is_guessed, self.source = self.guess(self), True, "its use before that"
         return self.value
 
     def __repr__(self) -> str:

@@ -210,7 +210,7 @@ def lanewise(x: Any) -> Any:
     return Lanewise(sizes[d], element, frozenset((x.buffer.storage,)))
 
 
-def _each(compute: Callable, *operands: Any) -> Lanewise:
+def each(compute: Callable, *operands: Any) -> Lanewise:
     """`compute` for each element of the operands, of which one at least is a slice."""
     parts = [lanewise(x) for x in operands]
     vectors = [x for x in parts if x.__class__ is Lanewise]
@@ -224,7 +224,7 @@ def _each(compute: Callable, *operands: Any) -> Lanewise:
 
 
 DEVICE = (Expr, Element, Buffer, Region, Late)
-_SLICES = {Region, Lanewise}
+SLICES = {Region, Lanewise}
 
 
 def misuse_of_indices(x: Any) -> str:
@@ -305,8 +305,8 @@ def as_condition(x: Any) -> Any:
 
 def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b` where at least one side is the device's."""
-    if _SLICES & {a.__class__, b.__class__} and op not in ("eq", "ne", "matmul"):
-        return _each(lambda x, y: binary(op, x, y), a, b)
+    if SLICES & {a.__class__, b.__class__} and op not in ("eq", "ne", "matmul"):
+        return each(lambda x, y: binary(op, x, y), a, b)
     if op in OPERATORS:
         return OPERATORS[op](a, b)
     if op == "matmul":
@@ -342,8 +342,8 @@ def is_value(x: Any) -> bool:
 
 def unary(op: str, a: Any) -> Any:
     """`-a`, `+a`, `~a` or `not a` of the device's."""
-    if a.__class__ in _SLICES:
-        return _each(lambda x: unary(op, x), a)
+    if a.__class__ in SLICES:
+        return each(lambda x: unary(op, x), a)
     if current() is None and isinstance(a, Late):
         return Deferred(op, (a,))
     if op == "pos":

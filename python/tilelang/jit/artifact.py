@@ -15,20 +15,23 @@ from .env import cuda_home
 
 if TYPE_CHECKING:
     from .. import _core
-    from .function import KernelParam
+    from .parameters import KernelParam
 
 
 @dataclass(frozen=True)
 class CompiledArtifact:
     """The parts of a compiled kernel: the text of what the host does, that of the device, the parameters, the
-    device's text once more under its published name, and what is loaded (a cubin or an ELF object).
+    device's text once more under its published name, what is loaded (a cubin or an ELF object; of
+    tilelang.lower the kernel itself), and the targets.
     """
 
     host_mod: str
     device_mod: str
     params: list[KernelParam]
     kernel_source: str
-    rt_mod: bytes | None
+    rt_mod: Any = None
+    target: str | None = None
+    target_host: Any = None
 
 
 class KernelArtifacts:
@@ -50,7 +53,7 @@ class KernelArtifacts:
     def artifact(self) -> CompiledArtifact:
         """The parts of this kernel."""
         k = self._kernel
-        return CompiledArtifact(k.host_source, k.source, self.params, k.source, k.binary)
+        return CompiledArtifact(k.host_source, k.source, self.params, k.source, k.binary, k.target)
 
     @property
     def adapter(self) -> Any:

@@ -5,6 +5,7 @@ compiler.
 from __future__ import annotations
 
 import enum
+import os
 from typing import Any
 
 from ..front.trace import fail
@@ -19,20 +20,14 @@ class _Keys(enum.EnumMeta):
         raise AttributeError(f"PassConfigKey has no '{name}'")
 
 
-class PassConfigKey(str, enum.Enum, metaclass=_Keys):
-    """The published switches; the ones with a meaning here say it, the others are accepted and do nothing."""
+class _Key(str, enum.Enum, metaclass=_Keys):
+    """The switches of pass_configs.txt; those with a meaning here say it there, the others do nothing."""
 
-    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"  # quicker, less exact functions of floats
-    TL_DISABLE_FAST_MATH = "tl.disable_fast_math"  # the same, inverted
-    # No barriers for what the program does with its own buffers: it places them itself.
-    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
-    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"  # 0 to 10, for ptxas
-    TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"  # ptxas -v, in the log of the build
-    TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
-    TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
-    TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
-    TL_LAYOUT_VISUALIZATION_ENABLE = "tl.layout_visualization_enable"
-    TL_LAYOUT_VISUALIZATION_FORMATS = "tl.layout_visualization_formats"
+
+with open(os.path.join(os.path.dirname(__file__), "pass_configs.txt"), encoding="utf-8") as _table:
+    PassConfigKey = _Key("PassConfigKey", [tuple(line.split()[:3:2]) for line in _table if " = " in line],
+                         module=__name__)
+PassConfigKey.__doc__ = _Key.__doc__
 
 
 def _register_usage(value: Any) -> list[str]:
@@ -43,33 +38,40 @@ def _register_usage(value: Any) -> list[str]:
     return [f"--ptxas-options=--register-usage-level={value}"]
 
 
-_OPTIONS = {  # key -> the options of _core.compile that a value means
-    PassConfigKey.TL_ENABLE_FAST_MATH: lambda value: {"fast_math": bool(value)},
-    PassConfigKey.TL_DISABLE_FAST_MATH: lambda value: {"fast_math": not value},
-    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: lambda value: {"own_barriers": bool(value)},
-    PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: lambda value: {"flags": _register_usage(value)},
-    PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT:
-        lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
-}  # fmt: skip
+_OPTIONS = {  # key -> the options of _core.compile that a value means; pass_profile: asked by kernel.compile
+    "tl.enable_fast_math": lambda value: {"fast_math": bool(value)},
+    "tl.disable_fast_math": lambda value: {"fast_math": not value},
+    "tl.disable_thread_storage_sync": lambda value: {"own_barriers": bool(value)},
+    "tl.ptxas_register_usage_level": lambda value: {"flags": _register_usage(value)},
+    "tl.enable_ptxas_verbose_output": lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
+    "tl.device_compile_flags": lambda value: {"flags": flags_of(value)},
+    "tl.enable_dump_ir": lambda value: {"dump_dir": env.get_dump_ir_dir()} if value else {},
+    "tl.dump_ir_path": lambda value: {},
+    "tl.pass_profile": lambda value: {},
+    "tl.pass_profile_threshold_ms": lambda value: {},
+}
 
 
 def _mistake(text: str) -> Exception:
     return fail(text)
 
 
-def check_pass_configs(configs: Any) -> None:
-    """CompileError unless it is a dict of keys that are words."""
-    if not isinstance(configs, dict):
-        raise _mistake(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(configs).__name__}")
-    for key in configs:
+def normalize_pass_configs(pass_configs: dict[Any, Any] | None) -> dict[str, Any]:
+    """pass_configs with their keys as text; CompileError unless it is a dict of keys that are words."""
+    if not isinstance(pass_configs or {}, dict):
+        raise _mistake(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(pass_configs).__name__}")
+    for key in pass_configs or {}:
         if not isinstance(key, str):
             raise _mistake(f"a key of pass_configs is a PassConfigKey or its text, not {key!r}")
+    return {str.__str__(key): value for key, value in (pass_configs or {}).items()}
 
 
 def flags_of(compile_flags: Any) -> list[str]:
     """compile_flags as a list: a string is split at blanks."""
     if not compile_flags:
         return []
+    if not isinstance(compile_flags, (str, list, tuple)):
+        raise _mistake(f"flags for the device compiler are a text or a list of texts, not {compile_flags!r}")
     return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
@@ -104,13 +106,11 @@ def options_of(
         options["deterministic"] = True
     if editors:
         options["edit_text"] = _editor(target_text(target))
-    dump = debug_root_path or (env.is_dump_ir_enabled() and env.get_dump_ir_dir())
-    if dump:
-        options["dump_dir"] = str(dump)
+    if env.is_dump_ir_enabled():
+        options["dump_dir"] = env.get_dump_ir_dir()
     flags = flags_of(compile_flags)
-    check_pass_configs(pass_configs or {})
-    for key, value in (pass_configs or {}).items():
-        name = key.value if isinstance(key, PassConfigKey) else key
+    configs = normalize_pass_configs(pass_configs)
+    for name, value in configs.items():
         means = _OPTIONS.get(name)
         if means is None:
             import logging
@@ -123,8 +123,14 @@ def options_of(
         options.update(wanted)
     if flags:
         options["flags"] = flags
+    folder = debug_root_path or ("dump_dir" in options and configs.get("tl.dump_ir_path"))
+    if folder:
+        options["dump_dir"] = str(folder)
     return options
 
+
+# What looks at every compilation pass by pass; see tools/passes.py.
+watchers: list[Any] = []
 
 # The script.Script that runs, all of whose kernels are simulated; see there.
 script: Any = None
@@ -136,15 +142,26 @@ def target_text(target: Any) -> str:
     return script.redirect(text) if script else text
 
 
+# What TVM says of a target beside its kind and its chip: known here from the chip.
+_HINTS = ("keys", "tag", "host", "libs", "model", "mtriple", "max_num_threads", "max_threads_per_block",
+          "max_shared_memory_per_block", "thread_warp_size", "registers_per_block", "l2_cache_size_bytes")
+
+
 def own_target(target: Any) -> str:
     """The same, whatever a script that is simulated runs on instead."""
     if target is None:
         return env.get_default_target()
-    if isinstance(target, dict):
-        rest = dict(target)
-        kind = str(rest.pop("kind", "auto"))
-        return " ".join([kind, *(f"-{key}={value}" for key, value in rest.items() if value is not None)])
-    return str(target)
+    text = target if isinstance(target, dict) else str(target).strip()
+    if not isinstance(text, dict) and text.startswith("{"):
+        import json
+
+        text = json.loads(text)
+    if isinstance(text, dict):
+        rest = {key: value for key, value in text.items() if value is not None and key != "kind"}
+        words = [str(text.get("kind", "auto")), *(f"-{key}={value}" for key, value in rest.items())]
+    else:
+        words = text.split()
+    return " ".join(word for word in words if word.lstrip("-").partition("=")[0] not in _HINTS)
 
 
 _BACKENDS = ("auto", "tvm_ffi", "cython", "ctypes", "dlpack", "nvrtc", "torch", "cutedsl", None)

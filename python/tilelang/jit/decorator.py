@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from types import FunctionType
 from typing import Any
@@ -45,19 +46,37 @@ def jit(
                 "debug_root_path": debug_root_path, "compile_flags": compile_flags,
                 "deterministic": deterministic}
     if func is None:
-        return lambda f: _wrap(f, settings, sys._getframe(1))
-    return _wrap(func, settings, sys._getframe(1))
+        return lambda f: wrapped(f, settings, sys._getframe(1))
+    return wrapped(func, settings, sys._getframe(1))
 
 
-def _wrap(func: Any, settings: dict[str, Any], frame: Any) -> Any:
+class LazyPrimFunc:
+    """What T.prim_func(eager_jit=True) makes: called as the eager kernel would be, it gives the prim_func."""
+
+    said = "a @T.prim_func(eager_jit=True)"
+
+    def __init__(self, impl: JITImpl) -> None:
+        functools.update_wrapper(self, impl.func)
+        self.impl = impl
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PrimFunc:
+        return self.impl.get_tir(*args, **kwargs)
+
+    get_tir = __call__
+
+
+def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
+    """What `jit` makes of a function, or of what it has made of one; frame: where the function is defined."""
     if isinstance(func, PrimFunc):
         return compile(func, **settings)
     if isinstance(func, (classmethod, staticmethod)):
-        return type(func)(_wrap(func.__func__, settings, frame))
+        return type(func)(wrapped(func.__func__, settings, frame))
     if isinstance(func, BoundJIT):
-        return BoundJIT(_wrap(func.impl, settings, frame), func.instance)
+        return BoundJIT(wrapped(func.impl, settings, frame), func.instance)
     if isinstance(func, JITImpl):
         return func.with_settings({k: v for k, v in settings.items() if v is not None and v is not False})
+    if isinstance(func, LazyPrimFunc):
+        return wrapped(func.impl, settings, frame)
     if isinstance(func, JITKernel):
         raise compile_error("tilelang.jit: this is a compiled kernel already; "
                             "tilelang.compile(kernel.prim_func, "

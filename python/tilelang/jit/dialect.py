@@ -8,7 +8,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..front.errors import CompileError
 from ..front.parse import names_outside
 from ..front.source import function_tree
 from .function import Tensor, evaluate_annotation, scope_of
+from .lookahead import own_nodes
 
 
 def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], frozenset] | None:
@@ -35,11 +35,11 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
         return None  # a factory, which Python runs as it stands
     parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     scope = _scope(fn, frame, tree, parameters)
-    declared = {node.target.id for node in _own_nodes(tree) if isinstance(node, ast.AnnAssign)
+    declared = {node.target.id for node in own_nodes(tree) if isinstance(node, ast.AnnAssign)
                and node.value is None and isinstance(node.target, ast.Name)}
     in_body = frozenset(arg.arg for arg in parameters if arg.arg in declared)
     kinds = {arg.arg: _kind(fn, arg, scope) for arg in parameters}
-    opens = any(isinstance(node, ast.With) and _opens_kernel(node) for node in _own_nodes(tree))
+    opens = any(isinstance(node, ast.With) and _opens_kernel(node) for node in own_nodes(tree))
     if not (in_body or opens or "tensor" in kinds.values()):
         return None
     return scope, [name for name, kind in kinds.items() if name in in_body or kind], in_body
@@ -48,22 +48,12 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
 def kernel_in(fn: FunctionType) -> str | None:
     """The name of the last @T.prim_func that is defined in the body of `fn`."""
     try:
-        nodes = list(_own_nodes(function_tree(fn)[0]))
+        nodes = list(own_nodes(function_tree(fn)[0]))
     except CompileError:
         return None
     made = [node for node in nodes if isinstance(node, ast.FunctionDef)
             and any("prim_func" in ast.unparse(decorator) for decorator in node.decorator_list)]
     return max(made, key=lambda node: node.lineno).name if made else None
-
-
-def _own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
-    """The nodes of the body, without those of functions defined in it."""
-    todo: list[ast.AST] = list(tree.body)
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(node))
 
 
 def _opens_kernel(node: ast.With) -> bool:

@@ -38,6 +38,7 @@ class _Plan:
         self.kernels: dict[tuple, JITKernel] = {}
 
 
+_MOST_TRACES = 32  # of one call
 _FORMS = {"shape": "a[{0}].shape[{1}],", "stride": "strides(a[{0}])[{1}],", "whole": "*whole(a[{0}]),"}
 
 
@@ -90,8 +91,9 @@ class EagerImpl(_core.CallCache, JITImpl):
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call whose form CallCache does not know, or which it leaves to Python."""
-        values = self._bind(args, kwargs)
-        kernel = self._find(values, self._key(values, self._partial(values, {}))) or self._make(values, {})
+        values, constants = self._bind(args, kwargs)
+        kernel = self._find(values, self._key(values, self._partial(values, constants))) \
+            or self._make(values, constants)
         return kernel(*[values[i] for i in self._passed(values)])
 
     def _find(self, args: tuple, key: Any) -> JITKernel | None:
@@ -194,35 +196,42 @@ class EagerImpl(_core.CallCache, JITImpl):
         passed = self._passed(args)
         arguments = {self._names[i]: args[i] for i in passed}
         values = {name: args[i] for i, name in enumerate(self._names) if i not in passed}
-        sessions = []
-
-        def session(trace: Any) -> eager.Session:
-            sessions.append(eager.Session(trace, self.func.__name__, arguments, values, constants,
-                                          self._in_body))
-            return sessions[0]
-
-        made = PrimFunc(self.func, self._scope, session)
-        declared = list(sessions[0].places)
-        if declared != list(arguments):
-            made.call_order = list(arguments)
-        return made, tuple(sessions[0].reads)
+        reads: dict[tuple, None] = {}
+        todo: list[dict[str, int]] = [{}]  # what T.const names are guessed to be, above their annotations
+        tried, refusal = [], None
+        while todo and len(tried) < _MOST_TRACES:
+            guesses = todo.pop(0)
+            if guesses in tried:
+                continue
+            tried.append(dict(guesses))
+            session = eager.Session(self.func, arguments, values, constants, self._in_body, guesses, reads)
+            try:
+                made = PrimFunc(self.func, self._scope, session.start)
+            except Exception as error:
+                if session.is_settled():
+                    raise
+                refusal = refusal or session.refusal or error
+                todo[:0] = session.others
+                continue
+            if list(session.places) != list(arguments):
+                made.call_order = list(arguments)
+            return made, tuple(reads)
+        raise refusal
 
     # ── arguments ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
-        """One value for each parameter, by position, name or default."""
+    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
+        """One value for each parameter, by position, name or default; and T.const names, the other keywords.
+        """
         values, constants = self._bind_some(args, kwargs)
         missing = [self._names[i] for i, value in enumerate(values) if value is eager.ABSENT]
-        if constants or missing:
-            what = f"{', '.join(missing)} missing"
-            if constants:
-                what = f"'{next(iter(constants))}' is unexpected"
+        if missing:
             raise TypeError(f"{self.func.__name__} takes {len(self._names)} arguments "
-                            f"({', '.join(self._names)}): {what}")
-        return values
+                            f"({', '.join(self._names)}): {', '.join(missing)} missing")
+        return values, constants
 
-    def _bind_some(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """The same, with ABSENT for tensors that are not given; and the keywords that are no parameters."""
+    def _bind_some(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
+        """The same, with ABSENT for tensors that are not given."""
         if len(args) > self._positional_count:
             raise TypeError(f"{self.func.__name__} takes {len(self._names)} arguments "
                             f"({', '.join(self._names)}): got {len(args) + len(kwargs)}")

@@ -9,6 +9,7 @@ is executed, and writes down what it read of the arguments: two calls for which 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from .._core import Buffer, Expr
@@ -21,6 +22,7 @@ from ..front.parse import Rewritten, site_of
 from ..front.symbols import Const, Undeclared
 from ..front.trace import Trace, active, current, fail
 from ..front.values import as_value
+from .lookahead import places_of
 
 ABSENT = object()  # a tensor that compile(M=…) was not given
 
@@ -28,18 +30,28 @@ ABSENT = object()  # a tensor that compile(M=…) was not given
 class Session:
     """The arguments of the eager function being traced."""
 
-    def __init__(self, trace: Trace, name: str, arguments: dict[str, Any], values: dict[str, Any],
-                 constants: dict[str, int], in_body: frozenset) -> None:
-        self.trace, self.name = trace, name
+    trace: Trace
+
+    def __init__(self, fn: FunctionType, arguments: dict[str, Any], values: dict[str, Any],
+                 constants: dict[str, int], in_body: frozenset, guesses: dict[str, int],
+                 reads: dict[tuple, None]) -> None:
+        self.fn, self.name = fn, fn.__name__
         self.arguments = arguments              # the parameters that the launch passes: tensors and scalars
         self.values = values                    # those that Python knows: tile sizes, dtypes, flags
-        self.given = constants                  # of compile(M=…)
+        self.given = constants                  # by keyword, f(a, b, M=…)
         self.in_body = in_body                  # the parameters that the body annotates
         self.consts: dict[str, Const] = {}
         self.places: dict[str, tuple] = {}      # parameter -> where it was declared
         self.made: dict[str, Any] = {}          # parameter -> what the kernel has of it
-        # (parameter, "shape" or "stride", dimension) or (parameter, "whole", 0)
-        self.reads: dict[tuple, None] = {}
+        self.reads = reads   # (parameter, "shape" or "stride", dimension) or (parameter, "whole", 0)
+        self.guesses = guesses                  # T.const name -> value, where an earlier trace went wrong
+        self.others: list[dict[str, int]] = []  # guesses to try if this trace goes wrong
+        self.refusal: Exception | None = None   # what is said where all of them do
+
+    def start(self, trace: Trace) -> Session:
+        """The session itself, from here on that of `trace`."""
+        self.trace = trace
+        return self
 
     # ── T.const ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -47,16 +59,58 @@ class Session:
         """The T.const of that name."""
         found = self.consts.get(name)
         if found is None:
-            found = self.consts[name] = Const(name, (self.trace.file, *self.trace.site))
+            found = self.consts[name] = Const(name, (self.trace.file, *self.trace.site), self.guess)
             if name in self.given:
-                found.value, found.source = self.given[name], "the keyword given to compile"
+                found.value, found.source = self.given[name], f"the keyword {name}"
         return found
+
+    def guess(self, const: Const) -> int:
+        """The value that an annotation further below will bind: by the text of the function; where that does
+        not show it, the extents of all tensors are tried.
+        """
+        name = const.name
+        places = places_of(self.fn, self.arguments).get(name, [])
+        options = [self._extent(*place) for place in places]
+        if not places:
+            self.refusal = self.refusal or self._unbound(const, places)
+            options = [self._extent(tensor, "shape", d) for tensor, argument in self.arguments.items()
+                       for d in range(len(getattr(argument, "shape", ())))]
+        options = [n for n in dict.fromkeys(options) if n is not None]
+        if not options:
+            raise self._unbound(const, places)
+        value = self.guesses.setdefault(name, options[0])
+        self.others += [{**self.guesses, name: n} for n in options if n != value]
+        return value
+
+    def _extent(self, name: str, kind: str, d: int) -> int | None:
+        """An extent or stride of an argument, which counts for the key; None where it has none."""
+        argument = self.arguments[name]
+        if d >= len(getattr(argument, "shape", ())):
+            return None
+        self.reads[name, kind, d] = None
+        return int((interop.shape_of if kind == "shape" else interop.strides_of)(argument)[d])
+
+    def _unbound(self, const: Const, places: list) -> Exception:
+        why = (f"no annotation of a tensor binds it, in which it must stand alone as an extent or a stride, "
+               f"A: T.Tensor(({const.name}, ...), dtype)")
+        if places:
+            name, kind, d = places[0]
+            why = f"it is {'extent' if kind == 'shape' else kind} {d} of {name}, which is not given"
+        return compile_error(f"{const.name}, which T.const declares at line {const.place[1]}, has no value: "
+                             f"{why}; or give it by keyword, {self.name}(..., {const.name}=64)",
+                             caller_place())
+
+    def is_settled(self) -> bool:
+        """Whether the trace made no guess that could have led it astray."""
+        return not any(const.is_guessed for const in self.consts.values())
 
     def bind(self, const: Const, value: int, source: str) -> None:
         """`const` is `value`, because `source` says so."""
-        if const.value is None:
-            const.value, const.source = value, source
-        elif const.value != value:
+        if const.is_guessed and const.value != value:
+            self.others.insert(0, {**self.guesses, const.name: value})
+        elif const.value in (None, value):
+            const.value, const.source, const.is_guessed = value, source, False
+        if const.value != value:
             raise fail(f"{const.name} cannot be both: it is {const.value} by {const.source}, but {value} by "
                        f"{source}")
 
@@ -117,13 +171,12 @@ class Session:
                            f"{dimensions(len(real))}: its shape is {tuple(real)}")
             for d, n in enumerate(shape):
                 if isinstance(n, Const):
-                    self.reads[name, "shape", d] = None
-                    self.bind(n, real[d], f"extent {d} of {name} (shape {tuple(real)})")
+                    self.bind(n, self._extent(name, "shape", d),
+                              f"extent {d} of {name} (shape {tuple(real)})")
             for d, n in enumerate(strides or ()):
                 if isinstance(n, Const):
-                    self.reads[name, "stride", d] = None
-                    real_strides = interop.strides_of(argument)
-                    self.bind(n, real_strides[d], f"stride {d} of {name} (strides {tuple(real_strides)})")
+                    self.bind(n, self._extent(name, "stride", d),
+                              f"stride {d} of {name} (strides {tuple(interop.strides_of(argument))})")
         for n in (*shape, *(strides or ())):
             if isinstance(n, Const) and n.value is None:
                 raise fail(f"{n.name} has no value: no tensor was given for {name}, and no {n.name}=... to "
@@ -144,11 +197,11 @@ class Session:
     def check_complete(self, definition: Rewritten) -> None:
         """Every T.const has a value, every tensor its annotation."""
         for const in self.consts.values():
-            if const.value is None:
-                raise compile_error(f"nothing gives {const.name} a value: it must stand as an extent or a "
-                                    f"stride in the annotation of a tensor, A: T.Tensor(({const.name}, ...), "
-                                    "dtype)",
-                                    const.place)
+            if const.value is None or const.is_guessed:
+                raise compile_error(f"nothing gives {const.name} a value: it must stand alone as an extent "
+                                    "or a stride in the annotation of a tensor, which is executed, "
+                                    f"A: T.Tensor(({const.name}, ...), dtype), or be given by keyword, "
+                                    f"{self.name}(..., {const.name}=64)", const.place)
         for arg in definition.parameters:
             if arg.arg in self.arguments and arg.arg not in self.places:
                 raise compile_error(f"the annotation of {arg.arg} is never executed: {arg.arg}: "
@@ -156,8 +209,8 @@ class Session:
         unknown = [name for name in self.given if name not in self.consts]
         if unknown:
             known = ", ".join([*self.arguments, *self.values, *self.consts])
-            raise TypeError(f"{self.name}.compile: '{unknown[0]}' is neither a parameter nor a T.const name "
-                            f"(there are {known})")
+            raise TypeError(f"{self.name}: '{unknown[0]}' is unexpected: '{unknown[0]}' is neither a "
+                            f"parameter nor a T.const name (there are {known})")
 
 
 def _is_tensor(annotation: Any) -> bool:
@@ -169,8 +222,9 @@ def const(name: str, dtype: Any = "int32") -> Any:
     value, several a tuple.
 
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
-    an extent or a stride; from there on it is a Python integer.  A call with other values compiles another
-    kernel.  dtype is accepted; these are exact integers.  Only in eager functions.
+    an extent or a stride, or from a keyword of the call, f(a, b, M=64); it is as good as a Python integer,
+    also above that annotation.  A call with other values compiles another kernel.  dtype is accepted; these
+    are exact integers.  Only in eager functions.
     """
     trace = current()
     names = name.replace(",", " ").split() if isinstance(name, str) else []

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import copy
 import functools
-import sys
 from types import FunctionType
 from typing import Any
 
@@ -17,28 +16,13 @@ from ..front import loose
 from ..front.activation import Activation
 from ..front.addresses import Handle, handle
 from ..front.annotations import Tensor, ptr
-from ..front.errors import CompileError, compile_error, kind_of, names_bound
+from ..front.errors import CompileError, compile_error, names_bound
 from ..front.misuse import add_cure
 from ..front.parse import Rewritten, rewrite, site_of
 from ..front.results import Results
 from ..front.trace import Trace, fail
 from ..front.values import as_value
-
-
-class KernelParam:
-    """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
-    constant).
-    """
-
-    __slots__ = ("name", "is_tensor", "dtype", "shape")
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.name, self.is_tensor = row["name"], row["is_tensor"]
-        self.dtype, self.shape = row["dtype"], tuple(row["shape"])
-
-    def __repr__(self) -> str:
-        shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
-        return f"{self.name}: {self.dtype}{shape}"
+from .parameters import KernelParam, of_rows
 
 
 class PrimFunc:
@@ -102,7 +86,7 @@ class PrimFunc:
     @functools.cached_property
     def params(self) -> list[KernelParam]:
         """The parameters, in order."""
-        return [KernelParam(row) for row in self.function.params]
+        return of_rows(self.function.params)
 
     @property
     def buffer_map(self) -> dict[KernelParam, KernelParam]:
@@ -256,28 +240,3 @@ def scope_of(fn: FunctionType, frame: Any) -> dict[str, Any]:
         except ValueError:
             continue  # not bound yet; then the annotation cannot use it either
     return scope
-
-
-def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> Any:
-    """Make a function a kernel: its text is traced at once; the result is what `tilelang.compile` takes.
-
-    Every parameter is annotated: T.Tensor(shape, dtype), or a scalar dtype (T.float32, int, float, bool).
-    It returns nothing, and out_idx says which parameters a call allocates and returns; or it ends with
-    `return C` (or `return C, D`), of tensors made by T.empty, which a call allocates, or of parameters, which
-    a call gives back as they were passed.
-    """
-    if eager_jit:
-        raise fail("T.prim_func(eager_jit=True): write @tilelang.jit on the kernel itself instead; it is "
-                   "eager where there is no prim_func in it")
-    if func is None:
-        return lambda f: _prim_func(f, sys._getframe(1))
-    return _prim_func(func, sys._getframe(1))
-
-
-def _prim_func(func: Any, frame: Any) -> PrimFunc:
-    if not isinstance(func, FunctionType):
-        raise fail(f"@T.prim_func decorates a function, not {kind_of(func)}")
-    return PrimFunc(func, scope_of(func, frame))
-
-
-__all__ = ["prim_func"]

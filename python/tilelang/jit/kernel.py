@@ -17,7 +17,8 @@ from ..front.texts import show
 from . import config
 from .artifact import KernelArtifacts
 from .env import env
-from .function import KernelParam, PrimFunc
+from .function import PrimFunc
+from .parameters import KernelParam, of_rows
 
 if TYPE_CHECKING:
     from ..tools.report import Report
@@ -48,7 +49,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _complete(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         self._kernel = compiled
         self._func = func
-        self.params: list[KernelParam] = [KernelParam(row) for row in compiled.params]
+        self.params: list[KernelParam] = of_rows(compiled.params)
         self._outputs = _output_indices(out_idx, self.params, func.name)
         if out_idx is not None and func.results is None:
             _check_written(self._outputs, compiled.written, self.params)
@@ -346,17 +347,16 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
                        + _instead_of(func, what))
     config.check_backend(execution_backend)
-    config.check_pass_configs(pass_configs or {})
-    options = config.options_of(
-        {**func.pass_configs, **(pass_configs or {})}, [*func.compile_flags, *config.flags_of(compile_flags)],
-        debug_root_path, target, deterministic,
-    )
+    configs = {**config.normalize_pass_configs(func.pass_configs),
+               **config.normalize_pass_configs(pass_configs)}
+    options = config.options_of(configs, [*func.compile_flags, *config.flags_of(compile_flags)],
+                                debug_root_path, target, deterministic)
     for text in func.texts:
         show(text)
     try:
         wanted = config.target_text(target)
         registers.warn(func.large, wanted)
-        compiled = _core.compile(func.function, wanted, options)
+        compiled = _compile(func, wanted, options, configs)
     except CompileError as error:
         instead = config.script and config.script.instead(func.name, config.own_target(target), error)
         if not instead:
@@ -374,6 +374,15 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
     if verbose or (verbose is None and env.get_default_verbose()):
         print(compiled.report.text(), file=sys.stderr)
     return kernel
+
+
+def _compile(func: PrimFunc, target: str, options: dict[str, Any], configs: dict[str, Any]) -> _core.Kernel:
+    profile = configs.get("tl.pass_profile", env.is_pass_profile_enabled())
+    if not (config.watchers or profile or env.get_lower_trace_mode()):
+        return _core.compile(func.function, target, options)
+    from ..tools import passes
+
+    return passes.compile_watched(func.function, target, options, configs)
 
 
 def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:

@@ -1,33 +1,31 @@
-"""Compilation in one step, as published programs call it, and functions that edit the generated text."""
+"""Compilation in one step, as published programs call it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from . import postproc
+from .artifact import CompiledArtifact
+from .function import PrimFunc
 from .kernel import compile
-from .postproc import *  # noqa: F403
 
-__all__ = ["CompiledArtifact", "lower", *postproc.__all__]
-
-
-@dataclass
-class CompiledArtifact:
-    """What `lower` gives: the generated text, the parameters, and the kernel that runs it."""
-
-    host_mod: Any
-    device_mod: str
-    params: list[Any]
-    kernel_source: str
-    rt_mod: Any
+__all__ = ["lower", "is_device_call"]
 
 
-def lower(func: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
+def lower(func_or_mod: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
           enable_host_codegen: bool = False, enable_device_compile: bool = False) -> CompiledArtifact:
-    """Compile a @T.prim_func.  The kernel itself is `rt_mod`; there is no host text (`host_mod` is None).
+    """Compile a @T.prim_func.  The kernel itself is `rt_mod` of the result.
 
-    The other parameters are accepted and change nothing.
+    target_host and the other parameters are accepted and change nothing.
     """
-    kernel = compile(func, target=target)
-    return CompiledArtifact(None, kernel.kernel_source, kernel.params, kernel.kernel_source, kernel)
+    kernel = compile(func_or_mod, target=target)
+    return replace(kernel.artifact, rt_mod=kernel, target_host=target_host)
+
+
+def is_device_call(func: Any) -> bool:
+    """Whether a function is the part of a program that only the device runs: a prim_func never is, as it
+    says what the host launches as well.
+    """
+    if not isinstance(func, PrimFunc):
+        raise TypeError(f"is_device_call takes a @T.prim_func, not {type(func).__name__}")
+    return False

@@ -11,6 +11,7 @@ from . import config
 __all__ = [
     "register_c_postproc", "register_c_postproc_callback", "register_cuda_postproc",
     "register_cuda_postproc_callback", "register_hip_postproc", "register_hip_postproc_callback",
+    "register_metal_postproc", "register_metal_postproc_callback",
 ]  # fmt: skip
 
 
@@ -65,3 +66,13 @@ def register_hip_postproc(func: Callable[[str, Any], str] | None, override: bool
 def register_hip_postproc_callback(func: Any = None, override: bool = True) -> Any:
     """The decorator of register_hip_postproc."""
     return _callback("hip", "register_hip_postproc_callback", func, override)
+
+
+def register_metal_postproc(func: Callable[[str, Any], str] | None, override: bool = True) -> Any:
+    """The same for Apple GPUs, which are no target here: nothing calls the function."""
+    return _register("metal", "register_metal_postproc", func, override)
+
+
+def register_metal_postproc_callback(func: Any = None, override: bool = True) -> Any:
+    """The decorator of register_metal_postproc."""
+    return _callback("metal", "register_metal_postproc_callback", func, override)

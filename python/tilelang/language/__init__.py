@@ -21,9 +21,9 @@ from ..front.macros import *  # noqa: F403
 from ..front.offered import OFFERED as _OFFERED
 from ..front.values import *  # noqa: F403
 from ..jit import eager as _eager
-from ..jit import function as _function
+from ..jit import prim_func as _prim_func
 from ..jit.eager import *  # noqa: F403
-from ..jit.function import *  # noqa: F403
+from ..jit.prim_func import *  # noqa: F403
 from . import (
     allreduce,
     annotate,
@@ -76,7 +76,7 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (tile, operators, _tile_op, _annotations, _function, _eager, _macros, _values, scalar, mathematics,
+MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, mathematics,
            packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
            annotate, allreduce, dtypes)  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 from .._core import Buffer, Expr
 from ..front.trace import Trace, active, fail, in_kernel
 from ..front.values import as_condition, as_value
-from ..jit.config import check_pass_configs
+from ..jit.config import normalize_pass_configs
 
 _log = logging.getLogger("tilelang")
 
@@ -78,8 +78,7 @@ def annotate_restrict_buffers(*buffers: Any) -> None:
 def annotate_pass_configs(configs: dict[Any, Any]) -> None:
     """The pass_configs of this kernel; those given where it is compiled count before them."""
     trace = active("T.annotate_pass_configs")
-    check_pass_configs(configs)
-    trace.pass_configs.update(configs)
+    trace.pass_configs.update(normalize_pass_configs(configs))
 
 
 def annotate_compile_flags(flags: Any) -> None:

@@ -9,34 +9,47 @@ functions do at their points, and a question without an answer raises ValueError
 
 from __future__ import annotations
 
+import ast
+import itertools
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any
 
-IntTuple = Union[int, tuple]  # noqa: UP007
+from . import maps
+from .cute_tuples import (
+    E,
+    IntTuple,
+    IntTupleConst,
+    IntTuplePrimExpr,
+    IntTupleScaledBasis,
+    IntTupleTuple,
+    ScaledBasis,
+    compatible,
+    congruent,
+    flatten_to_tuple,
+    from_python,
+    product,
+    to_python,
+)
+from .layout import SwizzleMode
 
 __all__ = [
-    "ComposedLayout", "IntTuple", "Layout", "Swizzle", "coalesce", "complement", "composition", "cosize",
-    "depth", "flatten", "left_inverse", "logical_divide", "logical_product", "product", "rank",
-    "right_inverse", "size",
+    "ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis", "IntTupleTuple",
+    "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce", "compatible", "complement", "composition",
+    "congruent", "coshape", "cosize", "depth", "filter", "flatten", "flatten_to_tuple", "from_python",
+    "left_inverse", "logical_divide", "logical_product", "make_column_major_layout", "make_identity_layout",
+    "make_layout", "make_row_major_layout", "product", "rank", "restrict", "right_inverse", "size",
+    "tiled_product", "to_python",
 ]  # fmt: skip
 
 
-def flatten(t: IntTuple) -> tuple[int, ...]:
-    """All integers of a nested tuple, in order."""
-    return tuple(x for item in t for x in flatten(item)) if isinstance(t, tuple) else (t,)
+def flatten(layout: Any) -> Any:
+    """A layout without nested modes; of a nested tuple all its integers, in order."""
+    return _of_modes(layout.modes()) if isinstance(layout, Layout) else flatten_to_tuple(layout)
 
 
-def product(t: IntTuple) -> int:
-    """The product of all integers of a nested tuple."""
-    result = 1
-    for x in flatten(t):
-        result *= x
-    return result
-
-
-def rank(t: Any) -> int:
+def rank(layout: Any) -> int:
     """The number of modes."""
-    t = t.shape if isinstance(t, Layout) else t
+    t = layout.shape if isinstance(layout, Layout) else layout
     return len(t) if isinstance(t, tuple) else 1
 
 
@@ -46,13 +59,13 @@ def depth(t: Any) -> int:
     return 1 + max([depth(x) for x in t], default=0) if isinstance(t, tuple) else 0
 
 
-def _like(profile: IntTuple, flat: Iterator[Any]) -> Any:
+def _like(profile: Any, flat: Iterator[Any]) -> Any:
     return tuple(_like(x, flat) for x in profile) if isinstance(profile, tuple) else next(flat)
 
 
-def _compact(shape: IntTuple) -> IntTuple:
+def _compact(shape: Any) -> Any:
     strides, at = [], 1
-    for n in flatten(shape):
+    for n in flatten_to_tuple(shape):
         strides.append(at)
         at *= n
     return _like(shape, iter(strides))
@@ -63,20 +76,57 @@ class Layout:
 
     __slots__ = ("shape", "stride")
 
-    def __init__(self, shape: IntTuple, stride: IntTuple | None = None) -> None:
+    def __init__(self, shape: Any, stride: Any | None = None) -> None:
         self.shape, self.stride = shape, _compact(shape) if stride is None else stride
-        if len(flatten(self.shape)) != len(flatten(self.stride)) or any(n < 1 for n in flatten(shape)):
+        if len(flatten_to_tuple(self.shape)) != len(flatten_to_tuple(self.stride)) or \
+                any(n < 1 for n in flatten_to_tuple(shape)):
             raise ValueError(
                 f"the shape {shape} and the stride {stride} are not of one form, or an extent is not positive"
             )
 
     def modes(self) -> list[tuple[int, int]]:
         """(extent, stride) of all modes, flat."""
-        return list(zip(flatten(self.shape), flatten(self.stride), strict=True))
+        return list(zip(flatten_to_tuple(self.shape), flatten_to_tuple(self.stride), strict=True))
 
-    def __call__(self, *coordinate: Any) -> int:
-        where = coordinate[0] if len(coordinate) == 1 else tuple(coordinate)
-        return _offset(where, self.shape, self.stride)
+    def __call__(self, coord: Any, *more: Any) -> Any:
+        found = _offset((coord, *more) if more else coord, self.shape, self.stride)
+        return found.coordinate() if isinstance(found, ScaledBasis) else found
+
+    @staticmethod
+    def parse(text: str) -> Layout:
+        """The layout that a text shows, "(4,2):(1,4)"."""
+        return Layout(*map(ast.literal_eval, text.split(":")))
+
+    @staticmethod
+    def from_tilelang(layout: maps.Layout) -> Layout:
+        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do."""
+        zero = [0] * len(layout.shape)
+        parts = [_from_values([layout(*zero[:d], i, *zero[d + 1:]) for i in range(n)])
+                 for d, n in enumerate(layout.shape)]
+        made = Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
+        for index in itertools.product(*map(range, layout.shape)):
+            if made(index) != layout(*index):
+                raise ValueError(f"{layout!r} is no layout of shapes and strides: it differs from {made} at {index}")
+        return made
+
+    from_tilelang_hierarchical = from_tilelang
+
+    def to_tilelang(self) -> maps.Layout:
+        """The same as a T.Layout over the extents of the modes."""
+        modes = [self[i] for i in range(len(self))]
+
+        def place(*index: Any) -> Any:
+            total = 0
+            for i, mode in zip(index, modes, strict=True):
+                for n, d in mode.modes():
+                    total, i = total + i % n * d, i // n
+            return total
+
+        return maps.Layout([mode.size() for mode in modes], place)
+
+    def with_shape(self, shape: Any) -> Layout:
+        """The same function of a number, for coordinates of another shape."""
+        return composition(self, Layout(shape))
 
     def __getitem__(self, mode: int) -> Layout:
         if not isinstance(self.shape, tuple):
@@ -104,7 +154,7 @@ class Layout:
         return 1 + sum((n - 1) * d for n, d in self.modes())
 
 
-def _offset(where: Any, shape: IntTuple, stride: IntTuple) -> int:
+def _offset(where: Any, shape: Any, stride: Any) -> int:
     if not isinstance(shape, tuple):
         if isinstance(where, tuple):
             raise ValueError(f"the coordinate {where} is nested where the shape is {shape}")
@@ -130,13 +180,71 @@ def cosize(layout: Layout) -> int:
     return layout.cosize()
 
 
-def coalesce(layout: Layout) -> Layout:
-    """The same function of a number with the fewest modes."""
+def coshape(layout: Layout) -> Any:
+    """Of a layout of coordinates the extents that they reach; of any other its cosize."""
+    if not any(isinstance(d, ScaledBasis) for d in flatten_to_tuple(layout.stride)):
+        return layout.cosize()
+
+    def one_more(x: Any) -> Any:
+        return tuple(map(one_more, x)) if isinstance(x, tuple) else x + 1
+
+    return one_more(layout(layout.size() - 1))
+
+
+def make_layout(shape: Any, stride: Any = None) -> Layout:
+    """Layout(shape, stride)."""
+    return Layout(shape, stride)
+
+
+def make_column_major_layout(shape: Any) -> Layout:
+    """Without gaps, the first mode fastest."""
+    return Layout(shape)
+
+
+def make_row_major_layout(shape: Any) -> Layout:
+    """Without gaps, the last mode fastest."""
+    strides, at = [], 1
+    for n in reversed(flatten_to_tuple(shape)):
+        strides.insert(0, at)
+        at *= n
+    return Layout(shape, _like(shape, iter(strides)))
+
+
+def make_identity_layout(shape: Any) -> Layout:
+    """The layout whose values are the coordinates themselves."""
+    def basis(part: Any, path: tuple) -> Any:
+        if isinstance(part, tuple):
+            return tuple(basis(x, (*path, i)) for i, x in enumerate(part))
+        return E(path or 0)
+
+    return Layout(shape, basis(shape, ()))
+
+
+def filter(layout: Layout) -> Layout:
+    """Without the modes along which nothing changes."""
+    return coalesce(_of_modes([(n, d) for n, d in layout.modes() if d != 0]))
+
+
+def restrict(layout: Layout, region: Any) -> Layout:
+    """The layout of a part, seen from its first element; region: (begin, extent) for each mode."""
+    begins, extents = (tuple(r[k] for r in region) for k in (0, 1))
+    first = layout(begins)
+    made = [_from_values([layout(tuple(b + (i if m == d else 0) for m, b in enumerate(begins))) - first
+                          for i in range(n)]) for d, n in enumerate(extents)]
+    made = Layout(tuple(p.shape for p in made), tuple(p.stride for p in made))
+    for at in itertools.product(*map(range, extents)):
+        if made(at) != layout(tuple(b + i for b, i in zip(begins, at, strict=True))) - first:
+            raise ValueError(f"the part {region} of {layout} is no layout")
+    return made
+
+
+def coalesce(layout: Layout, max_extent: int | None = None) -> Layout:
+    """The same function of a number with the fewest modes, none that was joined longer than max_extent."""
     modes: list[tuple[int, int]] = []
     for n, d in layout.modes():
         if n == 1:
             continue
-        if modes and modes[-1][0] * modes[-1][1] == d:
+        if modes and modes[-1][0] * modes[-1][1] == d and (max_extent is None or modes[-1][0] * n <= max_extent):
             modes[-1] = (modes[-1][0] * n, modes[-1][1])
         else:
             modes.append((n, d))
@@ -169,8 +277,9 @@ def _from_values(values: list[int]) -> Layout:
     return made if total > 1 else Layout(1, 0)
 
 
-def composition(a: Any, b: Any) -> Layout:
-    """i -> a(b(i)), in the modes of b; a tuple of layouts works on the modes of a one by one."""
+def composition(lhs: Any, rhs: Any) -> Layout:
+    """i -> lhs(rhs(i)), in the modes of rhs; a tuple of layouts works on the modes of lhs one by one."""
+    a, b = lhs, rhs
     if isinstance(b, tuple):
         parts = [composition(a[i], b[i]) if i < len(b) else a[i] for i in range(rank(a))]
         return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
@@ -217,10 +326,27 @@ def logical_divide(layout: Layout, tiler: Any) -> Layout:
     return composition(layout, _pair(tile, complement(tile, layout.size())))
 
 
-def logical_product(layout: Layout, tiler: Any) -> Layout:
-    """((layout), (copies)): `layout` repeated where the tiler says, each copy apart from the others."""
+def logical_product(block: Layout, tiler: Any) -> Layout:
+    """((block), (copies)): `block` repeated where the tiler says, each copy apart from the others."""
     tile = Layout(tiler) if isinstance(tiler, int) else tiler
-    return _pair(layout, composition(complement(layout, layout.size() * tile.cosize()), tile))
+    return _pair(block, composition(complement(block, block.size() * tile.cosize()), tile))
+
+
+def tiled_product(block: Layout, tiler: Any) -> Layout:
+    """The same with the modes of the copies side by side: ((block), copies0, copies1, …)."""
+    made = logical_product(block, tiler)
+    copies = made[1]
+    parts = [made[0], *(copies[i] for i in range(rank(copies)))]
+    return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
+
+
+def blocked_product(block: Layout, tiler: Any) -> Layout:
+    """The same mode by mode: ((block0, copies0), (block1, copies1), …), coalesced."""
+    tile = Layout(tiler) if isinstance(tiler, int) else tiler
+    made, count = logical_product(block, tile), max(rank(block), rank(tile))
+    halves = [[part[i] if i < rank(part) else Layout(1, 0) for i in range(count)] for part in (made[0], made[1])]
+    parts = [coalesce(_pair(inner, outer)) for inner, outer in zip(*halves, strict=True)]
+    return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
 
 
 def right_inverse(layout: Layout) -> Layout:
@@ -244,41 +370,90 @@ def left_inverse(layout: Layout) -> Layout:
 
 
 class Swizzle:
-    """An XOR of bits: the `bits` bits from `base` on with those `shift` above."""
+    """An XOR of bits: the b_bits bits from m_base on with those s_shift above."""
 
-    __slots__ = ("bits", "base", "shift")
+    __slots__ = ("b_bits", "m_base", "s_shift")
 
-    def __init__(self, bits: int, base: int, shift: int) -> None:
-        if bits < 0 or base < 0 or abs(shift) < bits:
-            raise ValueError(
-                f"Swizzle({bits}, {base}, {shift}): the two groups of bits overlap, or a number is negative"
-            )
-        self.bits, self.base, self.shift = bits, base, shift
+    def __init__(self, b_bits: int, m_base: int, s_shift: int) -> None:
+        if b_bits < 0 or m_base < 0 or abs(s_shift) < b_bits:
+            raise ValueError(f"Swizzle({b_bits}, {m_base}, {s_shift}): the two groups of bits overlap, or a "
+                             "number is negative")
+        self.b_bits, self.m_base, self.s_shift = b_bits, m_base, s_shift
 
     def __call__(self, offset: Any) -> Any:
-        ones = (1 << self.bits) - 1
-        if self.shift >= 0:
-            return offset ^ (((offset >> (self.base + self.shift)) & ones) << self.base)
-        return offset ^ (((offset >> self.base) & ones) << (self.base - self.shift))
+        ones = (1 << self.b_bits) - 1
+        if self.s_shift >= 0:
+            return offset ^ (((offset >> (self.m_base + self.s_shift)) & ones) << self.m_base)
+        return offset ^ (((offset >> self.m_base) & ones) << (self.m_base - self.s_shift))
+
+    @staticmethod
+    def parse(text: str) -> Swizzle:
+        """The swizzle that a text shows, "Sw<3,4,3>"."""
+        return Swizzle(*map(int, text.strip().removeprefix("Sw<").rstrip(">").split(",")))
+
+    @property
+    def is_swizzled(self) -> bool:
+        """Whether it changes anything."""
+        return self.b_bits > 0
+
+    def recast(self, old_bits: int, new_bits: int) -> Swizzle:
+        """The same for offsets in elements of another size, powers of two of bits."""
+        return Swizzle(self.b_bits, self.m_base + old_bits.bit_length() - new_bits.bit_length(), self.s_shift)
+
+    def to_swizzle_mode(self) -> SwizzleMode:
+        """The mode of that width, for offsets in bytes."""
+        if self.is_swizzled and (self.m_base, self.s_shift) != (4, 3) or self.b_bits > 3:
+            raise ValueError(f"{self} is none of the modes: they are Sw<1..3,4,3>, of offsets in bytes")
+        return SwizzleMode(self.b_bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Swizzle) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
     def __repr__(self) -> str:
-        return f"Sw<{self.bits},{self.base},{self.shift}>"
+        return f"Sw<{self.b_bits},{self.m_base},{self.s_shift}>"
 
 
 class ComposedLayout:
-    """coordinate -> outer(offset + inner(coordinate)); outer is a Swizzle or a Layout."""
+    """coordinate -> swizzle(offset + layout(coordinate)); the swizzle may be a Layout as well."""
 
-    __slots__ = ("outer", "offset", "inner")
+    __slots__ = ("swizzle", "offset", "layout")
 
-    def __init__(self, outer: Any, offset: int, inner: Layout) -> None:
-        self.outer, self.offset, self.inner = outer, offset, inner
+    def __init__(self, swizzle: Any, offset: int, layout: Layout) -> None:
+        self.swizzle, self.offset, self.layout = swizzle, offset, layout
 
     def __call__(self, *coordinate: Any) -> int:
-        return self.outer(self.offset + self.inner(*coordinate))
+        return self.swizzle(self.offset + self.layout(*coordinate))
+
+    @staticmethod
+    def from_tilelang(layout: maps.Layout, buffer: Any = None, least_b_bits: int | None = None) -> ComposedLayout:
+        """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at least."""
+        for b_bits in range(least_b_bits or 0, 4):
+            for m_base in range(8 if b_bits else 1):
+                swizzle = Swizzle(b_bits, m_base, 3)
+                try:
+                    unswizzled = maps.Layout(layout.shape, lambda *i, s=swizzle: s(layout(*i)))
+                    return ComposedLayout(swizzle, 0, Layout.from_tilelang(unswizzled))
+                except ValueError:
+                    continue
+        raise ValueError(f"{layout!r} is no swizzle of up to three bits after a layout")
+
+    def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
+        """The same for elements of another size: narrower ones follow one another along the first mode."""
+        num, den = max(old_bits // new_bits, 1), max(new_bits // old_bits, 1)
+        (n, *shape), (d, *stride) = (x if isinstance(x, tuple) else (x,) for x in (self.layout.shape, self.layout.stride))
+        if isinstance(n, tuple) or den > 1 and (d != 1 or n % den):
+            raise ValueError(f"{self} cannot be seen with elements of {new_bits} instead of {old_bits} bits")
+        first = ((num, n), (1, d * num)) if num > 1 and d != 1 else (n * num // den, 1 if d == 1 else d * num)
+        rest = tuple(x * num // den for x in stride)
+        layout = Layout((first[0], *shape), (first[1], *rest)) if shape else Layout(*first)
+        return ComposedLayout(self.swizzle.recast(old_bits, new_bits), self.offset * num // den, layout)
 
     def size(self) -> int:
         """The number of coordinates."""
-        return self.inner.size()
+        return self.layout.size()
 
     def __repr__(self) -> str:
-        return f"{self.outer} o {self.offset} o {self.inner}"
+        return f"{self.swizzle} o {self.offset} o {self.layout}"

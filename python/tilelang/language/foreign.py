@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _core
-from ..front.dtypes import as_dtype
+from ..front.dtypes import as_dtype, element_of
 from ..front.indexing import Part
 from ..front.trace import active, fail, in_kernel
 from ..front.values import Element, as_value
@@ -63,11 +63,11 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
         raise fail(f"T.make_tensor: {name} is no address but a tensor or tile already: T.view({name}, "
                    "shape, dtype) shows it "
                    f"in another shape; a parameter that is an address is declared {name}: T.ptr")
-    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    dtype, extents = element_of(dtype, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)
     return trace.builder.tensor_at(
-        trace.take_hint("tensor"), base, [as_value(n) for n in extents], as_dtype(dtype), steps
+        trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype, steps
     )
 
 

@@ -18,11 +18,10 @@ from .._core import Buffer, Region
 from ..front import dtypes
 from ..front.trace import fail, in_kernel
 from ..front.values import Element
-from . import cute
 from .maps import Fragment, Layout, ask, core_of, integer, ints
 
 __all__ = [
-    "Fragment", "Layout", "SwizzleMode", "cute", "make_full_bank_swizzled_layout",
+    "Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout",
     "make_fully_replicated_layout_fragment",
     "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout",
     "make_linear_layout", "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
@@ -33,20 +32,46 @@ __all__ = [
 
 class SwizzleMode(enum.IntEnum):
     """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
-    banks)."""
+    banks).
+    """
 
     NONE = 0
-    QUARTER = 1
-    HALF = 2
-    FULL = 3
+    QUARTER = SWIZZLE_32B = 1
+    HALF = SWIZZLE_64B = 2
+    FULL = SWIZZLE_128B = 3
+
+    @classmethod
+    def from_ordinal(cls, ordinal: int) -> SwizzleMode:
+        """The mode of that number."""
+        return cls(ordinal)
 
     def is_none(self) -> bool:
         """Whether nothing is swizzled."""
         return self is SwizzleMode.NONE
 
+    def is_swizzle_32b(self) -> bool:
+        """Whether the pattern is 32 bytes wide."""
+        return self is SwizzleMode.SWIZZLE_32B
+
+    def is_swizzle_64b(self) -> bool:
+        """Whether the pattern is 64 bytes wide."""
+        return self is SwizzleMode.SWIZZLE_64B
+
+    def is_swizzle_128b(self) -> bool:
+        """Whether the pattern is 128 bytes wide."""
+        return self is SwizzleMode.SWIZZLE_128B
+
     def swizzle_byte_size(self) -> int:
         """The bytes of a pattern; 16, one chunk, without one."""
         return 16 << int(self)
+
+    def swizzle_atom_size(self) -> int:
+        """The 16-byte chunks of a pattern."""
+        return 1 << int(self)
+
+    def smem_alignment(self) -> int:
+        """The bytes to which a tile's address must be aligned: eight rows of the pattern."""
+        return 8 * self.swizzle_byte_size()
 
 
 # ── the usual ones ────────────────────────────────────────────────────────────────────────────────────
@@ -67,9 +92,9 @@ def _tile(tile: Any, dtype: Any, what: str) -> tuple[list[int], int]:
     return ints(tile, f"{what}: an extent"), dtypes.as_dtype(dtype).bits
 
 
-def make_linear_layout(buffer: Any) -> Layout:
+def make_linear_layout(buffer_or_load_or_region: Any) -> Layout:
     """Row-major; a shape does as well."""
-    shape, _ = _tile(buffer, "float32", "make_linear_layout")
+    shape, _ = _tile(buffer_or_load_or_region, "float32", "make_linear_layout")
     return Layout._of(ask(_core.row_major, shape))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _core
 from .._core import CompileError, Expr
@@ -60,7 +62,104 @@ def _outputs(value: Any) -> list:
     return [as_value(v) for v in items]
 
 
-class Layout:
+class Range(NamedTuple):
+    """The numbers from `begin` on, up to `end`."""
+
+    begin: Any
+    end: Any
+
+    @property
+    def min(self) -> Any:
+        """The first."""
+        return self.begin
+
+    @property
+    def extent(self) -> Any:
+        """How many."""
+        return self.end - self.begin
+
+
+class _Map:
+    """What layouts and fragments tell of themselves as expressions of their indices."""
+
+    __slots__ = ("_vars",)
+
+    def get_forward_vars(self) -> list[Expr]:
+        """The variables of the expressions: the indices, and of a fragment with copies the number of the copy."""
+        try:
+            return list(self._vars)
+        except AttributeError:
+            self._vars = _variables(len(self.shape), getattr(self, "replicas", 1))
+            return list(self._vars)
+
+    def get_forward_index(self) -> list[Expr]:
+        """Where an element goes (of a fragment: its register), as expressions of get_forward_vars()."""
+        return self._places(self.get_forward_vars())
+
+    forward_index = index = property(get_forward_index)
+
+    def get_linearized_forward_index(self) -> Any:
+        """The same as one number, row-major in the memory needed."""
+        number, *rest = self.get_forward_index()
+        for place, extent in zip(rest, self.get_output_shape()[1:], strict=True):
+            number = number * extent + place
+        return number
+
+    def get_input_shape(self) -> list[int]:
+        """The extents of the indices."""
+        return list(self.shape)
+
+    input_size = property(get_input_shape)
+
+    def map_forward_index(self, indices: Any, *more: Any) -> list:
+        """Where the element of these indices goes (of a fragment: its register): numbers or expressions."""
+        return self._places(list(indices) if isinstance(indices, (tuple, list)) else [indices, *more])
+
+    def map_region_bounds(self, region: Any) -> list[Range]:
+        """For each output the numbers between its least and its greatest over a part of the tile.
+
+        region: for each index a T.Range, a slice, (begin, extent), or one number.
+        """
+        spans = [_span(r, extent) for r, extent in zip(region, self.shape, strict=True)]
+        places = [self._places(list(index)) for index in itertools.product(*[range(*span) for span in spans])]
+        return [Range(min(column), max(column) + 1) for column in zip(*places, strict=True)]
+
+    def _rescaled(self, shape: Any, num: int, den: int) -> tuple[list[int], Callable]:
+        """A shape of the same storage, each element of which is `num` of `den` parts of one here; and how its indices
+        and the number of a part become indices here: (index here, part, parts).
+        """
+        extents = ints(shape, "reshape: the shape")
+        if num < 1 or den < 1 or num % den and den % num:
+            raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide the other")
+        if math.prod(self.shape) * num != math.prod(extents) * den:
+            raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
+                       f"{math.prod(extents)}, which is not {num}/{den} of them")
+
+        def here(index: Any) -> tuple[list, Any]:
+            number = 0
+            for i, extent in zip(index, extents, strict=True):
+                number = number * extent + i
+            part, number = number % (num // den or 1), number * den // num if den > num else number // (num // den)
+            rest = []
+            for extent in reversed(self.shape[1:]):
+                rest.insert(0, number % extent)
+                number = number // extent
+            return [number, *rest], part
+
+        return extents, here
+
+
+def _span(part: Any, extent: int) -> tuple[int, int]:
+    if isinstance(part, Range):
+        return part.begin, part.end
+    if isinstance(part, slice):
+        return part.indices(extent)[:2]
+    if isinstance(part, (tuple, list)):
+        return part[0], part[0] + part[1]
+    return part, part + 1
+
+
+class Layout(_Map):
     """A map from the indices of a tile to places.
 
     shape: the tile's extents.  forward_fn: a function of as many indices that gives an integer expression, or
@@ -91,13 +190,13 @@ class Layout:
         """Per output one more than its largest value: the shape of the memory needed."""
         return self._core.output_shape
 
-    def get_input_shape(self) -> list[int]:
-        """The extents of the indices."""
-        return list(self.shape)
-
     def get_output_shape(self) -> list[int]:
         """The shape of the memory needed."""
         return list(self.output_shape)
+
+    def _places(self, index: list) -> list:
+        found = self(*index)
+        return list(found) if isinstance(found, tuple) else [found]
 
     @property
     def has_digits(self) -> bool:
@@ -119,8 +218,6 @@ class Layout:
             out = ask(self._core.map, ints(values, "an index of a layout"))
         return out[0] if len(out) == 1 else out
 
-    map_forward_index = __call__
-
     def inverse(self) -> Layout:
         """The way back, for a map in which no two elements share a place.
 
@@ -141,9 +238,26 @@ class Layout:
         """New leading indices that are outputs unchanged: (b, i, j) -> (b, *self(i, j))."""
         return Layout._of(ask(self._core.expand, ints(leading_shape, "expand: leading_shape")))
 
-    def reshape(self, shape: Sequence[int]) -> Layout:
-        """The same elements, in the same row-major order, under other indices."""
-        return Layout._of(ask(self._core.reshape, ints(shape, "reshape: the shape")))
+    def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Layout:
+        """The same elements, in the same row-major order, under other indices.
+
+        rescale_num, rescale_den: of storage that is seen with narrower or wider elements, bits of an element here and
+        there; narrower ones follow one another along the last output, wider ones must lie together.
+        """
+        num, den = rescale_num, rescale_den
+        if num == den:
+            return Layout._of(ask(self._core.reshape, ints(shape, "reshape: the shape")))
+        extents, here = self._rescaled(shape, num, den)
+        if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
+            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in {self._core}")
+
+        def place(*index: Any) -> list:
+            at, part = here(index)
+            found = self._places(at)
+            found[-1] = found[-1] * num // den + part if num > den else found[-1] // (den // num)
+            return found
+
+        return Layout(extents, place)
 
     def is_equal(self, other: Layout) -> bool:
         """Do both send every element to the same place?"""
@@ -189,7 +303,7 @@ def core_of(x: Any, what: str) -> _core.Layout:
     return x._core
 
 
-class Fragment:
+class Fragment(_Map):
     """A tile spread over the registers of threads: element -> (thread, register).
 
     shape: the tile's extents.  forward_fn(i, j, …) gives (thread, register); or forward_thread_fn gives the
@@ -258,9 +372,77 @@ class Fragment:
         """Copies of each element."""
         return self._core.replicas
 
+    replicate_size = replicas
+
     def get_thread_size(self) -> int:
         """The number of threads."""
         return self.threads
+
+    @property
+    def thread_range(self) -> Range:
+        """The threads."""
+        return Range(0, self.threads)
+
+    def get_output_shape(self) -> list[int]:
+        """The registers of a thread."""
+        return [self.registers]
+
+    @property
+    def thread(self) -> Expr:
+        """Whose an element is, as an expression of get_forward_vars()."""
+        return self.map_forward_thread(self.get_forward_vars())
+
+    forward_thread = thread
+
+    def map_forward_thread(self, indices: Any) -> Any:
+        """The thread that has the element of these indices; one more index is the number of the copy."""
+        return self._both(list(indices))[0]
+
+    def _places(self, index: list) -> list:
+        return [self._both(index)[1]]
+
+    def _both(self, index: list) -> Any:
+        rank = len(self.shape)
+        return self(*index[:rank], rep=index[rank] if len(index) > rank else 0)
+
+    def inverse(self) -> Layout:
+        """The way back: (thread, register) -> (index…, copy)."""
+        return self.layout.inverse()
+
+    def expand(self, leading_shape: Any) -> Fragment:
+        """New leading indices, of copies of the tile in further registers of the same threads."""
+        leading = ints(leading_shape, "expand: leading_shape")
+
+        def place(*index: Any) -> tuple:
+            number = 0
+            for i, extent in zip(index, leading, strict=False):
+                number = number * extent + i
+            thread, register = self._both(list(index[len(leading):]))
+            return thread, number * self.registers + register
+
+        return Fragment([*leading, *self.shape], place, replicate=self.replicas)
+
+    def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Fragment:
+        """The same elements, in the same row-major order, under other indices.
+
+        rescale_num, rescale_den: as of a Layout; elements that become one must be neighbours of one thread.
+        """
+        num, den = rescale_num, rescale_den
+        extents, here = self._rescaled(shape, num, den)
+        wide, copies, points = den // num, self.replicas, self.layout.points() if den > num else []
+        for at in range(0, len(points), max(wide, 1) * copies):
+            for n in range(wide * copies):
+                thread, register = points[at + n % copies]
+                if register % wide or points[at + n] != (thread, register + n // copies):
+                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a thread of "
+                               f"{self._core}")
+
+        def place(*index: Any) -> tuple:
+            at, part = here(index[: len(extents)])
+            thread, register = self._both([*at, *index[len(extents):]])
+            return thread, register * num // den + part if num > den else register // (den // num)
+
+        return Fragment(extents, place, replicate=self.replicas)
 
     @property
     def layout(self) -> Layout:

@@ -50,24 +50,18 @@ class TensorCoreIntrinEmitter:
 
     M_DIM = _M
     WARP_SIZE = WARP
+    n_dim, warp_rows, warp_cols, is_m_first = 16, 1, 1, False
+    dtype_abbrv = {  # noqa: RUF012  (as published: what PTX and others call the dtypes)
+        "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tfloat32": "tf32", "float64": "fp64",
+        "int8": "int8", "uint8": "uint8", "int4": "int4", "uint4": "uint4", "int32": "int32",
+        "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+    }  # fmt: skip
 
-    def __init__(
-        self,
-        a_dtype: Any = "float16",
-        b_dtype: Any = "float16",
-        accum_dtype: Any = "float16",
-        a_transposed: bool = False,
-        b_transposed: bool = False,
-        block_row_warps: int = 2,
-        block_col_warps: int = 2,
-        warp_row_tiles: int = 16,
-        warp_col_tiles: int = 16,
-        chunk: int = 16,
-        reduce_k: int = 1,
-        num_elems_per_byte: int = 1,
-        is_m_first: bool | None = False,
-        thread_var: Any = None,
-    ) -> None:
+    def __init__(self, a_dtype: Any = "float16", b_dtype: Any = "float16", accum_dtype: Any = "float16",
+                 a_transposed: bool = False, b_transposed: bool = False, block_row_warps: int = 2,
+                 block_col_warps: int = 2, warp_row_tiles: int = 8, warp_col_tiles: int = 8, chunk: int = 16,
+                 reduce_k: int = 1, num_elems_per_byte: int = 1, is_m_first: bool | None = False,
+                 thread_var: Any = None) -> None:
         self.a_dtype, self.b_dtype, self.accum_dtype = map(dtypes.as_dtype, (a_dtype, b_dtype, accum_dtype))
         self.a_transposed, self.b_transposed = bool(a_transposed), bool(b_transposed)
         self.block_row_warps, self.block_col_warps = block_row_warps, block_col_warps
@@ -89,6 +83,16 @@ class TensorCoreIntrinEmitter:
         self.local_size_a, self.local_size_b, self.local_size_out = (
             n // WARP for n in (_M * self.k_dim, self.n_dim * self.k_dim, _M * self.n_dim))
         self.threads = WARP * block_row_warps * block_col_warps * reduce_k
+
+    @property
+    def mma_num_inst_m(self) -> int:
+        """How many tiles of 16 rows a warp works on: the calls of mma_atom along m."""
+        return self.warp_rows
+
+    @property
+    def mma_num_inst_n(self) -> int:
+        """How many tiles of micro_size_y columns a warp works on: the calls of mma_atom along n."""
+        return self.warp_cols
 
     # ── who works on what ─────────────────────────────────────────────────────────────────────────────
 
@@ -132,22 +136,28 @@ class TensorCoreIntrinEmitter:
 
         k_inner: the micro step, where A_local or B_local hold several, one after another.
         """
+        b = in_kernel(f"{_WHAT}.mma").builder
+        i, j = b.begin_for("unrolled", ["i", "j"], [0, 0], [self.warp_rows, self.warp_cols], [1, 1], {})
+        self.mma_atom(A_local_buf, B_local_buf, C_local_buf, i, j, k_inner)
+        b.end_for()
+
+    def mma_atom(self, A_local_buf: Buffer, B_local_buf: Buffer, C_local_buf: Buffer, inst_m_idx: Any,
+                 inst_n_idx: Any, k_inner: Any = 0) -> None:
+        """The same for one of the warp's tiles, by its number along m and n."""
         what, b = f"{_WHAT}.mma", in_kernel(f"{_WHAT}.mma").builder
         sizes = self.warp_rows * self.local_size_a, self.warp_cols * self.local_size_b
         self._check(what, A_local_buf, self.a_dtype, sizes[0])
         self._check(what, B_local_buf, self.b_dtype, sizes[1])
         self._check(what, C_local_buf, self.accum_dtype, self._sums())
-        step = as_value(k_inner)
+        step, i, j = (as_value(x) for x in (k_inner, inst_m_idx, inst_n_idx))
         many = [buf.shape[0] >= 2 * n for buf, n in ((A_local_buf, sizes[0]), (B_local_buf, sizes[1]))]
         first_a, first_b = (step * n if m else 0 for m, n in zip(many, sizes, strict=True))
-        i, j = b.begin_for("unrolled", ["i", "j"], [0, 0], [self.warp_rows, self.warp_cols], [1, 1], {})
         for half in range(self.n_dim // 8):
             c = (i * self.warp_cols + j) * self.local_size_out + 4 * half
             at_b = first_b + j * self.local_size_b + half * (8 * self.k_dim // WARP)
             b.instruct(self._row, [b.address(C_local_buf, (c,), ""),
                                    b.address(A_local_buf, (first_a + i * self.local_size_a,), "r"),
                                    b.address(B_local_buf, (at_b,), "r")])
-        b.end_for()
         in_kernel(what).wrote(C_local_buf)
 
     def stmatrix(self, C_local_buf: Buffer, C_buf: Any, pid_m: Any = None, pid_n: Any = None) -> None:
@@ -301,3 +311,21 @@ class TensorCoreIntrinEmitter:
         place = at(*mma_layout.operand_element(local.dtype.bits, lane, r, is_b))
         b.store(local, (to + r,), b.load(shared, place))
         b.end_for()
+
+
+class TensorCoreIntrinEmitterWithLadderTransform(TensorCoreIntrinEmitter):
+    """The same for operands that were laid out for it beforehand; of which kind 0, as they are, is here."""
+
+    def __init__(self, a_dtype: Any = "float16", b_dtype: Any = "float16", accum_dtype: Any = "float16",
+                 a_transposed: bool = False, b_transposed: bool = False, block_row_warps: int = 2,
+                 block_col_warps: int = 2, warp_row_tiles: int = 8, warp_col_tiles: int = 8, chunk: int = 16,
+                 reduce_k: int = 1, num_elems_per_byte: int = 1, is_m_first: bool | None = False,
+                 transform_kind_a: Any = 0, transform_kind_b: Any = 0) -> None:
+        for name, kind in (("transform_kind_a", transform_kind_a), ("transform_kind_b", transform_kind_b)):
+            if int(kind):
+                raise fail(f"TensorCoreIntrinEmitterWithLadderTransform: {name} is {kind}; tiles laid out beforehand "
+                           "are not in this version yet: leave it 0, ldmatrix reads them as they are")
+        super().__init__(a_dtype, b_dtype, accum_dtype, a_transposed, b_transposed, block_row_warps,
+                         block_col_warps, warp_row_tiles, warp_col_tiles, chunk, reduce_k, num_elems_per_byte,
+                         is_m_first)
+        self.transform_kind_a, self.transform_kind_b = transform_kind_a, transform_kind_b

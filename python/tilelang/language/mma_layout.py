@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..front.trace import fail
 from .maps import Layout
 
 Place = tuple[Any, Any]
 
 
 def operand_place(bits: int, i: Any, k: Any, is_b: bool = False) -> Place:
-    """(thread, register) of the element of a 16-row operand, i along m or n; of 8 to 32 bits."""
+    """(thread, register) of the element of a 16-row operand, i along m or n; of 4 to 32 bits."""
     per = 32 // bits
     halves = (k // (4 * per), i // 8) if not is_b else (i // 8, k // (4 * per))
     return 4 * (i % 8) + k % (4 * per) // per, per * (2 * halves[0] + halves[1]) + k % per
@@ -46,66 +47,103 @@ def _of(bits: int, is_b: bool, k_first: bool, back: bool) -> Callable[[Any, Any]
     def place(i: Any, j: Any) -> Place:
         return operand_place(bits, *((j, i) if k_first else (i, j)), is_b)
 
-    def element(thread: Any, register: Any) -> Place:
-        found = operand_element(bits, thread, register, is_b)
+    def element(thread_id: Any, local_id: Any) -> Place:
+        found = operand_element(bits, thread_id, local_id, is_b)
         return found[::-1] if k_first else found
 
     return element if back else place
 
 
-shared_16x16_to_mma_32x8_layout_sr_a = _of(16, False, False, False)
-shared_16x16_to_mma_32x8_layout_sr_b = _of(16, True, False, False)
-shared_16x16_to_mma_32x8_layout_rs_a = _of(16, False, True, False)
-shared_16x16_to_mma_32x8_layout_rs_b = _of(16, True, True, False)
-shared_16x32_to_mma_32x16_layout_sr_a = _of(8, False, False, False)
-shared_16x32_to_mma_32x16_layout_sr_b = _of(8, True, False, False)
-shared_16x32_to_mma_32x16_layout_rs_a = _of(8, False, True, False)
-shared_16x32_to_mma_32x16_layout_rs_b = _of(8, True, True, False)
-shared_16x8_to_mma_32x4_layout_sr_a = _of(32, False, False, False)
-shared_16x8_to_mma_32x4_layout_sr_b = _of(32, True, False, False)
-shared_16x16_to_mma_32x8_layout = shared_16x16_to_mma_32x8_layout_sr_a
-shared_16x32_to_mma_32x16_layout = shared_16x32_to_mma_32x16_layout_sr_a
-shared_32x16_to_mma_32x16_layout = shared_16x32_to_mma_32x16_layout_rs_b
-
-mma_load_a_32x8_to_shared_16x16_layout = _of(16, False, False, True)
-mma_load_b_32x8_to_shared_16x16_layout = _of(16, True, False, True)
-mma_load_a_32x16_to_shared_16x32_layout = _of(8, False, False, True)
-mma_load_b_32x16_to_shared_16x32_layout = _of(8, True, False, True)
-mma_load_a_32x4_to_shared_16x8_layout = _of(32, False, False, True)
-mma_load_b_32x4_to_shared_16x8_layout = _of(32, True, False, True)
-mma_32x8_to_shared_16x16_layout = sum_element
-mma_store_32x8_to_shared_16x16_layout = sum_element
+def _name(function: Callable, name: str, doc: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    globals()[name] = function
 
 
-def ldmatrix_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> Place:
-    """The element from which a thread's row begins, for A by ldmatrix.x4; local_id counts on from there."""
-    return thread_id % 16, 8 * (thread_id // 16) + local_id % 8
+# Bits of an element -> for A and B: the shape of the tile, the same with k first, the registers of a thread.
+_SHAPES = {16: (("16x16", "16x16", 8),) * 2, 8: (("16x32", "32x16", 16),) * 2, 32: (("16x8", "16x8", 4),) * 2,
+           4: (("16x64", "64x16", 32), ("8x64", "64x8", 16))}  # fmt: skip
+for _bits, _operands in _SHAPES.items():
+    for _x, (_shape, _turned, _held) in zip("ab", _operands, strict=True):
+        for _names, _back, _turn in (
+            ((f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
+              f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout"), False, False),
+            ((f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
+              f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans"), False, True),
+            ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False),
+        ):
+            for _one in _names:
+                _name(_of(_bits, _x == "b", _turn, _back), _one,
+                      f"{'What a thread holds' if _back else 'Who holds an element'} of {_x.upper()}, "
+                      f"{_bits} bits each{', its rows along k' if _turn else ''}.")
+shared_16x16_to_mma_32x8_layout = _of(16, False, False, False)
+shared_16x32_to_mma_32x16_layout = _of(8, False, False, False)
+shared_32x16_to_mma_32x16_layout = _of(8, True, True, False)
 
 
-def ldmatrix_trans_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> Place:
-    """The same for A whose rows are k, by ldmatrix.x4.trans."""
-    return 8 * (thread_id // 16) + thread_id % 8, 8 * (thread_id // 8 % 2) + local_id % 8
+def mma_store_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> Place:
+    """(row, column) of what a thread holds in a register of the accumulator."""
+    return sum_element(thread_id, local_id)
 
 
-def ldmatrix_16x32_to_shared_16x32_layout_a(thread_id: Any, local_id: Any) -> Place:
-    """The same for A of 8-bit elements."""
-    return thread_id % 16, 16 * (thread_id // 16) + local_id % 16
+mma_32x8_to_shared_16x16_layout = mma_store_32x8_to_shared_16x16_layout
 
 
-def ldmatrix_16x32_to_shared_16x32_layout_b(thread_id: Any, local_id: Any) -> Place:
-    """The same for B of 8-bit elements, whose rows are n."""
-    return 8 * (thread_id // 16) + thread_id % 8, 16 * (thread_id // 8 % 2) + local_id % 16
+def mma_store_32x2_to_shared_8x8_layout_fp64(thread_id: Any, local_id: Any) -> Place:
+    """The same for the accumulator of 8×8 doubles."""
+    return thread_id // 4, 2 * (thread_id % 4) + local_id
 
 
-ldmatrix_32x16_to_shared_16x32_layout_a = ldmatrix_16x32_to_shared_16x32_layout_a
-ldmatrix_32x16_to_shared_16x32_layout_b = ldmatrix_16x32_to_shared_16x32_layout_b
+def _smooth(columns: int, held: int) -> Callable[[Any, Any], Place]:
+    def place(i: Any, j: Any) -> Place:
+        return (i * columns + j) // held, j % held
+
+    return place
+
+
+for _one, _columns, _held in (("16x16_to_mma_32x8", 16, 8), ("16x32_to_mma_32x16", 32, 16),
+                              ("32x16_to_mma_32x16", 16, 16)):
+    _name(_smooth(_columns, _held), f"shared_{_one}_smoothlayout", "Elements in row-major order, thread by thread.")
+
+
+def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
+    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row."""
+
+    def begins(thread_id: Any, local_id: Any = 0) -> Place:
+        row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16
+        outer, inner = (high, low) if is_b else (low, high)  # B's blocks go along k first, A's along m
+        if trans:
+            return across * inner + row, 8 * outer + local_id % across
+        return 8 * outer + row, across * inner + local_id % across
+
+    return (lambda thread_id: begins(thread_id)) if alone else begins
+
+
+_ROWS = {
+    "32x8_to_shared_16x16_layout": (8, False), "trans_32x8_to_shared_16x16_layout": (8, False, True),
+    "16x32_to_shared_16x32_layout_a": (16, False), "16x32_to_shared_16x32_layout_b": (16, True),
+    "32x16_to_shared_16x32_layout_a": (16, False), "32x16_to_shared_16x32_layout_b": (16, True),
+    "32x4_to_shared_16x8_layout_a": (4, False), "32x4_to_shared_16x8_layout_b": (4, True),
+    "32x32_to_shared_16x64_layout_a": (32, False, False, True),
+    "32x32_to_shared_16x64_layout_b": (32, True, False, True),
+}  # fmt: skip
+for _one, _how in _ROWS.items():
+    _name(_rows(*_how), f"ldmatrix_{_one}", "The element from which a thread's row begins, for ldmatrix.x4"
+          f"{'.trans' if len(_how) == 3 and _how[2] else ''}; local_id counts on from there.")
+
+
+def ldmatrix_32x16_to_shared_8x64_layout_b(thread_id: Any) -> Place:
+    """The same for ldmatrix.x2, B of 4-bit elements."""
+    return thread_id % 8, 32 * (thread_id // 8 % 2)
 
 
 class IndexMap:
     """A map of indices: `IndexMap.from_func(lambda i, j: …)`, applied by map_indices."""
 
-    def __init__(self, func: Any) -> None:
-        self.func = func
+    def __init__(self, initial_indices: Any, final_indices: Any = None, inverse_index_map: Any = None) -> None:
+        if not callable(initial_indices):
+            raise fail("IndexMap: give the map as a function of the indices, IndexMap.from_func(lambda i, j: …)")
+        self.func = initial_indices
 
     @staticmethod
     def from_func(func: Any, ndim: int | None = None, **unused: Any) -> IndexMap:

@@ -380,18 +380,19 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
     if src.__class__ is not Buffer or src.scope == "var":
         given = "a slice of one" if src.__class__ is Region else src
         raise fail(f"{what}: a whole buffer has another shape, not {given}")
-    kind = src.dtype if dtype is None else dtypes.as_dtype(dtype)
+    kind, lanes = (src.dtype, ()) if dtype is None else dtypes.element_of(dtype, ())
     if shape is None:
+        wide = kind.bits * lanes[0] if lanes else kind.bits
         shape, bits = list(src.shape), src.dtype.bits
         last = shape[-1]
-        if last.__class__ is not int or last * bits % kind.bits:
+        if last.__class__ is not int or last * bits % wide:
             raise fail(
                 f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole "
-                f"number of {kind}: give the new shape"
+                f"number of {dtype}: give the new shape"
             )
-        shape[-1] = last * bits // kind.bits
+        shape[-1] = last * bits // wide
     hint = trace.take_hint(f"{src.name}_view")
-    return trace.builder.alias(hint, src, _extents(shape, what), kind, what)
+    return trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)
 
 
 __all__ = [

@@ -173,6 +173,24 @@ def sync_grid() -> None:
     in_kernel("T.sync_grid").builder.call("sync_grid", ())
 
 
+def pdl_sync() -> None:
+    """Wait until the kernel before this one in the stream has ended and its writes are seen (programmatic
+    dependent launch, sm_90).
+
+    A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
+    ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
+    one another anyway (older chips, CPUs, the simulator) it means nothing.
+    """
+    in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
+
+
+def pdl_trigger() -> None:
+    """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
+    T.pdl_sync, by which it waits for this one's writes.
+    """
+    in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
+
+
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
     def barrier(predicate: Any) -> Expr:
         return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
@@ -386,7 +404,8 @@ __all__ = [
     "get_thread_binding", "get_thread_bindings", "get_thread_extent", "get_thread_extents",
     "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync", "match_any_sync",
     "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync", "shfl_up", "shfl_xor",
-    "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and", "syncthreads_count",
+    "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and",
+    "syncthreads_count",
     "syncthreads_or", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
     "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum",
 ]  # fmt: skip

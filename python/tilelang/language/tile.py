@@ -143,7 +143,7 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
         shape, dtype = (shape, dtype), None
     hint = trace.take_hint(name)
     shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
-    known = loose.PLACEHOLDER if dtype is None else dtypes.as_dtype(dtype)
+    known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
     buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
         loose.leave_open(trace, buffer)

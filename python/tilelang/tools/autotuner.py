@@ -354,14 +354,13 @@ class AutoTuneImpl:
         impl = getattr(self.jit_impl, "impl", self.jit_impl)
         if not getattr(impl, "is_eager", False):
             return None
-        bound = self._signature.bind_partial(*args, **kwargs)
-        bound.apply_defaults()
-        given = [bound.arguments.get(name) for name in (impl._names[i] for i in impl._runtime)]
+        named = {**impl._defaults, **dict(zip(impl._names, args, strict=False)), **kwargs}
+        given = [named.get(impl._names[i]) for i in impl._runtime]
         return [x for x in given if x is not None] if any(hasattr(x, "shape") for x in given) else None
 
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether the caller gives a value to something that would be tuned."""
-        given = set(self._signature.bind_partial(*args, **kwargs).arguments)
+        given = {*list(self._signature.parameters)[: len(args)], *kwargs}
         return any(given & set(config) for config in expand(self.configs, *args, **kwargs)[:1])
 
     def _key(self, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -164,6 +164,19 @@ TEST_CASE("cuda: every scalar function has a device function, in f32, f64 and th
     }
 }
 
+TEST_CASE("cuda: the next float, and a float times a power of two") {
+  Sheet f;
+  auto after = [](Expr x, Expr y) { return call(*find_callee("nextafter"), {x, y}); };
+  auto scaled = [](Expr x, Expr y) { return call(*find_callee("ldexp"), {x, cast(i32, y)}); };
+  f(f32, after, "nextafterf(x, y)");
+  f(f64, after, "nextafter(x, y)");
+  f(f16, after, "tl_next_half(x, y)");
+  f(bf16, after, "tl_next_half(x, y)");
+  f(f32, scaled, "ldexpf(x, int(y))");
+  f(f64, scaled, "ldexp(x, int(y))");
+  f(bf16, scaled, "bf16_t(ldexpf(float(x), int(float(y))))");
+}
+
 TEST_CASE("cuda: names are the user's where C++ allows") {
   Machine m("main");
   BufferId a = m.tensor("float", f32, {imm(128)}), b = m.tensor("threadIdx", f32, {imm(128)});

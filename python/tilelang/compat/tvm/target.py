@@ -6,7 +6,7 @@ from typing import Any
 
 from ...jit.config import target_text
 
-__all__ = ["Target"]
+__all__ = ["Target", "target"]
 
 
 class Target(str):
@@ -26,3 +26,8 @@ class Target(str):
     def arch(self) -> str:
         """What -arch= says; empty without it."""
         return next((word[6:] for word in self.split() if word.startswith("-arch=")), "")
+
+
+def target(target_config: Any, host: Any = None) -> Target:
+    """The same as Target(target_config)."""
+    return Target(target_config, host)

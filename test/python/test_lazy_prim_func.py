@@ -1,0 +1,68 @@
+"""T.prim_func(eager_jit=True), T.Tensor[…] by its shape alone, T.Var."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+N = T.Var("N", "int32")
+M = T.Var("M")
+
+
+@T.prim_func(eager_jit=True)
+def scale(A, B, factor: int = 2):
+    """Multiplies."""
+    n = T.const("n")
+    count = T.ceildiv(n, 32)
+    A: T.Tensor[n]
+    B: T.Tensor[[n], T.float32]
+    with T.Kernel(count, threads=32) as b:
+        for i in T.Parallel(32):
+            B[b * 32 + i] = A[b * 32 + i] * factor
+
+
+def test_a_prim_func_that_is_traced_when_it_is_called():
+    a, b = np.ones(40, np.float32), np.zeros(40, np.float32)
+    func = scale(a, b, factor=3)
+    tilelang.compile(func, target="cpu")(a, b)
+    assert (b == 3).all() and scale.__doc__ == "Multiplies."
+    assert scale(n=40).text == scale.get_tir(n=40).text == scale(a, b).text != func.text
+    jitted = tilelang.jit(scale, target="cpu")
+    jitted(a, b)
+    assert (b == 2).all() and jitted.is_eager
+    with pytest.raises(tilelang.CompileError, match="n, which T.const declares .* has no value"):
+        scale()
+
+
+def test_a_shape_alone():
+    kinds = (T.Tensor[256, 4], T.Tensor[[256, 4]], T.Tensor[(256, 4)], T.Tensor[[256, 4], "float32"],
+             T.Tensor[256, 4, T.float32], T.Buffer[256, 4])
+    for kind in kinds:
+        assert (kind.shape, kind.dtype) == ((256, 4), "float32")
+    assert T.Tensor[256].shape == (256,) and T.Tensor[256, "int8"].shape == (256,)
+    assert T.Tensor[4, T.ptr].dtype == "int64" and T.Tensor[4, float].dtype == "float32"
+    assert T.Tensor[M, N].shape == (M, N) and T.Tensor[4, np.float16].dtype == "float16"
+    strided = T.StridedTensor[[4, 4], [8, 1], "float16"]
+    assert (strided.shape, strided.strides, strided.dtype) == ((4, 4), (8, 1), "float16")
+
+    @T.prim_func
+    def main(A: T.Tensor[16, 4]):
+        with T.Kernel(1, threads=32):
+            A[0, 0] = 1
+
+    assert main.params[0].dtype == "float32" and main.params[0].shape == (16, 4)
+
+
+def test_variables_as_extents():
+    @T.prim_func
+    def main(A: T.Tensor((N, M * 2), "float32"), B: T.Tensor((M,), "float32"), C: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=32):
+            C[0] = N * 100 + M
+
+    c = np.zeros(1, np.float32)
+    tilelang.compile(main, target="cpu")(np.zeros((3, 8), np.float32), np.zeros(4, np.float32), c)
+    assert c[0] == 304
+    assert isinstance(N, T.Var) and N.name == "N" and repr(M) == "M"
+    for wrong in (lambda: T.Var("x", "float32"), lambda: T.Var("a b"), lambda: T.Var(3)):
+        with pytest.raises(tilelang.CompileError, match="a variable of the call is an extent"):
+            wrong()
