@@ -169,6 +169,27 @@ def test_access_pointers(tmp_path):
     assert a[0, 0] > 5
 
 
+def test_buffers():
+    @T.prim_func
+    def main(a: T.handle, B: T.Tensor((4, 4), "float32")):
+        A = T.match_buffer(a, (16,), "float32")
+        with T.Kernel(1, threads=16):
+            S = T.decl_buffer((4, 4), "float32", scope="shared")
+            L = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            seen = T.buffer((16,), "float32", data=S.data)
+            more = T.buffer_decl((16,), "float32", scope="local.fragment")
+            T.copy(A, more)
+            for i in T.Parallel(16):
+                seen[i] = more[i] * 2
+            for i in T.serial(2):
+                L[i] = 1
+            T.copy(S, B)
+
+    a, b = np.arange(16, dtype=np.float32), np.zeros((4, 4), np.float32)
+    tilelang.compile(main, target="reference")(a, b)
+    assert (b.ravel() == 2 * a).all()
+
+
 def test_active_lanes():
     _, out = run(lambda i, x: T.cast(T.tvm_warp_activemask(), "int64"), dtype="int64", target="sim:sm_80")
     assert (out == 2**32 - 1).all()
@@ -191,6 +212,32 @@ def test_fixed_point():
         assert shifted == (2 * a * b * 2 + 2 ** (q + s)) // 2 ** (q + s + 1)
 
 
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_ldexp_and_nextafter(dtype, target):
+    info = np.finfo(dtype)
+    x = np.array([1.5, -1.5, 0.0, -0.0, info.max, info.smallest_normal, info.smallest_subnormal, 1.0, 3.0,
+                  -info.smallest_subnormal, np.inf, np.nan, 1 + info.eps, 7 * info.smallest_subnormal, 2.0, 1.0], dtype)
+    y = np.array([2.0, -2.0, 1.0, -1.0, np.inf, 0.0, 0.0, 1.0, np.nan, 0.0, 0.0, 1.0, -5.0, 9.0, 3.0, -np.inf], dtype)
+    n = np.array([3, -3, 5, 7, -1, -5, 20, 1023, -1074, 2100, 4, 5, int(np.log2(info.smallest_subnormal)), -1,
+                  -5000, 5000], np.int32)
+
+    @T.prim_func
+    def main(X: T.Tensor((16,), dtype), Y: T.Tensor((16,), dtype), N: T.Tensor((16,), "int32"),
+             A: T.Tensor((16,), dtype), B: T.Tensor((16,), dtype)):
+        with T.Kernel(1, threads=16):
+            for i in T.Parallel(16):
+                A[i] = T.ldexp(X[i], N[i])
+                B[i] = T.nextafter(X[i], Y[i])
+
+    a, b = np.zeros(16, dtype), np.zeros(16, dtype)
+    tilelang.compile(main, target=target)(x, y, n, a, b)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(a, np.ldexp(x.astype(np.float64), n).astype(dtype) if dtype != "float64"
+                                      else np.ldexp(x, n))
+        np.testing.assert_array_equal(b, np.nextafter(x, y))
+
+
 def test_plain_python():
     numbers = T.Range(2, 10)
     assert (numbers.min, numbers.extent) == (2, 8)
@@ -211,6 +258,10 @@ def test_plain_python():
     ("T.While(True)", r"T\.While: the condition is True, known while"),
     ("T.Add(A[0, 0])", r"T\.Add: missing a required argument: 'b'"),
     ("T.isnullptr(p)", "T.isnullptr: p is a T.ptr, with which nothing is computed"),
+    ("T.ldexp(T.int32(3), 2)", "the first operand is a float, not int32"),
+    ("T.nextafter(T.int32(3), 2)", "the operands are floats of 16 bits or more, not int32"),
+    ("T.PrimFunc([], None)", r"T\.PrimFunc is for isinstance"),
+    ("T.decl_buffer((4,), strides=(2,))", "leave strides and elem_offset out"),
     ("T.PrimExpr('int32')", r"T\.PrimExpr is for isinstance"),
     ("T.Call('float32', 'tirx.nothing', [])", "the language has no function nothing"),
 ])  # fmt: skip

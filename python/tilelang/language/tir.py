@@ -16,7 +16,7 @@ from typing import Any
 
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
-from ..front.dtypes import as_dtype
+from ..front.dtypes import as_dtype, is_f8f6f4_family
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
@@ -25,6 +25,7 @@ from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
 from .maps import Range
+from .mathematics import reinterpret
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
@@ -138,10 +139,19 @@ Call = _node("Call", "dtype op args annotations=None", _call,
              lambda x: isinstance(_tree(x), ast.Call)
              and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
              "A call of a function, by its name.")
-Var = _node("Var", "name dtype", dynamic,
+
+
+def _extent(name: str, dtype: Any = "int32") -> Any:
+    if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
+        raise fail(f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a name; "
+                   "other numbers are parameters, x: T.float32")
+    return dynamic(name)
+
+
+Var = _node("Var", "name dtype='int32'", _extent,
             lambda x: x.__class__ is Dynamic or isinstance(_tree(x), ast.Name),
             "A name: a parameter, an index of a loop, an extent that only the call knows (T.dynamic).")
-SizeVar = _node("SizeVar", "name dtype", dynamic, Var.holds, "The same as T.Var.")
+SizeVar = _node("SizeVar", "name dtype='int32'", _extent, Var.holds, "The same as T.Var.")
 PrimFunc = _node("PrimFunc", "params body ret_type=None buffer_map=None attrs=None",
                  lambda *_: _call_of_class("PrimFunc"), lambda x: isinstance(x, _function.PrimFunc),
                  "What @T.prim_func makes.")
@@ -272,7 +282,7 @@ def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
 
 def var(dtype: Any, name: str = "") -> Any:
     """The same as T.Var, its dtype first."""
-    return dynamic(name or "v", as_dtype(dtype))
+    return _extent(name or "v", dtype)
 
 
 def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
@@ -288,6 +298,38 @@ def fabs(x: Any, span: Any = None) -> Any:
 def fmul(x: Any, y: Any) -> Any:
     """x * y."""
     return binary("mul", *_known(x, y))
+
+
+def ldexp(x1: Any, x2: Any) -> Expr:
+    """x1 * 2**x2, rounded once; x1 a float, x2 an integer."""
+    x = cast(x1, "float32") if isinstance(x1, (int, float)) else as_value(x1)
+    if not x.dtype.is_float:
+        raise fail(f"T.ldexp: the first operand is a float, not {x.dtype}")
+    wide = x.dtype if x.dtype.bits > 32 else as_dtype("float32")
+    number, digits, bias = ("int64", 52, 1023) if wide.bits == 64 else ("int32", 23, 127)
+    n, found = cast(x2, number), cast(x, wide)
+
+    def scaled(value: Any, exponent: Any) -> Any:
+        return value * reinterpret(exponent + bias << digits, wide)
+
+    for _ in range(2):  # so that the last product alone is rounded
+        part = cast(if_then_else(n < 1 - bias, digits + 2 - bias, if_then_else(n > bias, bias, 0)), number)
+        found, n = scaled(found, part), n - part
+    return cast(scaled(found, _max(_min(n, bias), 1 - bias)), x.dtype)
+
+
+def nextafter(x1: Any, x2: Any) -> Expr:
+    """The number of x1's dtype that comes after x1 towards x2; x2 where they are equal."""
+    x = cast(x1, "float32") if isinstance(x1, (int, float)) else as_value(x1)
+    if not x.dtype.is_float or x.dtype.bits < 16:
+        raise fail(f"T.nextafter: the operands are floats of 16 bits or more, not {x.dtype}")
+    y, number = cast(x2, x.dtype), f"int{x.dtype.bits}"
+    bits = reinterpret(x, number)
+    first = if_then_else(y < 0, cast(1 - 2 ** (x.dtype.bits - 1), number), cast(1, number))
+    away = binary("eq", x < y, x > 0)
+    near = if_then_else(binary("eq", x, 0), first, bits + if_then_else(away, cast(1, number), cast(-1, number)))
+    return if_then_else(binary("eq", x, y), y, if_then_else(binary("eq", x, x) & binary("eq", y, y),
+                                                            reinterpret(near, x.dtype), x + y))
 
 
 def ignore_loop_partition(predicate: Any) -> Any:
@@ -352,26 +394,6 @@ def get_tvm_dtype(value: Any) -> str:
     return str(as_dtype(value))
 
 
-def is_float4_e2m1fn(value: Any) -> bool:
-    """Is it the float of 4 bits, two to a byte?"""
-    return str(as_dtype(value)) == "float4_e2m1fn"
-
-
-def is_float4_e2m1_unpacked(value: Any) -> bool:
-    """Is it the float of 4 bits in a byte of its own?"""
-    return "float4_e2m1_unpacked" in str(getattr(value, "dtype", value))
-
-
-def is_float4(value: Any) -> bool:
-    """Is it one of the floats of 4 bits?"""
-    return is_float4_e2m1_unpacked(value) or is_float4_e2m1fn(value)
-
-
-def is_f8f6f4_family(value: Any) -> bool:
-    """Is it a float of 8, 6 or 4 bits?"""
-    return is_float4(value) or as_dtype(value).is_float and as_dtype(value).bits <= 8
-
-
 def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
                             allow_f8f6f4_mixed: bool = False) -> None:
     """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with allow_f8f6f4_mixed) of
@@ -385,7 +407,7 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
 
 _STATEMENTS = """Assert Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
     break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
-    ignore_loop_partition index_map is_f8f6f4_family is_float4 is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr
+    ignore_loop_partition index_map ldexp nextafter  isnullptr
     meta_var q_multiply_shift q_multiply_shift_per_axis reads sblock_attr tvm_access_ptr tvm_thread_invariant
     tvm_warp_activemask validate_gemm_ab_dtypes var writes"""
 __all__ = [name for name, value in globals().items() if isinstance(value, _Node)] + _STATEMENTS.split()
