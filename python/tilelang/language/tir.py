@@ -282,6 +282,9 @@ def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
 
 def var(dtype: Any, name: str = "") -> Any:
     """The same as T.Var, its dtype first."""
+    if isinstance(dtype, (Buffer, Expr, Element)):
+        raise fail("T.var makes an extent, of a dtype and a name; the variance is T.reduce_sum of squares, and a "
+                   "division by the extent in a T.Parallel loop")
     return _extent(name or "v", dtype)
 
 
