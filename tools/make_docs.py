@@ -25,7 +25,8 @@ from tilelang.language import MODULES, surface
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # Modules that the language loads when one of their names is asked for.
-LATE = [import_module(f"tilelang.language.{name}") for name in ("image", "sparse", "mma_hand", "tir")]
+LATE = [import_module(f"tilelang.language.{name}") for name in ("image", "sparse", "mma_hand", "intrinsics", "tir")]
+LATE.append(import_module("tilelang.compat.tvm.target"))
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
 
 
@@ -87,7 +88,7 @@ PACKAGE = ("tilelang", "tilelang.layout", "tilelang.profiler", "tilelang.testing
            "tilelang.autotuner", "tilelang.engine", "tilelang.utils.tensor", "tilelang.utils.target")
 
 
-NO_ENTRY = {"__version__", "env"}  # of the package: a text, and an object that docs/quickstart.md tells of
+NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # of the package: a text, and an object that docs/quickstart.md tells of
 
 
 def members(cls: type) -> str:

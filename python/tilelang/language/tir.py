@@ -17,6 +17,7 @@ from typing import Any
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
 from ..front.dtypes import as_dtype, is_f8f6f4_family
+from ..front.indexing import Ramp
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
@@ -217,6 +218,7 @@ def sblock_alloc_buffer(shape: Any, dtype: Any = "float32", data: Any = None, st
 
 
 buffer = buffer_decl = decl_buffer
+ramp = Ramp
 
 
 def break_loop(span: Any = None) -> None:
@@ -411,6 +413,6 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
 _STATEMENTS = """Assert Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
     break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
     ignore_loop_partition index_map ldexp nextafter  isnullptr
-    meta_var q_multiply_shift q_multiply_shift_per_axis reads sblock_attr tvm_access_ptr tvm_thread_invariant
+    meta_var q_multiply_shift q_multiply_shift_per_axis ramp reads sblock_attr tvm_access_ptr tvm_thread_invariant
     tvm_warp_activemask validate_gemm_ab_dtypes var writes"""
 __all__ = [name for name, value in globals().items() if isinstance(value, _Node)] + _STATEMENTS.split()
