@@ -11,11 +11,9 @@ import importlib
 import inspect
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import published_names
 import published_names
 import target_table
 import tilelang.language as T
@@ -25,8 +23,9 @@ from tilelang.language import MODULES, surface
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # Modules that the language loads when one of their names is asked for.
-LATE = [import_module(f"tilelang.language.{name}") for name in ("image", "sparse", "mma_hand", "intrinsics", "tir")]
-LATE.append(import_module("tilelang.compat.tvm.target"))
+LATE = [importlib.import_module(f"tilelang.{name}") for name in (
+    "language.image", "language.sparse", "language.mma_hand", "language.intrinsics", "language.tir",
+    "compat.tvm.target")]  # fmt: skip
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
 
 
@@ -88,7 +87,7 @@ PACKAGE = ("tilelang", "tilelang.layout", "tilelang.profiler", "tilelang.testing
            "tilelang.autotuner", "tilelang.engine", "tilelang.utils.tensor", "tilelang.utils.target")
 
 
-NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # of the package: a text, and an object that docs/quickstart.md tells of
+NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # a table, a text, and an object of docs/quickstart.md
 
 
 def members(cls: type) -> str:
@@ -143,8 +142,8 @@ def surface_page() -> str:
     theirs = {row.name for row in rows if row.module == "tilelang.language"}
     lines = [
         "# The published surface", "", MADE,
-        "Every name of the published language, and whether it is here. What does not work can be imported, has the",
-        "signature that it has there, and raises an error with its reason where it is called.", "",
+        "Every name of the published language, and whether it is here. What does not work can be imported,",
+        "has the signature that it has there, and raises an error with its reason where it is called.", "",
         "| name | |", "|---|---|",
     ]  # fmt: skip
     language = {path.rpartition(".")[2]: entry for path, entry in absent.items()
@@ -159,9 +158,11 @@ def surface_page() -> str:
     for row in rows:
         if row.module != "tilelang.language" and row.path not in absent and row.kind != "module":
             elsewhere.setdefault(row.module, []).append(row.name)
-    lines += [f"| `{module}` | {', '.join(f'`{name}`' for name in names)} |" for module, names in elsewhere.items()]
-    lines += ["", "## Later", "", "What a version to come has.", "", *reasons(absent, "later"), "", "## Closed list", "",
-              "What needs other hardware, or something that is not to be had here.", "", *reasons(absent, "closed")]
+    for module, names in elsewhere.items():
+        lines.append(f"| `{module}` | {', '.join(f'`{name}`' for name in names)} |")
+    lines += ["", "## Later", "", "What a version to come has.", "", *reasons(absent, "later")]
+    lines += ["", "## Closed list", "", "What needs other hardware, or something that is not to be had here."]
+    lines += ["", *reasons(absent, "closed")]
     return "\n".join(lines) + "\n"
 
 

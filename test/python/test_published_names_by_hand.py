@@ -1,5 +1,5 @@
-"""Names of the published language that examples use: those that a later version has are refused at their line, and
-others that no other test calls.
+"""Names of the published language that examples use: those that a later version has are refused at their
+line, and others that no other test calls.
 """
 
 import itertools
@@ -29,7 +29,8 @@ from tilelang.rocm.intrinsics.mfma_layout import (
 BARRIERS, TMA, COPIES = "mbarrier", "tensor memory accelerator", "cp.async"
 WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
 LATER = [
-    ("T.alloc_barrier([128] * 2)", BARRIERS), ("T.barrier_arrive(n)", BARRIERS), ("T.barrier_wait(n, 0)", BARRIERS),
+    ("T.alloc_barrier([128] * 2)", BARRIERS), ("T.barrier_arrive(n)", BARRIERS),
+    ("T.barrier_wait(n, 0)", BARRIERS),
     ("T.mbarrier_arrive(n)", BARRIERS), ("T.mbarrier_wait_parity(n, 1)", BARRIERS),
     ("T.mbarrier_arrive_expect_tx(n, 64)", BARRIERS), ("T.cp_async_barrier_noinc(n)", BARRIERS),
     ("T.fence_proxy_async()", BARRIERS), ("T.tma_copy(A, A, barrier=n)", TMA),
@@ -70,8 +71,10 @@ def test_maps_by_their_names():
             of_a, of_b = places(bits, i, k)
             assert of_a == (quad, per * (2 * low + high) + k % per)
             assert of_b == (quad, per * (2 * high + low) + k % per)
-    assert shared_16x4_to_local_64x1_layout_A(3, 2) == (35, 0) and shared_16x16_to_local_64x4_layout_A(3, 9) == (35, 1)
-    assert shared_16x32_to_local_64x8_layout_A(3, 9) == (19, 1) and shared_16x64_to_local_64x16_layout_A(3, 9) == (3, 9)
+    assert shared_16x4_to_local_64x1_layout_A(3, 2) == (35, 0)
+    assert shared_16x16_to_local_64x4_layout_A(3, 9) == (35, 1)
+    assert shared_16x32_to_local_64x8_layout_A(3, 9) == (19, 1)
+    assert shared_16x64_to_local_64x16_layout_A(3, 9) == (3, 9)
 
 
 def test_quarter_bank_swizzles():

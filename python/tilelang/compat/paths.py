@@ -4,6 +4,7 @@ names come from the files where they live.  paths.txt is the table.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -76,10 +77,8 @@ class Published(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
         if isinstance(value, ModuleType) and name not in self.__dict__:
-            try:
+            with contextlib.suppress(AttributeError):
                 value = self.__getattr__(name)
-            except AttributeError:
-                pass
         super().__setattr__(name, value)
 
     @property

@@ -85,7 +85,9 @@ class _Map:
     __slots__ = ("_vars",)
 
     def get_forward_vars(self) -> list[Expr]:
-        """The variables of the expressions: the indices, and of a fragment with copies the number of the copy."""
+        """The variables of the expressions: the indices, and of a fragment with copies the number of the
+        copy.
+        """
         try:
             return list(self._vars)
         except AttributeError:
@@ -125,12 +127,13 @@ class _Map:
         return [Range(min(column), max(column) + 1) for column in zip(*places, strict=True)]
 
     def _rescaled(self, shape: Any, num: int, den: int) -> tuple[list[int], Callable]:
-        """A shape of the same storage, each element of which is `num` of `den` parts of one here; and how its indices
-        and the number of a part become indices here: (index here, part, parts).
+        """A shape of the same storage, each element of which is `num` of `den` parts of one here; and how its
+        indices and the number of a part become indices here: (index here, part, parts).
         """
         extents = ints(shape, "reshape: the shape")
         if num < 1 or den < 1 or num % den and den % num:
-            raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide the other")
+            raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide "
+                       "the other")
         if math.prod(self.shape) * num != math.prod(extents) * den:
             raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
                        f"{math.prod(extents)}, which is not {num}/{den} of them")
@@ -139,7 +142,8 @@ class _Map:
             number = 0
             for i, extent in zip(index, extents, strict=True):
                 number = number * extent + i
-            part, number = number % (num // den or 1), number * den // num if den > num else number // (num // den)
+            parts = max(num // den, 1)
+            part, number = number % parts, number * den // num if den > num else number // parts
             rest = []
             for extent in reversed(self.shape[1:]):
                 rest.insert(0, number % extent)
@@ -241,15 +245,16 @@ class Layout(_Map):
     def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Layout:
         """The same elements, in the same row-major order, under other indices.
 
-        rescale_num, rescale_den: of storage that is seen with narrower or wider elements, bits of an element here and
-        there; narrower ones follow one another along the last output, wider ones must lie together.
+        rescale_num, rescale_den: of storage that is seen with narrower or wider elements, bits of an element
+        here and there; narrower ones follow one another along the last output, wider ones must lie together.
         """
         num, den = rescale_num, rescale_den
         if num == den:
             return Layout._of(ask(self._core.reshape, ints(shape, "reshape: the shape")))
         extents, here = self._rescaled(shape, num, den)
         if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
-            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in {self._core}")
+            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in "
+                       f"{self._core}")
 
         def place(*index: Any) -> list:
             at, part = here(index)
@@ -434,8 +439,8 @@ class Fragment(_Map):
             for n in range(wide * copies):
                 thread, register = points[at + n % copies]
                 if register % wide or points[at + n] != (thread, register + n // copies):
-                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a thread of "
-                               f"{self._core}")
+                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a "
+                               f"thread of {self._core}")
 
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])
