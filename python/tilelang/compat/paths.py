@@ -4,8 +4,8 @@ names come from the files where they live.  paths.txt is the table.
 
 from __future__ import annotations
 
-import contextlib
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -44,6 +44,13 @@ def _path(name: str) -> str:
     return name.removeprefix(f"{_ROOT}.")
 
 
+def _public(module: ModuleType) -> list[str]:
+    """What a module offers: __all__, or the functions and classes that it defines."""
+    own = [name for name, value in vars(module).items()
+           if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", own)
+
+
 class Published(ModuleType):
     """A module of the published package."""
 
@@ -77,7 +84,7 @@ class Published(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
         if isinstance(value, ModuleType) and name not in self.__dict__:
-            with contextlib.suppress(AttributeError):
+            with suppress(AttributeError):
                 value = self.__getattr__(name)
         super().__setattr__(name, value)
 
@@ -85,7 +92,7 @@ class Published(ModuleType):
     def __all__(self) -> list[str]:
         path = _path(self.__name__)
         found = [name for source, names in PATHS[path]
-                 for name in names or getattr(import_module(f"{_ROOT}.{source}"), "__all__", ())]
+                 for name in names or _public(import_module(f"{_ROOT}.{source}"))]
         return list(dict.fromkeys(found))
 
     def __dir__(self) -> list[str]:
@@ -96,7 +103,7 @@ class _Loader:
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         _, dialect, *rest = spec.name.split(".")
-        if rest == ["language"]:
+        if rest == ["language"] and dialect != "utils":
             from .dialects import Dialect
 
             return Dialect(spec.name, dialect)

@@ -1,0 +1,51 @@
+"""Passes that published programs name; here the compiler runs its own, in its own order, when it compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..front.trace import fail
+from ..jit.function import PrimFunc
+
+__all__ = ["LetInline", "Simplify", "apply_simplify", "get_pass_context", "simplify_prim_func"]
+
+
+@dataclass
+class PassContext:
+    """Options of passes, config; here they are given to tilelang.compile, as pass_configs."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def get_pass_context() -> PassContext:
+    """The options that hold outside of any compilation: none."""
+    return PassContext()
+
+
+def simplify_prim_func(func: Any) -> Any:
+    """A prim_func, or a factory of one, as it is: every program is simplified when it is compiled."""
+    if not isinstance(func, PrimFunc) and not callable(func):
+        raise fail(f"simplify_prim_func takes a @T.prim_func or a factory of one, not {type(func).__name__}")
+    return func
+
+
+def apply_simplify(stmt: Any, inline_let: bool = False) -> Any:
+    """The same program: it is simplified when it is compiled."""
+    return stmt
+
+
+def Simplify(simplify_arguments: bool = False) -> Callable[[Any], Any]:
+    """The pass as a function, which gives a program as it is: each is simplified when it is compiled."""
+    return apply_simplify
+
+
+def LetInline() -> Callable[[Any], Any]:
+    """The pass as a function, which gives a program as it is: names are resolved when it is compiled."""
+    return apply_simplify
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(f"tilelang.transform.{name}: there is no such pass here; tilelang.compile runs all "
+                         "that a program needs, and `tilelang.transform.simplify_prim_func` is accepted")
