@@ -16,7 +16,8 @@ from typing import Any
 
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
-from ..front.dtypes import as_dtype, is_f8f6f4_family
+from ..front.dtypes import as_dtype
+from ..front.dtypes import dtype as dtype_of
 from ..front.indexing import Ramp
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
@@ -407,7 +408,27 @@ def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshif
 
 def get_tvm_dtype(value: Any) -> str:
     """The name of a dtype."""
-    return str(as_dtype(value))
+    return str(dtype_of(value))
+
+
+def is_float4_e2m1fn(value: Any) -> bool:
+    """Is it the float of 4 bits, two to a byte?"""
+    return str(dtype_of(value)) == "float4_e2m1fn"
+
+
+def is_float4_e2m1_unpacked(value: Any) -> bool:
+    """Is it the float of 4 bits in a byte of its own?"""
+    return dtype_of(getattr(value, "dtype", value)) == "float4_e2m1_unpacked"
+
+
+def is_float4(value: Any) -> bool:
+    """Is it one of the floats of 4 bits?"""
+    return is_float4_e2m1_unpacked(value) or is_float4_e2m1fn(value)
+
+
+def is_f8f6f4_family(value: Any) -> bool:
+    """Is it a float of 8, 6 or 4 bits?"""
+    return is_float4(value) or dtype_of(value).is_float and dtype_of(value).bits <= 8
 
 
 def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
@@ -415,7 +436,7 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
     """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with
     allow_f8f6f4_mixed) of 8, 6 and 4.
     """
-    a, b = as_dtype(a_dtype), as_dtype(b_dtype)
+    a, b = dtype_of(a_dtype), dtype_of(b_dtype)
     both = is_f8f6f4_family(a) and is_f8f6f4_family(b)
     if a != b and not (both and (allow_f8f6f4_mixed or a.bits == b.bits == 8)):
         raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of "
@@ -424,7 +445,8 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
 
 _STATEMENTS = """annotate_consumer_reg_alloc annotate_producer_reg_dealloc Assert boolean break_loop
     buffer buffer_decl buffer_store cdiv continue_loop decl_buffer fabs fmul get_tvm_dtype
-    handle_add_byte_offset ignore_loop_partition index_map isnullptr ldexp meta_var nextafter
-    q_multiply_shift q_multiply_shift_per_axis ramp Range reads sblock_alloc_buffer sblock_attr
-    tvm_access_ptr tvm_thread_invariant tvm_warp_activemask validate_gemm_ab_dtypes var While writes"""
+    handle_add_byte_offset ignore_loop_partition index_map is_f8f6f4_family is_float4
+    is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr ldexp meta_var nextafter q_multiply_shift
+    q_multiply_shift_per_axis ramp Range reads sblock_alloc_buffer sblock_attr tvm_access_ptr
+    tvm_thread_invariant tvm_warp_activemask validate_gemm_ab_dtypes var While writes"""
 __all__ = [name for name, value in globals().items() if isinstance(value, _Node)] + _STATEMENTS.split()
