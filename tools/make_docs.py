@@ -105,17 +105,21 @@ def members(cls: type) -> str:
 
 
 def package() -> str:
-    parts, told = [], set()
+    parts: list[str] = []
+    told: dict[int, str] = {}
     for path in PACKAGE:
         module = importlib.import_module(path)
         made = []
         for name in sorted(getattr(module, "__all__", ())):
             value = getattr(module, name)
             home = getattr(value, "__module__", None) or ""
-            if not home.startswith("tilelang") or id(value) in told or inspect.ismodule(value):
-                continue
-            told.add(id(value))
             head = signature(name, value).replace("T.", f"{path}.", 1)
+            if not home.startswith("tilelang") or told.get(id(value)) == name or inspect.ismodule(value):
+                continue
+            if id(value) in told:
+                made.append(f"\n### `{head}`\n\nThe same as `{told[id(value)]}`.\n")
+                continue
+            told[id(value)] = name
             made.append(f"\n### `{head}`\n\n{inspect.getdoc(value) or ''}\n")
             if inspect.isclass(value) and not isinstance(value, enum.EnumMeta) and members(value):
                 made.append(f"\n{members(value)}\n")
