@@ -1,4 +1,4 @@
-"""What layouts and fragments share: the compiler's answers, checked numbers, and expressions of their indices."""
+"""What layouts and fragments share: the compiler's answers, checked numbers, expressions of their indices."""
 
 from __future__ import annotations
 

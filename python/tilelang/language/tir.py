@@ -26,7 +26,7 @@ from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
-from .maps import Range  # noqa: F401  (offered)
+from .map_base import Range  # noqa: F401  (offered)
 from .mathematics import reinterpret
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
