@@ -17,6 +17,7 @@ from typing import Any
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
 from ..front.dtypes import as_dtype
+from ..front.dtypes import dtype as dtype_of
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
@@ -24,7 +25,6 @@ from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
-from .maps import Range
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
@@ -349,17 +349,17 @@ def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshif
 
 def get_tvm_dtype(value: Any) -> str:
     """The name of a dtype."""
-    return str(as_dtype(value))
+    return str(dtype_of(value))
 
 
 def is_float4_e2m1fn(value: Any) -> bool:
     """Is it the float of 4 bits, two to a byte?"""
-    return str(as_dtype(value)) == "float4_e2m1fn"
+    return str(dtype_of(value)) == "float4_e2m1fn"
 
 
 def is_float4_e2m1_unpacked(value: Any) -> bool:
     """Is it the float of 4 bits in a byte of its own?"""
-    return "float4_e2m1_unpacked" in str(getattr(value, "dtype", value))
+    return dtype_of(getattr(value, "dtype", value)) == "float4_e2m1_unpacked"
 
 
 def is_float4(value: Any) -> bool:
@@ -369,7 +369,7 @@ def is_float4(value: Any) -> bool:
 
 def is_f8f6f4_family(value: Any) -> bool:
     """Is it a float of 8, 6 or 4 bits?"""
-    return is_float4(value) or as_dtype(value).is_float and as_dtype(value).bits <= 8
+    return is_float4(value) or dtype_of(value).is_float and dtype_of(value).bits <= 8
 
 
 def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
@@ -377,7 +377,7 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
     """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with allow_f8f6f4_mixed) of
     8, 6 and 4.
     """
-    a, b = as_dtype(a_dtype), as_dtype(b_dtype)
+    a, b = dtype_of(a_dtype), dtype_of(b_dtype)
     both = is_f8f6f4_family(a) and is_f8f6f4_family(b)
     if a != b and not (both and (allow_f8f6f4_mixed or a.bits == b.bits == 8)):
         raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of them")
