@@ -122,8 +122,8 @@ const Entry* State::find(Words& words, std::span<PyObject* const> args) const {
   return nullptr;
 }
 
-// One object for each name, in order, then name and value of each further keyword that is an integer, of a T.const name;
-// how many these are, or nothing where Python has to say what is wrong, or what keywords mean.
+// One object for each name, in order, then name and value of each further keyword, an integer for a T.const name.
+// How many these are, or nothing where Python has to say what is wrong, or what keywords mean.
 std::optional<size_t> State::order(PyObject* const* given, size_t count, PyObject* keywords,
                                    std::span<PyObject*> args) const {
   size_t named = keywords ? size_t(PyTuple_GET_SIZE(keywords)) : 0, total = names.size();
