@@ -381,7 +381,8 @@ def test_drawing(tmp_path):
 
 def test_drawing_png(tmp_path):
     pytest.importorskip("matplotlib")
-    files = tilelang.tools.plot_layout(make_gemm_fragment_8x8(), tmp_path, "f", formats="png", dtype="float16")
+    files = tilelang.tools.plot_layout(make_gemm_fragment_8x8(), tmp_path, "f", formats="png",
+                                       dtype="float16")
     assert Path(files[0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 

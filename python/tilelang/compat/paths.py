@@ -35,6 +35,10 @@ def _read() -> dict[str, list[tuple[str, dict[str, str]]]]:
 PATHS = _read()
 
 
+def _special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
 def _path(name: str) -> str:
     """What the table calls a module."""
     return name.removeprefix(f"{_ROOT}.")
@@ -55,7 +59,7 @@ class Published(ModuleType):
     def __getattr__(self, name: str) -> object:
         path = _path(self.__name__)
         missing = AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        for source, names in PATHS[path] if not name.startswith("__") else ():
+        for source, names in PATHS[path] if not _special(name) else ():
             if name in names or not names:
                 try:
                     found = getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
@@ -66,7 +70,7 @@ class Published(ModuleType):
                     return found
         if f"{path}.{name}" in PATHS:
             return import_module(f"{self.__name__}.{name}")
-        if not name.startswith("__"):
+        if not _special(name):
             from ..language import surface  # what does not work says so when it is called
 
             above = self.__name__

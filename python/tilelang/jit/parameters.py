@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..front.dtypes import dtype
@@ -68,18 +67,6 @@ class KernelParam:
     def __repr__(self) -> str:
         shape = f"[{', '.join(map(str, self.shape))}]" if self.is_tensor else ""
         return f"{self.name}: {self.dtype}{shape}"
-
-
-@dataclass
-class Kernel:
-    """A kernel's text, and which of its parameters it returns."""
-
-    source: str
-    out_idx: Any
-
-    def get_kernel_source(self) -> str:
-        """The text."""
-        return self.source
 
 
 _dtype = dtype

@@ -91,7 +91,7 @@ _OFFERED.update({name: globals()[name] for name in _NAMES})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name != "__all__":
+    if name.startswith("__") and name.endswith("__") and name != "__all__":
         raise AttributeError(name)
     if dtypes.is_offered(name):
         return dtypes.dtype(name)
