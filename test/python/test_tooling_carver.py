@@ -271,9 +271,3 @@ def test_other_members_of_templates():
         from tilelang.carver.roller.policy import DefaultPolicy
 
         DefaultPolicy(template.arch)
-
-
-def test_a_kernel_by_its_text():
-    from tilelang.jit import Kernel
-
-    assert Kernel("text", [1]).get_kernel_source() == "text"
