@@ -118,7 +118,8 @@ class AutoTuner:
 
     def __init__(self, fn: Callable[..., Any], configs: Any) -> None:
         self.fn, self.configs = fn, configs
-        self.compile_args, self.profile_args = CompileArgs(), ProfileArgs(timeout=180)
+        self.compile_args = CompileArgs()
+        self.profile_args = ProfileArgs(timeout=180, cache_input_tensors=False)
         self.inputs: Sequence[Any] | None = None  # to run on; None: as profile_args say
         self._args: tuple = ()
         self._kwargs: dict[str, Any] = {}
