@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..front.trace import fail
 from ..jit.function import PrimFunc
+from .tvm.transform import PassContext
 
 __all__ = ["LetInline", "Simplify", "apply_simplify", "get_pass_context", "simplify_prim_func"]
 
 
-@dataclass
-class PassContext:
-    """Options of passes, config; here they are given to tilelang.compile, as pass_configs."""
-
-    config: dict[str, Any] = field(default_factory=dict)
-
-
-def get_pass_context() -> PassContext:
-    """The options that hold outside of any compilation: none."""
-    return PassContext()
+get_pass_context = PassContext.current
 
 
 def simplify_prim_func(func: Any) -> Any:

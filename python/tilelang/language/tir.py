@@ -302,47 +302,9 @@ def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return ceildiv(lhs, rhs)
 
 
-def fabs(x: Any, span: Any = None) -> Any:
-    """The same as T.abs."""
-    return OFFERED["abs"](x)
-
-
 def fmul(x: Any, y: Any) -> Any:
     """x * y."""
     return binary("mul", *_known(x, y))
-
-
-def ldexp(x1: Any, x2: Any) -> Expr:
-    """x1 * 2**x2, rounded once; x1 a float, x2 an integer."""
-    x = cast(x1, "float32") if isinstance(x1, (int, float)) else as_value(x1)
-    if not x.dtype.is_float:
-        raise fail(f"T.ldexp: the first operand is a float, not {x.dtype}")
-    wide = x.dtype if x.dtype.bits > 32 else as_dtype("float32")
-    number, digits, bias = ("int64", 52, 1023) if wide.bits == 64 else ("int32", 23, 127)
-    n, found = cast(x2, number), cast(x, wide)
-
-    def scaled(value: Any, exponent: Any) -> Any:
-        return value * reinterpret(exponent + bias << digits, wide)
-
-    for _ in range(2):  # so that the last product alone is rounded
-        part = cast(if_then_else(n < 1 - bias, digits + 2 - bias, if_then_else(n > bias, bias, 0)), number)
-        found, n = scaled(found, part), n - part
-    return cast(scaled(found, _max(_min(n, bias), 1 - bias)), x.dtype)
-
-
-def nextafter(x1: Any, x2: Any) -> Expr:
-    """The number of x1's dtype that comes after x1 towards x2; x2 where they are equal."""
-    x = cast(x1, "float32") if isinstance(x1, (int, float)) else as_value(x1)
-    if not x.dtype.is_float or x.dtype.bits < 16:
-        raise fail(f"T.nextafter: the operands are floats of 16 bits or more, not {x.dtype}")
-    y, number = cast(x2, x.dtype), f"int{x.dtype.bits}"
-    bits = reinterpret(x, number)
-    first = if_then_else(y < 0, cast(1 - 2 ** (x.dtype.bits - 1), number), cast(1, number))
-    away = binary("eq", x < y, x > 0)
-    near = if_then_else(binary("eq", x, 0), first,
-                        bits + if_then_else(away, cast(1, number), cast(-1, number)))
-    return if_then_else(binary("eq", x, y), y, if_then_else(binary("eq", x, x) & binary("eq", y, y),
-                                                            reinterpret(near, x.dtype), x + y))
 
 
 def ignore_loop_partition(predicate: Any) -> Any:
@@ -443,9 +405,9 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
 
 
 _STATEMENTS = """annotate_consumer_reg_alloc annotate_producer_reg_dealloc Assert boolean break_loop
-    buffer buffer_decl buffer_store cdiv continue_loop decl_buffer fabs fmul get_tvm_dtype
+    buffer buffer_decl buffer_store cdiv continue_loop decl_buffer fmul get_tvm_dtype
     handle_add_byte_offset ignore_loop_partition index_map is_f8f6f4_family is_float4
-    is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr ldexp meta_var nextafter q_multiply_shift
+    is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr meta_var q_multiply_shift
     q_multiply_shift_per_axis ramp Range reads sblock_alloc_buffer sblock_attr tvm_access_ptr
     tvm_thread_invariant tvm_warp_activemask validate_gemm_ab_dtypes var While writes"""
 __all__ = [name for name, value in globals().items() if isinstance(value, _Node)] + _STATEMENTS.split()

@@ -29,4 +29,4 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """What holds here, of all that are open."""
-        return PassContext(config={key: value for scope in pass_config_scopes for key, value in scope.items()})
+        return PassContext(config={key: x for scope in pass_config_scopes for key, x in scope.items()})
