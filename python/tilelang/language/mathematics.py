@@ -29,75 +29,6 @@ from ..front.trace import builder, fail
 from ..front.values import DEVICE, as_value
 from .scalar import ceildiv
 
-_FUNCTIONS = {
-    "log1p": "log(1 + x), also for small x.",
-    "expm1": "exp(x) - 1, also for small x.",
-    "exp10": "10 to the power of x.",
-    "tan": "The tangent of x (radians).",
-    "asin": "The arc sine of x, in radians.",
-    "acos": "The arc cosine of x, in radians.",
-    "atan": "The arc tangent of x, in radians.",
-    "sinh": "The hyperbolic sine of x.",
-    "cosh": "The hyperbolic cosine of x.",
-    "asinh": "The inverse hyperbolic sine of x.",
-    "acosh": "The inverse hyperbolic cosine of x >= 1.",
-    "atanh": "The inverse hyperbolic tangent of x in (-1, 1).",
-    "popcount": "How many bits of the integer x are 1; in its dtype.",
-    "clz": "How many of the upper bits of the integer x are 0; an int32.",
-    "fast_rcp": "1 / x by the GPU's approximation (f32: 1 ulp, denormals are 0); elsewhere 1 / x.",
-}
-_FAST = {
-    "exp": "e to the power of x",
-    "exp10": "10 to the power of x",
-    "log": "The natural logarithm of x",
-    "log2": "The logarithm of x to base 2",
-    "log10": "The logarithm of x to base 10",
-    "sin": "The sine of x (radians)",
-    "cos": "The cosine of x (radians)",
-    "tan": "The tangent of x (radians)",
-}
-_BINARY = {
-    "atan2": "The angle of the point (x2, x1): atan(x1 / x2) in the right quadrant, in radians.",
-    "hypot": "sqrt(x1 * x1 + x2 * x2) without overflow on the way.",
-    "copysign": "The magnitude of x1 with the sign of x2.",
-}
-
-
-def _unary(row: str, name: str, doc: str) -> Any:
-    def scalar_function(x: Any, span: Any = None) -> Expr:
-        return builder().call(row, (as_value(x),))
-
-    scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = doc
-    return scalar_function
-
-
-def _binary(name: str, doc: str) -> Any:
-    def scalar_function(x1: Any, x2: Any) -> Expr:
-        return builder().call(name, (as_value(x1), as_value(x2)))
-
-    scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = f"{doc}\n\n    Both of one dtype (a Python number takes the other's)."
-    return scalar_function
-
-
-FUNCTIONS = {name: _unary(name, name, doc) for name, doc in _FUNCTIONS.items()}
-FUNCTIONS.update({name: _binary(name, doc) for name, doc in _BINARY.items()})
-FUNCTIONS.update({
-    f"__{name}": _unary(f"fast_{name}", f"__{name}", f"{doc}, by the GPU's fast instruction for f32 (see "
-                        f"docs/numerics.md); elsewhere the same as T.{name}.")
-    for name, doc in _FAST.items()
-})  # fmt: skip
-globals().update(FUNCTIONS)
-
-def fmod(x: Any, y: Any) -> Expr:
-    """What is left of x / y after truncation; it has the sign of x.
-
-    Both of one dtype (a Python number takes the other's).
-    """
-    return builder().call("fmod", (as_value(x), as_value(y)))
-
-
 _ROUNDINGS = {"ties-to-even": "round", "rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor",
               "ra": "round_away"}  # fmt: skip
 
@@ -109,11 +40,6 @@ def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr
     down; "ra" to nearest, halves away from zero.
     """
     return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
-
-
-def nearbyint(x: Any, span: Any = None) -> Expr:
-    """x rounded to the nearest whole number, halves to the even one, as a float."""
-    return round(x)
 
 
 def _one_of(what: str, mode: Any, known: Any) -> str:
@@ -330,7 +256,7 @@ def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
 
 
 __all__ = [
-    "abs2", "add2", "align_up", "bitwise_not", "extract_lane", "fma2", "fmod", "ieee_add", "ieee_fdiv",
+    "abs2", "add2", "align_up", "bitwise_not", "extract_lane", "fma2", "ieee_add", "ieee_fdiv",
     "ieee_fmaf", "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul", "ieee_sub", "max2", "min2", "mul2",
-    "nearbyint", "reinterpret", "round", "sub2",
-] + list(FUNCTIONS)  # fmt: skip
+    "reinterpret", "round", "sub2",
+]  # fmt: skip

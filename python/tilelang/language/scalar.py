@@ -9,46 +9,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer, Expr, scalar_functions
 from ..front.arithmetic import cast, power
 from ..front.dtypes import as_dtype, limits
 from ..front.trace import builder, fail
 from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
 from ..front.values import binary as _binary
 
-_FUNCTIONS = {
-    "exp": "e to the power of x.",
-    "exp2": "2 to the power of x.",
-    "log": "The natural logarithm of x.",
-    "log2": "The logarithm of x to base 2.",
-    "log10": "The logarithm of x to base 10.",
-    "sqrt": "The square root of x.",
-    "rsqrt": "1 / sqrt(x).",
-    "sin": "The sine of x (radians).",
-    "cos": "The cosine of x (radians).",
-    "tanh": "The hyperbolic tangent of x.",
-    "sigmoid": "1 / (1 + exp(-x)).",
-    "erf": "The error function of x.",
-    "abs": "The absolute value of x.",
-    "floor": "The greatest whole number <= x, as a float.",
-    "ceil": "The least whole number >= x, as a float.",
-    "trunc": "x without its fraction, as a float.",
-    "isnan": "Whether x is not a number; a bool.",
-    "isinf": "Whether x is infinite; a bool.",
-    "isfinite": "Whether x is neither infinite nor NaN; a bool.",
-}
+
+def _make(row: str, params: tuple[str, ...]) -> Any:
+    """The function of a row of the compiler's table, with these parameters."""
+    def call(*args: Any) -> Expr:
+        return builder().call(row, tuple([as_value(x) for x in args]))
+
+    if params == ("x",):
+        return lambda x, span=None: call(x)
+    if params == ("x1", "x2"):
+        return lambda x1, x2: call(x1, x2)
+    if params == ("x", "y"):
+        return lambda x, y: call(x, y)
+    return lambda x, y, z: call(x, y, z)
 
 
-def _function(name: str, doc: str) -> Any:
-    def scalar_function(x: Any, span: Any = None) -> Expr:
-        return builder().call(name, (as_value(x),))
-
-    scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = doc
-    return scalar_function
-
-
-FUNCTIONS = {name: _function(name, doc) for name, doc in _FUNCTIONS.items()}
+FUNCTIONS: dict[str, Any] = {}
+for _name, _row, _params, _help, _ in scalar_functions():
+    _made = FUNCTIONS[_name] = _make(_row, _params)
+    _made.__name__ = _made.__qualname__ = _name
+    _made.__doc__ = _help if len(_params) == 1 or "integer" in _help else \
+        f"{_help}\n\n    All of one dtype (a Python number takes the others')."
+globals().update(FUNCTIONS)
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
@@ -57,11 +46,6 @@ def pow(x: Any, y: Any, span: Any = None) -> Expr:
     Of integers y is a constant, from 0 to 64: the product is written out, and wraps as products do.
     """
     return power(as_value(x), as_value(y))
-
-
-def fma(x: Any, y: Any, z: Any) -> Expr:
-    """x * y + z, rounded once."""
-    return builder().call("fma", (as_value(x), as_value(y), as_value(z)))
 
 
 def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
@@ -208,6 +192,7 @@ def min_value(dtype: Any, span: Any = None) -> Expr:
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
 
+
 def index_to_coordinates(index: Any, shape: Any) -> list:
     """The coordinates of the element with that number in a row-major array of that shape.
 
@@ -220,11 +205,9 @@ def index_to_coordinates(index: Any, shape: Any) -> list:
     return [rest, *reversed(coordinates)]
 
 
-globals().update(FUNCTIONS)
-
 __all__ = [
     "Cast", "Select", "index_to_coordinates",
     "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv",
-    "floormod", "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow",
+    "floormod", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow",
     "shift_left", "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip

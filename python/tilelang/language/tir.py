@@ -279,11 +279,6 @@ def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return ceildiv(lhs, rhs)
 
 
-def fabs(x: Any, span: Any = None) -> Any:
-    """The same as T.abs."""
-    return OFFERED["abs"](x)
-
-
 def fmul(x: Any, y: Any) -> Any:
     """x * y."""
     return binary("mul", *_known(x, y))
@@ -383,7 +378,7 @@ def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = Fal
 
 
 _STATEMENTS = """Assert Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
-    break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
+    break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fmul get_tvm_dtype handle_add_byte_offset
     ignore_loop_partition index_map is_f8f6f4_family is_float4 is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr
     meta_var q_multiply_shift q_multiply_shift_per_axis reads sblock_attr tvm_access_ptr tvm_thread_invariant
     tvm_warp_activemask validate_gemm_ab_dtypes var writes"""
