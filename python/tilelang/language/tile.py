@@ -304,8 +304,11 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
         trace = in_kernel("T.fill")
         trace.builder.store(buffer, (), constant(as_value(value)))
         return trace.wrote(buffer)
-    target = _filled(buffer, "T.fill: the buffer")
-    _tile("fill", (target, constant(as_value(value))), {}, annotations, target)
+    target, value = _filled(buffer, "T.fill: the buffer"), as_value(value)
+    tile = target if target.__class__ is Buffer else target.buffer
+    if tile.id not in in_kernel("T.fill").undecided:  # else the value's dtype becomes the tile's
+        value = constant(value)
+    _tile("fill", (target, value), {}, annotations, target)
 
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
