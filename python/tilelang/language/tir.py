@@ -28,7 +28,7 @@ from .foreign import access_ptr
 from .lower_level import alloc_buffer
 from .map_base import Range  # noqa: F401  (offered)
 from .mma_layout import IndexMap
-from .scalar import cast, ceildiv, if_then_else, reinterpret, truncdiv, truncmod
+from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
 from .scalar import min as _min
 from .thread import activemask
