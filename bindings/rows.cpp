@@ -99,29 +99,67 @@ nb::list offered() {
   return rows;
 }
 
-nb::dict target_info(const std::string& text) {
-  TargetSpec spec = parse_target(text);
-  const Target* target = find_target(spec.chip);
-  if (!target) fail({}, "target '{}' names no chip; resolve it first", text);
+// Dense operations a second, by dtype.
+nb::dict peaks(const Target& t) {
+  nb::dict all;
+  auto add = [&](int each, std::initializer_list<const char*> dtypes) {
+    for (auto* dtype : dtypes)
+      if (each) all[dtype] = double(each) * double(t.multiprocessors.count) * t.rates.clock;
+  };
+  add(t.rates.f32, {"float32"});
+  add(t.rates.f16, {"float16", "bfloat16"});
+  add(t.rates.tf32, {"tfloat32"});
+  add(t.rates.int8, {"int8", "uint8"});
+  add(t.rates.fp8, {"float8_e4m3fn", "float8_e5m2"});
+  return all;
+}
+
+nb::dict info_of(const Target& t) {
   nb::dict info;
-  info["name"] = std::string(target->name);
-  info["language"] = std::string(target->language);
-  info["warp"] = target->warp;
-  info["max_threads"] = target->max_threads;
-  info["max_cluster"] = target->max_cluster;
-  info["shared_bytes"] = target->shared_bytes;
-  info["registers"] = target->registers;
-  info["vector_bytes"] = target->vector_bytes;
-  info["vector_registers"] = target->vector_registers;
-  info["shared_banks"] = target->shared_banks;
-  const Multiprocessors& sm = target->multiprocessors;
-  nb::dict multiprocessors;
-  multiprocessors["count"] = sm.count;
-  multiprocessors["threads"] = sm.threads;
-  multiprocessors["blocks"] = sm.blocks;
-  multiprocessors["shared_bytes"] = sm.shared_bytes;
-  info["multiprocessors"] = multiprocessors;
+  info["name"] = std::string(t.name);
+  info["language"] = std::string(t.language);
+  info["warp"] = t.warp;
+  info["default_threads"] = t.default_threads;
+  info["max_threads"] = t.max_threads;
+  info["max_cluster"] = t.max_cluster;
+  info["shared_bytes"] = t.shared_bytes;
+  info["registers"] = t.registers;
+  info["vector_bytes"] = t.vector_bytes;
+  info["vector_registers"] = t.vector_registers;
+  info["shared_banks"] = t.shared_banks;
+  const Multiprocessors& m = t.multiprocessors;
+  nb::dict of_one;
+  of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;
+  of_one["shared_bytes"] = m.shared_bytes, of_one["reserved_bytes"] = Multiprocessors::reserved_bytes;
+  of_one["registers"] = m.registers;
+  info["multiprocessors"] = of_one;
+  if (!t.has_threads()) return info;
+  auto along = [](const std::array<int64_t, 3>& most) { return nb::make_tuple(most[0], most[1], most[2]); };
+  info["max_block"] = along(t.max_block);
+  info["max_grid"] = along(t.max_grid);
+  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find('_') + 1)));
+  info["clock"] = t.rates.clock;
+  info["bandwidth"] = t.rates.memory;
+  info["l2_bytes"] = t.rates.cache_bytes;
+  info["peak"] = peaks(t);
   return info;
+}
+
+// What the literal of a target's chip says; the reference has none.
+nb::dict target_info(const std::string& text) {
+  ResolvedTarget resolved = resolve_target(text);
+  nb::dict info;
+  if (resolved.chip) info = info_of(*resolved.chip);
+  info["target"] = resolved.text();
+  info["kind"] = resolved.kind;
+  return info;
+}
+
+nb::list chips(const std::string& language) {
+  nb::list names;
+  for (auto* t : all_targets())
+    if (t->language == language) names.append(std::string(t->name));
+  return names;
 }
 
 }  // namespace
@@ -130,4 +168,5 @@ void bind_rows(nb::module_& m) {
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
   m.def("scalar_functions", &offered);
   m.def("target_info", &target_info, nb::arg("target"));
+  m.def("chips", &chips, nb::arg("language"));
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import tilelang
+from tilelang import _core
 
 TARGETS = ("reference", "cpu", "sim:sm_90")
 
@@ -150,6 +151,34 @@ def outcomes() -> list[tuple[str, list[str], tuple[bool, ...]]]:
     return rows
 
 
+CHIPS = """
+## Chips
+
+`cuda -arch=CHIP` compiles for one of these, `sim:CHIP` simulates it. The numbers stand in the chip's file in
+`src/target/`, and `tilelang._core.target_info(target)` tells them. `sm_90a` is `sm_90` for kernels with
+instructions that no later chip has (wgmma); its code runs there alone. Operations a second are those of
+tensor cores, dense, by the data sheet of the board that the file names first. What is named elsewhere and is
+not here is refused with the reason.
+
+| chip | SMs | shared memory of a block | of an SM | threads | L2 | memory | float16 | int8 | float8 |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def chips() -> str:
+    """The section on the chips of CUDA."""
+    lines = []
+    for chip in _core.chips("cuda"):
+        info = _core.target_info(f"sim:{chip}")
+        each, peak = info["multiprocessors"], info["peak"]
+        rates = [f"{peak[kind] / 1e12:.0f} T" if kind in peak else "-"
+                 for kind in ("float16", "int8", "float8_e4m3fn")]  # fmt: skip
+        sizes = [f"{info['shared_bytes'] >> 10} KB", f"{each['shared_bytes'] >> 10} KB", each["threads"],
+                 f"{info['l2_bytes'] >> 20} MB", f"{info['bandwidth'] / 1e12:.2f} TB/s"]  # fmt: skip
+        lines.append(f"| `{chip}` | {each['count']} | {' | '.join(map(str, sizes + rates))} |")
+    return CHIPS + "\n".join(lines) + "\n"
+
+
 def page(made: str) -> str:
     """The text of docs/targets.md."""
     lines = [
@@ -164,4 +193,4 @@ def page(made: str) -> str:
     for group, names, result in outcomes():
         cells = ["yes" if is_taken else "refused" for is_taken in result]
         lines.append(f"| {group}: {', '.join(f'`T.{name}`' for name in names)} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + chips()

@@ -317,10 +317,23 @@ def instruction_rows(chip: str) -> list[dict[str, Any]]:
     """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
     "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
 
+def scalar_functions() -> list[tuple[str, str, tuple[str, ...], str, str]]:
+    """The functions of values that the language offers: (name, row, parameters, help, result).  row: the name for
+    Builder.call; result: "same" as the first argument's dtype, or a dtype."""
+
 def target_info(target: str) -> dict[str, Any]:
-    """The chip that a resolved target names: name, language ("cuda", "llvm"), warp, max_threads (of a block),
-    max_cluster, shared_bytes (of a block), registers (of a thread), vector_bytes, vector_registers, shared_banks, and
-    multiprocessors, a dict of count, threads, blocks and shared_bytes of each."""
+    """The chip that a target means, by its literal: target, as resolved, kind ("cuda", "sim", "cpu", "reference", which has
+    no chip and nothing more), name, language ("cuda", "llvm"), warp, default_threads (of a T.Kernel that names none),
+    max_threads (of a block), max_cluster, shared_bytes (of a block), registers (of a thread), vector_bytes,
+    vector_registers, shared_banks, and multiprocessors, a dict of count and, of each, threads, blocks, shared_bytes, of
+    which reserved_bytes are lost to every block, and registers.
+
+    Of a GPU also max_block and max_grid (three numbers), capability (90), and by the data sheet of the board that the
+    chip's file names: clock (Hz), bandwidth (bytes a second), l2_bytes, and peak, dense operations a second by dtype:
+    of tensor cores, but for float32."""
+
+def chips(language: str) -> list[str]:
+    """The chips of a language ("cuda", "llvm")."""
 
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read

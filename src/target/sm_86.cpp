@@ -1,4 +1,4 @@
-// RTX 30 and A40: 84 SMs (A40, A6000).  100 KB of shared memory an SM, of which a block may take 99 KB; otherwise
+// A40, and RTX 30: 84 SMs (A40, A6000).  100 KB of shared memory an SM, of which a block may take 99 KB; otherwise
 // the instructions of sm_80, at half its tensor rate with f32 accumulation.
 #include "target/nvidia.h"
 
@@ -12,6 +12,8 @@ const Target sm_86 = {
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 99 * 1024,
     .multiprocessors = {.count = 84, .threads = 1536, .blocks = 16, .shared_bytes = 100 * 1024},
+    .rates = {.clock = 1.74e9, .memory = 0.696e12, .cache_bytes = 6 << 20,
+              .f32 = 256, .f16 = 1024, .tf32 = 512, .int8 = 2048},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
     .copies = nvidia_copies(false),

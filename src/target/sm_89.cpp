@@ -1,5 +1,6 @@
-// RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take 99 KB; large L2
-// (72 MB on the biggest); adds fp8 to mma.sync.
+// RTX 4090, and the other RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take
+// 99 KB; large L2 (72 MB on the biggest); adds fp8 to mma.sync.  Cards for games sum 16-bit products in f32 at half the
+// rate.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -12,6 +13,8 @@ const Target sm_89 = {
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 99 * 1024,
     .multiprocessors = {.count = 128, .threads = 1536, .blocks = 24, .shared_bytes = 100 * 1024},
+    .rates = {.clock = 2.52e9, .memory = 1.008e12, .cache_bytes = 72 << 20,
+              .f32 = 256, .f16 = 512, .tf32 = 256, .int8 = 2048, .fp8 = 1024},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8}),
     .copies = nvidia_copies(false),

@@ -1,6 +1,5 @@
-// H100 and H200.  132 SMs; 228 KB of shared
-// memory each, of which a block may take 227 KB; mma.sync reaches about 0.6 of the tensor rate; DRAM 3.35 TB/s
-// (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
+// H100 and H200.  132 SMs; 228 KB of shared memory each, of which a block may take 227 KB; mma.sync reaches about 0.6 of
+// the tensor rate; DRAM 3.35 TB/s (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -14,6 +13,8 @@ const Target sm_90 = {
     .max_cluster = 8,
     .shared_bytes = 227 * 1024,
     .multiprocessors = {.count = 132, .threads = 2048, .blocks = 32, .shared_bytes = 228 * 1024},
+    .rates = {.clock = 1.83e9, .memory = 3.35e12, .cache_bytes = 50 << 20,
+              .f32 = 256, .f16 = 4096, .tf32 = 2048, .int8 = 8192, .fp8 = 8192},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
     .copies = nvidia_copies(true),

@@ -10,9 +10,19 @@ namespace tl {
 struct Multiprocessors {
   int64_t count = 0, threads = 0, blocks = 0;      // of each: threads and blocks that it holds at once
   int64_t shared_bytes = 0;                        // of all its blocks
+  int64_t registers = 64 << 10;                    // of 32 bits, of all its threads
   static constexpr int64_t reserved_bytes = 1024;  // of these, for each block
   // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these decide it.
   int64_t residents(int64_t block_threads, int64_t block_bytes) const;
+};
+
+// What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass makes any.
+struct Rates {
+  double clock = 0;                  // Hz, boosted
+  double memory = 0;                 // bytes a second
+  int64_t cache_bytes = 0;           // of L2
+  // Dense operations a clock and multiprocessor, a multiply-add being two: of tensor cores, but for f32.
+  int f32 = 0, f16 = 0, tf32 = 0, int8 = 0, fp8 = 0;
 };
 
 struct Target {
@@ -26,6 +36,7 @@ struct Target {
   int64_t max_cluster = 1;           // blocks that run together
   int64_t shared_bytes = 0;          // a block may allocate
   Multiprocessors multiprocessors = {};  // what blocks share that run together
+  Rates rates = {};
   int64_t local_bytes = 512 << 10;   // a thread's own memory, for what its registers do not hold
   int registers = 255;               // 32-bit, a thread may use
   int vector_bytes = 16;             // widest access of one thread

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from tilelang import _core
 
 HOPPER = ["sm_90", "sm_90a"]
 
@@ -67,3 +68,59 @@ def test_a_target_that_is_not_here(target, why):
 
 def test_llvm_is_the_cpu():
     assert tilelang.compile(multiply, target="llvm")._kernel.target.startswith("cpu -mcpu=")
+
+
+# ── what a chip's literal says ────────────────────────────────────────────────────────────────────────
+DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB/s, f16 TFLOPS, int8 TOPS
+    "sm_80": (108, 163, 40, 1.555, 312, 624),
+    "sm_86": (84, 99, 6, 0.696, 149.7, 299.3),
+    "sm_89": (128, 99, 72, 1.008, 165.2, 660.6),
+    "sm_90": (132, 227, 50, 3.35, 989, 1979),
+    "sm_90a": (132, 227, 50, 3.35, 989, 1979),
+}
+
+
+@pytest.mark.parametrize("chip", DATA_SHEETS)
+def test_the_numbers_of_a_chip(chip):
+    info = _core.target_info(f"cuda -arch={chip}")
+    count, shared, l2, bandwidth, f16, int8 = DATA_SHEETS[chip]
+    assert (info["name"], info["kind"], info["capability"]) == (chip, "cuda", int(chip[3:5]))
+    assert (info["warp"], info["max_threads"], info["registers"]) == (32, 1024, 255)
+    assert info["multiprocessors"]["count"] == count and info["multiprocessors"]["registers"] == 65536
+    assert (info["shared_bytes"], info["l2_bytes"]) == (shared << 10, l2 << 20)
+    peak = info["peak"]
+    for wanted, got in ((bandwidth, info["bandwidth"]), (f16, peak["float16"]), (int8, peak["int8"])):
+        assert got / 1e12 == pytest.approx(wanted, rel=2e-3)
+    assert ("float8_e4m3fn" in peak) == (info["capability"] >= 89)
+    simulated = _core.target_info(f"sim:{chip}")
+    assert {**simulated, "kind": "cuda", "target": f"cuda -arch={chip}"} == info
+
+
+def test_what_has_no_chip_says_less():
+    cpu = _core.target_info("cpu -mcpu=haswell")
+    assert (cpu["warp"], cpu["vector_bytes"]) == (1, 32) and "peak" not in cpu
+    assert _core.chips("cuda") == list(DATA_SHEETS) and cpu["name"] in _core.chips("llvm")
+    assert _core.target_info("reference") == {"target": "reference", "kind": "reference"}
+    with pytest.raises(tilelang.CompileError, match="Volta"):
+        _core.target_info("cuda -arch=sm_70")
+
+
+@pytest.mark.parametrize("bits, dtype", [(8, "s8_s32"), (16, "f16_f32"), (32, "tf32_f32")])
+def test_fragments_of_the_chips_rows(bits, dtype):
+    """The formulas for operands of 16 rows and 256 bits, and for sums of 16×16, in terms of the rows."""
+    depth, per = 256 // bits, 32 // bits
+    row = f"mma_m16n8k{depth}_{dtype}"
+    a, b, c = (_core.matrix_fragment(row, x) for x in "abc")
+    b, c = (f.repeat([1, 2], False, True) for f in (b, c))  # two instructions side by side
+
+    def operand(i, k, is_b):
+        halves = (i // 8, k // (4 * per)) if is_b else (k // (4 * per), i // 8)
+        return 4 * (i % 8) + k % (4 * per) // per, per * (2 * halves[0] + halves[1]) + k % per
+
+    for i in range(16):
+        for k in range(depth):
+            assert a.layout.map([i, k, 0]) == operand(i, k, False)
+            assert b.layout.map([k, i, 0]) == operand(i, k, True)
+        for j in range(16):
+            place = (4 * (i % 8) + j % 8 // 2, 4 * (j // 8) + i // 8 * 2 + j % 2)
+            assert c.layout.map([i, j, 0]) == place and c.layout.inverse().map(place)[:2] == (i, j)

@@ -34,10 +34,10 @@ from . import (
     launch,
     layout,
     lower_level,
-    mathematics,
     members,
     operators,
     packed,
+    pairs,
     random,
     scalar,
     scheduler,
@@ -64,9 +64,9 @@ from .layout import (
     make_wgmma_swizzled_layout,
 )
 from .lower_level import *  # noqa: F403
-from .mathematics import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
+from .pairs import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .scheduler import *  # noqa: F403
@@ -79,8 +79,8 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           mathematics, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random,
-           debug, _asserts, annotate, allreduce, dtypes)  # fmt: skip
+           pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
+           _asserts, annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
     "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
@@ -93,7 +93,7 @@ _OFFERED.update({name: globals()[name] for name in _NAMES})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name != "__all__":
+    if name.startswith("__") and name.endswith("__") and name != "__all__":
         raise AttributeError(name)
     if dtypes.is_offered(name):
         return dtypes.dtype(name)

@@ -3,6 +3,20 @@
 Arguments are values of the kernel or Python numbers; on Python numbers alone `ceildiv`, `floordiv`,
 `floormod`, `max` and `min` answer at once with a Python number, so that they serve to compute tile sizes and
 grids too.  The result has the dtype of the arguments, unless its function says another.
+
+Operations on bits, of integers (x of 32 bits where a width is named):
+
+| operation | what to write |
+|---|---|
+| and, or, exclusive or, complement | `x & y`, `T.bitwise_or(x, y)`, `x ^ y`, `~x` |
+| shifts, in the dtype of x; 0 <= n < bits | `x << n`, `x >> n` (which copies the sign of a signed x) |
+| how many bits are 1, how many upper ones are 0 | `T.popcount(x)`, `T.clz(x)` |
+| the bits as another dtype | `T.reinterpret(x, dtype)` |
+| a field of an integer | `T.unpack_uint(bits, x, place, dtype)`, `T.unpack_int` |
+| the place of the lowest 1: there is none | `T.popcount((x & -x) - 1)`; ffs is one more, of x != 0 |
+| a rotation: there is none | `(x << n) + (x >> (32 - n))` of a uint32, 0 < n < 32 |
+| the upper half of a product: there is none | `T.cast(x, 'int64') * y >> 32`; unsigned: uint64 |
+| reversed bits (brev): there is none | swap neighbours, pairs, and so on up to halves, by masks and shifts |
 """
 
 from __future__ import annotations
@@ -17,27 +31,37 @@ from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_valu
 from ..front.values import binary as _binary
 
 
-def _make(row: str, params: tuple[str, ...]) -> Any:
-    """The function of a row of the compiler's table, with these parameters."""
-    def call(*args: Any) -> Expr:
-        return builder().call(row, tuple([as_value(x) for x in args]))
-
-    if params == ("x",):
-        return lambda x, span=None: call(x)
-    if params == ("x1", "x2"):
-        return lambda x1, x2: call(x1, x2)
-    if params == ("x", "y"):
-        return lambda x, y: call(x, y)
-    return lambda x, y, z: call(x, y, z)
+def _defined(rows: list[tuple[str, str, str, str]]) -> dict[str, Any]:
+    """Functions from (name, parameters, value, help), as if they were written here."""
+    text = "".join(f"def {name}({parameters}):\n    return {value}\n" for name, parameters, value, _ in rows)
+    made: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), globals(), made)
+    for name, *_, doc in rows:
+        made[name].__doc__ = doc
+    return made
 
 
-FUNCTIONS: dict[str, Any] = {}
-for _name, _row, _params, _help, _ in scalar_functions():
-    _made = FUNCTIONS[_name] = _make(_row, _params)
-    _made.__name__ = _made.__qualname__ = _name
-    _made.__doc__ = _help if len(_params) == 1 or "integer" in _help else \
-        f"{_help}\n\n    All of one dtype (a Python number takes the others')."
-globals().update(FUNCTIONS)
+def _listed() -> list[tuple[str, str, str, str]]:
+    """What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own."""
+    rows = []
+    for name, row, parameters, doc, _ in scalar_functions():
+        values = "".join(f"as_value({x}), " for x in parameters)
+        more = "" if len(parameters) == 1 else "\n\nAll of one dtype (a Python number takes the others')."
+        rows.append((name, f"{', '.join(parameters)}, span=None", f"builder().call({row!r}, ({values}))",
+                     doc + more))
+    return rows
+
+
+_IEEE = (("add", "x, y", "x + y of float32 or float64, rounded as asked and never fused"),
+         ("sub", "x, y", "x - y of float32 or float64, rounded as asked and never fused"),
+         ("mul", "x, y", "x * y of float32 or float64, rounded as asked and never fused"),
+         ("fdiv", "x, y", "x / y of float32 or float64, rounded as asked"),
+         ("fmaf", "x, y, z", "x * y + z of float32 or float64, rounded once, as asked"),
+         ("frcp", "x", "1 / x of float32 or float64, rounded as asked"),
+         ("fsqrt", "x", "The square root of float32 or float64, rounded as asked"))
+FUNCTIONS = _defined(_listed() + [
+    (f"ieee_{name}", f"{given}, rounding_mode='rn'", f"_ieee({name!r}, rounding_mode, {given})",
+     f"{doc}: rn to nearest, rz towards zero, ru up, rd down.") for name, given, doc in _IEEE])  # fmt: skip
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
@@ -192,7 +216,6 @@ def min_value(dtype: Any, span: Any = None) -> Expr:
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
 
-
 def index_to_coordinates(index: Any, shape: Any) -> list:
     """The coordinates of the element with that number in a row-major array of that shape.
 
@@ -205,9 +228,76 @@ def index_to_coordinates(index: Any, shape: Any) -> list:
     return [rest, *reversed(coordinates)]
 
 
+_ROUNDINGS = {"ties-to-even": "round", "rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor",
+              "ra": "round_away"}  # fmt: skip
+
+
+def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr:
+    """x rounded to a whole number, as a float.
+
+    rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd"
+    down; "ra" to nearest, halves away from zero.
+    """
+    return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
+
+
+def _one_of(what: str, mode: Any, known: Any) -> str:
+    mode = getattr(mode, "value", mode)
+    if mode not in known:
+        raise fail(f"{what}: there is no rounding mode {mode!r}; it must be one of {', '.join(known)}")
+    return mode
+
+
+def align_up(x: Any, y: Any) -> Any:
+    """The least multiple of y that is >= x; of two Python numbers a Python number."""
+    if not (isinstance(x, DEVICE) or isinstance(y, DEVICE)):
+        return ceildiv(x, y) * y
+    return builder().binary("mul", ceildiv(x, y), as_value(y))
+
+
+def bitwise_not(x: Any, span: Any = None) -> Any:
+    """~x of an integer."""
+    if isinstance(x, DEVICE):
+        return builder().unary("invert", as_value(x))
+    if not hasattr(x, "__index__"):
+        raise fail(f"`~` takes an integer operand, not {x!r}")
+    return ~x
+
+
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
+    """The bits of `value` as another dtype of the same width.
+
+    Also accepts the dtype first, as reinterpret(dtype, value).
+    """
+    if not isinstance(value, DEVICE) and isinstance(dtype, DEVICE):
+        value, dtype = dtype, value
+    value = as_value(value)
+    if dtype == "handle":  # the token that older kernels give to T.attr
+        return value
+    if value.__class__ is not Expr:
+        raise fail("T.reinterpret takes a value of the kernel; give a number a dtype first: T.float32(1.0)")
+    return builder().call("reinterpret", (value,), as_dtype(dtype))
+
+
+# ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _ieee(name: str, rounding_mode: str, *args: Any) -> Expr:
+    mode = _one_of(f"T.ieee_{name}", rounding_mode, ("rn", "rz", "ru", "rd"))
+    return builder().call(f"ieee_{name}_{mode}", tuple([as_value(a) for a in args]))
+
+
+def ieee_frsqrt(x: Any) -> Expr:
+    """1 / sqrt(x) of float32, rounded to nearest."""
+    return builder().call("ieee_frsqrt_rn", (as_value(x),))
+
+
+globals().update(FUNCTIONS)
+
 __all__ = [
-    "Cast", "Select", "index_to_coordinates",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv",
-    "floormod", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow",
-    "shift_left", "shift_right", "truncdiv", "truncmod",
+    "align_up", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "Cast", "ceildiv",
+    "dp4a", "floordiv", "floormod", "ieee_frsqrt",
+    "if_then_else", "index_to_coordinates", "infinity", "max",
+    "max_value", "min", "min_value", "pow", "reinterpret", "round", "Select", "shift_left",
+    "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip
