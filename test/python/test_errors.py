@@ -150,8 +150,7 @@ def test_outside_a_kernel(tmp_path):
 
 
 def test_unknown_names_are_attribute_errors():
-    with pytest.raises(AttributeError, match="mbarriers are not in this version yet"):
-        _ = T.alloc_barrier
+    assert not hasattr(T, "alloc_sharde") and hasattr(T, "alloc_barrier")
     with pytest.raises(tilelang.CompileError) as caught:
         _ = T.alloc_sharde
     assert caught.value.file == __file__ and "T.alloc_shared" in caught.value.text
