@@ -136,6 +136,24 @@ int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {
   return run(formula, integers, large.data());
 }
 
+bool names_integer(const Formula& formula, size_t integer) {
+  return std::any_of(formula.steps.begin(), formula.steps.end(), [&](const Formula::Step& step) {
+    return step.op == Formula::Op::integer && size_t(step.value) == integer;
+  });
+}
+
+std::string broken_check(const Program& program, std::span<const int64_t> integers) {
+  for (const CheckSpec& check : program.checks) {
+    if (evaluate(check.holds, integers)) continue;
+    std::string values;
+    for (size_t i = 0; i < integers.size(); i++)
+      if (names_integer(check.holds, i))
+        values += fmt::format("{} {} = {}", values.empty() ? ", where" : ",", program.integers[i].name, integers[i]);
+    return fmt::format("{}: {}{}", program.name, check.text, values);
+  }
+  return "";
+}
+
 std::string formula_text(const Formula& formula, std::span<const IntegerSource> integers) {
   std::vector<std::string> stack;
   for (const Formula::Step& step : formula.steps) {

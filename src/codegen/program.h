@@ -12,7 +12,9 @@ namespace tl {
 
 // An integer formula over the integer arguments of a call, as a postfix program.  A constant has one step.
 struct Formula {
-  enum class Op : uint8_t { constant, integer, add, sub, mul, floordiv, floormod, min, max, eq, ne, lt, le, both, either };
+  enum class Op : uint8_t {
+    constant, integer, add, sub, mul, floordiv, floormod, min, max, eq, ne, lt, le, both, either
+  };
   struct Step {
     Op op = Op::constant;
     int64_t value = 0;  // constant: the number; integer: an index into Program::integers
@@ -24,6 +26,7 @@ struct Formula {
 };
 // Throws std::range_error on division by zero and where the result does not fit.
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers);
+bool names_integer(const Formula& formula, size_t integer);
 struct IntegerSource;
 // "(M + 127) // 128", with the names of the integers.
 std::string formula_text(const Formula& formula, std::span<const IntegerSource> integers);
@@ -122,6 +125,9 @@ struct Program {
            // the size of its element
   bool operator==(const Program&) const = default;
 };
+
+// What is said of the first check that does not hold for these integers; "" if all do.
+std::string broken_check(const Program& program, std::span<const int64_t> integers);
 
 // As bytes for the disk cache, and back; nothing if the bytes are not exactly one Program.
 std::string serialize(const Program& program);

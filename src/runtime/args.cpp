@@ -375,19 +375,14 @@ void read_twins(const Program& program, std::span<const Argument> arguments, std
       }
 }
 
-bool names_integer(const Formula& formula, size_t integer) {
-  for (const Formula::Step& step : formula.steps)
-    if (step.op == Formula::Op::integer && size_t(step.value) == integer) return true;
-  return false;
-}
-
 // Whether an extent, a grid, a workspace or a tensor map is computed from it.
 bool sizes_name(const Program& program, size_t integer) {
   auto any = [&](const std::vector<Formula>& formulas) {
     return std::any_of(formulas.begin(), formulas.end(), [&](auto& f) { return names_integer(f, integer); });
   };
   auto of_tensor = [&](auto& t) { return any(t.shape) || any(t.strides); };
-  return std::any_of(program.checks.begin(), program.checks.end(), [&](auto& c) { return names_integer(c.holds, integer); }) ||
+  return std::any_of(program.checks.begin(), program.checks.end(),
+                     [&](auto& c) { return names_integer(c.holds, integer); }) ||
          std::any_of(program.params.begin(), program.params.end(), of_tensor) ||
          std::any_of(program.maps.begin(), program.maps.end(), of_tensor) ||
          std::any_of(program.entries.begin(), program.entries.end(), [&](auto& e) { return any(e.grid); }) ||
@@ -418,18 +413,6 @@ void check_large(const Program& program, std::span<const Argument> arguments) {
     if (large && sizes_name(program, i))
       throw ArgumentError(fmt::format("{} is {}, but sizes are computed from it: it must be less than 2^63",
                                       described(program, size_t(source.param)), *large));
-  }
-}
-
-// What the function asserts of its arguments.
-void check_assertions(const Program& program, std::span<const int64_t> integers) {
-  for (const CheckSpec& check : program.checks) {
-    if (evaluate(check.holds, integers)) continue;
-    std::string values;
-    for (size_t i = 0; i < integers.size(); i++)
-      if (names_integer(check.holds, i))
-        values += fmt::format("{} {} = {}", values.empty() ? ", where" : ",", program.integers[i].name, integers[i]);
-    throw ArgumentError(fmt::format("{}: {}{}", program.name, check.text, values));
   }
 }
 
@@ -486,7 +469,7 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
     checker.check_memory(i);
   }
   check_aliasing(program, arguments);
-  check_assertions(program, out.integers);
+  if (std::string said = broken_check(program, out.integers); !said.empty()) throw ArgumentError(said);
 }
 
 int common_alignment(std::span<const Argument> arguments) {
