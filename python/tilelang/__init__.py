@@ -77,19 +77,23 @@ class _Finder:
     compat/paths.py says what is in them.
     """
 
-    def __init__(self, top: str) -> None:
-        self.top = top
+    _ROOMS = ("_core", "compat", "front", "jit", "language", "tools", "__main__")
+
+    def __init__(self, in_rooms: bool) -> None:
+        self.in_rooms = in_rooms
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name.partition(".")[0] != self.top:
+        top, _, rest = name.partition(".")
+        if top not in (__name__, "tvm") or (rest.partition(".")[0] in self._ROOMS) != self.in_rooms:
             return None
         from .compat import paths
 
         return paths.spec_of(name)
 
 
-sys.meta_path.insert(0, _Finder("tvm"))    # before its files are found below another name
-sys.meta_path.append(_Finder(__name__))
+# In the rooms files come first; elsewhere are none, but empty folders may be left from an older version.
+sys.meta_path.insert(0, _Finder(in_rooms=False))
+sys.meta_path.append(_Finder(in_rooms=True))
 
 
 class _Package(type(sys)):

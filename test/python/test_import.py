@@ -1,8 +1,12 @@
 """`import tilelang` is quick and brings nothing along."""
 
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import tilelang
 
 
 def run(code):
@@ -44,3 +48,18 @@ def test_names_are_not_hidden_by_modules():
     for name in ("jit", "compile", "clear_cache", "Profiler"):
         code = "import tilelang.tools.command_line, tilelang.profiler, tilelang.cache\n"
         assert run(code + f"print(type(tilelang.{name}).__name__)") in ("function\n", "type\n")
+
+
+def test_empty_folders_of_an_older_version_hide_nothing(tmp_path):
+    """Git leaves folders with compiled files behind, which Python would take for packages."""
+    package = tmp_path / "tilelang"
+    shutil.copytree(Path(tilelang.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("testing", "layout", "carver/arch", "tvm", "cuda/intrinsics"):
+        (package / name / "__pycache__").mkdir(parents=True)
+    code = f"""import sys; sys.path.insert(0, {str(tmp_path)!r})
+import tilelang.testing, tilelang.layout.swizzle
+from tilelang import tvm
+from tilelang.carver.arch import CUDA
+from tilelang.cuda.intrinsics import TensorCoreIntrinEmitter
+print(tilelang.__file__, tilelang.testing.regression, tilelang.layout.Layout)"""
+    assert str(package) in run(code)
