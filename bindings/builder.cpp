@@ -204,6 +204,9 @@ void bind_arithmetic(nb::class_<Builder>& c) {
           nb::arg("condition"), nb::arg("a"), nb::arg("b"))
       .def(
           "assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
+      .def(
+          "require", [](Builder& b, nb::object cond, const std::string& text) { b.require(value_of(cond), text); },
+          nb::arg("condition"), nb::arg("message"))
       .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
       .def(
           "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))

@@ -187,6 +187,7 @@ std::string host_source(const CompiledKernel& k) {
                 ? fmt::format("  tensor {}: {}[{}] strides({}){}\n", spec.name, spec.dtype, list(spec.shape),
                               list(spec.strides), spec.is_written ? " written" : "")
                 : fmt::format("  number {}: {}\n", spec.name, spec.dtype);
+  for (const CheckSpec& c : p.checks) text += fmt::format("  check {}\n", formula(c.holds));
   for (const Workspace& w : p.workspaces)
     text += fmt::format("  workspace {}: {} bytes\n", w.name, formula(w.bytes));
   for (const EntrySpec& e : p.entries) {

@@ -33,7 +33,8 @@ PUBLIC_HEADER = "api/tilelang.h"  # the only one that is installed: it stands al
 # Imports in functions count as well: a file that is loaded later is still a file that must be there.
 PYTHON_ROOMS: dict[str, set[str]] = {
     "front": set(),
-    "jit": {"front", "tools/breakpoints", "tools/passes", "tools/profiler", "tools/report", "tools/simulation"},
+    "jit": {"front", "tools/breakpoints", "tools/passes", "tools/profiler", "tools/report",
+            "tools/simulation"},
     "language": {"front", "jit/config", "jit/eager", "jit/function", "jit/prim_func"},
     "tools": {"front", "jit", "language"},
     "compat": {"front", "jit", "language", "tools"},

@@ -22,6 +22,10 @@ from tilelang.front import idioms
 from tilelang.language import MODULES, surface
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+# Modules that the language loads when one of their names is asked for.
+LATE = [importlib.import_module(f"tilelang.{name}") for name in (
+    "language.image", "language.sparse", "language.mma_hand", "language.intrinsics", "language.tir",
+    "compat.tvm.target")]  # fmt: skip
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
 
 
@@ -62,7 +66,7 @@ def operators() -> str:
 
 def reference() -> str:
     parts = ["# The language\n\n" + MADE, inspect.getdoc(T) or "", "\n"]
-    for module in MODULES:
+    for module in (*MODULES, *LATE):
         names = [name for name in T.__all__ if comes_from(module, name) and entry(name)]
         if not names:
             continue
@@ -83,7 +87,7 @@ PACKAGE = ("tilelang", "tilelang.layout", "tilelang.profiler", "tilelang.testing
            "tilelang.autotuner", "tilelang.engine", "tilelang.utils.tensor", "tilelang.utils.target")
 
 
-NO_ENTRY = {"__version__", "env"}  # of the package: a text, and an object that docs/quickstart.md tells of
+NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # a table, a text, and an object of docs/quickstart.md
 
 
 def members(cls: type) -> str:
@@ -101,17 +105,21 @@ def members(cls: type) -> str:
 
 
 def package() -> str:
-    parts, told = [], set()
+    parts: list[str] = []
+    told: dict[int, str] = {}
     for path in PACKAGE:
         module = importlib.import_module(path)
         made = []
         for name in sorted(getattr(module, "__all__", ())):
             value = getattr(module, name)
             home = getattr(value, "__module__", None) or ""
-            if not home.startswith("tilelang") or id(value) in told or inspect.ismodule(value):
-                continue
-            told.add(id(value))
             head = signature(name, value).replace("T.", f"{path}.", 1)
+            if not home.startswith("tilelang") or told.get(id(value)) == name or inspect.ismodule(value):
+                continue
+            if id(value) in told:
+                made.append(f"\n### `{head}`\n\nThe same as `{told[id(value)]}`.\n")
+                continue
+            told[id(value)] = name
             made.append(f"\n### `{head}`\n\n{inspect.getdoc(value) or ''}\n")
             if inspect.isclass(value) and not isinstance(value, enum.EnumMeta) and members(value):
                 made.append(f"\n{members(value)}\n")
@@ -132,26 +140,44 @@ def without_entry(text: str) -> list[str]:
 
 
 def surface_page() -> str:
-    absent = surface.table()[0]
-    rows = published_names.read(published_names.LIST)
-    named = [row.path for row in rows if row.name and "." not in row.name]
+    """What published_names.tsv lists, and what names.txt says of it."""
+    absent, _ = surface.table()
+    rows = [row for row in published_names.read(published_names.LIST) if row.name and "." not in row.name]
+    theirs = {row.name for row in rows if row.module == "tilelang.language"}
     lines = [
-        "# The published surface",
-        "",
-        MADE,
-        "Every published name that a script may write, and whether it is here. What is missing can be",
-        "imported; called, it raises an error that says the reason.",
-        "",
-        "| name | |",
-        "|---|---|",
-    ]
-    for path in sorted({*named, *absent}, key=lambda path: (surface.short(path).lower(), path)):
-        lines.append(f"| `{surface.short(path)}` | {absent[path].reason if path in absent else 'here'} |")
-    lines += ["", "## Closed list", "", "Published names that will not come. Called, each says its reason.",
-              "", "| name | hardware or reason |", "|---|---|"]
-    lines += [f"| `{surface.short(path)}` | {entry.reason} |" for path, entry in sorted(absent.items())
-              if entry.status == "closed"]
+        "# The published surface", "", MADE,
+        "Every name of the published language, and whether it is here. What does not work can be imported,",
+        "has the signature that it has there, and raises an error with its reason where it is called.", "",
+        "| name | |", "|---|---|",
+    ]  # fmt: skip
+    language = {path.rpartition(".")[2]: entry for path, entry in absent.items()
+                if path.startswith("tilelang.language.")}
+    for name in sorted({*theirs, *T.__all__}, key=lambda name: (name.lower(), name)):
+        status = "here" if name in theirs else "here; beyond the published language"
+        if name in language and name not in T.__all__:
+            status = language[name].reason
+        lines.append(f"| `T.{name}` | {status} |")
+    lines += ["", "Elsewhere in the package:", "", "| module | names |", "|---|---|"]
+    elsewhere: dict[str, list[str]] = {}
+    for row in rows:
+        if row.module != "tilelang.language" and row.path not in absent and row.kind != "module":
+            elsewhere.setdefault(row.module, []).append(row.name)
+    for module, names in elsewhere.items():
+        lines.append(f"| `{module}` | {', '.join(f'`{name}`' for name in names)} |")
+    lines += ["", "## Later", "", "What a version to come has.", "", *reasons(absent, "later")]
+    lines += ["", "## Closed list", "", "What needs other hardware, or something that is not to be had here."]
+    lines += ["", *reasons(absent, "closed")]
     return "\n".join(lines) + "\n"
+
+
+def reasons(absent: dict[str, surface.Entry], status: str) -> list[str]:
+    """The names that do not work, by the reason."""
+    names: dict[str, list[str]] = {}
+    for path, entry in absent.items():
+        if entry.status == status and " = " not in entry.declared:
+            names.setdefault(entry.reason, []).append(f"`{surface.short(path)}`")
+    return ["| name | hardware or reason |", "|---|---|",
+            *(f"| {', '.join(which)} | {reason} |" for reason, which in names.items())]
 
 
 def targets_page() -> str:

@@ -80,7 +80,10 @@ MEMBERS = {
 }  # fmt: skip
 ENVIRONMENT = re.compile(r"(TILELANG_(CACHE|DEFAULT|DISABLE|PRINT|AUTO|COMPILE)\w*|(en|dis)able_cache|"
                          r"get_(default_(target|verbose|exec)|compile)\w*|is_(autotune|cache_e|print)\w*)")
-NOT_FOR_SCRIPTS = re.compile(r"Any|AnyDType|TYPE_CHECKING|.*ascend.*")
+NOT_FOR_SCRIPTS = re.compile(r"Any|AnyDType|TYPE_CHECKING|.*ascend.*|Kernel\.get_kernel_source|.*Template\."
+                             r"(set_\w+|initialize_function|output_nodes|class_attributes)")
+# Classes whose objects decorators make.
+NOT_CONSTRUCTED = ("JITImpl", "AutoTuneImpl")
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,6 @@ class Row:
 
 # What examples use that is no public name of its module.
 ASIDE = [
-    Row("tilelang.language.dtypes", "_TORCH_DTYPE_TO_STR", "constant", "", 1),
     Row("tilelang.language.dtypes", "dtype.bits", "attribute", "", 1),
     Row("tilelang.tvm.testing", "requires_package", "function", "(*packages)", 1),
 ]
@@ -125,8 +127,10 @@ def wanted(rows: list[Row]) -> list[Row]:
 
     def keep(row: Row) -> bool:
         owner, _, member = row.name.partition(".")
-        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.kind == "re-export":
+        if NOT_FOR_SCRIPTS.fullmatch(row.name) or row.path == "tilelang.jit.Kernel" or row.name == "*":
             return False
+        if row.kind == "module" and not row.used and row.module != "tilelang.language":
+            return row.path in MODULES
         if row.used or row.module == "tilelang.language" and not member:
             return True
         if member:
@@ -146,7 +150,7 @@ def tidy(row: Row) -> Row:
                         int(row.name.endswith(".TILELANG_CACHE_DIR"))))
     if re.fullmatch(r"(b?float|u?int)\d+\w*", row.name) and "expr" in signature:
         kind = "dtype"
-    if kind in ("attribute", "property", "module", "dtype", "constant"):
+    if kind in ("attribute", "property", "module", "dtype", "constant") or row.name in NOT_CONSTRUCTED:
         signature = ""
     return Row(row.module, row.name, kind, re.sub(r"<function .*?>", "...", signature), row.used)
 
@@ -338,12 +342,16 @@ def closed_list(page: str) -> dict[str, str]:
 
 
 def reason_of(row: Row, closed: dict[str, str]) -> str | None:
-    """Why a name is on the closed list; a class or a module takes along what is in it."""
-    for pattern, reason in closed.items():
-        if any(fnmatch.fnmatchcase(name, form) for name in (row.short, row.path)
-               for form in (pattern, f"{pattern}.*")):
-            return reason
-    return None
+    """Why a name is on the closed list, with its members, and under the paths of modules below its own."""
+    parents, owner = row.module.split("."), row.name.partition(".")[0]
+    above = [".".join(parents[:n]) for n in range(2, len(parents) + 1)] or [row.module]
+    names = [f"{module}.{name}" for module in above for name in {row.name, owner}]
+    names += [re.sub(r"^tilelang\.language\b", "T", name) for name in names]
+    found = next((closed[name] for name in names if name in closed), None)
+    for pattern in closed if found is None else ():
+        if "*" in pattern and any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            return closed[pattern]
+    return found
 
 
 def compare(rows: list[Row], closed: dict[str, str]) -> dict[str, list[str]]:

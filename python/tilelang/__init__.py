@@ -23,7 +23,8 @@ _WHERE = {
     "Layout": "language.layout", "Fragment": "language.layout", "dtypes": "front.dtypes:",
     "register_c_postproc": "jit.postproc", "register_cuda_postproc": "jit.postproc",
     "register_hip_postproc": "jit.postproc", "get_runtime_library_dirs": "jit.env",
-    "prepend_dll_search_path": "jit.env", "DataType": "front.dtypes",
+    "prepend_dll_search_path": "jit.env", "build_date": "compat.host_tools",
+    "deprecated": "compat.host_tools", "DataType": "front.dtypes",
     "register_matrix": "language.instruction", "unregister_matrix": "language.instruction",
     "cdiv": "compat.math", "next_power_of_2": "compat.math",
 }  # fmt: skip

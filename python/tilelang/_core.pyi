@@ -213,6 +213,8 @@ class Builder:
         """The function from those parameters to the results."""
     def use_swizzle(self, panel_size: Any, order: str) -> None:
         """Blocks visit the grid in panels of that many columns (order "row") or rows ("col")."""
+    def require(self, condition: ExprLike, message: str) -> None:
+        """Checked by every call, before it launches anything."""
     def assume(self, condition: ExprLike) -> None:
         """A condition that holds from here on."""
     def note(self, by: str, subject: str, text: str) -> None:

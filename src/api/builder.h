@@ -135,6 +135,7 @@ class Builder {
   void use_swizzle(const Value& panel_size, std::string_view order = "row");
   // A condition that holds from here on; over parameters alone, outside of loops and branches, everywhere.
   void assume(const Value& cond);
+  void require(const Value& cond, const std::string& message);  // by every call, before it launches anything
   // A line of the report.
   void note(const std::string& pass, const std::string& subject, const std::string& text);
   // An attribute of the enclosing kernel.

@@ -327,6 +327,27 @@ void Builder::assume(const Value& cond) {
   emit(eval(tl::call(assume_function, {std::move(e)}, here()), here()));
 }
 
+void Builder::require(const Value& cond, const std::string& message) {
+  Expr e = to_bool(cond, here());
+  if (auto known = as_int(e)) {
+    if (!*known) fail(here(), "assertion failed{}{}", message.empty() ? "" : ": ", message);
+    return;
+  }
+  if (!frames.empty()) fail(here(), "a check of the call stands outside of T.Kernel");
+  if (!is_of_arguments(e, draft->function, dynamics))
+    fail(here(), "assert outside of T.Kernel is checked before the launch, so that it is computed from parameters "
+                 "and extents alone; inside of T.Kernel each thread checks it");
+  visit_nodes(e, [&](const Node& n) {
+    if (n.kind == Kind::Var && !static_cast<const ExprNode&>(n).dtype.is_int())
+      fail(here(), "assert outside of T.Kernel is checked before the launch, from integer parameters and extents; `{}` "
+                   "is {}: check it before the call, or inside of T.Kernel, where each thread does",
+           static_cast<const Var&>(n).hint, to_string(static_cast<const ExprNode&>(n).dtype));
+  });
+  draft->function.facts.push_back(e);
+  std::string place = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
+  draft->function.checks.push_back({.cond = std::move(e), .message = message, .place = place, .span = here()});
+}
+
 void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {
   draft->function.notes.push_back({.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
 }

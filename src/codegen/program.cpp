@@ -44,6 +44,18 @@ int64_t apply(Formula::Op op, int64_t a, int64_t b) {
       return std::min(a, b);
     case Formula::Op::max:
       return std::max(a, b);
+    case Formula::Op::eq:
+      return a == b;
+    case Formula::Op::ne:
+      return a != b;
+    case Formula::Op::lt:
+      return a < b;
+    case Formula::Op::le:
+      return a <= b;
+    case Formula::Op::both:
+      return a && b;
+    case Formula::Op::either:
+      return a || b;
     default:
       internal_error("a formula with an unknown operator");
   }
@@ -106,8 +118,13 @@ void fields(Io& io, EntrySpec& v) {
   io(v.name, v.grid, v.threads, v.shared_bytes, v.arena_bytes, v.cooperative, v.dependent, v.args);
 }
 template <class Io>
+void fields(Io& io, CheckSpec& v) {
+  io(v.holds, v.text);
+}
+template <class Io>
 void fields(Io& io, Program& v) {
-  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries, v.alignment);
+  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries, v.checks,
+     v.alignment);
 }
 
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {
@@ -133,7 +150,8 @@ std::string formula_text(const Formula& formula, std::span<const IntegerSource> 
     internal_check(stack.size() >= 2, "a formula with too few operands");
     std::string b = std::move(stack.back()), a = std::move(stack[stack.size() - 2]);
     stack.resize(stack.size() - 2);
-    static constexpr const char* infix[] = {"", "", "+", "-", "*", "//", "%"};
+    static constexpr const char* infix[] = {"", "", "+", "-", "*", "//", "%", "", "", "==", "!=", "<", "<=", "and",
+                                          "or"};
     bool is_call = step.op == Formula::Op::min || step.op == Formula::Op::max;
     stack.push_back(is_call ? fmt::format("{}({}, {})", step.op == Formula::Op::min ? "min" : "max", a, b)
                             : fmt::format("({} {} {})", a, infix[size_t(step.op)], b));

@@ -12,7 +12,7 @@ namespace tl {
 
 // An integer formula over the integer arguments of a call, as a postfix program.  A constant has one step.
 struct Formula {
-  enum class Op : uint8_t { constant, integer, add, sub, mul, floordiv, floormod, min, max };
+  enum class Op : uint8_t { constant, integer, add, sub, mul, floordiv, floormod, min, max, eq, ne, lt, le, both, either };
   struct Step {
     Op op = Op::constant;
     int64_t value = 0;  // constant: the number; integer: an index into Program::integers
@@ -95,6 +95,13 @@ struct EntrySpec {
   bool operator==(const EntrySpec&) const = default;
 };
 
+// What must hold for the integers of a call before anything is launched.
+struct CheckSpec {
+  Formula holds;     // 0: it does not
+  std::string text;  // what is said then
+  bool operator==(const CheckSpec&) const = default;
+};
+
 // A compiled function.  CPU entries have the C signature
 //   void entry(const uint64_t* slots, int64_t bx, int64_t by, int64_t bz, void* arena)
 // and GPU entries take the slots as kernel parameters, but of a tensor map, the last ones, what the slot points to.
@@ -109,6 +116,7 @@ struct Program {
   std::vector<Workspace> workspaces;
   std::vector<TensorMapSpec> maps;
   std::vector<EntrySpec> entries;
+  std::vector<CheckSpec> checks = {};
   int alignment =
       16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
            // the size of its element

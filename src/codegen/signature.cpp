@@ -8,6 +8,7 @@
 #include "codegen/codegen.h"
 #include "ir/line.h"
 #include "ir/rewrite.h"
+#include "ir/text.h"
 #include "target/alignment.h"
 
 namespace tl {
@@ -92,9 +93,24 @@ Formula::Op formula_op(BinaryOp op, const Span& span) {
       return Formula::Op::min;
     case BinaryOp::max:
       return Formula::Op::max;
+    case BinaryOp::eq:
+      return Formula::Op::eq;
+    case BinaryOp::ne:
+      return Formula::Op::ne;
+    case BinaryOp::lt:
+    case BinaryOp::gt:
+      return Formula::Op::lt;
+    case BinaryOp::le:
+    case BinaryOp::ge:
+      return Formula::Op::le;
+    case BinaryOp::logical_and:
+      return Formula::Op::both;
+    case BinaryOp::logical_or:
+      return Formula::Op::either;
     default:
       fail(span,
-           "`{}` in an extent or a grid: these are computed before the launch, from + - * // % min max only",
+           "`{}` in an extent, a grid or a check: these are computed before the launch, from + - * // % min max and "
+           "comparisons only",
            symbol(op));
   }
 }
@@ -110,14 +126,15 @@ struct FormulaMaker {
     if (auto* n = e.as<Cast>(); n && e->dtype.is_int() && n->a->dtype.is_int()) return push(out, n->a);
     if (auto* n = e.as<Binary>()) {
       Formula::Op op = formula_op(n->op, at);
-      push(out, n->a);
-      push(out, n->b);
+      bool turned = n->op == BinaryOp::gt || n->op == BinaryOp::ge;
+      push(out, turned ? n->b : n->a);
+      push(out, turned ? n->a : n->b);
       return out.steps.push_back({op, 0});
     }
-    if (auto* n = e.as<Unary>(); n && n->op == UnaryOp::neg) {
+    if (auto* n = e.as<Unary>(); n && n->op != UnaryOp::bit_not) {  // 0 - a, or 0 == a
       out.steps.push_back({Formula::Op::constant, 0});
       push(out, n->a);
-      return out.steps.push_back({Formula::Op::sub, 0});
+      return out.steps.push_back({n->op == UnaryOp::neg ? Formula::Op::sub : Formula::Op::eq, 0});
     }
     auto* v = e.as<Var>();
     if (!v)
@@ -294,6 +311,13 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
   return entry;
 }
 
+CheckSpec check_of(const Function& f, const Check& check, const Integers& integers) {
+  FormulaMaker formula{.integers = integers, .span = check.span, .what = "this check"};
+  return {.holds = formula(check.cond),
+          .text = fmt::format("{}: assertion failed{}{}: `{}`", check.place, check.message.empty() ? "" : ": ",
+                              check.message, print(check.cond, &f))};
+}
+
 // A symbol that no language reserves and no C library has: the ending keeps `main`, `exp` and `int` out.
 std::string symbol_name(const Function& f, size_t index, std::set<std::string>& taken) {
   const Kernel& k = f.kernels[index];
@@ -361,6 +385,7 @@ Program signature_of(const Function& f, const Target& target) {
     program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes), .zeroed = counters.contains(id)});
   }
   for (auto& map : f.maps) program.maps.push_back(map_spec(f, map, integers));
+  for (auto& check : f.checks) program.checks.push_back(check_of(f, check, integers));
   std::set<std::string> taken;
   for (size_t i = 0; i < f.kernels.size(); i++) {
     program.entries.push_back(entry_of(f, f.kernels[i], target, integers));

@@ -54,10 +54,18 @@ struct Note {
   std::string by = {}, strictness = {};  // of a layout: the statement that decided it, and how strongly ("strict", …)
 };
 
+// What every call checks before it launches anything: a condition over integer parameters, which is a fact as well.
+struct Check {
+  Expr cond;
+  std::string message, place;  // "the number is even", "kernel.py:12"
+  Span span;
+};
+
 struct Function {
   std::string name;
   std::vector<Param> params;
   std::vector<Expr> facts;            // conditions over parameters that hold
+  std::vector<Check> checks = {};
   std::vector<BufferInfo> buffers;    // by id
   std::vector<BufferId> workspaces;   // global buffers that the runtime allocates
   std::vector<TensorMap> maps = {};   // of tensors, for instructions that move boxes

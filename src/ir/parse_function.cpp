@@ -228,12 +228,25 @@ void Parser::function_item() {
     f.facts.push_back(condition("an assume"));
     return end_of_line();
   }
+  if (is("check")) {
+    size_t first = at;
+    next();
+    Expr cond = condition("a check");
+    std::string texts[2];
+    for (auto& text : texts) {
+      expect(",", "in a check");
+      if (!is(Token::Kind::string)) expected("what is said where it does not hold, and where it stands");
+      text = next().text;
+    }
+    f.checks.push_back({.cond = std::move(cond), .message = texts[0], .place = texts[1], .span = since(first)});
+    return end_of_line();
+  }
   if (is("kernel")) return kernel();
   if (is("tensor_map") && is(Token::Kind::name, 1)) return tensor_map();
   if (accept("pass")) return end_of_line();
   bool orphan = accept("buffer");
   if (!is(Token::Kind::name) || !is("=", 1))
-    expected("`kernel`, `assume`, `buffer` or a workspace `W = global f32[…]`");
+    expected("`kernel`, `assume`, `check`, `buffer` or a workspace `W = global f32[…]`");
   Token name = next();
   next();
   auto scope = scope_word(0);

@@ -401,6 +401,8 @@ struct Printer {
     header();
     depth++;
     for (auto& fact : f->facts) line("assume " + text(fact));
+    for (auto& check : f->checks)
+      line(fmt::format("check {}, {}, {}", text(check.cond), quoted(check.message), quoted(check.place)));
     for (auto& id : f->workspaces) {
       std::string type = declaration(id);
       line(fmt::format("{} = {} {}", name_of(id), scope_text((*f)[id].scope), type));
@@ -408,7 +410,7 @@ struct Printer {
     orphans();
     for (auto& m : f->maps) tensor_map(m);
     for (auto& k : f->kernels) kernel(k);
-    if (f->facts.empty() && f->workspaces.empty() && f->maps.empty() && f->kernels.empty()) line("pass");
+    if (f->facts.empty() && f->checks.empty() && f->workspaces.empty() && f->maps.empty() && f->kernels.empty()) line("pass");
     depth--;
   }
 };

@@ -277,7 +277,11 @@ bool equivalent(const Function& a, const Function& b) {
            x.threads == y.threads && c.same(x.thread, y.thread) && x.cluster == y.cluster &&
            c.same(x.attrs, y.attrs) && c.same(x.body, y.body);
   };
+  auto checks = [&](const Check& x, const Check& y) {
+    return x.message == y.message && x.place == y.place && c.same(x.cond, y.cond);
+  };
   return a.name == b.name && c.same(a.facts, b.facts) && a.workspaces == b.workspaces &&
+         std::equal(a.checks.begin(), a.checks.end(), b.checks.begin(), b.checks.end(), checks) &&
          std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), params) &&
          std::equal(a.buffers.begin(), a.buffers.end(), b.buffers.begin(), b.buffers.end(), buffers) &&
          std::equal(a.maps.begin(), a.maps.end(), b.maps.begin(), b.maps.end(), maps) &&

@@ -462,6 +462,7 @@ struct Checker {
       if (std::string rule = broken_rule(f, m); !rule.empty()) bad("tensor map {}: {}", m.name, rule);
     }
     for (auto& e : f.facts) boolean_of(e, 1, "a fact");
+    for (auto& check : f.checks) boolean_of(check.cond, 1, "a check");
     for (auto& k : f.kernels) kernel(k);
   }
 };

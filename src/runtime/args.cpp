@@ -387,7 +387,8 @@ bool sizes_name(const Program& program, size_t integer) {
     return std::any_of(formulas.begin(), formulas.end(), [&](auto& f) { return names_integer(f, integer); });
   };
   auto of_tensor = [&](auto& t) { return any(t.shape) || any(t.strides); };
-  return std::any_of(program.params.begin(), program.params.end(), of_tensor) ||
+  return std::any_of(program.checks.begin(), program.checks.end(), [&](auto& c) { return names_integer(c.holds, integer); }) ||
+         std::any_of(program.params.begin(), program.params.end(), of_tensor) ||
          std::any_of(program.maps.begin(), program.maps.end(), of_tensor) ||
          std::any_of(program.entries.begin(), program.entries.end(), [&](auto& e) { return any(e.grid); }) ||
          std::any_of(program.workspaces.begin(), program.workspaces.end(),
@@ -404,6 +405,8 @@ bool needs_integer(const Program& program, size_t integer) {
   }
   for (const Workspace& w : program.workspaces)
     if (names_integer(w.bytes, integer)) return true;
+  for (const CheckSpec& check : program.checks)
+    if (names_integer(check.holds, integer)) return true;
   return false;
 }
 
@@ -415,6 +418,18 @@ void check_large(const Program& program, std::span<const Argument> arguments) {
     if (large && sizes_name(program, i))
       throw ArgumentError(fmt::format("{} is {}, but sizes are computed from it: it must be less than 2^63",
                                       described(program, size_t(source.param)), *large));
+  }
+}
+
+// What the function asserts of its arguments.
+void check_assertions(const Program& program, std::span<const int64_t> integers) {
+  for (const CheckSpec& check : program.checks) {
+    if (evaluate(check.holds, integers)) continue;
+    std::string values;
+    for (size_t i = 0; i < integers.size(); i++)
+      if (names_integer(check.holds, i))
+        values += fmt::format("{} {} = {}", values.empty() ? ", where" : ",", program.integers[i].name, integers[i]);
+    throw ArgumentError(fmt::format("{}: {}{}", program.name, check.text, values));
   }
 }
 
@@ -471,6 +486,7 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
     checker.check_memory(i);
   }
   check_aliasing(program, arguments);
+  check_assertions(program, out.integers);
 }
 
 int common_alignment(std::span<const Argument> arguments) {

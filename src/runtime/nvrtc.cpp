@@ -56,6 +56,9 @@ Nvrtc load_nvrtc() {
     throw RuntimeError(fmt::format("libnvrtc.so.13 or .12 was not found ({}): {}", error, install_hint));
   if (!bind_all(n) || n.version(&n.major, &n.minor) != 0)
     throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, install_hint));
+  // It looks for its builtins by name alone, and some wheels do not say that they lie beside it: what is open is found.
+  if (size_t folder = n.library.path.rfind('/'); folder != std::string::npos)
+    open_library(fmt::format("{}/libnvrtc-builtins.so.{}.{}", n.library.path.substr(0, folder), n.major, n.minor));
   return n;
 }
 

@@ -137,6 +137,8 @@ bool Signature::bind(std::span<const Argument> arguments, Bound& out) const {
     out.slots[i] = reinterpret_cast<uintptr_t>(t->data);
   }
   if (!read_integers(arguments, out)) return false;
+  for (const CheckSpec& check : program.checks)
+    if (!evaluate(check.holds, {out.integers.data(), program.integers.size()})) return false;
   Range ranges[Bound::most_params];
   for (size_t i = 0; i < params.size(); i++)
     if (!std::holds_alternative<TensorView>(arguments[i]) || !params[i].is_tensor)

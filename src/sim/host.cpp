@@ -108,6 +108,10 @@ void Host::bind(std::span<const HostArg> args) {
       arguments.push_back(arg.memory);
       if (arg.fresh) fresh.push_back(arg.memory);
     }
+  for (auto& check : f.checks)
+    if (!integer(check.cond))
+      fail(check.span, "{}: assertion failed{}{}: `{}` does not hold for these arguments", f.name,
+           check.message.empty() ? "" : ": ", check.message, print(check.cond, &f));
   for (auto& fact : f.facts)
     if (!integer(fact))
       fail(fact->span, "{}: `{}` does not hold for these arguments", f.name, print(fact, &f));

@@ -68,7 +68,7 @@ def test_what_they_know():
     x = T.float16.with_lanes(4)
     assert x is T.float16x4 is T.float16x2.with_lanes(4) and (x.bits, x.lanes, x.bytes) == (16, 4, 8)
     assert x.with_lanes(1) is T.float16 and T.float4_e2m1fnx64.bytes == 32 and T.int4.bytes == 1
-    assert T.float32x2.is_float and T.uint8x4.is_int and not T.bool.is_int and not T.void.is_float
+    assert T.float32x2.is_float and T.uint8x4.is_int and not T.bool.is_int and not T.dtype("void").is_float
 
 
 def test_published_names():
@@ -76,7 +76,7 @@ def test_published_names():
                         "half": T.float16, "float": T.float32, "double": T.float64, "bool": T.bool_}.items():
         assert getattr(T, alias) is made is getattr(tilelang.dtypes, alias)
     for made in SCALARS:
-        if made not in ("bool", "handle"):
+        if made not in ("bool", "handle", "void"):
             assert getattr(T, made) is made
     families = [x for x in SCALARS if x.bits >= 8 or x.startswith("float")]
     for made in families:
@@ -98,7 +98,12 @@ def test_predicates():
     assert T.is_float4("float4_e2m1fn") and T.is_float4(T.float4_e2m1_unpacked) and not T.is_float4("int4")
     assert T.is_float4_e2m1fn(T.float4_e2m1fn) and not T.is_float4_e2m1fn(T.float4_e2m1_unpacked)
     assert T.is_float4_e2m1_unpacked("float4_e2m1_unpacked") and T.is_f8f6f4_family(T.float6_e3m2fn)
-    assert not T.is_f8f6f4_family(T.float16)
+    assert not T.is_f8f6f4_family(T.float16) and T.get_tvm_dtype("half") == T.float16
+    T.validate_gemm_ab_dtypes("float16", T.float16)
+    T.validate_gemm_ab_dtypes("float8_e5m2", "float4_e2m1fn", allow_f8f6f4_mixed=True)
+    with pytest.raises(tilelang.CompileError, match="A is float16 and B is float32"):
+        T.validate_gemm_ab_dtypes("float16", "float32", allow_f8f6f4_mixed=True)
+    assert T.dtypes.is_float4("float4_e2m1fn") and tilelang.language.dtypes.get_tvm_dtype("int") == "int32"
 
 
 @pytest.mark.parametrize("made", REFUSED, ids=str)

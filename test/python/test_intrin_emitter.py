@@ -123,7 +123,7 @@ def test_what_it_refuses():
     for target in ("cpu", "reference"):
         with pytest.raises(CompileError, match="thread-level code"):
             tilelang.compile(kernel("alloc_local", 8), target=target)
-    e5 = TensorCoreIntrinEmitter("float8_e4m3fn", "float8_e4m3fn", "float32", chunk=32)
+    e5 = TensorCoreIntrinEmitter("float8_e4m3fn", "float8_e4m3fn", "float32", False, False, 2, 2, 16, 16, 32)
 
     @T.prim_func
     def fp8(A: T.Tensor((32, 32), "float32")):

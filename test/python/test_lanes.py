@@ -82,6 +82,24 @@ def test_eager_outputs_strides_and_addresses():
     np.testing.assert_array_equal(f(wide[:, :2], b), wide[:, :2] * 2 + b)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_lanes_one_by_one(target):
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32x4"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                B[i] = T.extract_lane(A[i] * 2, 0) + A[i, 1] - T.extract_lane(A[i, 0:2], 1)
+
+    a, b = numbers(32, 4, dtype=np.float32), np.zeros(32, np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    np.testing.assert_array_equal(b, a[:, 0] * 2)
+    with refused("T.extract_lane: 4 elements have the lanes 0 to 3, not 4"):
+        @T.prim_func
+        def beyond(A: T.Tensor((32,), "float32x4")):
+            with T.Kernel(1, threads=32):
+                A[0, 0] = T.extract_lane(A[0], 4)
+
+
 def test_packed_lanes():
     kind = T.Tensor((8,), "int4x8")
     assert kind.shape == (8, 8) and kind.dtype is T.int4

@@ -369,7 +369,7 @@ def test_drawing(tmp_path):
     layout, fragment = T.Layout((2, 4), lambda i, j: j * 2 + i), make_gemm_fragment_8x8()
     assert str(layout) == ("(i, j) -> j*2 + i\n  | 0 1 2 3\n--+--------\n0 | 0 2 4 6\n1 | 1 3 5 7\n")
     assert "\n7 | 28:0 28:1 29:0" in str(fragment)
-    files = tilelang.tools.plot_layout(fragment, tmp_path, "f", ["svg", "txt"])
+    files = tilelang.tools.plot_layout(fragment, tmp_path, "f", formats=["svg", "txt"])
     assert [f.rpartition(".")[2] for f in files] == ["svg", "txt"]
     svg = ET.parse(tmp_path / "f.svg")
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
@@ -381,7 +381,8 @@ def test_drawing(tmp_path):
 
 def test_drawing_png(tmp_path):
     pytest.importorskip("matplotlib")
-    files = tilelang.tools.plot_layout(make_gemm_fragment_8x8(), tmp_path, "f", "png", dtype="float16")
+    files = tilelang.tools.plot_layout(make_gemm_fragment_8x8(), tmp_path, "f", formats="png",
+                                       dtype="float16")
     assert Path(files[0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 

@@ -29,7 +29,8 @@ def test_a_layout_in_expressions():
     assert [str(x) for x in layout.get_forward_index()] == [str(j), f"{i}*2"]
     assert [str(x) for x in layout.index] == [str(x) for x in layout.forward_index]
     assert str(layout.get_linearized_forward_index()) == f"{j}*7 + {i}*2"
-    assert layout.input_size == [4, 8] and layout.get_input_shape() == [4, 8] and layout.get_output_shape() == [8, 7]
+    assert layout.input_size == [4, 8]
+    assert layout.get_input_shape() == [4, 8] and layout.get_output_shape() == [8, 7]
     assert layout.map_forward_index([1, 2]) == layout.map_forward_index(indices=(1, 2)) == [2, 2]
     (first, second) = layout.map_region_bounds([(0, 2), slice(2, 5)])
     assert (first.min, first.extent, second.min, second.extent) == (2, 3, 0, 3)
@@ -43,13 +44,14 @@ def test_a_layout_for_other_elements():
     assert rows.reshape((32,), 16, 16)(9) == 9
     swizzled = make_swizzled_layout((8, 64), dtype="float16")
     narrow = swizzled.reshape((8, 128), 16, 8)
-    assert all(narrow(i, 2 * j + b) == 2 * swizzled(i, j) + b for i in range(8) for j in range(64) for b in (0, 1))
+    for i, j, b in itertools.product(range(8), range(64), (0, 1)):
+        assert narrow(i, 2 * j + b) == 2 * swizzled(i, j) + b
     assert narrow.reshape((8, 64), 8, 16).is_equal(swizzled)
     with pytest.raises(CompileError, match="2 neighbours along the last index do not lie together"):
         Map((4, 8), lambda i, j: j * 4 + i).reshape((4, 4), 8, 16)
-    with pytest.raises(CompileError, match=r"\[4, 8\] has 32 elements, and \[4, 8\] 32, which is not 2/1 of them"):
+    with pytest.raises(CompileError, match=r"has 32 elements, and \[4, 8\] 32, which is not 2/1 of them"):
         rows.reshape((4, 8), 2)
-    with pytest.raises(CompileError, match="rescale_num 3 and rescale_den 2 must be positive, and one divide"):
+    with pytest.raises(CompileError, match="rescale_num 3 and rescale_den 2 must be positive"):
         rows.reshape((4, 12), 3, 2)
 
 
@@ -65,12 +67,15 @@ def test_a_fragment_in_expressions():
     assert fragment.inverse()(5, 1)[:2] == (1, 3)
     assert fragment.expand([3])(2, 1, 5) == (6, 5) and fragment.expand(3).is_equal(fragment.expand([3]))
     assert fragment.reshape((64,))(13) == fragment(1, 5)
-    assert fragment.reshape((8, 16), 16, 8)(1, 5) == (5, 1) and fragment.reshape((8, 4), 8, 16)(1, 3) == (7, 0)
+    assert fragment.reshape((8, 16), 16, 8)(1, 5) == (5, 1)
+    assert fragment.reshape((8, 4), 8, 16)(1, 3) == (7, 0)
     assert [tuple(b) for b in fragment.map_region_bounds([(0, 1), (0, 2)])] == [(0, 2)]
     copies = fragment.replicate(2)
-    assert len(copies.get_forward_vars()) == 3 and copies.map_forward_thread([1, 2, 1]) == copies(1, 2, rep=1)[0]
-    assert copies.reshape((64,)).replicate_size == 2 and copies.expand([2]).is_equal(fragment.expand([2]).replicate(2))
-    with pytest.raises(CompileError, match="4 neighbours along the last index are not neighbours in a thread"):
+    assert len(copies.get_forward_vars()) == 3
+    assert copies.map_forward_thread([1, 2, 1]) == copies(1, 2, rep=1)[0]
+    assert copies.reshape((64,)).replicate_size == 2
+    assert copies.expand([2]).is_equal(fragment.expand([2]).replicate(2))
+    with pytest.raises(CompileError, match="4 neighbours along the last index are not neighbours"):
         fragment.reshape((8, 2), 8, 32)
 
 
@@ -134,7 +139,8 @@ def test_maps_of_sums_and_smooth_ones():
     assert get_mma_micro_size("int8") == (16, 16, 32)
 
 
-# Thread 8 b + r gives ldmatrix the address of row r of block b; block b goes into the registers from b·32/bits on.
+# Thread 8 b + r gives ldmatrix the address of row r of block b; block b goes into the registers from
+# b·32/bits on.
 LDMATRIX = [("32x8_to_shared_16x16_layout", "a", 16), ("16x32_to_shared_16x32_layout_a", "a", 8),
             ("32x16_to_shared_16x32_layout_a", "a", 8), ("32x4_to_shared_16x8_layout_a", "a", 32),
             ("16x32_to_shared_16x32_layout_b", "b", 8), ("32x16_to_shared_16x32_layout_b", "b", 8),
@@ -173,8 +179,8 @@ def test_offsets_for_ldmatrix(matrix, transposed):
 
 
 def test_swizzles_of_a_width():
-    plain = [T.get_swizzle_layout(i, j, 64, "float16") for i in range(8) for j in range(64)]
-    assert plain == [T.get_swizzle_layout(i, j, 64, "float16", swizzle_bytes=128) for i in range(8) for j in range(64)]
+    for i, j in itertools.product(range(8), range(64)):
+        assert T.get_swizzle_layout(i, j, 64, "float16") == T.get_swizzle_layout(i, j, 64, "float16", 128)
     assert T.get_swizzle_layout(1, 0, 64, "float16", swizzle_bytes=16) == (1, 0)
     half = [T.get_swizzle_layout(i, j, 64, "float16", swizzle_bytes=64) for i in range(8) for j in range(64)]
     assert sorted(half) == list(itertools.product(range(8), range(64)))
@@ -186,14 +192,15 @@ def test_swizzles_of_a_width():
     assert T.make_mma_swizzle_layout is mma_layout.make_mma_swizzle_layout
 
 
-# What the hardware's manual says: of A lane l has row l % m, and k = held·(l / m) + e; of B column l % n; of the
-# sums column l % n, and row 4·(l / 16) + r of 16×16, 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.
+# What the hardware's manual says: of A lane l has row l % m, and k = held·(l / m) + e; of B column l % n; of
+# the sums column l % n, and row 4·(l / 16) + r of 16×16, 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.
 @pytest.mark.parametrize("m,k", [(16, 4), (16, 16), (16, 32), (16, 64), (32, 32)])
 def test_operands_of_amd(m, k):
     held = m * k // 64
     b_shape = f"{k}x{m}" if k == 4 else f"{m}x{k}"
     a, a_back = (getattr(mfma_layout, name) for name in (
-        f"shared_{m}x{k}_to_local_64x{held}_layout_A", f"thread_id_shared_access_64x{held}_to_{m}x{k}_layout_A"))
+        f"shared_{m}x{k}_to_local_64x{held}_layout_A",
+        f"thread_id_shared_access_64x{held}_to_{m}x{k}_layout_A"))
     b, b_back = (getattr(mfma_layout, name) for name in (
         f"shared_{b_shape}_to_local_64x{held}_layout_B",
         f"thread_id_shared_access_64x{held}_to_{b_shape}_layout_B"))
@@ -225,7 +232,7 @@ def test_other_names_of_amd():
     assert mfma_layout.shared_16x16_to_ldmatrix_64x4_layout([17, 2]) == (1, 6)
     from tilelang.rocm.intrinsics.utils import get_mma_micro_size as micro_size
 
-    assert [micro_size(t) for t in ("float16", "int8", "float32")] == [(16, 16, 16), (16, 16, 32), (16, 16, 4)]
+    assert [micro_size(t)[2] for t in ("float16", "int8", "float32")] == [16, 32, 4]
     swizzled = mfma_layout.make_mfma_swizzle_layout(((64, 64), "float16"))
     assert swizzled.is_equal(make_swizzled_layout(((64, 64), "float16")))
 
@@ -237,10 +244,12 @@ def test_other_names_of_amd():
 def test_single_tiles_of_the_emitter(kind):
     e = kind("float16", "float16", "float32", False, True, 1, 1, 32, 32, 32)
     assert (e.mma_num_inst_m, e.mma_num_inst_n, e.n_dim, e.is_m_first) == (2, 2, 16, False)
-    assert kind.n_dim == 16 and kind.dtype_abbrv["bfloat16"] == "bf16" and (kind.warp_rows, kind.warp_cols) == (1, 1)
+    assert kind.n_dim == 16
+    assert kind.dtype_abbrv["bfloat16"] == "bf16" and (kind.warp_rows, kind.warp_cols) == (1, 1)
 
     @T.prim_func
-    def main(A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+    def main(A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"),
+             C: T.Tensor((32, 32), "float32")):
         with T.Kernel(1, threads=32):
             As, Bs = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
             a = T.alloc_local((e.warp_rows * e.local_size_a,), "float16")
@@ -264,7 +273,7 @@ def test_single_tiles_of_the_emitter(kind):
 
 
 def test_what_the_emitters_refuse():
-    with pytest.raises(CompileError, match="transform_kind_b is 2; tiles laid out beforehand are not in this"):
+    with pytest.raises(CompileError, match="transform_kind_b is 2; tiles laid out beforehand"):
         TensorCoreIntrinEmitterWithLadderTransform("float16", "float16", "float32", transform_kind_b=2)
     with pytest.raises(CompileError, match="warp_row_tiles is 8; it must be a multiple of 16"):
         T.TensorCoreIntrinEmitter()
@@ -276,12 +285,15 @@ def test_what_the_emitters_refuse():
 def test_tuples():
     t = cute.from_python((4, (2, 3)))
     assert isinstance(t, cute.IntTupleTuple) and t.fields[0].value == 4 and cute.to_python(t) == (4, (2, 3))
-    assert isinstance(t, cute.IntTuple) and isinstance(3, cute.IntTuple) and not isinstance("3", cute.IntTuple)
+    assert isinstance(t, cute.IntTuple)
+    assert isinstance(3, cute.IntTuple) and not isinstance("3", cute.IntTuple)
     assert cute.IntTuple(4, (2, 3)) == cute.IntTuple.parse("(4, (2, 3))") == t and cute.IntTuple(3) == 3
     assert cute.flatten_to_tuple(t) == (4, 2, 3) and cute.flatten(Layout((4, (2, 3)))).shape == (4, 2, 3)
     assert cute.congruent((4, (2, 3)), (1, (1, 1))) and not cute.congruent((4, 2), 8)
-    assert cute.compatible(8, (4, 2)) and cute.compatible((8, 3), ((4, 2), 3)) and not cute.compatible((4, 2), 8)
-    assert cute.IntTuplePrimExpr("n").value == "n" and cute.to_python((cute.IntTuplePrimExpr("n"), 2)) == ("n", 2)
+    assert cute.compatible(8, (4, 2))
+    assert cute.compatible((8, 3), ((4, 2), 3)) and not cute.compatible((4, 2), 8)
+    assert cute.IntTuplePrimExpr("n").value == "n"
+    assert cute.to_python((cute.IntTuplePrimExpr("n"), 2)) == ("n", 2)
 
 
 def test_layouts_of_coordinates():
@@ -335,7 +347,8 @@ def test_from_and_to_layouts_of_the_language():
     assert composed.layout == Layout((8, 64), (64, 1))
     assert all(composed((i, j)) == swizzled(i, j) for i in range(8) for j in range(64))
     bytes_of_it = ComposedLayout(Swizzle(3, 3, 3), 0, Layout((64, 8), (1, 64))).recast(16, 8)
-    assert bytes_of_it.swizzle.to_swizzle_mode() is SwizzleMode.SWIZZLE_128B and bytes_of_it.layout.shape == (128, 8)
+    assert bytes_of_it.swizzle.to_swizzle_mode() is SwizzleMode.SWIZZLE_128B
+    assert bytes_of_it.layout.shape == (128, 8)
     assert bytes_of_it.recast(8, 16).layout == Layout((64, 8), (1, 64))
     assert Swizzle(0, 4, 3).to_swizzle_mode() is SwizzleMode.NONE and not Swizzle(0, 4, 3).is_swizzled
     assert (Swizzle(2, 4, 3).b_bits, Swizzle(2, 4, 3).m_base, Swizzle(2, 4, 3).s_shift) == (2, 4, 3)

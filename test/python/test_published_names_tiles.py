@@ -88,9 +88,10 @@ def test_a_convolution():
     img, weight = (rng.integers(-3, 4, x).astype(np.float16) for x in ((n, h, w, c), (k, k, c, f)))
     out = np.zeros((n * h * w, f), np.float32)
     tilelang.compile(main, target="sim:sm_80")(img, weight.reshape(-1, f), out)
-    x, y = torch.from_numpy(img).float().permute(0, 3, 1, 2), torch.from_numpy(weight).float().permute(3, 2, 0, 1)
-    wanted = torch.nn.functional.conv2d(x, y, stride=s, dilation=d, padding=p).permute(0, 2, 3, 1).reshape(-1, f)
-    assert (out == wanted.numpy()).all()
+    x = torch.from_numpy(img).float().permute(0, 3, 1, 2)
+    y = torch.from_numpy(weight).float().permute(3, 2, 0, 1)
+    wanted = torch.nn.functional.conv2d(x, y, stride=s, dilation=d, padding=p).permute(0, 2, 3, 1)
+    assert (out == wanted.reshape(-1, f).numpy()).all()
 
 
 def test_what_im2col_refuses():
@@ -166,8 +167,8 @@ def test_the_bits_of_metadata():
     assert compress(row.T.copy(), transposed=True)[1].shape == (1, 1)
     halves = compress(np.array([[0, 9, 8, 0, 0, 0, 0, 7]], np.float32))[1]
     assert int(halves.view(np.uint16)[0, 0]) == 0b1110_0100_0100_1110
-    assert (get_e_factor("float16", "int16"), get_e_factor(T.float32, "uint8"), get_e_factor("int8", "int32")) == \
-        (16, 4, 32)
+    assert (get_e_factor("float16", "int16"), get_e_factor(T.float32, "uint8")) == (16, 4)
+    assert get_e_factor("int8", "int32") == 32
     assert [get_e_replicate_factor(t) for t in ("float16", "float32", "int8")] == [2, 2, 1]
 
 
@@ -177,11 +178,12 @@ def test_compress_takes_tensors():
     dense = sparse(16, 32, "float16", np.random.default_rng(2))
     values, meta = compress(torch.from_numpy(dense))
     wanted = compress(dense)
-    assert values.dtype == torch.float16 and (values.numpy() == wanted[0]).all() and (meta.numpy() == wanted[1]).all()
+    assert values.dtype == torch.float16
+    assert (values.numpy() == wanted[0]).all() and (meta.numpy() == wanted[1]).all()
 
 
 def test_what_is_not_sparse_is_refused():
-    with pytest.raises(CompileError, match="row 1 has more than 2 elements that are not zero among the 4 from 4 on"):
+    with pytest.raises(CompileError, match="row 1 has more than 2 elements .* among the 4 from 4 on"):
         dense = np.zeros((2, 16), np.float16)
         dense[1, 4:7] = 1
         compress(dense)
@@ -204,19 +206,23 @@ def test_what_is_not_sparse_is_refused():
 @pytest.mark.parametrize("pointers", [False, True])
 def test_ptx_mma_by_hand(pointers):
     @T.prim_func
-    def main(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
-        with T.Kernel(1, threads=32) as bx:
+    def main(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"),
+             C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             As, Bs = T.alloc_shared((16, 16), "float16"), T.alloc_shared((16, 16), "float16")
-            a, b, c = T.alloc_local((8,), "float16"), T.alloc_local((8,), "float16"), T.alloc_local((8,), "float32")
+            a, b = T.alloc_local((8,), "float16"), T.alloc_local((8,), "float16")
+            c = T.alloc_local((8,), "float32")
             T.copy(A, As)
             T.copy(B, Bs)
             T.mma_fill("float32", 8, c.data if pointers else c, 0)
             T.ptx_ldmatrix(False, 4, T.access_ptr(As[tx % 16, tx // 16 * 8]), T.access_ptr(a, "w"))
-            T.ptx_ldmatrix(False, 4, T.access_ptr(Bs[tx // 16 * 8 + tx % 8, tx // 8 % 2 * 8]), T.access_ptr(b, "w"))
+            T.ptx_ldmatrix(False, 4, T.access_ptr(Bs[tx // 16 * 8 + tx % 8, tx // 8 % 2 * 8]),
+                           T.access_ptr(b, "w"))
             for half in T.unroll(2):
-                T.ptx_mma("float32", "m16n8k16", "row", "col", "fp16", "fp16", "fp32", a.data if pointers else a, 0,
-                          b.data if pointers else b, half * 4, c.data if pointers else c, half * 4, False)
+                T.ptx_mma("float32", "m16n8k16", "row", "col", "fp16", "fp16", "fp32",
+                          a.data if pointers else a, 0, b.data if pointers else b, half * 4,
+                          c.data if pointers else c, half * 4, False)
             T.mma_store("float32", 16, 16, T.access_ptr(C, "w"), c, 0, 16)
 
     rng = np.random.default_rng(3)
@@ -234,7 +240,7 @@ def test_ptx_mma_by_hand(pointers):
     ("T.ptx_mma('float32', 'm16n8k16', 'col', 'col', 'fp16', 'fp16', 'fp32', a, 0, a, 0, a, 0, False)",
      "A_layout is 'row'"),
     ("T.ptx_ldmatrix(False, 3, T.access_ptr(S), T.access_ptr(a, 'w'))", "num is 1, 2 or 4, not 3"),
-    ("T.ptx_ldmatrix(False, 4, T.access_ptr(a), T.access_ptr(a, 'w'))", "src_access_ptr is T.access_ptr of an"),
+    ("T.ptx_ldmatrix(False, 4, T.access_ptr(a), T.access_ptr(a, 'w'))", "src_access_ptr is T.access_ptr"),
     ("T.mma_store('float32', 8, 8, T.access_ptr(S), a, 0, 16)", "it stores 16 × 16 elements"),
     ("T.mma_fill('float32', 8, S, 0)", r"an operand in registers is a T\.alloc_local array"),
 ])  # fmt: skip

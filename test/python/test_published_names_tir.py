@@ -31,7 +31,8 @@ X = np.arange(N, dtype=np.float32) - 7
 NODES = {
     "Add": (lambda i, x: T.Add(x, 2.0), X + 2), "Sub": (lambda i, x: T.Sub(x, 2.0), X - 2),
     "Mul": (lambda i, x: T.Mul(2.0, x), X * 2), "Div": (lambda i, x: T.Div(x, 2.0), X / 2),
-    "Min": (lambda i, x: T.Min(x, 3.0), np.minimum(X, 3)), "Max": (lambda i, x: T.Max(x, 3.0), np.maximum(X, 3)),
+    "Min": (lambda i, x: T.Min(x, 3.0), np.minimum(X, 3)),
+    "Max": (lambda i, x: T.Max(x, 3.0), np.maximum(X, 3)),
     "Div of integers": (lambda i, x: T.cast(T.Div(i - 7, 2), "float32"), np.trunc(X / 2)),
     "Mod": (lambda i, x: T.cast(T.Mod(i - 7, 3), "float32"), np.fmod(X, 3)),
     "FloorDiv": (lambda i, x: T.cast(T.FloorDiv(i - 7, 2), "float32"), X // 2),
@@ -45,14 +46,16 @@ NODES = {
     "And": (lambda i, x: T.if_then_else(T.And(x > 0, x < 3), 1.0, 0.0), (X > 0) & (X < 3)),
     "Or": (lambda i, x: T.if_then_else(T.Or(x < 0, x > 3), 1.0, 0.0), (X < 0) | (X > 3)),
     "Not": (lambda i, x: T.if_then_else(T.Not(x < 3), 1.0, 0.0), X >= 3),
-    "constants": (lambda i, x: T.Add(T.FloatImm("float32", 1), T.cast(T.IntImm("int32", 2), "float32")), X * 0 + 3),
+    "constants": (lambda i, x: T.Add(T.FloatImm("float32", 1), T.cast(T.IntImm("int32", 2), "float32")),
+                  X * 0 + 3),
     "Call": (lambda i, x: T.Call("float32", "tirx.abs", [x]), np.abs(X)),
     "Broadcast": (lambda i, x: T.Broadcast(x, 1) + T.broadcast(x, 1), X * 2),
     "cdiv": (lambda i, x: T.cast(T.cdiv(i, 3), "float32"), -(-(X + 7) // 3)),
     "fabs": (lambda i, x: T.fabs(x), np.abs(X)), "fmul": (lambda i, x: T.fmul(x, x), X * X),
     "boolean": (lambda i, x: T.if_then_else(T.boolean(x), 1.0, 0.0), X != 0),
-    "hints": (lambda i, x: T.meta_var(T.if_then_else(T.tvm_thread_invariant(T.ignore_loop_partition(x > 0)), x, 0.0)),
+    "hints": (lambda i, x: T.meta_var(T.if_then_else(T.ignore_loop_partition(x > 0), x, 0.0)),
               np.maximum(X, 0)),
+    "another": (lambda i, x: T.if_then_else(T.tvm_thread_invariant(x > 0), x, 0.0), np.maximum(X, 0)),
 }  # fmt: skip
 
 
@@ -72,8 +75,9 @@ def test_isinstance_tells_nodes_apart():
     def note(i, x):
         values = {
             "Add": x + 1.0, "Sub": x - 1.0, "Mul": x * 2.0, "Div": x / 2.0, "Min": T.min(x, 1.0),
-            "Max": T.max(x, 1.0), "FloorDiv": i // 2, "FloorMod": i % 2, "EQ": i == 1, "NE": i != 1, "LT": i < 1,
-            "LE": i <= 1, "GT": i > 1, "GE": i >= 1, "And": T.And(i > 1, i < 3), "Or": T.Or(i > 1, i < 3),
+            "Max": T.max(x, 1.0), "FloorDiv": i // 2, "FloorMod": i % 2, "EQ": i == 1, "NE": i != 1,
+            "LT": i < 1, "LE": i <= 1, "GT": i > 1, "GE": i >= 1,
+            "And": T.And(i > 1, i < 3), "Or": T.Or(i > 1, i < 3),
             "Not": T.Not(i < 3), "Var": i, "BufferLoad": x, "Call": T.exp(x), "IntImm": T.int32(3),
             "FloatImm": T.float32(3), "Mod": T.truncmod(i, 3),
         }  # fmt: skip
@@ -134,7 +138,8 @@ def test_statements(target, caplog):
     tilelang.compile(main, target=target)(a, b)
     assert b.tolist() == [1, 3, 5, 101, 9, 10, 13, 14]
     said = "\n".join(caplog.messages)
-    for name in ("annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "reads", "writes", "sblock_attr"):
+    for name in ("annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "reads", "writes",
+                 "sblock_attr"):
         assert f"T.{name}" in said
 
 
@@ -169,6 +174,27 @@ def test_access_pointers(tmp_path):
     assert a[0, 0] > 5
 
 
+def test_buffers():
+    @T.prim_func
+    def main(a: T.handle, B: T.Tensor((4, 4), "float32")):
+        A = T.match_buffer(a, (16,), "float32")
+        with T.Kernel(1, threads=16):
+            S = T.decl_buffer((4, 4), "float32", scope="shared")
+            L = T.sblock_alloc_buffer((2,), "float32", scope="local")
+            seen = T.buffer((16,), "float32", data=S.data)
+            more = T.buffer_decl((16,), "float32", scope="local.fragment")
+            T.copy(A, more)
+            for i in T.Parallel(16):
+                seen[i] = more[i] * 2
+            for i in T.serial(2):
+                L[i] = 1
+            T.copy(S, B)
+
+    a, b = np.arange(16, dtype=np.float32), np.zeros((4, 4), np.float32)
+    tilelang.compile(main, target="reference")(a, b)
+    assert (b.ravel() == 2 * a).all()
+
+
 def test_active_lanes():
     _, out = run(lambda i, x: T.cast(T.tvm_warp_activemask(), "int64"), dtype="int64", target="sim:sm_80")
     assert (out == 2**32 - 1).all()
@@ -191,6 +217,34 @@ def test_fixed_point():
         assert shifted == (2 * a * b * 2 + 2 ** (q + s)) // 2 ** (q + s + 1)
 
 
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_ldexp_and_nextafter(dtype, target):
+    info = np.finfo(dtype)
+    x = np.array([1.5, -1.5, 0.0, -0.0, info.max, info.smallest_normal, info.smallest_subnormal, 1.0, 3.0,
+                  -info.smallest_subnormal, np.inf, np.nan, 1 + info.eps, 7 * info.smallest_subnormal, 2.0,
+                  1.0], dtype)
+    y = np.array([2.0, -2.0, 1.0, -1.0, np.inf, 0.0, 0.0, 1.0, np.nan, 0.0, 0.0, 1.0, -5.0, 9.0, 3.0,
+                  -np.inf], dtype)
+    n = np.array([3, -3, 5, 7, -1, -5, 20, 1023, -1074, 2100, 4, 5, int(np.log2(info.smallest_subnormal)), -1,
+                  -5000, 5000], np.int32)
+
+    @T.prim_func
+    def main(X: T.Tensor((16,), dtype), Y: T.Tensor((16,), dtype), N: T.Tensor((16,), "int32"),
+             A: T.Tensor((16,), dtype), B: T.Tensor((16,), dtype)):
+        with T.Kernel(1, threads=16):
+            for i in T.Parallel(16):
+                A[i] = T.ldexp(X[i], N[i])
+                B[i] = T.nextafter(X[i], Y[i])
+
+    a, b = np.zeros(16, dtype), np.zeros(16, dtype)
+    tilelang.compile(main, target=target)(x, y, n, a, b)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(a, np.ldexp(x.astype(np.float64), n).astype(dtype) if dtype != "float64"
+                                      else np.ldexp(x, n))
+        np.testing.assert_array_equal(b, np.nextafter(x, y))
+
+
 def test_plain_python():
     numbers = T.Range(2, 10)
     assert (numbers.min, numbers.extent) == (2, 8)
@@ -211,6 +265,10 @@ def test_plain_python():
     ("T.While(True)", r"T\.While: the condition is True, known while"),
     ("T.Add(A[0, 0])", r"T\.Add: missing a required argument: 'b'"),
     ("T.isnullptr(p)", "T.isnullptr: p is a T.ptr, with which nothing is computed"),
+    ("T.ldexp(T.int32(3), 2)", "the first operand is a float, not int32"),
+    ("T.nextafter(T.int32(3), 2)", "the operands are floats of 16 bits or more, not int32"),
+    ("T.PrimFunc([], None)", r"T\.PrimFunc is for isinstance"),
+    ("T.decl_buffer((4,), strides=(2,))", "leave strides and elem_offset out"),
     ("T.PrimExpr('int32')", r"T\.PrimExpr is for isinstance"),
     ("T.Call('float32', 'tirx.nothing', [])", "the language has no function nothing"),
 ])  # fmt: skip

@@ -79,8 +79,10 @@ def test_the_switch_of_the_cache(plain):
 
 
 def test_search_paths():
-    code = ("import sys, os, tilelang\nfrom tilelang.env import prepend_pythonpath\n"
-            "prepend_pythonpath('/no/folder'); tilelang.prepend_dll_search_path(['/no/lib'])\n"
-            "assert sys.path[0] == '/no/folder' and os.environ['PYTHONPATH'].startswith('/no/folder')\n"
-            "assert '/no/lib' in os.environ['LD_LIBRARY_PATH']")
+    code = (
+        "import sys, os, tilelang\nfrom tilelang.env import prepend_pythonpath\n"
+        "prepend_pythonpath('/no/folder'); tilelang.prepend_dll_search_path(['/no/lib'])\n"
+        "assert sys.path[0] == '/no/folder' and os.environ['PYTHONPATH'].startswith('/no/folder')\n"
+        "assert '/no/lib' in os.environ['LD_LIBRARY_PATH']"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

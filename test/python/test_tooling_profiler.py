@@ -41,9 +41,20 @@ def test_made_by_hand():
 
 
 def test_every_published_keyword():
-    times = do_bench(lambda: None, warmup=1, rep=1, _n_warmup=1, _n_repeat=3, quantiles=[0.2, 0.8],
-                     fast_flush=True, backend="wall", return_mode="median", device=None, cache_size=1,
-                     early_stop_baseline=None)
+    times = do_bench(
+        lambda: None,
+        warmup=1,
+        rep=1,
+        _n_warmup=1,
+        _n_repeat=3,
+        quantiles=[0.2, 0.8],
+        fast_flush=True,
+        backend="wall",
+        return_mode="median",
+        device=None,
+        cache_size=1,
+        early_stop_baseline=None,
+    )
     assert len(times) == 2
     kernel = add_one()
     assert kernel.get_profiler().do_bench(None, 1, 1, 1, 1, None, "wall", None, "max", None, None, None) > 0

@@ -22,9 +22,11 @@ def test_regression_runs_the_functions_of_its_module(capsys):
         process_func(latency, ms=2)
 
     run = suite(regression_one=one, regression_two=lambda: 1.5, other=lambda: 1 / 0)
-    assert run() == [PerfResult("small", 0.5, "regression_one"),
-                     PerfResult("test_tooling_testing", 2.0, "regression_one"),
-                     PerfResult("two", 1.5, "regression_two")]
+    assert run() == [
+        PerfResult("small", 0.5, "regression_one"),
+        PerfResult("test_tooling_testing", 2.0, "regression_one"),
+        PerfResult("two", 1.5, "regression_two"),
+    ]
     printed = capsys.readouterr().out
     assert "latency (ms)" in printed and "small" in printed and "1.5000" in printed
     assert len(run(verbose=False)) == 3 and not capsys.readouterr().out
@@ -32,8 +34,11 @@ def test_regression_runs_the_functions_of_its_module(capsys):
 
 def test_regression_runs_all_and_says_what_failed():
     run = suite(perf_bad=lambda: 1 / 0, perf_none=lambda: None, perf_good=lambda: 2.0)
-    with pytest.raises(RuntimeError, match=r"2 of 3 failed:\n  perf_bad: ZeroDivisionError.*\n  perf_none: .*"
-                                           "gave None; it returns a latency"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"2 of 3 failed:\n  perf_bad: ZeroDivisionError.*\n  perf_none: .*"
+        "gave None; it returns a latency",
+    ):
         run(prefixes=("perf_",))
     with pytest.raises(RuntimeError, match="no function here has a name that begins with regression_"):
         run()

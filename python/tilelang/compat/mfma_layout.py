@@ -1,9 +1,9 @@
 """Where the elements of AMD's matrix instructions lie: (lane, register) of an element, and back.
 
-A wave has 64 lanes.  Lane l holds of A (m×k) row l % m, of B (k×n) column l % n, and of each the `held` elements
-of k from held·(l / m) on.  Of the sums lane l holds column l % n; register r of it is row 4·(l / 16) + r of 16×16,
-and row 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.  The kernels for these chips come with their back end; the
-formulas serve layouts and tests.
+A wave has 64 lanes.  Lane l holds of A (m×k) row l % m, of B (k×n) column l % n, and of each the `held`
+elements of k from held·(l / m) on.  Of the sums lane l holds column l % n; register r of it is row 4·(l / 16)
++ r of 16×16, and row 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.  The kernels for these chips come with their
+back end; the formulas serve layouts and tests.
 """
 
 from __future__ import annotations
@@ -79,8 +79,10 @@ for _size, _held in ((16, 4), (32, 16)):
 for _suffix, _turned, _sums in (("m_n", False, True), ("n_m", True, True), ("n_k", False, False),
                                 ("k_n", True, False)):
     _add(f"shared_16x16_to_local_64x4_layout_{_suffix}",
-         (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)), False, _turned,
-         f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are {_suffix.replace('_', ', ')}.")
+         (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)), False,
+         _turned,
+         f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
+         f"{_suffix.replace('_', ', ')}.")
 
 
 def mfma_store_index_map(thread_id: Any, local_id: Any) -> Place:
@@ -104,7 +106,7 @@ def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
 
 
 def make_mfma_swizzle_layout(shared_buf: Any, vecSize: int = 8) -> Any:
-    """A layout of a shared tile that reads of its rows, vecSize elements at a time, find free of bank conflicts, as
-    make_swizzled_layout gives it.
+    """A layout of a shared tile that reads of its rows, vecSize elements at a time, find free of bank
+    conflicts, as make_swizzled_layout gives it.
     """
     return make_swizzled_layout(shared_buf)

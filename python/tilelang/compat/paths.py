@@ -5,6 +5,7 @@ names come from the files where they live.  paths.txt is the table.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -34,9 +35,20 @@ def _read() -> dict[str, list[tuple[str, dict[str, str]]]]:
 PATHS = _read()
 
 
+def _special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
 def _path(name: str) -> str:
     """What the table calls a module."""
     return name.removeprefix(f"{_ROOT}.")
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What a module offers: __all__, or the functions and classes that it defines."""
+    own = [name for name, value in vars(module).items()
+           if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", own)
 
 
 class Published(ModuleType):
@@ -47,7 +59,7 @@ class Published(ModuleType):
     def __getattr__(self, name: str) -> object:
         path = _path(self.__name__)
         missing = AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        for source, names in PATHS[path] if not name.startswith("__") else ():
+        for source, names in PATHS[path] if not _special(name) else ():
             if name in names or not names:
                 try:
                     found = getattr(import_module(f"{_ROOT}.{source}"), names.get(name, name))
@@ -58,7 +70,7 @@ class Published(ModuleType):
                     return found
         if f"{path}.{name}" in PATHS:
             return import_module(f"{self.__name__}.{name}")
-        if not name.startswith("__"):
+        if not _special(name):
             from ..language import surface  # what does not work says so when it is called
 
             above = self.__name__
@@ -72,17 +84,15 @@ class Published(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         """Importing a module below does not hide a function of its name, tilelang.engine.lower."""
         if isinstance(value, ModuleType) and name not in self.__dict__:
-            try:
+            with suppress(AttributeError):
                 value = self.__getattr__(name)
-            except AttributeError:
-                pass
         super().__setattr__(name, value)
 
     @property
     def __all__(self) -> list[str]:
         path = _path(self.__name__)
         found = [name for source, names in PATHS[path]
-                 for name in names or getattr(import_module(f"{_ROOT}.{source}"), "__all__", ())]
+                 for name in names or _public(import_module(f"{_ROOT}.{source}"))]
         return list(dict.fromkeys(found))
 
     def __dir__(self) -> list[str]:
@@ -93,7 +103,7 @@ class _Loader:
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         _, dialect, *rest = spec.name.split(".")
-        if rest == ["language"]:
+        if rest == ["language"] and dialect != "utils":
             from .dialects import Dialect
 
             return Dialect(spec.name, dialect)

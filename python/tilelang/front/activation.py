@@ -364,7 +364,10 @@ class Activation(Expressions):
         self.at(site)
         condition = as_condition(condition)
         if condition.__class__ is Expr:
-            return device_assert(condition, str(message()) if message else "")
+            text = str(message()) if message else ""
+            if self.trace.kernel is None:  # checked by every call, before it launches anything
+                return self.builder.require(condition, text)
+            return device_assert(condition, text)
         if not condition:
             raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
 

@@ -99,18 +99,6 @@ class StridedTensor(Tensor):
         super().__init__(shape, dtype, strides=strides)
 
 
-class Var(Dynamic):
-    """An extent that only the call knows, as T.dynamic(name); T.Var("M", "int32")."""
-
-    __slots__ = ()
-
-    def __init__(self, name: str, dtype: Any = "int32", span: Any = None) -> None:
-        if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
-            raise fail(f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
-                       "name; other numbers are parameters, x: T.float32")
-        super().__init__(name)
-
-
 class ptr:
     """`p: T.ptr` or `p: T.ptr(T.float16)`: a parameter that is an address; the call gives a tensor, or the
     number.
@@ -139,4 +127,4 @@ def dimensions(n: int) -> str:
     return "1 extent" if n == 1 else f"{n} extents"
 
 
-__all__ = ["Buffer", "StridedTensor", "Tensor", "Var", "ptr"]
+__all__ = ["Buffer", "StridedTensor", "Tensor", "ptr"]

@@ -192,26 +192,6 @@ def limits(dtype: DType) -> tuple[int | float, int | float]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
-def is_float4(value: Any) -> bool:
-    """Is it a float of 4 bits, packed or one to a byte?"""
-    return dtype(value).startswith("float4")
-
-
-def is_float4_e2m1fn(value: Any) -> bool:
-    """Is it float4_e2m1fn, two to a byte?"""
-    return dtype(value) == "float4_e2m1fn"
-
-
-def is_float4_e2m1_unpacked(value: Any) -> bool:
-    """Is it float4_e2m1_unpacked, one to a byte?"""
-    return dtype(value) == "float4_e2m1_unpacked"
-
-
-def is_f8f6f4_family(value: Any) -> bool:
-    """Is it a float of 8, 6 or 4 bits?"""
-    return dtype(value).startswith(("float8", "float6", "float4"))
-
-
 def is_offered(name: str) -> bool:
     """Is it the name of a dtype object in T that is made when it is asked for, such as float16x2?"""
     one, _, lanes = name.rpartition("x")
@@ -233,5 +213,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-__all__ = ["DataType", "dtype", "is_f8f6f4_family", "is_float4", "is_float4_e2m1_unpacked",
-           "is_float4_e2m1fn", *[n for n in map(str, SCALARS) if n not in ("bool", "handle")], "bool_"]
+__all__ = ["DataType", "dtype", "bool_",
+           *[name for name in map(str, SCALARS) if name not in ("bool", "handle", "void")]]

@@ -17,14 +17,14 @@ def subscript(buffer: Buffer, index: Any) -> Element | Region:
     index = _full_index(buffer, index)
     rank = len(buffer.shape)
     if len(index) == rank and not any(i.__class__ is slice for i in index):
-        return Element(buffer, tuple([_point(buffer, i) for i in index]))
+        return Element(buffer, _points(buffer, index))
     starts, extents, points = [], [], []
     for d in range(rank):
         i = index[d] if d < len(index) else slice(None)
         if i.__class__ is slice:
             start, extent = _range(buffer, d, i)
         else:
-            start, extent = _point(buffer, i), 1
+            start, extent = _point(buffer, i, buffer.shape[d]), 1
         starts.append(start)
         extents.append(extent)
         points.append(i.__class__ is not slice)
@@ -41,7 +41,7 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
         return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         return _store_lanes(trace, buffer, subscript(buffer, index), value)
-    place = tuple([_point(buffer, i) for i in index])
+    place = _points(buffer, index)
     trace.builder.store(buffer, place, as_value(value))
     trace.wrote(buffer)
 
@@ -114,7 +114,12 @@ def _full_index(buffer: Buffer, index: Any) -> tuple:
     return index
 
 
-def _point(buffer: Buffer, i: Any) -> Any:
+def _points(buffer: Buffer, index: tuple) -> tuple:
+    return tuple([_point(buffer, i, n) for i, n in zip(index, buffer.shape, strict=True)])
+
+
+def _point(buffer: Buffer, i: Any, n: Any) -> Any:
+    """The index i of a dimension of n elements; a constant less than 0 counts from its end, as in Python."""
     given, i = i, as_value(i)
     if i.__class__ is float or i.__class__ is bool:
         raise fail(f"an index of {buffer.name} must be an integer, not {i}")
@@ -123,23 +128,24 @@ def _point(buffer: Buffer, i: Any) -> Any:
             given.name if given.__class__ is Buffer else "this value" if not i.is_const else str(i)
         raise fail(f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
                    f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction")
-    _not_negative(buffer, i)
-    return i
-
-
-def _not_negative(buffer: Buffer, i: Any) -> None:
     value = i.value if i.__class__ is Expr and i.is_const else i
-    if value.__class__ is int and value < 0:
-        raise fail(f"index {value} of {buffer.name} is negative: indices count from the start (the last "
-                   "element of dimension d is A.shape[d] - 1)")
+    if value.__class__ is not int or value >= 0:
+        return i
+    n = n.value if n.__class__ is Expr and n.is_const else n
+    if n.__class__ is not int:
+        return builder().binary("add", n, value)
+    if value < -n:
+        raise fail(f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, "
+                   f"whose first is -{n}")
+    return n + value
 
 
 def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
     if s.step is not None and not (s.step.__class__ is int and s.step == 1):
         raise fail(f"a slice of {buffer.name} has a step; tiles are contiguous: copy without a step, or "
                    "index the elements in a T.Parallel loop")
-    start = 0 if s.start is None else _point(buffer, s.start)
-    stop = buffer.shape[d] if s.stop is None else _point(buffer, s.stop)
+    start = 0 if s.start is None else _point(buffer, s.start, buffer.shape[d])
+    stop = buffer.shape[d] if s.stop is None else _point(buffer, s.stop, buffer.shape[d])
     if start.__class__ is int and start == 0:
         extent = stop
     elif start.__class__ is int and stop.__class__ is int:
@@ -207,10 +213,11 @@ class Part:
             if point:
                 whole.append(start)
             elif i.__class__ is slice:
-                low, high = 0 if i.start is None else i.start, extent if i.stop is None else i.stop
+                low, high = (given if x is None else _point(self.buffer, x, extent)
+                             for x, given in ((i.start, 0), (i.stop, extent)))
                 whole.append(slice(_sum(start, low), _sum(start, high), i.step))
             else:
-                whole.append(_sum(start, _point(self.buffer, i)))
+                whole.append(_sum(start, _point(self.buffer, i, extent)))
         return tuple(whole)
 
     def __getitem__(self, index: Any) -> Element | Region:

@@ -6,7 +6,7 @@
 from importlib import import_module
 
 _WHERE = {"jit": "decorator", "JITImpl": "factory", "compile": "kernel", "par_compile": "parallel",
-          "JITKernel": "kernel"}
+          "JITKernel": "kernel", "Kernel": "param"}
 __all__ = list(_WHERE)
 
 

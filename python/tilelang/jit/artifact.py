@@ -100,17 +100,7 @@ class KernelArtifacts:
         target = self._kernel.target
         if not target.startswith("cuda"):
             raise RuntimeError(f"a kernel for {target} has no SASS: only CUDA kernels do")
-        command = _disassembler()
-        if command is None:
-            raise RuntimeError("cuobjdump and nvdisasm were not found: install the CUDA toolkit (or "
-                               "`pip install nvidia-cuda-nvdisasm`) and set CUDA_HOME, or have them in PATH")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernel.cubin"
-            path.write_bytes(self._kernel.binary or b"")
-            done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
-        return done.stdout
+        return disassemble(self._kernel.binary or b"")
 
     def export_library(self, kernel_file: str | os.PathLike | None = None, *,
                        path: str | os.PathLike | None = None) -> None:
@@ -173,6 +163,21 @@ class KernelArtifacts:
 
 def _write(path: str | os.PathLike, content: bytes) -> None:
     Path(path).write_bytes(content)
+
+
+def disassemble(cubin: bytes) -> str:
+    """A cubin as SASS, by cuobjdump or nvdisasm of the CUDA toolkit."""
+    command = _disassembler()
+    if command is None:
+        raise RuntimeError("cuobjdump and nvdisasm were not found: install the CUDA toolkit (or "
+                           "`pip install nvidia-cuda-nvdisasm`) and set CUDA_HOME, or have them in PATH")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _disassembler() -> list[str] | None:

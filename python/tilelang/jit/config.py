@@ -109,7 +109,8 @@ def options_of(
     if env.is_dump_ir_enabled():
         options["dump_dir"] = env.get_dump_ir_dir()
     flags = flags_of(compile_flags)
-    configs = normalize_pass_configs(pass_configs)
+    configs = normalize_pass_configs({k: v for scope in (*pass_config_scopes, pass_configs or {})
+                                      for k, v in scope.items()})
     for name, value in configs.items():
         means = _OPTIONS.get(name)
         if means is None:
@@ -128,6 +129,11 @@ def options_of(
         options["dump_dir"] = str(folder)
     return options
 
+
+# What `with tvm.target.Target(…):` and `with tvm.transform.PassContext(config=…):` say for the compilations
+# inside, the innermost last.
+target_scopes: list[str] = []
+pass_config_scopes: list[dict[str, Any]] = []
 
 # What looks at every compilation pass by pass; see tools/passes.py.
 watchers: list[Any] = []
@@ -149,6 +155,8 @@ _HINTS = ("keys", "tag", "host", "libs", "model", "mtriple", "max_num_threads", 
 
 def own_target(target: Any) -> str:
     """The same, whatever a script that is simulated runs on instead."""
+    if target is None and target_scopes:
+        return target_scopes[-1]
     if target is None:
         return env.get_default_target()
     text = target if isinstance(target, dict) else str(target).strip()

@@ -57,7 +57,7 @@ class LazyPrimFunc:
 
     def __init__(self, impl: JITImpl) -> None:
         functools.update_wrapper(self, impl.func)
-        self.impl = impl
+        self.impl, self.orig_func, self.signature = impl, impl.func, impl.signature
 
     def __call__(self, *args: Any, **kwargs: Any) -> PrimFunc:
         return self.impl.get_tir(*args, **kwargs)

@@ -30,7 +30,9 @@ class EnvVar:
         return self if instance is None else self.get()
 
     def __set__(self, instance: Any, value: Any) -> None:
-        self._forced_value = value
+        self._forced_value = None
+        if value != self.get():  # what it is anyway is not held
+            self._forced_value = value
 
     def __repr__(self) -> str:
         return f"EnvVar({self.key!r}, {self.default!r})"

@@ -33,10 +33,10 @@ from . import (
     foreign,
     layout,
     lower_level,
-    mathematics,
     members,
     operators,
     packed,
+    pairs,
     random,
     scalar,
     scheduler,
@@ -62,9 +62,9 @@ from .layout import (
     make_wgmma_swizzled_layout,
 )
 from .lower_level import *  # noqa: F403
-from .mathematics import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
+from .pairs import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .scheduler import *  # noqa: F403
@@ -76,7 +76,7 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, mathematics,
+MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, pairs,
            packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
            annotate, allreduce, dtypes)  # fmt: skip
 
@@ -91,7 +91,7 @@ _OFFERED.update({name: globals()[name] for name in _NAMES})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name != "__all__":
+    if name.startswith("__") and name.endswith("__") and name != "__all__":
         raise AttributeError(name)
     if dtypes.is_offered(name):
         return dtypes.dtype(name)

@@ -33,7 +33,7 @@ from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, Nothing, as_value
-from .mathematics import Lanes, Pair
+from .pairs import Lanes, Pair
 
 _log = logging.getLogger("tilelang")
 

@@ -33,8 +33,9 @@ from .cute_tuples import (
 from .layout import SwizzleMode
 
 __all__ = [
-    "ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis", "IntTupleTuple",
-    "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce", "compatible", "complement", "composition",
+    "ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis",
+    "IntTupleTuple", "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce", "compatible",
+    "complement", "composition",
     "congruent", "coshape", "cosize", "depth", "filter", "flatten", "flatten_to_tuple", "from_python",
     "left_inverse", "logical_divide", "logical_product", "make_column_major_layout", "make_identity_layout",
     "make_layout", "make_row_major_layout", "product", "rank", "restrict", "right_inverse", "size",
@@ -99,14 +100,16 @@ class Layout:
 
     @staticmethod
     def from_tilelang(layout: maps.Layout) -> Layout:
-        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do."""
+        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do.
+        """
         zero = [0] * len(layout.shape)
         parts = [_from_values([layout(*zero[:d], i, *zero[d + 1:]) for i in range(n)])
                  for d, n in enumerate(layout.shape)]
         made = Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
         for index in itertools.product(*map(range, layout.shape)):
             if made(index) != layout(*index):
-                raise ValueError(f"{layout!r} is no layout of shapes and strides: it differs from {made} at {index}")
+                raise ValueError(f"{layout!r} is no layout of shapes and strides: it differs from {made} at "
+                                 f"{index}")
         return made
 
     from_tilelang_hierarchical = from_tilelang
@@ -244,7 +247,8 @@ def coalesce(layout: Layout, max_extent: int | None = None) -> Layout:
     for n, d in layout.modes():
         if n == 1:
             continue
-        if modes and modes[-1][0] * modes[-1][1] == d and (max_extent is None or modes[-1][0] * n <= max_extent):
+        short = max_extent is None or bool(modes) and modes[-1][0] * n <= max_extent
+        if modes and modes[-1][0] * modes[-1][1] == d and short:
             modes[-1] = (modes[-1][0] * n, modes[-1][1])
         else:
             modes.append((n, d))
@@ -344,7 +348,8 @@ def blocked_product(block: Layout, tiler: Any) -> Layout:
     """The same mode by mode: ((block0, copies0), (block1, copies1), …), coalesced."""
     tile = Layout(tiler) if isinstance(tiler, int) else tiler
     made, count = logical_product(block, tile), max(rank(block), rank(tile))
-    halves = [[part[i] if i < rank(part) else Layout(1, 0) for i in range(count)] for part in (made[0], made[1])]
+    halves = [[part[i] if i < rank(part) else Layout(1, 0) for i in range(count)]
+              for part in (made[0], made[1])]
     parts = [coalesce(_pair(inner, outer)) for inner, outer in zip(*halves, strict=True)]
     return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
 
@@ -428,8 +433,11 @@ class ComposedLayout:
         return self.swizzle(self.offset + self.layout(*coordinate))
 
     @staticmethod
-    def from_tilelang(layout: maps.Layout, buffer: Any = None, least_b_bits: int | None = None) -> ComposedLayout:
-        """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at least."""
+    def from_tilelang(layout: maps.Layout, buffer: Any = None,
+                      least_b_bits: int | None = None) -> ComposedLayout:
+        """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at
+        least.
+        """
         for b_bits in range(least_b_bits or 0, 4):
             for m_base in range(8 if b_bits else 1):
                 swizzle = Swizzle(b_bits, m_base, 3)
@@ -443,7 +451,8 @@ class ComposedLayout:
     def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
         """The same for elements of another size: narrower ones follow one another along the first mode."""
         num, den = max(old_bits // new_bits, 1), max(new_bits // old_bits, 1)
-        (n, *shape), (d, *stride) = (x if isinstance(x, tuple) else (x,) for x in (self.layout.shape, self.layout.stride))
+        (n, *shape), (d, *stride) = (x if isinstance(x, tuple) else (x,)
+                                     for x in (self.layout.shape, self.layout.stride))
         if isinstance(n, tuple) or den > 1 and (d != 1 or n % den):
             raise ValueError(f"{self} cannot be seen with elements of {new_bits} instead of {old_bits} bits")
         first = ((num, n), (1, d * num)) if num > 1 and d != 1 else (n * num // den, 1 if d == 1 else d * num)

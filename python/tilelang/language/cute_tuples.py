@@ -137,7 +137,9 @@ def to_python(t: Any) -> Any:
 
 def flatten_to_tuple(value: Any) -> tuple:
     """All integers of a nested tuple, in order."""
-    return tuple(x for item in value for x in flatten_to_tuple(item)) if isinstance(value, tuple) else (value,)
+    if not isinstance(value, tuple):
+        return (value,)
+    return tuple(x for item in value for x in flatten_to_tuple(item))
 
 
 def product(shape: Any) -> int:

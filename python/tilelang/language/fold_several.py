@@ -18,7 +18,6 @@ from ..front.dtypes import DType
 from ..front.indexing import as_operand, subscript
 from ..front.trace import Trace, fail
 from ..front.values import Element, as_value, binary
-from . import mathematics
 from . import scalar as _scalar
 from .fold_by import WHAT as _WHAT
 from .fold_by import begin, checked, function_of
@@ -78,7 +77,7 @@ class _Packing:
         for value, (t, bits, at) in zip(values, self._places(), strict=True):
             part = _scalar.cast(value, t)
             if t != bits:
-                part = mathematics.reinterpret(part, bits)
+                part = _scalar.reinterpret(part, bits)
             part = _scalar.cast(part, "int64")
             part = binary("shl", part, at) if at else part
             word = part if word is None else binary("or", word, part)
@@ -88,7 +87,7 @@ class _Packing:
         values = []
         for t, bits, at in self._places():
             part = _scalar.cast(binary("shr", word, at) if at else word, bits)
-            values.append(part if t == bits else mathematics.reinterpret(part, t))
+            values.append(part if t == bits else _scalar.reinterpret(part, t))
         return tuple(values)
 
     def constant(self, values: Sequence[Any]) -> int:

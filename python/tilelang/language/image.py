@@ -13,15 +13,15 @@ from .scalar import if_then_else
 _log = logging.getLogger("tilelang")
 
 
-def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, stride: int, dilation: int, pad: int,
-           eviction_policy: Any = None, annotations: Any = None) -> None:
+def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, stride: int, dilation: int,
+           pad: int, eviction_policy: Any = None, annotations: Any = None) -> None:
     """Tile (nhw_step, c_step) of the matrix whose product with the weights is a convolution of the image.
 
-    img: (N, H, W, C).  Row n·OH·OW + y·OW + x of the matrix is what the output (n, y, x) sees: kernel × kernel × C
-    elements, channels fastest, zeros outside of the image; OH = (H + 2·pad - dilation·(kernel - 1) - 1) // stride
-    + 1, and OW alike.  col: the tile, (rows, columns), whose rows begin at nhw_step·rows and columns at c_step·
-    columns.  The elements are gathered by index arithmetic.  eviction_policy and annotations are hints that change
-    nothing.
+    img: (N, H, W, C).  Row n·OH·OW + y·OW + x of the matrix is what the output (n, y, x) sees: kernel ×
+    kernel × C elements, channels fastest, zeros outside of the image; OH = (H + 2·pad - dilation·(kernel - 1)
+    - 1) // stride + 1, and OW alike.  col: the tile, (rows, columns), whose rows begin at nhw_step·rows and
+    columns at c_step·columns.  The elements are gathered by index arithmetic.  eviction_policy and
+    annotations are hints that change nothing.
     """
     what = "T.im2col"
     b = in_kernel(what).builder
@@ -29,7 +29,8 @@ def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, st
         if x.__class__ is not Buffer or len(x.shape) != rank:
             said = f"has shape {x.shape}" if x.__class__ is Buffer else f"is {type(x).__name__}"
             raise fail(f"{what}: {name} is a buffer of {rank} dimensions, but it {said}")
-    if any(not isinstance(n, int) or n < least for n, least in ((kernel, 1), (stride, 1), (dilation, 1), (pad, 0))):
+    sizes = ((kernel, 1), (stride, 1), (dilation, 1), (pad, 0))
+    if any(not isinstance(n, int) or n < least for n, least in sizes):
         raise fail(f"{what}: kernel, stride and dilation are positive integers and pad is none below 0, not "
                    f"{kernel}, {stride}, {dilation}, {pad}")
     if eviction_policy is not None or annotations is not None:

@@ -25,14 +25,15 @@ def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any,
     col_idx), so
     that eight rows of a 16-byte chunk lie in different banks.
 
-    row_idx, col_idx: integers or values.  swizzle_bytes: the pattern's width, 32, 64 or 128 bytes, which divides a
-    row (16 changes nothing); without it that of the row, which has at most 128.
+    row_idx, col_idx: integers or values.  swizzle_bytes: the pattern's width, 32, 64 or 128 bytes, which
+    divides a row (16 changes nothing); without it that of the row, which has at most 128.
     """
     chunk, row_bytes = 128 // as_dtype(dtype).bits, row_size * as_dtype(dtype).bits // 8
     width = row_bytes if swizzle_bytes is None else swizzle_bytes
     if width not in (16, 32, 64, 128) or row_bytes % width:
         said = f"a row of {row_size} {as_dtype(dtype)}" if swizzle_bytes is None else f"swizzle_bytes={width}"
-        raise fail(f"get_swizzle_layout: {said} must be 16, 32, 64 or 128 bytes, and divide the row's {row_bytes}")
+        raise fail(f"get_swizzle_layout: {said} must be 16, 32, 64 or 128 bytes, and divide the row's "
+                   f"{row_bytes}")
     chunks = width // 16
     turn = row_idx // (8 // chunks) % chunks
     return row_idx, (col_idx // chunk ^ turn) * chunk + col_idx % chunk
@@ -52,8 +53,8 @@ def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
 
 def get_ldmatrix_offset(matrix: str, row_idx: Any, col_idx: Any, stride: Any, dtype: Any = "float16",
                         transposed: bool = False) -> Any:
-    """How many elements into a shared tile, rows `stride` elements apart, the row of 16 bytes begins whose address
-    thread row_idx gives ldmatrix.x4; col_idx counts on from there.
+    """How many elements into a shared tile, rows `stride` elements apart, the row of 16 bytes begins whose
+    address thread row_idx gives ldmatrix.x4; col_idx counts on from there.
 
     matrix: "A" or "B".  A's tile is (m, k), or (k, m) if transposed; B's is (k, n), or (n, k) if transposed.
     """
@@ -62,7 +63,8 @@ def get_ldmatrix_offset(matrix: str, row_idx: Any, col_idx: Any, stride: Any, dt
     bits = as_dtype(dtype).bits
     k_first = transposed == (matrix == "A")
     if bits not in (8, 16, 32) or k_first and bits != 16:
-        raise fail(f"get_ldmatrix_offset: ldmatrix loads rows along k of 8, 16 or 32 bits, and rows across k of 16, "
-                   f"not {as_dtype(dtype)} of a tile of {matrix} whose rows go {'across' if k_first else 'along'} k")
+        raise fail(f"get_ldmatrix_offset: ldmatrix loads rows along k of 8, 16 or 32 bits, and rows across k "
+                   f"of 16, not {as_dtype(dtype)} of a tile of {matrix} whose rows go "
+                   f"{'across' if k_first else 'along'} k")
     row, column = mma_layout._rows(128 // bits, matrix == "B", k_first)(row_idx, col_idx)
     return row * stride + column

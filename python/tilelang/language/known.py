@@ -13,7 +13,6 @@ from .._core import Expr
 from ..front.offered import OFFERED
 from ..front.trace import fail
 from ..front.values import as_value
-from . import mathematics as m
 from . import scalar as s
 from . import thread as t
 
@@ -31,10 +30,10 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
         return lambda x: s.cast(s.cast(x, "float32"), dtype, mode)
 
     def to_int(mode: str, dtype: str = "int32") -> Callable:
-        return lambda x: s.cast(m.round(x, mode), dtype)
+        return lambda x: s.cast(s.round(x, mode), dtype)
 
     def bits(dtype: str) -> Callable:
-        return lambda x: m.reinterpret(s.cast(x, "float32") if dtype != "float32" else x, dtype)
+        return lambda x: s.reinterpret(s.cast(x, "float32") if dtype != "float32" else x, dtype)
 
     def in_float(name: str) -> Callable:
         function = OFFERED[name]
@@ -64,8 +63,8 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
         "__bfloat162float": (1, 1, lambda x: s.cast(x, "float32")),
         "__float_as_int": (1, 1, bits("int32")),
         "__float_as_uint": (1, 1, bits("uint32")),
-        "__int_as_float": (1, 1, lambda x: m.reinterpret(s.cast(x, "int32"), "float32")),
-        "__uint_as_float": (1, 1, lambda x: m.reinterpret(s.cast(x, "uint32"), "float32")),
+        "__int_as_float": (1, 1, lambda x: s.reinterpret(s.cast(x, "int32"), "float32")),
+        "__uint_as_float": (1, 1, lambda x: s.reinterpret(s.cast(x, "uint32"), "float32")),
     }
     for mode, name in (("rn", "rn"), ("rz", "rz"), ("ru", "ru"), ("rd", "rd")):
         known[f"__float2int_{name}"] = (1, 1, to_int(mode))

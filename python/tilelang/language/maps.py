@@ -2,164 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .. import _core
-from .._core import CompileError, Expr
+from .._core import Expr
 from ..front.trace import fail
-from ..front.values import Dynamic, Element, as_value
+from ..front.values import as_value
+from .map_base import Map, Range, ask, call, index_outputs, index_variables, integer, ints
 
 
-def ask(question: Callable, *args: Any) -> Any:
-    """What the compiler answers; an error without a place gets the user's."""
-    try:
-        return question(*args)
-    except CompileError as e:
-        if e.file:
-            raise
-        raise fail(e.text) from None
-
-
-def integer(value: Any, what: str) -> int:
-    value = value.value if value.__class__ is Expr and value.is_const else value
-    if isinstance(value, (Expr, Dynamic, Element)):
-        raise fail(f"{what} must be known while the layout is made, but only the device will know {value}")
-    if not hasattr(value, "__index__"):
-        raise fail(f"{what} must be an integer, not {value!r}")
-    return operator.index(value)
-
-
-def ints(values: Any, what: str) -> list[int]:
-    items = values if isinstance(values, Iterable) and not isinstance(values, (str, Expr)) else (values,)
-    return [integer(v, what) for v in items]
-
-
-def _call(fn: Callable, variables: list, what: str) -> Any:
-    if not callable(fn):
-        raise fail(f"{what} must be a function of the indices, not {fn!r}")
-    try:
-        return fn(*variables)
-    except TypeError as e:
-        count = getattr(getattr(fn, "__code__", None), "co_argcount", None)
-        if count is None or count == len(variables):
-            raise
-        raise fail(f"{what} takes {count} argument{'s' * (count != 1)}, but there are {len(variables)} "
-                   f"indices ({', '.join(map(str, variables))})") from e
-
-
-def _variables(rank: int, replicate: int = 1) -> list[Expr]:
-    names = ["i", "j", "k", "l", "m", "n"]
-    made = [_core.index_var(names[d] if d < 6 else f"x{d}") for d in range(rank)]
-    return made + [_core.index_var("rep")] * (replicate > 1)
-
-
-def _outputs(value: Any) -> list:
-    items = value if isinstance(value, (tuple, list)) else (value,)
-    return [as_value(v) for v in items]
-
-
-class Range(NamedTuple):
-    """The numbers from `begin` on, up to `end`."""
-
-    begin: Any
-    end: Any
-
-    @property
-    def min(self) -> Any:
-        """The first."""
-        return self.begin
-
-    @property
-    def extent(self) -> Any:
-        """How many."""
-        return self.end - self.begin
-
-
-class _Map:
-    """What layouts and fragments tell of themselves as expressions of their indices."""
-
-    __slots__ = ("_vars",)
-
-    def get_forward_vars(self) -> list[Expr]:
-        """The variables of the expressions: the indices, and of a fragment with copies the number of the copy."""
-        try:
-            return list(self._vars)
-        except AttributeError:
-            self._vars = _variables(len(self.shape), getattr(self, "replicas", 1))
-            return list(self._vars)
-
-    def get_forward_index(self) -> list[Expr]:
-        """Where an element goes (of a fragment: its register), as expressions of get_forward_vars()."""
-        return self._places(self.get_forward_vars())
-
-    forward_index = index = property(get_forward_index)
-
-    def get_linearized_forward_index(self) -> Any:
-        """The same as one number, row-major in the memory needed."""
-        number, *rest = self.get_forward_index()
-        for place, extent in zip(rest, self.get_output_shape()[1:], strict=True):
-            number = number * extent + place
-        return number
-
-    def get_input_shape(self) -> list[int]:
-        """The extents of the indices."""
-        return list(self.shape)
-
-    input_size = property(get_input_shape)
-
-    def map_forward_index(self, indices: Any, *more: Any) -> list:
-        """Where the element of these indices goes (of a fragment: its register): numbers or expressions."""
-        return self._places(list(indices) if isinstance(indices, (tuple, list)) else [indices, *more])
-
-    def map_region_bounds(self, region: Any) -> list[Range]:
-        """For each output the numbers between its least and its greatest over a part of the tile.
-
-        region: for each index a T.Range, a slice, (begin, extent), or one number.
-        """
-        spans = [_span(r, extent) for r, extent in zip(region, self.shape, strict=True)]
-        places = [self._places(list(index)) for index in itertools.product(*[range(*span) for span in spans])]
-        return [Range(min(column), max(column) + 1) for column in zip(*places, strict=True)]
-
-    def _rescaled(self, shape: Any, num: int, den: int) -> tuple[list[int], Callable]:
-        """A shape of the same storage, each element of which is `num` of `den` parts of one here; and how its indices
-        and the number of a part become indices here: (index here, part, parts).
-        """
-        extents = ints(shape, "reshape: the shape")
-        if num < 1 or den < 1 or num % den and den % num:
-            raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide the other")
-        if math.prod(self.shape) * num != math.prod(extents) * den:
-            raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
-                       f"{math.prod(extents)}, which is not {num}/{den} of them")
-
-        def here(index: Any) -> tuple[list, Any]:
-            number = 0
-            for i, extent in zip(index, extents, strict=True):
-                number = number * extent + i
-            part, number = number % (num // den or 1), number * den // num if den > num else number // (num // den)
-            rest = []
-            for extent in reversed(self.shape[1:]):
-                rest.insert(0, number % extent)
-                number = number // extent
-            return [number, *rest], part
-
-        return extents, here
-
-
-def _span(part: Any, extent: int) -> tuple[int, int]:
-    if isinstance(part, Range):
-        return part.begin, part.end
-    if isinstance(part, slice):
-        return part.indices(extent)[:2]
-    if isinstance(part, (tuple, list)):
-        return part[0], part[0] + part[1]
-    return part, part + 1
-
-
-class Layout(_Map):
+class Layout(Map):
     """A map from the indices of a tile to places.
 
     shape: the tile's extents.  forward_fn: a function of as many indices that gives an integer expression, or
@@ -170,8 +23,8 @@ class Layout(_Map):
 
     def __init__(self, shape: Sequence[int], forward_fn: Callable) -> None:
         extents = ints(shape, "T.Layout: the shape")
-        variables = _variables(len(extents))
-        outputs = _outputs(_call(forward_fn, variables, "T.Layout: forward_fn"))
+        variables = index_variables(len(extents))
+        outputs = index_outputs(call(forward_fn, variables, "T.Layout: forward_fn"))
         self._core = ask(_core.Layout, extents, variables, outputs)
 
     @classmethod
@@ -241,15 +94,16 @@ class Layout(_Map):
     def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Layout:
         """The same elements, in the same row-major order, under other indices.
 
-        rescale_num, rescale_den: of storage that is seen with narrower or wider elements, bits of an element here and
-        there; narrower ones follow one another along the last output, wider ones must lie together.
+        rescale_num, rescale_den: of storage that is seen with narrower or wider elements, bits of an element
+        here and there; narrower ones follow one another along the last output, wider ones must lie together.
         """
         num, den = rescale_num, rescale_den
         if num == den:
             return Layout._of(ask(self._core.reshape, ints(shape, "reshape: the shape")))
         extents, here = self._rescaled(shape, num, den)
         if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
-            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in {self._core}")
+            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in "
+                       f"{self._core}")
 
         def place(*index: Any) -> list:
             at, part = here(index)
@@ -303,7 +157,7 @@ def core_of(x: Any, what: str) -> _core.Layout:
     return x._core
 
 
-class Fragment(_Map):
+class Fragment(Map):
     """A tile spread over the registers of threads: element -> (thread, register).
 
     shape: the tile's extents.  forward_fn(i, j, …) gives (thread, register); or forward_thread_fn gives the
@@ -321,17 +175,17 @@ class Fragment(_Map):
         if (forward_fn is None) == (forward_thread_fn is None):
             raise fail("T.Fragment takes either forward_fn, which gives (thread, register), or "
                        "forward_thread_fn")
-        variables = _variables(len(extents), copies)
+        variables = index_variables(len(extents), copies)
         if forward_fn is not None:
-            place = _call(forward_fn, variables, "T.Fragment: forward_fn")
+            place = call(forward_fn, variables, "T.Fragment: forward_fn")
             if not isinstance(place, (tuple, list)) or len(place) != 2:
                 raise fail("T.Fragment: forward_fn must give two numbers, the thread and the register")
             thread, register = place
         else:
-            thread = _call(forward_thread_fn, variables, "T.Fragment: forward_thread_fn")
+            thread = call(forward_thread_fn, variables, "T.Fragment: forward_thread_fn")
             register = None
             if forward_index_fn is not None:
-                register = _call(forward_index_fn, variables[: len(extents)], "T.Fragment: forward_index_fn")
+                register = call(forward_index_fn, variables[: len(extents)], "T.Fragment: forward_index_fn")
         if isinstance(register, (tuple, list)):
             if len(register) != 1:
                 raise fail(f"T.Fragment: the register is one number, not {len(register)}")
@@ -434,8 +288,8 @@ class Fragment(_Map):
             for n in range(wide * copies):
                 thread, register = points[at + n % copies]
                 if register % wide or points[at + n] != (thread, register + n // copies):
-                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a thread of "
-                               f"{self._core}")
+                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a "
+                               f"thread of {self._core}")
 
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])

@@ -323,8 +323,8 @@ class TensorCoreIntrinEmitterWithLadderTransform(TensorCoreIntrinEmitter):
                  transform_kind_a: Any = 0, transform_kind_b: Any = 0) -> None:
         for name, kind in (("transform_kind_a", transform_kind_a), ("transform_kind_b", transform_kind_b)):
             if int(kind):
-                raise fail(f"TensorCoreIntrinEmitterWithLadderTransform: {name} is {kind}; tiles laid out beforehand "
-                           "are not in this version yet: leave it 0, ldmatrix reads them as they are")
+                raise fail(f"TensorCoreIntrinEmitterWithLadderTransform: {name} is {kind}; tiles laid out "
+                           "beforehand are not in this version yet: leave it 0, ldmatrix reads them so")
         super().__init__(a_dtype, b_dtype, accum_dtype, a_transposed, b_transposed, block_row_warps,
                          block_col_warps, warp_row_tiles, warp_col_tiles, chunk, reduce_k, num_elems_per_byte,
                          is_m_first)

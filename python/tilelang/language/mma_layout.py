@@ -103,11 +103,13 @@ def _smooth(columns: int, held: int) -> Callable[[Any, Any], Place]:
 
 for _one, _columns, _held in (("16x16_to_mma_32x8", 16, 8), ("16x32_to_mma_32x16", 32, 16),
                               ("32x16_to_mma_32x16", 16, 16)):
-    _name(_smooth(_columns, _held), f"shared_{_one}_smoothlayout", "Elements in row-major order, thread by thread.")
+    _name(_smooth(_columns, _held), f"shared_{_one}_smoothlayout",
+          "Elements in row-major order, thread by thread.")
 
 
 def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
-    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row."""
+    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row.
+    """
 
     def begins(thread_id: Any, local_id: Any = 0) -> Place:
         row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16
@@ -140,9 +142,11 @@ def ldmatrix_32x16_to_shared_8x64_layout_b(thread_id: Any) -> Place:
 class IndexMap:
     """A map of indices: `IndexMap.from_func(lambda i, j: …)`, applied by map_indices."""
 
-    def __init__(self, initial_indices: Any, final_indices: Any = None, inverse_index_map: Any = None) -> None:
+    def __init__(self, initial_indices: Any, final_indices: Any = None,
+                 inverse_index_map: Any = None) -> None:
         if not callable(initial_indices):
-            raise fail("IndexMap: give the map as a function of the indices, IndexMap.from_func(lambda i, j: …)")
+            raise fail("IndexMap: give the map as a function of the indices, IndexMap.from_func(lambda "
+                       "i, j: …)")
         self.func = initial_indices
 
     @staticmethod

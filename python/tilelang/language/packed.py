@@ -99,5 +99,5 @@ def _tir_u8_to_f4_to_bf16(nbit: int, val: Any, pos: Any, scale: Any, dtype: Any 
     """The float4_e2m1fn at nibble `pos` of a uint8, times 2^scale, as bfloat16."""
     if nbit != 4:
         raise ValueError(f"_tir_u8_to_f4_to_bf16: nbit must be 4, not {nbit}")
-    power = scalar.FUNCTIONS["exp2"](scalar.cast(scale, float32))
+    power = scalar.exp2(scalar.cast(scale, float32))
     return scalar.cast(binary("mul", unpack_e2m1(val, pos, float32), power), dtype)

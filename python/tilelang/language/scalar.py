@@ -3,52 +3,65 @@
 Arguments are values of the kernel or Python numbers; on Python numbers alone `ceildiv`, `floordiv`,
 `floormod`, `max` and `min` answer at once with a Python number, so that they serve to compute tile sizes and
 grids too.  The result has the dtype of the arguments, unless its function says another.
+
+Operations on bits, of integers (x of 32 bits where a width is named):
+
+| operation | what to write |
+|---|---|
+| and, or, exclusive or, complement | `x & y`, `T.bitwise_or(x, y)`, `x ^ y`, `~x` |
+| shifts, in the dtype of x; 0 <= n < bits | `x << n`, `x >> n` (which copies the sign of a signed x) |
+| how many bits are 1, how many upper ones are 0 | `T.popcount(x)`, `T.clz(x)` |
+| the bits as another dtype | `T.reinterpret(x, dtype)` |
+| a field of an integer | `T.unpack_uint(bits, x, place, dtype)`, `T.unpack_int` |
+| the place of the lowest 1: there is none | `T.popcount((x & -x) - 1)`; ffs is one more, of x != 0 |
+| a rotation: there is none | `(x << n) + (x >> (32 - n))` of a uint32, 0 < n < 32 |
+| the upper half of a product: there is none | `T.cast(x, 'int64') * y >> 32`; unsigned: uint64 |
+| reversed bits (brev): there is none | swap neighbours, pairs, and so on up to halves, by masks and shifts |
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer, Expr, scalar_functions
 from ..front.arithmetic import cast, power
 from ..front.dtypes import as_dtype, limits
 from ..front.trace import builder, fail
 from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
 from ..front.values import binary as _binary
 
-_FUNCTIONS = {
-    "exp": "e to the power of x.",
-    "exp2": "2 to the power of x.",
-    "log": "The natural logarithm of x.",
-    "log2": "The logarithm of x to base 2.",
-    "log10": "The logarithm of x to base 10.",
-    "sqrt": "The square root of x.",
-    "rsqrt": "1 / sqrt(x).",
-    "sin": "The sine of x (radians).",
-    "cos": "The cosine of x (radians).",
-    "tanh": "The hyperbolic tangent of x.",
-    "sigmoid": "1 / (1 + exp(-x)).",
-    "erf": "The error function of x.",
-    "abs": "The absolute value of x.",
-    "floor": "The greatest whole number <= x, as a float.",
-    "ceil": "The least whole number >= x, as a float.",
-    "trunc": "x without its fraction, as a float.",
-    "isnan": "Whether x is not a number; a bool.",
-    "isinf": "Whether x is infinite; a bool.",
-    "isfinite": "Whether x is neither infinite nor NaN; a bool.",
-}
+
+def _defined(rows: list[tuple[str, str, str, str]]) -> dict[str, Any]:
+    """Functions from (name, parameters, value, help), as if they were written here."""
+    text = "".join(f"def {name}({parameters}):\n    return {value}\n" for name, parameters, value, _ in rows)
+    made: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), globals(), made)
+    for name, *_, doc in rows:
+        made[name].__doc__ = doc
+    return made
 
 
-def _function(name: str, doc: str) -> Any:
-    def scalar_function(x: Any, span: Any = None) -> Expr:
-        return builder().call(name, (as_value(x),))
+def _listed() -> list[tuple[str, str, str, str]]:
+    """What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own."""
+    rows = []
+    for name, row, parameters, doc, _ in scalar_functions():
+        values = "".join(f"as_value({x}), " for x in parameters)
+        more = "" if len(parameters) == 1 else "\n\nAll of one dtype (a Python number takes the others')."
+        rows.append((name, f"{', '.join(parameters)}, span=None", f"builder().call({row!r}, ({values}))",
+                     doc + more))
+    return rows
 
-    scalar_function.__name__ = scalar_function.__qualname__ = name
-    scalar_function.__doc__ = doc
-    return scalar_function
 
-
-FUNCTIONS = {name: _function(name, doc) for name, doc in _FUNCTIONS.items()}
+_IEEE = (("add", "x, y", "x + y of float32 or float64, rounded as asked and never fused"),
+         ("sub", "x, y", "x - y of float32 or float64, rounded as asked and never fused"),
+         ("mul", "x, y", "x * y of float32 or float64, rounded as asked and never fused"),
+         ("fdiv", "x, y", "x / y of float32 or float64, rounded as asked"),
+         ("fmaf", "x, y, z", "x * y + z of float32 or float64, rounded once, as asked"),
+         ("frcp", "x", "1 / x of float32 or float64, rounded as asked"),
+         ("fsqrt", "x", "The square root of float32 or float64, rounded as asked"))
+FUNCTIONS = _defined(_listed() + [
+    (f"ieee_{name}", f"{given}, rounding_mode='rn'", f"_ieee({name!r}, rounding_mode, {given})",
+     f"{doc}: rn to nearest, rz towards zero, ru up, rd down.") for name, given, doc in _IEEE])  # fmt: skip
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
@@ -57,11 +70,6 @@ def pow(x: Any, y: Any, span: Any = None) -> Expr:
     Of integers y is a constant, from 0 to 64: the product is written out, and wraps as products do.
     """
     return power(as_value(x), as_value(y))
-
-
-def fma(x: Any, y: Any, z: Any) -> Expr:
-    """x * y + z, rounded once."""
-    return builder().call("fma", (as_value(x), as_value(y), as_value(z)))
 
 
 def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
@@ -220,11 +228,76 @@ def index_to_coordinates(index: Any, shape: Any) -> list:
     return [rest, *reversed(coordinates)]
 
 
+_ROUNDINGS = {"ties-to-even": "round", "rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor",
+              "ra": "round_away"}  # fmt: skip
+
+
+def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr:
+    """x rounded to a whole number, as a float.
+
+    rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd"
+    down; "ra" to nearest, halves away from zero.
+    """
+    return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
+
+
+def _one_of(what: str, mode: Any, known: Any) -> str:
+    mode = getattr(mode, "value", mode)
+    if mode not in known:
+        raise fail(f"{what}: there is no rounding mode {mode!r}; it must be one of {', '.join(known)}")
+    return mode
+
+
+def align_up(x: Any, y: Any) -> Any:
+    """The least multiple of y that is >= x; of two Python numbers a Python number."""
+    if not (isinstance(x, DEVICE) or isinstance(y, DEVICE)):
+        return ceildiv(x, y) * y
+    return builder().binary("mul", ceildiv(x, y), as_value(y))
+
+
+def bitwise_not(x: Any, span: Any = None) -> Any:
+    """~x of an integer."""
+    if isinstance(x, DEVICE):
+        return builder().unary("invert", as_value(x))
+    if not hasattr(x, "__index__"):
+        raise fail(f"`~` takes an integer operand, not {x!r}")
+    return ~x
+
+
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
+    """The bits of `value` as another dtype of the same width.
+
+    Also accepts the dtype first, as reinterpret(dtype, value).
+    """
+    if not isinstance(value, DEVICE) and isinstance(dtype, DEVICE):
+        value, dtype = dtype, value
+    value = as_value(value)
+    if dtype == "handle":  # the token that older kernels give to T.attr
+        return value
+    if value.__class__ is not Expr:
+        raise fail("T.reinterpret takes a value of the kernel; give a number a dtype first: T.float32(1.0)")
+    return builder().call("reinterpret", (value,), as_dtype(dtype))
+
+
+# ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _ieee(name: str, rounding_mode: str, *args: Any) -> Expr:
+    mode = _one_of(f"T.ieee_{name}", rounding_mode, ("rn", "rz", "ru", "rd"))
+    return builder().call(f"ieee_{name}_{mode}", tuple([as_value(a) for a in args]))
+
+
+def ieee_frsqrt(x: Any) -> Expr:
+    """1 / sqrt(x) of float32, rounded to nearest."""
+    return builder().call("ieee_frsqrt_rn", (as_value(x),))
+
+
 globals().update(FUNCTIONS)
 
 __all__ = [
-    "Cast", "Select", "index_to_coordinates",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceildiv", "dp4a", "floordiv",
-    "floormod", "fma", "if_then_else", "infinity", "max", "max_value", "min", "min_value", "pow",
-    "shift_left", "shift_right", "truncdiv", "truncmod",
+    "align_up", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "Cast", "ceildiv",
+    "dp4a", "floordiv", "floormod", "ieee_frsqrt",
+    "if_then_else", "index_to_coordinates", "infinity", "max",
+    "max_value", "min", "min_value", "pow", "reinterpret", "round", "Select", "shift_left",
+    "shift_right", "truncdiv", "truncmod",
 ] + list(FUNCTIONS)  # fmt: skip

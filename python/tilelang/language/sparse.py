@@ -1,9 +1,9 @@
 """Products with a matrix of which half the elements are zero: `T.gemm_sp`.
 
 Of every four neighbours along k two are kept (of two of float32 one), and 4 bits of metadata say which: the
-places of the two kept, 2 bits each, the lower place first; of float32, whose elements count as two halves, 0b0100
-keeps the first and 0b1110 the second.  An element of the metadata holds those of neighbouring groups, the first
-in its lowest bits.
+places of the two kept, 2 bits each, the lower place first; of float32, whose elements count as two halves,
+0b0100 keeps the first and 0b1110 the second.  An element of the metadata holds those of neighbouring groups,
+the first in its lowest bits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def get_e_factor(a_dtype: Any, meta_dtype: Any) -> int:
 
 
 def get_e_replicate_factor(a_dtype: Any) -> int:
-    """How many threads of four give mma.sp the metadata of a row: 2 of 16- and 32-bit operands, 1 of 8-bit ones,
-    which need the bits of all four.
+    """How many threads of four give mma.sp the metadata of a row: 2 of 16- and 32-bit operands, 1 of 8-bit
+    ones, which need the bits of all four.
     """
     _group(a_dtype)
     return 1 if as_dtype(a_dtype).bits == 8 else 2
@@ -55,10 +55,12 @@ def make_cutlass_metadata_layout(buffer: Any, mma_dtype: Any = "float16", arch: 
     return make_linear_layout(buffer)
 
 
-def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any = None, **extra_args: Any) -> tuple:
+def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any = None,
+             **extra_args: Any) -> tuple:
     """(A_sparse, E) of a PyTorch or NumPy matrix (m, k) with two zeros among every four neighbours along k.
 
-    transposed: A is (k, m), and so are the results.  meta_dtype: of E, int16 if not given, of 8-bit elements int32.
+    transposed: A is (k, m), and so are the results.  meta_dtype: of E, int16 if not given, of 8-bit elements
+    int32.
     """
     import numpy
 
@@ -71,7 +73,8 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
     meta = numpy.dtype(str(as_dtype(meta_dtype or ("int32" if as_dtype(name).bits == 8 else "int16"))))
     per = 2 * meta.itemsize
     if k % (of * per):
-        raise fail(f"compress: k is {k}, but an element of {meta} describes {of * per} elements: pad the matrix")
+        raise fail(f"compress: k is {k}, but an element of {meta} describes {of * per} elements: pad the "
+                   "matrix")
     whole = values.float().numpy() if torch_like else values.astype(numpy.float64)
     groups = whole.reshape(m, k // of, of) != 0
     if groups.sum(-1).max() > kept:
@@ -90,7 +93,8 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
         return tuple(numpy.ascontiguousarray(x.T) for x in found) if transposed else found
     import torch
 
-    found = torch.gather(A.T if transposed else A, 1, torch.from_numpy(index).to(A.device)), torch.from_numpy(E)
+    found = torch.gather(A.T if transposed else A, 1,
+                         torch.from_numpy(index).to(A.device)), torch.from_numpy(E)
     found = found[0], found[1].to(A.device)
     return tuple(x.T.contiguous() for x in found) if transposed else found
 
@@ -98,12 +102,13 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
 def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, transpose_E: bool = False,
             transpose_B: bool = False, policy: Any = GemmWarpPolicy.Square, clear_accum: bool = False,
             wg_wait: int = 0, annotations: Any = None) -> None:
-    """C += A @ B for an A of which half the elements along k are left out, as tilelang.utils.sparse.compress does.
+    """C += A @ B for an A of which half the elements along k are left out, as tilelang.utils.sparse.compress
+    does.
 
-    A_sparse: a shared tile (M, K/2), or (K/2, M) with transpose_A.  E: its metadata, (M, K/e), or (K/e, M) with
-    transpose_E, where e is get_e_factor of the two dtypes.  B, C, policy, clear_accum, annotations: as of T.gemm.
-    A is written out whole into a shared tile of its own, and multiplied by T.gemm: right on every target, and no
-    faster than that (mma.sp is not used).  wg_wait: accepted, what it orders is in order here.
+    A_sparse: a shared tile (M, K/2), or (K/2, M) with transpose_A.  E: its metadata, (M, K/e), or (K/e, M)
+    with transpose_E, where e is get_e_factor of the two dtypes.  B, C, policy, clear_accum, annotations: as
+    of T.gemm. A is written out whole into a shared tile of its own, and multiplied by T.gemm: right on every
+    target, and no faster than that (mma.sp is not used).  wg_wait: accepted, what it orders is in order here.
     """
     what = "T.gemm_sp"
     trace = in_kernel(what)
@@ -116,8 +121,8 @@ def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, tr
     m, halves = A_sparse.shape[::-1] if transpose_A else A_sparse.shape
     k = halves * of // kept
     if (E.shape[::-1] if transpose_E else E.shape) != (m, k // per):
-        raise fail(f"{what}: A has {k} elements along k, so E must be {(m, k // per)}, one {E.dtype} for {per} of them"
-                   f"{', transposed' if transpose_E else ''}, but its shape is {E.shape}")
+        raise fail(f"{what}: A has {k} elements along k, so E must be {(m, k // per)}, one {E.dtype} for "
+                   f"{per} of them{', transposed' if transpose_E else ''}, but its shape is {E.shape}")
     trace.take_hint("A_whole")
     whole = alloc_shared((m, k), A_sparse.dtype)
     b = trace.builder
@@ -126,17 +131,19 @@ def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, tr
     def at(tile: Buffer, column: Any, transposed: bool) -> Any:
         return b.load(tile, (column, i) if transposed else (i, column))
 
-    bits = b.cast(as_dtype("int32"), at(E, j // per, transpose_E)) >> b.cast(as_dtype("int32"), j % per // of * 4)
+    whole_number = as_dtype("int32")
+    bits = b.cast(whole_number, at(E, j // per, transpose_E)) >> b.cast(whole_number, j % per // of * 4)
     value, zero = None, b.const(0, A_sparse.dtype)
     for n in reversed(range(kept)):
         place = (bits >> 2 * n & 3) if kept == 2 else (bits >> 1 & 1)
-        here = b.binary("eq", place, b.cast(as_dtype("int32"), j % of))
+        here = b.binary("eq", place, b.cast(whole_number, j % of))
         element = at(A_sparse, j // of * kept + n, transpose_A)
         value = if_then_else(here, element, zero if value is None else value)
     b.store(whole, (i, j), value)
     b.end_for()
     trace.wrote(whole)
-    gemm(whole, B, C, transpose_B=transpose_B, policy=policy, clear_accum=clear_accum, annotations=annotations)
+    gemm(whole, B, C, transpose_B=transpose_B, policy=policy, clear_accum=clear_accum,
+         annotations=annotations)
 
 
 __all__ = ["gemm_sp"]

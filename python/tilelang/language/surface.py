@@ -21,7 +21,9 @@ _LANGUAGE = f"{_ROOT}.language"
 
 
 class Entry(NamedTuple):
-    """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its members."""
+    """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its
+    members.
+    """
 
     status: str
     reason: str
@@ -37,6 +39,7 @@ def table() -> tuple[dict[str, Entry], dict[str, str]]:
     absent: dict[str, Entry] = {}
     late: dict[str, str] = {}
     status = text = ""
+    entry = Entry("", "", "", [])
     for line in Path(__file__).with_name("names.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             status, _, text = line[1:].partition("] ")

@@ -1,7 +1,7 @@
 """Names of TVM's tensor IR
 
-Nodes of expressions: `T.Add(a, b)` is `a + b`, and `isinstance(x, T.Add)` whether a value is a sum.  Statements
-and builtins: the older spellings of what the language has by names of its own.
+Nodes of expressions: `T.Add(a, b)` is `a + b`, and `isinstance(x, T.Add)` whether a value is a sum.
+Statements and builtins: the older spellings of what the language has by names of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 from .._core import Buffer, Expr
 from ..front.asserts import device_assert
 from ..front.dtypes import as_dtype
+from ..front.dtypes import dtype as dtype_of
+from ..front.indexing import Ramp
 from ..front.offered import OFFERED
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
@@ -24,6 +26,7 @@ from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
+from .map_base import Range  # noqa: F401  (offered)
 from .mma_layout import IndexMap
 from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
@@ -128,19 +131,30 @@ FloatImm = _node("FloatImm", "dtype value", lambda dtype, value: cast(float(valu
                  "A constant floating-point number.")
 StringImm = _node("StringImm", "value", str, lambda x: isinstance(x, str), "A text.")
 Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False,
-                              "One value for several lanes: what a store to a slice gives each of its elements.")
+                              "One value for several lanes: what a store to a slice gives each of its "
+                              "elements.")
 BufferLoad = _node("BufferLoad", "buffer indices predicate=None",
                    lambda buffer, indices, predicate=None: buffer[tuple(indices)]
                    if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0),
-                   lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript), "An element, `A[i, j]`.")
+                   lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
+                   "An element, `A[i, j]`.")
 Call = _node("Call", "dtype op args annotations=None", _call,
              lambda x: isinstance(_tree(x), ast.Call)
              and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
              "A call of a function, by its name.")
-Var = _node("Var", "name dtype", dynamic,
+
+
+def _extent(name: str, dtype: Any = "int32") -> Any:
+    if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
+        raise fail(f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
+                   "name; other numbers are parameters, x: T.float32")
+    return dynamic(name)
+
+
+Var = _node("Var", "name dtype='int32'", _extent,
             lambda x: x.__class__ is Dynamic or isinstance(_tree(x), ast.Name),
             "A name: a parameter, an index of a loop, an extent that only the call knows (T.dynamic).")
-SizeVar = _node("SizeVar", "name dtype", dynamic, Var.holds, "The same as T.Var.")
+SizeVar = _node("SizeVar", "name dtype='int32'", _extent, Var.holds, "The same as T.Var.")
 PrimFunc = _node("PrimFunc", "params body ret_type=None buffer_map=None attrs=None",
                  lambda *_: _call_of_class("PrimFunc"), lambda x: isinstance(x, _function.PrimFunc),
                  "What @T.prim_func makes.")
@@ -149,7 +163,8 @@ PrimExpr = _node("PrimExpr", "dtype", lambda dtype: _call_of_class("PrimExpr"), 
 
 
 def _call_of_class(name: str) -> Any:
-    raise fail(f"T.{name} is for isinstance: @T.prim_func makes functions, and operators and functions make values")
+    raise fail(f"T.{name} is for isinstance: @T.prim_func makes functions, and operators and functions make "
+               "values")
 
 
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
@@ -170,8 +185,8 @@ class While:
         self.trace = in_kernel("T.While")
         self.condition = as_condition(condition)
         if self.condition.__class__ is not Expr:
-            raise fail(f"T.While: the condition is {self.condition}, known while the kernel is built, and would "
-                       "never change: compare a T.alloc_var variable or an element of a tile")
+            raise fail(f"T.While: the condition is {self.condition}, known while the kernel is built, and "
+                       "would never change: compare a T.alloc_var variable or an element of a tile")
 
     def __enter__(self) -> None:
         self.number = self.trace.next_block()
@@ -185,27 +200,29 @@ class While:
             self.trace.builder.end_while()
 
 
-def decl_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-                scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
-                axis_separators: Any = None) -> Buffer:
+def decl_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None,
+                elem_offset: Any = None, scope: str = "global", align: int = 0,
+                offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None) -> Buffer:
     """A buffer of that scope (T.alloc_buffer), or with data=A.data the elements of A in that shape and dtype.
 
     align, offset_factor, buffer_type, axis_separators: accepted; a layout of one's own is T.annotate_layout.
     """
     if strides is not None or elem_offset not in (None, 0):
-        raise fail("T.decl_buffer: a buffer begins at its first element, row by row: leave strides and elem_offset "
-                   "out, or give T.annotate_layout a layout")
+        raise fail("T.decl_buffer: a buffer begins at its first element, row by row: leave strides and "
+                   "elem_offset out, or give T.annotate_layout a layout")
     return alloc_buffer(shape, dtype, scope) if data is None else data.viewed(shape, dtype)
 
 
 def sblock_alloc_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None,
-                        elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
-                        buffer_type: str = "default", axis_separators: Any = None) -> Buffer:
+                        elem_offset: Any = None, scope: str = "global", align: int = -1,
+                        offset_factor: int = 0, buffer_type: str = "default",
+                        axis_separators: Any = None) -> Buffer:
     """The same as T.decl_buffer."""
     return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
 
 
 buffer = buffer_decl = decl_buffer
+ramp = Ramp
 
 
 def break_loop(span: Any = None) -> None:
@@ -214,7 +231,8 @@ def break_loop(span: Any = None) -> None:
 
 
 def continue_loop(span: Any = None) -> None:
-    """Go on with the next iteration of the innermost loop that the device runs; the same as `continue` there."""
+    """Go on with the next iteration of the innermost loop that the device runs; the same as `continue` there.
+    """
     in_kernel("T.continue_loop").builder.call("continue", ())
 
 
@@ -252,7 +270,9 @@ def writes(*buffer_slices: Any) -> None:
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
-    """How many registers a thread that computes should get from those that copy: a hint; all have as many here."""
+    """How many registers a thread that computes should get from those that copy: a hint; all have as many
+    here.
+    """
     _log.debug("T.annotate_consumer_reg_alloc(%s) changes nothing here", reg_count)
 
 
@@ -271,17 +291,15 @@ def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
 
 def var(dtype: Any, name: str = "") -> Any:
     """The same as T.Var, its dtype first."""
-    return dynamic(name or "v", as_dtype(dtype))
+    if isinstance(dtype, (Buffer, Expr, Element)):
+        raise fail("T.var makes an extent, of a dtype and a name; the variance is T.reduce_sum of squares, "
+                   "and a division by the extent in a T.Parallel loop")
+    return _extent(name or "v", dtype)
 
 
 def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """The same as T.ceildiv."""
     return ceildiv(lhs, rhs)
-
-
-def fabs(x: Any, span: Any = None) -> Any:
-    """The same as T.abs."""
-    return OFFERED["abs"](x)
 
 
 def fmul(x: Any, y: Any) -> Any:
@@ -307,8 +325,9 @@ def tvm_warp_activemask() -> Expr:
 def _address(value: Any, what: str) -> Any:
     number = as_value(value)
     if getattr(number, "dtype", None) == "handle":
-        raise fail(f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, shape, dtype) "
-                   f"begins there, and A[n] is n elements on; an address to compute with is a parameter of T.int64")
+        raise fail(f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, "
+                   "shape, dtype) begins there, and A[n] is n elements on; an address to compute with is a "
+                   "parameter of T.int64")
     return number
 
 
@@ -323,19 +342,21 @@ def handle_add_byte_offset(handle: Any, offset: Any) -> Any:
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: int) -> Any:
-    """T.access_ptr(A, access, extent, offset=offset) of the A of `data`, A.data; rw_mask: 1 read, 2 write, 3."""
+    """T.access_ptr(A, access, extent, offset=offset) of the A of `data`, A.data; rw_mask: 1 read, 2 write, 3.
+    """
     return access_ptr(getattr(data, "buffer", data), rw_mask, extent, offset=offset)
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
-    """x * y * 2**-(q + s) of int32 values, rounded to the nearest, halves upwards: y has q fractional bits."""
+    """x * y * 2**-(q + s) of int32 values, rounded to the nearest, halves upwards: y has q fractional bits.
+    """
     return q_multiply_shift_per_axis(x, y, 0, s, q, False, True)
 
 
 def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any,
                               is_rshift_required: Any) -> Expr:
-    """x * 2**ls * y * 2**-(q + rs) of int32 values, rounded to the nearest, halves upwards; ls and rs count only
-    where they are required.
+    """x * 2**ls * y * 2**-(q + rs) of int32 values, rounded to the nearest, halves upwards; ls and rs count
+    only where they are required.
     """
     wide = cast(x, "int64")
     wide = if_then_else(is_lshift_required, wide << as_value(ls), wide) * cast(y, "int64")
@@ -348,17 +369,17 @@ def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshif
 
 def get_tvm_dtype(value: Any) -> str:
     """The name of a dtype."""
-    return str(as_dtype(value))
+    return str(dtype_of(value))
 
 
 def is_float4_e2m1fn(value: Any) -> bool:
     """Is it the float of 4 bits, two to a byte?"""
-    return str(as_dtype(value)) == "float4_e2m1fn"
+    return str(dtype_of(value)) == "float4_e2m1fn"
 
 
 def is_float4_e2m1_unpacked(value: Any) -> bool:
     """Is it the float of 4 bits in a byte of its own?"""
-    return "float4_e2m1_unpacked" in str(getattr(value, "dtype", value))
+    return dtype_of(getattr(value, "dtype", value)) == "float4_e2m1_unpacked"
 
 
 def is_float4(value: Any) -> bool:
@@ -368,23 +389,25 @@ def is_float4(value: Any) -> bool:
 
 def is_f8f6f4_family(value: Any) -> bool:
     """Is it a float of 8, 6 or 4 bits?"""
-    return is_float4(value) or as_dtype(value).is_float and as_dtype(value).bits <= 8
+    return is_float4(value) or dtype_of(value).is_float and dtype_of(value).bits <= 8
 
 
 def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
                             allow_f8f6f4_mixed: bool = False) -> None:
-    """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with allow_f8f6f4_mixed) of
-    8, 6 and 4.
+    """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with
+    allow_f8f6f4_mixed) of 8, 6 and 4.
     """
-    a, b = as_dtype(a_dtype), as_dtype(b_dtype)
+    a, b = dtype_of(a_dtype), dtype_of(b_dtype)
     both = is_f8f6f4_family(a) and is_f8f6f4_family(b)
     if a != b and not (both and (allow_f8f6f4_mixed or a.bits == b.bits == 8)):
-        raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of them")
+        raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of "
+                   "them")
 
 
-_STATEMENTS = """Assert Range While annotate_consumer_reg_alloc annotate_producer_reg_dealloc boolean
-    break_loop buffer buffer_decl buffer_store decl_buffer sblock_alloc_buffer cdiv continue_loop fabs fmul get_tvm_dtype handle_add_byte_offset
-    ignore_loop_partition index_map is_f8f6f4_family is_float4 is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr
-    meta_var q_multiply_shift q_multiply_shift_per_axis reads sblock_attr tvm_access_ptr tvm_thread_invariant
-    tvm_warp_activemask validate_gemm_ab_dtypes var writes"""
+_STATEMENTS = """annotate_consumer_reg_alloc annotate_producer_reg_dealloc Assert boolean break_loop
+    buffer buffer_decl buffer_store cdiv continue_loop decl_buffer fmul get_tvm_dtype
+    handle_add_byte_offset ignore_loop_partition index_map is_f8f6f4_family is_float4
+    is_float4_e2m1_unpacked is_float4_e2m1fn isnullptr meta_var q_multiply_shift
+    q_multiply_shift_per_axis ramp Range reads sblock_alloc_buffer sblock_attr tvm_access_ptr
+    tvm_thread_invariant tvm_warp_activemask validate_gemm_ab_dtypes var While writes"""
 __all__ = [name for name, value in globals().items() if isinstance(value, _Node)] + _STATEMENTS.split()

@@ -32,7 +32,7 @@ ARCH_CONFIGS = _chips()  # chip -> what chips.txt says
 
 def rates(target: Any) -> dict[str, float]:
     """What the chip of a target does at most: bytes a second from memory (bandwidth), floating-point
-    operations a second by its cores (float32) and tensor cores (float16); and l2_bytes.
+    operations a second by its cores (float32) and tensor cores (float16); l2_bytes, clock.
     """
     text = resolve_target(getattr(target, "target", target))
     info = _core.target_info(text)
@@ -42,7 +42,8 @@ def rates(target: Any) -> dict[str, float]:
                             f"{', '.join(ARCH_CONFIGS)}", caller_place())
     cycles = 2e9 * chip["clock_ghz"] * info["multiprocessors"]["count"]
     return {"bandwidth": chip["bandwidth_GBps"] * 1e9, "float32": cycles * chip["float32_fma"],
-            "float16": cycles * chip["float16_fma"], "l2_bytes": chip["l2_MiB"] * 2**20}
+            "float16": cycles * chip["float16_fma"], "l2_bytes": chip["l2_MiB"] * 2**20,
+            "clock": 1e9 * chip["clock_ghz"]}
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,18 @@ TEST_CASE("floats come back bit for bit") {
   CHECK(equivalent(f, parse(print(f), "floats", vocabulary)));
 }
 
+TEST_CASE("what every call checks comes back, and is a part of what makes two functions equal") {
+  Function f;
+  f.name = "f";
+  Expr n = var("n", i32);
+  f.params.push_back({.name = "n", .buffer = {}, .var = n});
+  f.checks.push_back({.cond = lt(imm(3, i32), n), .message = "more than \"three\"", .place = "k.py:7", .span = {}});
+  check_round_trip(f);
+  Function other = f;
+  other.checks[0].place = "k.py:8";
+  CHECK_FALSE(equivalent(f, other));
+}
+
 TEST_CASE("names that are taken, empty or words of the language come back as they were") {
   Function f;
   f.name = "func";

@@ -8,11 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 
 from ..paths import PATHS
-from . import target, te, tirx
+from . import target, te, tirx, transform
 from .tirx import DataType
 
 tir = tirx
-__all__ = ["DataType", "target", "te", "tir", "tirx"]
+__all__ = ["DataType", "target", "te", "tir", "tirx", "transform"]
 
 
 def __getattr__(name: str) -> object:

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...jit.config import target_text
+from ...jit.config import target_scopes, target_text
 
 __all__ = ["Target", "target"]
 
 
 class Target(str):
-    """A target as text; `Target("cuda -arch=sm_90")` can be given wherever a target is taken."""
+    """A target as text; `Target("cuda -arch=sm_90")` can be given wherever a target is taken; in a `with` it
+    is the one of compilations that name none.
+    """
 
     def __new__(cls, target: Any, host: Any = None) -> Target:
         return super().__new__(cls, target_text(target))
+
+    def __enter__(self) -> Target:
+        target_scopes.append(str(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        target_scopes.pop()
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """The target of the innermost `with`."""
+        if not target_scopes and not allow_none:
+            raise ValueError("Target.current: there is no `with Target(…):` around this")
+        return Target(target_scopes[-1]) if target_scopes else None
 
     @property
     def kind(self) -> Any:

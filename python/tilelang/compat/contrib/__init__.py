@@ -1,7 +1,0 @@
-"""`nvcc`: what a CUDA target is."""
-
-from __future__ import annotations
-
-from . import nvcc
-
-__all__ = ["nvcc"]

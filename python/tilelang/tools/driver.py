@@ -1,0 +1,61 @@
+"""Questions to the GPU, through PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["get_cuda_device_properties", "get_device_attribute", "get_device_name",
+           "get_max_dynamic_shared_size_bytes", "get_num_sms", "get_persisting_l2_cache_max_size",
+           "get_registers_per_block", "get_shared_memory_per_block"]  # fmt: skip
+
+_UNITS = {"bytes": 1, "kb": 1 << 10, "mb": 1 << 20}
+
+
+def get_cuda_device_properties(device_id: int = 0) -> Any:
+    """PyTorch's description of a GPU; RuntimeError without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise RuntimeError("no CUDA device answers here")
+    return torch.cuda.get_device_properties(device_id)
+
+
+def get_device_attribute(attr: str, device_id: int = 0) -> Any:
+    """One entry of that description by its name there, such as "warp_size"."""
+    return getattr(get_cuda_device_properties(device_id), attr)
+
+
+def get_device_name(device_id: int = 0) -> str:
+    """The GPU's name."""
+    return get_device_attribute("name", device_id)
+
+
+def get_num_sms(device_id: int = 0) -> int:
+    """How many multiprocessors the GPU has: the blocks of a persistent kernel."""
+    return get_device_attribute("multi_processor_count", device_id)
+
+
+def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes") -> int:
+    """The shared memory that a block may use; format: "bytes", "kb" or "mb"."""
+    return _in(format, get_device_attribute("shared_memory_per_block_optin", device_id))
+
+
+def get_shared_memory_per_block(device_id: int = 0, format: str = "bytes") -> int:
+    """The shared memory that a block may use without asking for more; format: "bytes", "kb" or "mb"."""
+    return _in(format, get_device_attribute("shared_memory_per_block", device_id))
+
+
+def get_registers_per_block(device_id: int = 0) -> int:
+    """The 32-bit registers that a block may use: all of a multiprocessor."""
+    return get_device_attribute("regs_per_multiprocessor", device_id)
+
+
+def get_persisting_l2_cache_max_size(device_id: int = 0) -> int:
+    """The bytes of the second cache, of which a program may set aside a part."""
+    return get_device_attribute("L2_cache_size", device_id)
+
+
+def _in(format: str, size: int) -> int:
+    if format.lower() not in _UNITS:
+        raise ValueError(f"format is bytes, kb or mb, not {format!r}")
+    return size // _UNITS[format.lower()]

@@ -1,0 +1,99 @@
+"""Names of the published language that examples use: those that a later version has are refused at their
+line, and others that no other test calls.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from helpers import FIRST_LINE, kernel
+from tilelang import CompileError
+from tilelang.cuda.intrinsics.layout.mma_layout import (
+    shared_16x8_to_mma_32x4_layout_sr_a,
+    shared_16x8_to_mma_32x4_layout_sr_b,
+    shared_16x16_to_mma_32x8_layout_sr_a,
+    shared_16x16_to_mma_32x8_layout_sr_b,
+    shared_16x32_to_mma_32x16_layout_sr_a,
+    shared_16x32_to_mma_32x16_layout_sr_b,
+)
+from tilelang.layout import make_quarter_bank_swizzled_layout
+from tilelang.rocm.intrinsics.mfma_layout import (
+    shared_16x4_to_local_64x1_layout_A,
+    shared_16x16_to_local_64x4_layout_A,
+    shared_16x32_to_local_64x8_layout_A,
+    shared_16x64_to_local_64x16_layout_A,
+)
+
+BARRIERS, TMA, COPIES = "mbarrier", "tensor memory accelerator", "cp.async"
+WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
+LATER = [
+    ("T.alloc_barrier([128] * 2)", BARRIERS), ("T.barrier_arrive(n)", BARRIERS),
+    ("T.barrier_wait(n, 0)", BARRIERS),
+    ("T.mbarrier_arrive(n)", BARRIERS), ("T.mbarrier_wait_parity(n, 1)", BARRIERS),
+    ("T.mbarrier_arrive_expect_tx(n, 64)", BARRIERS), ("T.cp_async_barrier_noinc(n)", BARRIERS),
+    ("T.fence_proxy_async()", BARRIERS), ("T.tma_copy(A, A, barrier=n)", TMA),
+    ("T.ptx_cp_async(T.access_ptr(A), T.access_ptr(A), 8)", COPIES), ("T.ptx_commit_group()", COPIES),
+    ("T.ptx_wait_group(0)", COPIES), ("T.async_copy(A, A)", COPIES), ("T.wgmma_gemm(A, A, A)", WGMMA),
+    ("T.wait_wgmma(0)", WGMMA), ("with T.ws(0, 1):\n    pass", ROLES), ("T.ws_op('load')", ROLES),
+    ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),
+    ("T.WSSchedule(8, [], [], [])", ROLES), ("T.WSScope('root', [])", ROLES), ("T.WSSync('a', 'p')", ROLES),
+    ("T.WSSync.producer_acquire('p')", ROLES), ("T.WSSync.producer_commit('p')", ROLES),
+    ("T.WSSync.consumer_wait('p', 1)", ROLES), ("T.WSSync.consumer_release('p')", ROLES),
+    ("T.annotate_ws_schedule({})", ROLES), ("T.set_max_nreg(240, 1)", ROLES),
+    ("T.alloc_cluster_barrier([128])", CLUSTERS), ("T.block_rank_in_cluster()", CLUSTERS),
+    ("with T.ClusterKernel(4, cluster_dims=(2, 1, 1)) as bx:\n    pass", CLUSTERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line,needs", LATER)
+def test_what_a_later_version_has(tmp_path, line, needs):
+    with pytest.raises(CompileError) as error:
+        kernel(tmp_path, f"T.sync_threads()\n{line}")
+    assert error.value.line == FIRST_LINE + 1
+    name = line.removeprefix("with ").partition("(")[0]
+    assert error.value.text.startswith(f"{name} needs ") and needs in error.value.text
+    assert "which this version does not have yet; write " in error.value.text
+
+
+def test_maps_by_their_names():
+    def places(bits, i, k):
+        if bits == 16:
+            return shared_16x16_to_mma_32x8_layout_sr_a(i, k), shared_16x16_to_mma_32x8_layout_sr_b(i, k)
+        if bits == 8:
+            return shared_16x32_to_mma_32x16_layout_sr_a(i, k), shared_16x32_to_mma_32x16_layout_sr_b(i, k)
+        return shared_16x8_to_mma_32x4_layout_sr_a(i, k), shared_16x8_to_mma_32x4_layout_sr_b(i, k)
+
+    for bits in (8, 16, 32):
+        for i, k in itertools.product(range(16), range(256 // bits)):
+            quad, per, high, low = 4 * (i % 8) + k * bits % 128 // 32, 32 // bits, i // 8, k * bits // 128
+            of_a, of_b = places(bits, i, k)
+            assert of_a == (quad, per * (2 * low + high) + k % per)
+            assert of_b == (quad, per * (2 * high + low) + k % per)
+    assert shared_16x4_to_local_64x1_layout_A(3, 2) == (35, 0)
+    assert shared_16x16_to_local_64x4_layout_A(3, 9) == (35, 1)
+    assert shared_16x32_to_local_64x8_layout_A(3, 9) == (19, 1)
+    assert shared_16x64_to_local_64x16_layout_A(3, 9) == (3, 9)
+
+
+def test_quarter_bank_swizzles():
+    layout = make_quarter_bank_swizzled_layout(((8, 16), "float16"))
+    for i, j in itertools.product(range(8), range(16)):
+        assert layout(i, j) == i * 16 + (j // 8 ^ i // 4 % 2) * 8 + j % 8
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
+def test_other_names_in_a_kernel(target):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=32):
+            T.no_set_max_nreg()
+            for i in T.parallel(64):
+                B[i] = T.ceil(A[i] / 4)
+
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    config = {tilelang.PassConfigKey.TL_DISABLE_TMA_LOWER: True,
+              tilelang.PassConfigKey.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: True}
+    tilelang.compile(main, target=target, pass_configs=config)(a, b)
+    assert (b == np.ceil(a / 4)).all()
