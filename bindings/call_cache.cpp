@@ -3,6 +3,7 @@
 // call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
 // for Python (`_call`).
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "call_key.h"
@@ -45,7 +46,8 @@ struct State {
   bool add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const;
   bool add_reads(Words& words, const Group& group, std::span<PyObject* const> args) const;
   const Entry* find(Words& words, std::span<PyObject* const> args) const;
-  bool order(PyObject* const* given, size_t count, PyObject* keywords, std::span<PyObject*> args) const;
+  std::optional<size_t> order(PyObject* const* given, size_t count, PyObject* keywords,
+                              std::span<PyObject*> args) const;
 };
 
 // Of a scalar, and of a tensor that is not given: None where that is its default, or any object, for compile.
@@ -58,9 +60,10 @@ Mark mark_without_tensor(PyObject* o) {
 bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const {
   nb::object asked = rule;
   KeyWriter writer{words, kept, asked.ptr()};
+  words.add(args.size());
   for (size_t i = 0; i < args.size(); i++) {
-    if (!is_runtime[i]) {
-      writer.argument(args[i], int(i));
+    if (i >= names.size() || !is_runtime[i]) {
+      writer.argument(args[i], i < names.size() ? int(i) : -1);
       continue;
     }
     ArrayType& type = array_type(Py_TYPE(args[i]));
@@ -129,22 +132,31 @@ const Entry* State::find(Words& words, std::span<PyObject* const> args) const {
   return nullptr;
 }
 
-// One object for each name, in order; false where Python has to say what is wrong, or what keywords mean.
-bool State::order(PyObject* const* given, size_t count, PyObject* keywords, std::span<PyObject*> args) const {
-  size_t named = keywords ? size_t(PyTuple_GET_SIZE(keywords)) : 0;
-  if (count > names.size()) return false;
+// One object for each name, in order, then name and value of each further keyword, an integer for a T.const name.
+// How many these are, or nothing where Python has to say what is wrong, or what keywords mean.
+std::optional<size_t> State::order(PyObject* const* given, size_t count, PyObject* keywords,
+                                   std::span<PyObject*> args) const {
+  size_t named = keywords ? size_t(PyTuple_GET_SIZE(keywords)) : 0, total = names.size();
+  if (count > total || total > args.size()) return {};
   std::copy(given, given + count, args.begin());
-  std::fill(args.begin() + std::ptrdiff_t(count), args.end(), nullptr);
+  std::fill(args.begin() + std::ptrdiff_t(count), args.begin() + std::ptrdiff_t(total), nullptr);
   for (size_t k = 0; k < named; k++) {
     PyObject* name = PyTuple_GET_ITEM(keywords, Py_ssize_t(k));
     size_t i = 0;
     while (i < names.size() && names[i].ptr() != name) i++;
-    if (i == names.size() || args[i]) return false;
-    args[i] = given[count + k];
+    if (i < names.size()) {
+      if (args[i]) return {};
+      args[i] = given[count + k];
+      continue;
+    }
+    auto same = [&](const nb::object& own) { return PyUnicode_Compare(own.ptr(), name) == 0; };
+    if (std::ranges::any_of(names, same) || !PyLong_CheckExact(given[count + k]) || total + 2 > args.size()) return {};
+    args[total++] = name;
+    args[total++] = given[count + k];
   }
-  for (size_t i = count; i < args.size(); i++)
-    if (!args[i] && !(args[i] = defaults[i].ptr())) return false;
-  return true;
+  for (size_t i = count; i < names.size(); i++)
+    if (!args[i] && !(args[i] = defaults[i].ptr())) return {};
+  return total;
 }
 
 // ── the type ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,9 +192,9 @@ PyObject* call_cached(PyObject* self, PyObject* const* given, size_t flags, PyOb
     const State& state = state_of(self);
     size_t count = size_t(PyVectorcall_NARGS(flags));
     PyObject* ordered[most_arguments];
-    std::span<PyObject*> args{ordered, std::min(state.names.size(), most_arguments)};
-    if (state.names.size() > most_arguments || !state.order(given, count, keywords, args))
-      return call_method(self, "_call", given, count, keywords);
+    auto total = state.order(given, count, keywords, ordered);
+    if (!total) return call_method(self, "_call", given, count, keywords);
+    std::span<PyObject* const> args{ordered, *total};
     const Entry* entry = find_entry(state, args);
     if (!entry) return call_method(self, "_call", given, count, keywords);
     nb::object kernel = entry->kernel;  // another thread may forget it meanwhile
@@ -249,14 +261,20 @@ Read read_of(nb::handle item, size_t count) {
   return read;
 }
 
+std::vector<nb::object> arguments_of(const State& state, nb::handle args) {
+  std::vector<nb::object> objects = items_of(args);
+  if (objects.size() < state.names.size() || (objects.size() - state.names.size()) % 2 != 0)
+    throw nb::type_error("args must hold one value for each name, then pairs of names and values");
+  return objects;
+}
+
 nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::handle kernel,
                           nb::handle inputs) {
-  std::vector<nb::object> objects = items_of(args);
-  if (objects.size() != state.names.size()) throw nb::type_error("args must hold one value for each name");
+  std::vector<nb::object> objects = arguments_of(state, args);
   std::vector<PyObject*> pointers;
   for (auto& o : objects) pointers.push_back(o.ptr());
   Group wanted;
-  for (auto& item : items_of(reads)) wanted.reads.push_back(read_of(item, objects.size()));
+  for (auto& item : items_of(reads)) wanted.reads.push_back(read_of(item, state.names.size()));
   std::sort(wanted.reads.begin(), wanted.reads.end());
   Entry entry{.words = {},
               .kernel = nb::borrow<nb::object>(kernel),
@@ -266,7 +284,7 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
   if (!PyCallable_Check(kernel.ptr())) throw nb::type_error("kernel must be callable");
   for (auto& place : items_of(inputs)) entry.inputs.push_back(nb::cast<size_t>(place));
   for (size_t place : entry.inputs)
-    if (place >= objects.size() || !state.is_runtime[place])
+    if (place >= state.names.size() || !state.is_runtime[place])
       throw nb::index_error("inputs: not a runtime argument");
   if (entry.plan && entry.inputs.size() != entry.plan->input_count())
     throw nb::type_error("inputs must be all that the kernel takes");
@@ -292,8 +310,7 @@ PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t count) {
 PyObject* find(PyObject* self, PyObject* args) {
   return guarded([&] {
     const State& state = state_of(self);
-    std::vector<nb::object> objects = items_of(args);
-    if (objects.size() != state.names.size()) throw nb::type_error("args must hold one value for each name");
+    std::vector<nb::object> objects = arguments_of(state, args);
     std::vector<PyObject*> pointers;
     for (auto& o : objects) pointers.push_back(o.ptr());
     const Entry* entry = find_entry(state, pointers);
@@ -305,8 +322,7 @@ PyObject* find(PyObject* self, PyObject* args) {
 PyObject* key(PyObject* self, PyObject* args) {
   return guarded([&] {
     const State& state = state_of(self);
-    std::vector<nb::object> objects = items_of(args);
-    if (objects.size() != state.names.size()) throw nb::type_error("args must hold one value for each name");
+    std::vector<nb::object> objects = arguments_of(state, args);
     std::vector<PyObject*> pointers;
     for (auto& o : objects) pointers.push_back(o.ptr());
     Words words;
@@ -337,7 +353,7 @@ PyObject* forget(PyObject* self, PyObject* watches) {
 PyMethodDef cache_methods[] = {
     {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&remember)), METH_FASTCALL,
      "remember(self, args, reads, kernel, inputs) -> None\n\nFrom now on, calls like `args` (one value for "
-     "each name) go "
+     "each name, then name and value of each other keyword) go "
      "to `kernel` with the arguments at the places `inputs`.  reads: what the trace asked of "
      "the tensors, "
      "(position, \"shape\" | \"stride\" | \"whole\", dimension); calls that differ there are other calls."},

@@ -294,8 +294,8 @@ class CallCache:
         attributes) that the function reads from around itself."""
     def remember(self, args: Sequence[Any], reads: Sequence[tuple[int, str, int]], kernel: Launcher,
                  inputs: Sequence[int]) -> None:
-        """From now on, calls like `args` (one value for each name) go to `kernel` with the arguments at `inputs`.
-        reads: (position, "shape" | "stride" | "whole", dimension) of the tensors; calls that differ there are others."""
+        """From now on, calls like `args` (one value for each name, then name and value of each other keyword)
+        go to `kernel` with the arguments at `inputs`.  reads: (position, "shape" | "stride" | "whole", dimension) of the tensors; calls that differ there are others."""
     def find(self, args: Sequence[Any]) -> Launcher | None:
         """The kernel that such a call would run."""
     def forget(self, watches: Sequence[tuple[Any, str, Sequence[str]]]) -> None:

@@ -360,6 +360,24 @@ def test_given_by_keyword():
         scaled(zeros(4), out, S=1, dtype="float32")
 
 
+def test_keywords_are_part_of_the_key():
+    a, out = zeros(4), zeros(1)
+    for s in (11, 12):
+        assert scaled.find((a, out, "S", s)) is None
+        scaled(a, out, S=s)
+        assert scaled.find((a, out, "S", s)) is scaled.compile(a, out, S=s)
+    assert scaled.find((a, out)) is None
+    for names in (("M", "S"), ("S", "M")):  # in any order; names that Python made at run time
+        scaled(a, out, **{"".join(["", name]): 4 for name in names})
+        assert out[0] == 16
+    scaled(a, **{"".join(["o", "ut"]): out}, S=True)
+    assert out[0] == 4
+    with pytest.raises(TypeError, match="'out' is given twice"):
+        scaled(a, out, **{"".join(["o", "ut"]): out}, S=1)
+    with pytest.raises(TypeError, match="one value for each name, then pairs"):
+        scaled.find((a, out, "S"))
+
+
 def test_given_to_compile_and_its_kin():
     kernel = scaled.compile(M=4, S=3)
     assert scaled.compile(M=4, S=3) is kernel and scaled.compile(M=4, S=2) is not kernel

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -179,10 +180,10 @@ class EagerImpl(_core.CallCache, JITImpl):
                     plans.append(plan)
                 plan.kernels[plan.read(args)] = kernel
                 same = self._key(args, self._partial(args, constants)) == key  # the trace ran the user's code
-                if same and kernel.__class__ is JITKernel and not self._partial(args, constants):
+                if same and kernel.__class__ is JITKernel and not self._partial(args, {}):
                     where = [(self._positions[name], kind, d) for name, kind, d in reads]
                     with contextlib.suppress(TypeError):  # values that Python has to look at in each call
-                        self.remember(args, where, kernel, self._runtime)
+                        self.remember((*args, *chain(*constants.items())), where, kernel, self._runtime)
             return kernel
 
     def _compile(self, args: tuple, constants: dict[str, int]) -> tuple[JITKernel, tuple]:
