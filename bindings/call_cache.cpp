@@ -1,7 +1,6 @@
-// The call forms of one function of the eager dialect.  A key is words: of the values that a kernel is built
-// with, of what the function captures, of what its trace read of the tensors.  It is made again at every
-// call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
-// for Python (`_call`).
+// The kernels of one function of the eager dialect.  A key is words: of the values that a kernel is built with, of
+// what the function captures, of what its trace read of the tensors.  It is made again at every call and compared, so
+// nothing that changed is missed; what is not found, and every complaint, is a matter for Python (`_call`).
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -75,7 +74,10 @@ bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<
     TensorView view;
     if (!borrowed.read(nb::handle(args[i]), view, type.family == ArrayType::Family::jax ? 1 : -1))
       return false;
-    words.add(view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu : Mark::cpu);
+    bool is_scalar = type.family == ArrayType::Family::numpy && type.protocol != ArrayType::Protocol::numpy;
+    words.add(is_scalar && view.ndim == 0                              ? Mark::number  // np.float32(1)
+              : view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu
+                                                                          : Mark::cpu);
   }
   auto watched = watches;
   for (const Watch& watch : *watched) {
@@ -363,7 +365,8 @@ PyMethodDef cache_methods[] = {
     {"key", &key, METH_O,
      "key(self, args) -> bytes\n\nWhat a call with `args` is before its trace: equal for calls that differ at most in "
      "what traces read of their tensors.  TypeError for values that cannot be told apart."},
-    {"counts", &counts, METH_NOARGS, "counts(self) -> list[int]\n\nHow many kernels there are, for each choice of reads."},
+    {"counts", &counts, METH_NOARGS,
+     "counts(self) -> list[int]\n\nHow many kernels there are, for each choice of reads."},
     {"forget", &forget, METH_O,
      "forget(self, watches) -> None\n\nDrop all kernels; what the function reads from around itself is "
      "`watches` now."},
