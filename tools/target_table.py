@@ -77,6 +77,7 @@ FEATURES: dict[str, dict[str, str]] = {
         for name in ("syncthreads_count", "syncthreads_and", "syncthreads_or")
     },
     "a barrier of the grid": {"sync_grid": "T.sync_grid()"},
+    "programmatic dependent launch": {"pdl_sync": "T.pdl_sync()", "pdl_trigger": "T.pdl_trigger()"},
     "shuffles": _SHUFFLES,
     "votes": _VOTES,
     "sums and more over a warp": {

@@ -276,6 +276,7 @@ def foreign(row: dict) -> Iterator[Trial]:
 def message(row: dict) -> Iterator[Trial]:
     """What holds changes nothing; a failure ends the program, which test/device/test_math_cuda.py shows."""
     statement = {"assume_true": "assume_true(A[tx] >= 0)", "breakpoint": "breakpoint()",
+                 "pdl_sync": "pdl_sync()", "pdl_trigger": "pdl_trigger()",
                  "device_assert": 'device_assert(A[tx] >= 0, "negative", "here:1")'}[row["name"]]  # fmt: skip
     yield _int_threads(
         f"{statement}\nY[tx] = A[tx]*2",
@@ -309,7 +310,7 @@ GENERATORS = {
     **dict.fromkeys(["atomic_add", "atomic_max", "atomic_min", "atomic_or"], atomic_function),
     **dict.fromkeys(["load_wide", "store_wide"], wide),
     **dict.fromkeys(["call_extern", "call_pure_extern", "ptx"], foreign),
-    **dict.fromkeys(["device_assert", "assume_true", "breakpoint"], message),
+    **dict.fromkeys(["device_assert", "assume_true", "breakpoint", "pdl_sync", "pdl_trigger"], message),
     "thread_index": thread_index, "thread_number": thread_number, "block_uniform": block_uniform,
     "sync_threads": sync_threads, "sync_warp": sync_warp, "sync_grid": sync_grid, "address_of": address_of,
     "atomic_load": atomic_load, "atomic_store": atomic_store, "print": printed,

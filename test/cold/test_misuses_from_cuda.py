@@ -51,17 +51,16 @@ def test_atomic_add_as_numba_has_it():
 
 
 def test_whole_arrays_as_in_numpy():
-    def build():
-        @T.prim_func
-        def main(A: Vector, B: Vector):
-            with T.Kernel(1, threads=64):
-                B[0:64] = A[0:64] * 2 + 1  # whole
+    """Of one dimension: each thread computes all elements, as it would by a loop over them."""
 
-        kernel = tilelang.compile(main, target="cpu")
-        kernel(x, y)
-        assert np.array_equal(y, x * 2 + 1)
+    @T.prim_func
+    def main(A: Vector, B: Vector):
+        with T.Kernel(1, threads=64):
+            B[0:64] = A[0:64] * 2 + 1
 
-    refused("whole", ["T.Parallel"], build)
+    kernel = tilelang.compile(main, target="cpu")
+    kernel(x, y)
+    assert np.array_equal(y, x * 2 + 1)
 
 
 def test_a_function_of_numpy():
@@ -100,18 +99,15 @@ def test_division_of_integers_as_in_c():
 
 
 def test_the_last_element_as_minus_one():
-    def build():
-        @T.prim_func
-        def main(A: Vector, B: Vector):
-            with T.Kernel(1, threads=64):
-                for i in T.Parallel(64):
-                    B[i] = A[-1]  # last
+    @T.prim_func
+    def main(A: Vector, B: Vector):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i] = A[-1]
 
-        kernel, out = tilelang.compile(main, target="cpu"), y.copy()
-        kernel(x, out)
-        assert (out == x[-1]).all(), out  # the program was taken: then it must mean what Python means
-
-    refused("last", [r"-1", r"outside|negative|64"], build)
+    kernel, out = tilelang.compile(main, target="cpu"), y.copy()
+    kernel(x, out)
+    assert (out == x[-1]).all(), out
 
 
 def test_a_cast_by_a_builtin():

@@ -31,7 +31,7 @@ MISTAKES = {
     "gemm as a value": ("T.clear(c)\nc += T.gemm(a, a)  # here", "gemm", "C"),
     "gemm of a transposed view": ("T.clear(c)\nT.gemm(a, a.T, c)  # here", "T", "transpose_B"),
     # Python's last row: either it is that, or it is refused; never another row.
-    "negative index": ("for i, j in T.Parallel(40, 64):\n    B[i, j] = A[-1, j]  # here", "-1", "A"),
+    "negative index": ("for i, j in T.Parallel(40, 64):\n    B[i, j] = A[-41, j]  # here", "-41", "A"),
     "slice with a step": ("T.copy(A[0:40:2, :], B[0:20, :])  # here", "step"),
 }
 

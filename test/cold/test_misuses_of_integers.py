@@ -137,15 +137,15 @@ def test_every_second_element():
     refused("step", ["step", "T.Parallel"], build)
 
 
-def test_the_last_element():
+def test_before_the_first_element():
     def build():
         @T.prim_func
         def main(X: Ints, Y: Ints):
             with T.Kernel(1, threads=32):
                 for i in T.Parallel(32):
-                    Y[i] = X[-1]  # last
+                    Y[i] = X[-33]  # last
 
-    refused("last", ["negative", "shape"], build)
+    refused("last", ["outside", "from the end of 32 elements"], build)
 
 
 def test_value_or_default():

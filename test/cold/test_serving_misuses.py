@@ -106,11 +106,11 @@ MISTAKES = {
         """,
         ["math.exp", "T.exp"],
     ),
-    "a row from the end": (
+    "a row from beyond the end": (
         """
-        B[0] = A[-1]  # here
+        B[0] = A[-1000]  # here
         """,
-        ["negative", "shape"],
+        ["outside", "counts from the end of"],
     ),
     "the names of a grid of two dimensions": (
         """

@@ -36,7 +36,6 @@ def main(X: T.Tensor((16, 32), "float32"), P: T.Tensor((16, 32), "uint8"), N: T.
 """
 MISTAKES = {
     "every second pixel": ("T.copy(X[0, ::2], s[0:16])  # here", "step", "T.Parallel"),
-    "the last row by -1": ("T.copy(X[-1, :], s)  # here", "negative", r"shape\[d\] - 1"),
     "an image flipped": ("T.copy(X[0, ::-1], s)  # here", "step"),
     "rows and columns in two pairs of brackets": (
         "for i in T.Parallel(16):\n    counts[i] = P[i][0]  # here",

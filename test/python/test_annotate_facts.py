@@ -146,7 +146,8 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
         source(**{"tl.disable_warp_specialized": True, "tl.some_other": 3})
     assert caplog.text.count("has no meaning in this version") == 2
     monkeypatch.chdir(tmp_path)
-    values = {PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5, PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
+    values = {PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5,
+              PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
               PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: 0.5, PassConfigKey.TL_DUMP_IR_DIR: "dump"}
     for key in PassConfigKey:
         value = values.get(key, True)

@@ -46,7 +46,7 @@ def test_the_reference_says_each_thing_once():
     assert "{name}" not in entries
     lines = [line for line in entries.splitlines() if line and not line.startswith("#")]
     assert not [line for line in set(lines) if lines.count(line) > 8]
-    assert "elsewhere the same as T.exp." in entries
+    assert "elsewhere as without the underscores." in entries
 
 
 def snippets(page):

@@ -32,6 +32,7 @@ NAMES = {
     "round": "x rounding_mode span", "address_of": "obj span", "Cast": "dtype value annotations span",
     "thread_return": "span", "device_assert": "cond msg no_stack_info", "view": "src shape dtype strides",
     "Pipelined": "start stop num_stages order stage annotations", "assume": "cond",
+    "ldexp": "x1 x2", "nextafter": "x1 x2", "hypot": "x1 x2", "popcount": "x span", "fabs": "x span",
     "gemm": "A B C transpose_A transpose_B policy clear_accum mbar annotations",
     "Persistent": "domain wave_size index group_size num_stages",
     "reduce": "buffer out reduce_type dim clear batch annotations",
@@ -63,6 +64,20 @@ def test_values_by_name_and_the_usual_rounding(target):
     a, b = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 3.2, 4.7, np.nan], "float32"), np.zeros(8, "float32")
     run(main, target, a, b)
     assert b[:7].tolist() == [0, 2, 2, 0, -2, 3, 5] and np.isnan(b[7])
+
+
+@everywhere
+def test_scaled_and_next_numbers(target):
+    @T.prim_func
+    def main(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                B[i], C[i] = T.ldexp(A[i], i - 1), T.nextafter(x1=A[i], x2=0.0)
+
+    a, b, c = np.array([3, -3, 1e-30, 0.75], "float32"), np.zeros(4, "float32"), np.zeros(4, "float32")
+    run(main, target, a, b, c)
+    assert np.array_equal(b, np.ldexp(a, np.arange(4) - 1))
+    assert np.array_equal(c, np.nextafter(a, np.float32(0)))
 
 
 def test_what_says_only_how_is_noted(caplog):
@@ -143,6 +158,7 @@ def test_handles_keep_the_order_of_the_parameters(target):
         A = T.match_buffer(a, (m, 4), "float32")
         with T.Kernel(m, threads=1) as i, T.sblock("root"):
             row = T.alloc_buffer((4,), "float32", scope="local")
+            row[0] = T.Cast("float32", T.undef())
             x = T.bind(A[i, 0] * 2)
             for j in T.serial(4):
                 row[j] = A[i, j] + x

@@ -378,7 +378,7 @@ REFUSED = {
     "binding of nothing": ("for i in T.thread_binding(4, thread='vx'):\n    A[i, 0] = 1.0", "threadIdx.x"),
     "break in a binding": ("for i in T.thread_binding(4):\n    break", "T.thread_binding loop"),
     "dimension": ("x = T.get_thread_binding(3)", "dim must be 0, 1 or 2"),
-    "sm_90a": ("T.set_max_nreg(240, 1)", "needs sm_90a"),
+    "sm_90a": ("T.set_max_nreg(240, 1)", "needs warps with roles of their own (sm_90a)"),
 }
 
 

@@ -249,3 +249,25 @@ def test_driver():
                 getattr(driver, name)()
     with pytest.raises(RuntimeError):
         driver.get_device_attribute("no_such_attribute", 99)
+
+
+def test_other_members_of_templates():
+    template = MatmulTemplate(M=64, N=64, K=64)
+    assert template.class_attributes == template.params_as_dict() and not template.has_arch()
+    template.with_arch(CUDA("cuda -arch=sm_80"))
+    assert template.is_ampere_arch() and not template.is_volta_arch()
+    assert not template.is_cdna_arch() and not template.is_rdna_arch()
+    made = template.initialize_function()
+    assert template.equivalent_function() is made
+    assert template.set_function(made) is template and template.output_nodes == []
+    with pytest.raises(tilelang.CompileError, match="nodes of TVM's graphs are not taken"):
+        template.set_output_nodes([1])
+    with pytest.raises(TypeError, match="MatmulTemplate: N, K must be given"):
+        MatmulTemplate(64)
+    hint = template.recommend_hints(1)[0]
+    assert hint.complete_config(None) is hint.tensorcore_legalization() is hint
+    assert TileDevice("cuda -arch=sm_80").name == "sm_80" and TileDevice().target
+    with pytest.raises(tilelang.CompileError, match="recommends hints for kernels of known forms"):
+        from tilelang.carver.roller.policy import DefaultPolicy
+
+        DefaultPolicy(template.arch)

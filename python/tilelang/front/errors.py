@@ -40,6 +40,10 @@ class UnknownName(CompileError, AttributeError):
     """
 
 
+class WrongValue(CompileError, ValueError):
+    """A value that a function does not take; also a ValueError, as published functions raise."""
+
+
 class UnboundName(CompileError, NameError):
     """A name of a kernel that is read before it is bound; also a NameError, as Python's own is."""
 

@@ -34,7 +34,7 @@ def _register_usage(value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10:
-        raise _mistake(f"tl.ptxas_register_usage_level is a whole number from 0 to 10, not {value!r}")
+        raise fail(f"tl.ptxas_register_usage_level is a whole number from 0 to 10, not {value!r}")
     return [f"--ptxas-options=--register-usage-level={value}"]
 
 
@@ -52,17 +52,13 @@ _OPTIONS = {  # key -> the options of _core.compile that a value means; pass_pro
 }
 
 
-def _mistake(text: str) -> Exception:
-    return fail(text)
-
-
 def normalize_pass_configs(pass_configs: dict[Any, Any] | None) -> dict[str, Any]:
     """pass_configs with their keys as text; CompileError unless it is a dict of keys that are words."""
     if not isinstance(pass_configs or {}, dict):
-        raise _mistake(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(pass_configs).__name__}")
+        raise fail(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(pass_configs).__name__}")
     for key in pass_configs or {}:
         if not isinstance(key, str):
-            raise _mistake(f"a key of pass_configs is a PassConfigKey or its text, not {key!r}")
+            raise fail(f"a key of pass_configs is a PassConfigKey or its text, not {key!r}")
     return {str.__str__(key): value for key, value in (pass_configs or {}).items()}
 
 
@@ -71,7 +67,7 @@ def flags_of(compile_flags: Any) -> list[str]:
     if not compile_flags:
         return []
     if not isinstance(compile_flags, (str, list, tuple)):
-        raise _mistake(f"flags for the device compiler are a text or a list of texts, not {compile_flags!r}")
+        raise fail(f"flags for the device compiler are a text or a list of texts, not {compile_flags!r}")
     return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
@@ -89,7 +85,7 @@ def _editor(target: str) -> Any:
             return code
         edited = editor(code, target)
         if not isinstance(edited, str):
-            raise _mistake(f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
+            raise fail(f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
                            f"{type(edited).__name__}; it must give the text")
         return edited
 

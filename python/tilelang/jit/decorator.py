@@ -86,7 +86,7 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     note(func)
     found = dialect.read(func, frame)
     if found is None:
-        return JITImpl(func, settings)
+        return JITImpl(func=func, **settings)
     return EagerImpl(func, settings, *found)
 
 

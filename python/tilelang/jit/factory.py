@@ -56,10 +56,18 @@ class JITImpl:
     is_eager = False
     said = "a @tilelang.jit function"
 
-    def __init__(self, func: FunctionType, settings: dict[str, Any]) -> None:
+    def __init__(self, out_idx: Any = None, execution_backend: Any = None, target: Any = None,
+                 target_host: Any = None, verbose: bool | None = None, pass_configs: Any = None,
+                 debug_root_path: Any = None, compile_flags: Any = None, func_source: str | None = None,
+                 signature: Any = None, mode: str | None = None, func: FunctionType | None = None,
+                 deterministic: bool = False) -> None:
+        """What tilelang.jit makes of `func` with these settings; source, signature, mode are its own."""
         functools.update_wrapper(self, func)
         self.func = func
-        self.settings = settings
+        self.settings = {"out_idx": out_idx, "execution_backend": execution_backend, "target": target,
+                         "target_host": target_host, "verbose": verbose, "pass_configs": pass_configs,
+                         "debug_root_path": debug_root_path, "compile_flags": compile_flags,
+                         "deterministic": deterministic}
         self._kernels: dict[Any, JITKernel] = {}
         self._making: dict[Any, threading.Lock] = {}  # per key: two threads never compile the same kernel
         code = func.__code__
@@ -113,7 +121,7 @@ class JITImpl:
         return self._again(settings) if settings != self.settings else self
 
     def _again(self, settings: dict[str, Any]) -> JITImpl:
-        return JITImpl(self.func, settings)
+        return JITImpl(func=self.func, **settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments of the factory."""

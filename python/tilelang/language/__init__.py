@@ -31,6 +31,7 @@ from . import (
     control,
     debug,
     foreign,
+    launch,
     layout,
     lower_level,
     members,
@@ -50,6 +51,7 @@ from .atomic import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .foreign import *  # noqa: F403
+from .launch import *  # noqa: F403
 from .layout import (
     Fragment,
     Layout,
@@ -76,9 +78,9 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar, pairs,
-           packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug, _asserts,
-           annotate, allreduce, dtypes)  # fmt: skip
+MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
+           pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
+           _asserts, annotate, allreduce, dtypes)  # fmt: skip
 
 _NAMES = [
     "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",

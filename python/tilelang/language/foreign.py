@@ -24,8 +24,8 @@ from ..front.trace import active, fail, in_kernel
 from ..front.values import Element, as_value
 from . import ptx_rows
 from .known import intrinsics_by_name, known_call
+from .launch import Kernel, no_cluster
 from .places import moved, run_of
-from .tile import Kernel, no_cluster
 
 # ── pointers ──────────────────────────────────────────────────────────────────────────────────────────
 

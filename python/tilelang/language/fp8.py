@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..front.dtypes import as_dtype
+from ..front.errors import WrongValue
 from ..front.trace import fail
 
 __all__ = ["determine_fp8_type", "determine_torch_fp8_type"]
@@ -17,7 +18,7 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
     alike.
     """
     if fp8_format not in _TYPES:
-        raise fail(f"determine_fp8_type: the format is 'e4m3' or 'e5m2', not {fp8_format!r}", ValueError)
+        raise fail(f"determine_fp8_type: the format is 'e4m3' or 'e5m2', not {fp8_format!r}", WrongValue)
     return as_dtype(_TYPES[fp8_format])
 
 

@@ -46,7 +46,8 @@ def _listed() -> list[tuple[str, str, str, str]]:
     rows = []
     for name, row, parameters, doc, _ in scalar_functions():
         values = "".join(f"as_value({x}), " for x in parameters)
-        more = "" if len(parameters) == 1 else "\n\nAll of one dtype (a Python number takes the others')."
+        one = len(parameters) == 1 or "integer" in doc
+        more = "" if one else "\n\nAll of one dtype (a Python number takes the others')."
         rows.append((name, f"{', '.join(parameters)}, span=None", f"builder().call({row!r}, ({values}))",
                      doc + more))
     return rows
@@ -215,6 +216,7 @@ def min_value(dtype: Any, span: Any = None) -> Expr:
     """The least finite value of a dtype, as a constant."""
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
+
 
 def index_to_coordinates(index: Any, shape: Any) -> list:
     """The coordinates of the element with that number in a row-major array of that shape.

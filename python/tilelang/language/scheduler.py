@@ -11,7 +11,7 @@ from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
 from ..front.values import DEVICE, PYTHON, Element, as_value, binary
-from .tile import no_cluster
+from .launch import no_cluster
 
 _WHAT = "T.PersistentTileScheduler"
 

@@ -253,9 +253,9 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
         raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
     number = as_value(number)
     known = constant(number)
-    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= width):
-        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} in a run of "
-                   f"{width} lanes: it lies in 0 to {width - 1}")
+    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WARP):
+        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} of a warp: it lies "
+                   f"in 0 to {WARP - 1}")
     return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 
 

@@ -1,4 +1,4 @@
-"""Kernels on tiles: the launch, memory, tile operators, loops and threads of `tilelang.language`."""
+"""Kernels on tiles: memory, tile operators, loops and the order of blocks of `tilelang.language`."""
 
 from __future__ import annotations
 
@@ -12,108 +12,10 @@ from ..front import dtypes, loose, registers
 from ..front.indexing import as_operand
 from ..front.loops import Loop, whole
 from ..front.loops import serial as _serial
-from ..front.trace import active, current, fail, in_kernel
+from ..front.trace import current, fail, in_kernel
 from ..front.values import DEVICE, Element, as_value, constant
+from .launch import integers
 from .maps import Fragment
-
-# ── the launch ────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Kernel:
-    """`with T.Kernel(gx, gy, gz, threads=128) as (bx, by, bz):`, a grid of blocks that run the body.
-
-    blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
-    threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
-    CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.  cluster_dims: blocks that
-    form a cluster, along each dimension: 1, as a block stands alone in this version.
-
-    The body is run by every thread of a block.  Tile operators and T.Parallel loops share their elements out
-    among the threads; any other statement each of them runs for itself.  So the values that it computes
-    agree, a store is made by all of them, and an atomic update outside of T.Parallel happens once per thread
-    on a GPU; executors that run one thread per block ("cpu", "reference") refuse that one.  What is meant
-    once per block stands in `for _ in T.Parallel(1):`, or under a condition on the thread,
-    `if T.get_thread_binding() == 0:`, in a kernel for GPUs.  A grid that is 0 in a call runs no block; a
-    constant 0 is an error unless a tensor is empty.
-    """
-
-    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
-                 cluster_dims: Any = None) -> None:
-        no_cluster("T.Kernel", cluster_dims)
-        if not 1 <= len(blocks) <= 3:
-            raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
-        if isinstance(blocks[0], (tuple, list)):
-            given, what = ", ".join(map(str, blocks[0])), type(blocks[0]).__name__
-            raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
-                       f"{what}: T.Kernel({given}, threads=…)")
-        self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
-        _refuse_no_blocks(self.grid)
-        self.threads = None if threads is None else _ints(threads, "T.Kernel: threads")
-        self.names: tuple = ()
-        self.unpacks = False      # `as (bx,)`, though there is one
-        self.indices: list = []   # of the block, when it is open
-        self.bound: Any = None    # what `as` binds
-        self.trace = active("T.Kernel")
-        self.sources, self.trace.sources = self.trace.sources, []
-        if prelude is not None:
-            self.sources.append(prelude)
-
-    def __enter__(self) -> Any:
-        trace = self.trace
-        if trace.kernel is not None:
-            raise fail("a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after "
-                       "another")
-        n = len(self.grid)
-        whole = not self.unpacks and n > 1  # `as bs`, for several: their tuple
-        if self.names and len(self.names) != n and not whole:
-            raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
-                       "names")
-        names = [
-            name or default
-            for name, default in zip(("",) * n if whole else self.names or ("",) * n, ("bx", "by", "bz"),
-                                     strict=False)
-        ]
-        attrs = {"source": "\n".join(self.sources)} if self.sources else {}
-        indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
-        trace.kernel, self.indices = self, indices
-        trace.generator = None
-        self.bound = indices[0] if n == 1 and not self.unpacks else tuple(indices)
-        return self.bound
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is None:
-            self.trace.builder.end_kernel()
-        self.trace.kernel = None
-
-
-def _refuse_no_blocks(grid: list) -> None:
-    """An error for a constant grid without blocks, unless there is nothing to do: a tensor is empty."""
-    trace = active("T.Kernel")
-    tensors = [*trace.parameters, *trace.outputs, *(trace.eager.made.values() if trace.eager else ())]
-    empty = any(n.__class__ is int and n == 0 for x in tensors if x.__class__ is Buffer for n in x.shape)
-    for d, extent in enumerate(grid):
-        size = constant(extent)
-        if size.__class__ is int and size == 0 and not empty:
-            raise fail(f"block extent {d} of T.Kernel is 0: no block would run, and nothing be written; to "
-                       "cover n elements by tiles of b write T.ceildiv(n, b), as n // b is 0 where n < b")
-
-
-def no_cluster(what: str, dims: Any, name: str = "cluster_dims") -> None:
-    """An error unless a cluster is one block."""
-    if dims is not None and any(n != 1 for n in _ints(dims, f"{what}: {name}")):
-        raise fail(f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
-                   f"with a later version; {name}=1, or none, is a block by itself")
-
-
-def _ints(value: Any, what: str) -> list[int]:
-    items = value if isinstance(value, (tuple, list)) else (value,)
-    result = []
-    for item in items:
-        item = whole(item.value if item.__class__ is Expr and item.is_const else item, what)
-        if item.__class__ is Expr or not hasattr(item, "__index__") or operator.index(item) < 1:
-            raise fail(f"{what} must be positive integers known while the kernel is built, not {item}")
-        result.append(operator.index(item))
-    return result
-
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -142,7 +44,7 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     if hasattr(dtype, "__index__"):  # two integers are a shape
         shape, dtype = (shape, dtype), None
     hint = trace.take_hint(name)
-    shape = _ints(_constant_shape(shape, what, hint), f"{what}: the shape")
+    shape = integers(_constant_shape(shape, what, hint), f"{what}: the shape")
     known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
     buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
@@ -255,7 +157,7 @@ class GemmWarpPolicy(enum.IntEnum):
         """The policy that gives m_warp warps along the rows of C and n_warp along its columns; T.gemm checks
         that they are the warps of the block, and divide C.
         """
-        m, n = _ints((m_warp, n_warp), "T.GemmWarpPolicy.from_warp_partition: the numbers of warps")
+        m, n = integers((m_warp, n_warp), "T.GemmWarpPolicy.from_warp_partition: the numbers of warps")
         member = cls.FullRow if n == 1 and m > 1 else cls.FullCol if m == 1 and n > 1 else cls.Square
         made = int.__new__(cls, member)
         made._name_, made._value_, made.partition = member.name, member.value, (m, n)
@@ -310,7 +212,7 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
-        attrs["coalesced_width"] = _ints(coalesced_width, "T.copy: coalesced_width")[0]
+        attrs["coalesced_width"] = integers(coalesced_width, "T.copy: coalesced_width")[0]
     if loop_layout is not None:
         attrs["loop_layout"] = _loop_layout(loop_layout, "T.copy")
     source, target = as_operand(src, "T.copy: src"), as_operand(dst, "T.copy: dst")
@@ -345,7 +247,7 @@ def gemm(
     attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": _POLICIES[policy],
              "clear_accum": _condition(clear_accum)}
     if k_pack != 1:
-        attrs["k_pack"] = _ints(k_pack, "T.gemm: k_pack")[0]
+        attrs["k_pack"] = integers(k_pack, "T.gemm: k_pack")[0]
     _tile("gemm", operands, attrs, annotations, operands[2])
 
 
@@ -402,8 +304,11 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
         trace = in_kernel("T.fill")
         trace.builder.store(buffer, (), constant(as_value(value)))
         return trace.wrote(buffer)
-    target = _filled(buffer, "T.fill: the buffer")
-    _tile("fill", (target, constant(as_value(value))), {}, annotations, target)
+    target, value = _filled(buffer, "T.fill: the buffer"), as_value(value)
+    tile = target if target.__class__ is Buffer else target.buffer
+    if tile.id not in in_kernel("T.fill").undecided:  # else the value's dtype becomes the tile's
+        value = constant(value)
+    _tile("fill", (target, value), {}, annotations, target)
 
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -428,7 +333,7 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
         unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
     if coalesced_width is not None:
-        loop.attrs["coalesced_width"] = _ints(coalesced_width, "T.Parallel: coalesced_width")[0]
+        loop.attrs["coalesced_width"] = integers(coalesced_width, "T.Parallel: coalesced_width")[0]
     if loop_layout is not None:
         loop.attrs["loop_layout"] = _loop_layout(loop_layout, "T.Parallel")
     return loop
@@ -484,7 +389,7 @@ def unroll(
     unused("T.unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
-        attrs["unroll_factor"] = _ints(unroll_factor, "T.unroll: unroll_factor")[0]
+        attrs["unroll_factor"] = integers(unroll_factor, "T.unroll: unroll_factor")[0]
     return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
 
 
@@ -543,7 +448,7 @@ def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> Non
 
 
 __all__ = [
-    "GemmWarpPolicy", "Kernel", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
+    "GemmWarpPolicy", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
     "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial",
     "unroll", "use_swizzle", "vectorized",
 ]  # fmt: skip

@@ -26,15 +26,16 @@ class TileDevice:
     compute_max_core (multiprocessors), warp_size; of a GPU bandwidth (GB/s), l2_cache_size_bytes.
     """
 
-    platform = ""
+    platform, default = "", "auto"
     reg_cap = 64 << 10
     sm_partition = 4
     transaction_size = (32, 128)
 
-    def __init__(self, target: Any) -> None:
-        self.target = resolve_target(target)  # says of other vendors' chips why they are not here
+    def __init__(self, target: Any = None) -> None:
+        self.target = resolve_target(target or self.default)  # says why others are not here
         self.info = _core.target_info(self.target)
-        if not isinstance(self, {"cuda": CUDA, "llvm": CPU}.get(self.info["language"], object)):
+        kind = {"cuda": CUDA, "llvm": CPU}[self.info["language"]]
+        if type(self) not in (TileDevice, kind):
             raise compile_error(f"{type(self).__name__}: {self.target} is no chip of that kind",
                                 caller_place())
         self.name = self.info["name"]
@@ -57,9 +58,9 @@ class TileDevice:
 class CUDA(TileDevice):
     """A GPU of NVIDIA's."""
 
-    platform = "CUDA"
+    platform, default = "CUDA", "cuda"
 
-    def __init__(self, target: Any = "cuda") -> None:
+    def __init__(self, target: Any = None) -> None:
         super().__init__(target)
         self.sm_version = int("".join(c for c in self.name if c.isdigit()))
         self.compute_capability = str(self.sm_version)
@@ -71,25 +72,25 @@ class CUDA(TileDevice):
 class CPU(TileDevice):
     """A CPU; the model has no hints for it."""
 
-    platform = "CPU"
+    platform, default = "CPU", "cpu"
 
 
 class CDNA(TileDevice):
     """A GPU of AMD's for computing: no target here, so that making one raises CompileError."""
 
-    platform = "CDNA"
+    platform, default = "CDNA", "hip"
 
 
 class RDNA(TileDevice):
     """A GPU of AMD's for graphics: no target here, so that making one raises CompileError."""
 
-    platform = "RDNA"
+    platform, default = "RDNA", "hip"
 
 
 class METAL(TileDevice):
     """A GPU of Apple's: no target here, so that making one raises CompileError."""
 
-    platform = "METAL"
+    platform, default = "METAL", "metal"
 
 
 def get_arch(target: Any = "cuda") -> TileDevice:

@@ -82,7 +82,7 @@ class ProfileArgs:
 
     warmup: float = 25
     rep: float = 100
-    timeout: float = 100
+    timeout: float = 30
     backend: str = "event"
     supply_type: TensorSupplyType = TensorSupplyType.Auto
     ref_prog: Callable | None = None
@@ -92,7 +92,7 @@ class ProfileArgs:
     max_mismatched_ratio: float = 0.01
     skip_check: bool = False
     manual_check_prog: Callable | None = None
-    cache_input_tensors: bool = False
+    cache_input_tensors: bool = True
     early_stop: bool = False
     early_stop_factor: float = 2.0
 
@@ -118,7 +118,8 @@ class AutoTuner:
 
     def __init__(self, fn: Callable[..., Any], configs: Any) -> None:
         self.fn, self.configs = fn, configs
-        self.compile_args, self.profile_args = CompileArgs(), ProfileArgs()
+        self.compile_args = CompileArgs()
+        self.profile_args = ProfileArgs(timeout=180, cache_input_tensors=False)
         self.inputs: Sequence[Any] | None = None  # to run on; None: as profile_args say
         self._args: tuple = ()
         self._kwargs: dict[str, Any] = {}
@@ -311,9 +312,18 @@ class AutoTuneImpl:
 
     said = "a @tilelang.autotune function"
 
-    def __init__(self, jit_impl: Any, configs: Any, settings: ProfileArgs) -> None:
+    def __init__(self, jit_impl: Any, warmup: float = 25, rep: float = 100, timeout: float = 100,
+                 configs: Any = None, supply_type: TensorSupplyType = TensorSupplyType.Auto,
+                 ref_prog: Callable | None = None, supply_prog: Callable | None = None, rtol: float = 1e-2,
+                 atol: float = 1e-2, max_mismatched_ratio: float = 0.01, skip_check: bool = False,
+                 manual_check_prog: Callable | None = None, cache_input_tensors: bool = False,
+                 do_not_specialize: Any = None, early_stop: bool = False,
+                 early_stop_factor: float = 2.0) -> None:
         functools.update_wrapper(self, getattr(jit_impl, "func", jit_impl))
-        self.jit_impl, self.configs, self.settings = jit_impl, configs, settings
+        self.jit_impl, self.configs, self.do_not_specialize = jit_impl, configs, do_not_specialize
+        self.settings = ProfileArgs(warmup, rep, timeout, "event", supply_type, ref_prog, supply_prog, rtol,
+                                    atol, max_mismatched_ratio, skip_check, manual_check_prog,
+                                    cache_input_tensors, early_stop, early_stop_factor)
         self._found: dict[Any, AutotuneResult] = {}
         self._signature = inspect.signature(getattr(jit_impl, "func", jit_impl))
 
@@ -392,14 +402,13 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds).
     """
-    settings = ProfileArgs(warmup, rep, timeout, "event", supply_type, ref_prog, supply_prog, rtol, atol,
-                           max_mismatched_ratio, skip_check, manual_check_prog, cache_input_tensors,
-                           early_stop, early_stop_factor)
 
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
             raise TypeError("@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "
                             f"factory, not {kind_of(impl)}")
-        return AutoTuneImpl(impl, configs, settings)
+        return AutoTuneImpl(impl, warmup, rep, timeout, configs, supply_type, ref_prog, supply_prog, rtol,
+                            atol, max_mismatched_ratio, skip_check, manual_check_prog, cache_input_tensors,
+                            do_not_specialize, early_stop, early_stop_factor)
 
     return wrap if func is None else wrap(func)

@@ -15,15 +15,42 @@ from .. import language as T
 from ..front.dtypes import as_dtype
 from ..front.errors import caller_place, compile_error
 from ..jit.function import PrimFunc
+from . import arch as chips
 from . import hints as model
 from .arch import CUDA, TileDevice, auto_infer_current_arch
 from .hints import Hint
+
+
+def _of_arch(ask: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def asked(self: BaseTemplate) -> bool:
+        return ask(self._arch)
+
+    asked.__doc__ = f"{(ask.__doc__ or '').rstrip('.')}, its chip."
+    return asked
 
 
 class BaseTemplate:
     """A kernel of a known form: with_arch gives it a chip, recommend_hints its candidates, the best first."""
 
     _arch: TileDevice | None = None
+    _function: PrimFunc | None = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name, value in vars(self).items() if value is None and name != "_output_nodes"]
+        if missing:
+            raise TypeError(f"{type(self).__name__}: {', '.join(missing)} must be given")
+        self.set_output_nodes(getattr(self, "_output_nodes", None))
+
+    @property
+    def output_nodes(self) -> list:
+        """The nodes of TVM's graph that it is made of: none here."""
+        return []
+
+    def set_output_nodes(self, output_nodes: Any) -> None:
+        """CompileError for any: templates here have a form of their own."""
+        if output_nodes:
+            raise compile_error(f"{type(self).__name__}: nodes of TVM's graphs are not taken; give the "
+                                "extents", caller_place())
 
     def with_arch(self, arch: TileDevice) -> Any:
         """This template, for that chip."""
@@ -39,18 +66,41 @@ class BaseTemplate:
         """Whether it has a chip."""
         return self._arch is not None
 
+    is_volta_arch = _of_arch(chips.is_volta_arch)
+    is_ampere_arch = _of_arch(chips.is_ampere_arch)
+    is_cdna_arch = _of_arch(chips.is_cdna_arch)
+    is_rdna_arch = _of_arch(chips.is_rdna_arch)
+
+    def equivalent_function(self) -> PrimFunc:
+        """A plain prim_func that computes the same: inputs first, the output last."""
+        if self._function is None:
+            self._function = self._make()
+        return self._function
+
+    initialize_function = equivalent_function
+
+    def set_function(self, func: PrimFunc) -> BaseTemplate:
+        """From now on this is its equivalent_function."""
+        self._function = func
+        return self
+
+    @property
+    def class_attributes(self) -> dict[str, Any]:
+        """What it was made with."""
+        return self.params_as_dict()
+
     def params_as_dict(self) -> dict[str, Any]:
         """What it was made with."""
         return asdict(self)
 
     def recommend_hints(self, topk: int = 10) -> list[Hint]:
         """The topk candidates that the model finds fastest, of each block and step one."""
-        arch = self._arch or auto_infer_current_arch()
-        if not isinstance(arch, CUDA):
-            raise compile_error(f"{type(self).__name__}: hints are for GPUs, and {arch.target} is none",
+        chip = self._arch or auto_infer_current_arch()
+        if not isinstance(chip, CUDA):
+            raise compile_error(f"{type(self).__name__}: hints are for GPUs, and {chip.target} is none",
                                 caller_place())
         best: dict[tuple, Hint] = {}
-        for hint in sorted(self._candidates(arch), key=lambda hint: hint.seconds):
+        for hint in sorted(self._candidates(chip), key=lambda hint: hint.seconds):
             best.setdefault((*hint.block, *hint.rstep), hint)
         return list(best.values())[:topk]
 
@@ -120,9 +170,9 @@ def _products(t: Any, a: list[int], b: list[int], out: list[int], reduced: list[
 class MatmulTemplate(BaseTemplate):
     """C = A · B of M × K and K × N; trans_A, trans_B: an operand is stored the other way."""
 
-    M: int
-    N: int
-    K: int
+    M: int | None = None
+    N: int | None = None
+    K: int | None = None
     trans_A: bool = False
     trans_B: bool = True
     in_dtype: Any = "float16"
@@ -133,8 +183,7 @@ class MatmulTemplate(BaseTemplate):
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
         return model.matmul(arch, self.M, self.N, self.K, self.in_dtype, self.out_dtype, self.accum_dtype)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (A, B, [Bias,] C) that computes the same."""
+    def _make(self) -> PrimFunc:
         a, b = [self.M, self.K], [self.K, self.N]
         turn = lambda index, other: tuple(index[::-1] if other else index)
         cast = lambda x: T.cast(x, self.accum_dtype)
@@ -147,8 +196,8 @@ class MatmulTemplate(BaseTemplate):
 class GEMVTemplate(BaseTemplate):
     """C = A · B of 1 × K and K × N; trans_B: B is stored as N × K."""
 
-    N: int
-    K: int
+    N: int | None = None
+    K: int | None = None
     trans_B: bool = True
     in_dtype: Any = "float16"
     out_dtype: Any = "float16"
@@ -159,25 +208,23 @@ class GEMVTemplate(BaseTemplate):
         bytes_read = self.N * self.K * as_dtype(self.in_dtype).bits / 8
         return model.stream(arch, [self.N], [self.K], self.in_dtype, self.trans_B, bytes_read)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (A, B, [Bias,] C) that computes the same."""
+    def _make(self) -> PrimFunc:
         return MatmulTemplate(1, self.N, self.K, False, self.trans_B, self.in_dtype, self.out_dtype,
-                              self.accum_dtype, self.with_bias).equivalent_function()
+                              self.accum_dtype, self.with_bias)._make()
 
 
 @dataclass
 class ElementwiseTemplate(BaseTemplate):
     """B = A + 1, element by element."""
 
-    shape: list[int]
+    shape: list[int] | None = None
     dtype: Any = "float16"
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
         traffic = 2 * math.prod(self.shape) * as_dtype(self.dtype).bits / 8
         return model.stream(arch, list(self.shape), [], self.dtype, False, traffic)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (A, C) that computes the same."""
+    def _make(self) -> PrimFunc:
         return _fold([(self.shape, self.dtype)], (self.shape, self.dtype), [1], self.dtype,
                      lambda x, at, r: x[0][tuple(at)] + 1)
 
@@ -186,8 +233,8 @@ class ElementwiseTemplate(BaseTemplate):
 class GeneralReductionTemplate(BaseTemplate):
     """The sum of a tensor over some dimensions; structure: a letter for each, S (kept) or R (summed)."""
 
-    structure: str
-    shape: list[int]
+    structure: str | None = None
+    shape: list[int] | None = None
     dtype: Any = "float16"
 
     def _extents(self, letter: str) -> list[int]:
@@ -197,8 +244,7 @@ class GeneralReductionTemplate(BaseTemplate):
         return model.stream(arch, self._extents("S") or [1], self._extents("R"), self.dtype,
                        self.structure.endswith("R"), math.prod(self.shape) * as_dtype(self.dtype).bits / 8)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (A, C) that computes the same."""
+    def _make(self) -> PrimFunc:
 
         def value(x: list, at: list, r: list) -> Any:
             sources = {"S": iter(at), "R": iter(r)}
@@ -237,8 +283,7 @@ class ConvTemplate(BaseTemplate):
         return model.matmul(arch, rows, self.F, self.K * self.K * self.C, self.in_dtype, self.out_dtype,
                        self.accum_dtype)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (A, B, [Bias,] C) that computes the same."""
+    def _make(self) -> PrimFunc:
 
         def value(x: list, at: list, r: list) -> Any:
             y, z = (at[d + 1] * self.S + r[d] * self.D - self.P for d in (0, 1))
@@ -271,8 +316,7 @@ class FlashAttentionTemplate(BaseTemplate):
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
         return model.attention(arch, self)
 
-    def equivalent_function(self) -> PrimFunc:
-        """A plain prim_func of (Q, K, V, Output) that computes the same, a block for each query."""
+    def _make(self) -> PrimFunc:
         heads, queries, keys, dim = self.num_heads, self.seq_length, self.seq_kv_length, self.head_dim
         tensor = lambda n, dtype: T.Tensor((self.batch_size, heads, n, dim), dtype)
         kinds = [tensor(n, self.in_dtype) for n in (queries, keys, keys)] + [tensor(queries, self.out_dtype)]

@@ -29,8 +29,8 @@ def torch_assert_close(
     check_dtype: bool = True,
     check_layout: bool = True,
     check_stride: bool = False,
-    base_name: str = "found",
-    ref_name: str = "expected",
+    base_name: str = "LHS",
+    ref_name: str = "RHS",
 ) -> None:
     """AssertionError unless |a - b| <= atol + rtol * |b| but for a share `max_mismatched_ratio` of elements.
 

@@ -1,5 +1,5 @@
-"""Events in kernels, `tilelang.tools.cuda.iket`: kernels that mark them are traced as they are, and there is a
-table of their events, but nothing here records when they happen; enable() warns of that once.
+"""Events in kernels, `tilelang.tools.cuda.iket`: kernels that mark them are traced as they are, and there is
+a table of their events, but nothing here records when they happen; enable() warns of that once.
 
     with iket.session():
         kernel = tilelang.compile(func)  # whose body has iket.mark("loaded") or `with iket.range("gemm"):`

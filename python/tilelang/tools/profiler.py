@@ -259,7 +259,7 @@ class Profiler:
         """
         compare = lambda found, expected: torch_assert_close(
             found, expected, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
-            check_dtype=False, check_device=False)  # fmt: skip
+            check_dtype=False, check_device=False, base_name="found", ref_name="expected")  # fmt: skip
         self._check(reference_program, input_tensors, compare)
 
     def manual_assert_close(

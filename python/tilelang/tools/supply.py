@@ -22,7 +22,7 @@ class TensorSupplyType(enum.Enum):
     Auto = 7  # Integer for integers, else Randn
 
 
-def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Auto) -> Callable[[Any], Any]:
+def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) -> Callable[[Any], Any]:
     """A function from a parameter (`kernel.params`) to a new array for it: on the GPU for a kernel that runs
     there, else of PyTorch if the program has imported it, else of NumPy.
     """

@@ -12,6 +12,7 @@ from . import target, te, tirx, transform
 from .tirx import DataType
 
 tir = tirx
+__path__ = []  # its files have one name each: `import tvm.tirx` is found by ../paths.py, as tirx above
 __all__ = ["DataType", "target", "te", "tir", "tirx", "transform"]
 
 
