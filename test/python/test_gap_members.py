@@ -244,7 +244,6 @@ def test_members_of_a_rasterization():
     assert rasterization.NoRasterization().get_code() == [] and columns().panel_width == 4
     assert columns(8).panel_width == 8 and rows(panel_width=2).panel_width == 2
     assert "8" in "".join(columns(8).get_code(panel_width=8))
-    assert isinstance(columns().get_device_function(), str)
 
 
 def test_members_of_a_machine():

@@ -144,7 +144,7 @@ def test_pass_configs_change_no_result(configs, target):
 
 
 def test_the_text_is_changed_before_it_is_compiled():
-    from tilelang.engine.callback import register_cuda_postproc_callback
+    from tilelang.engine.callback import register_cuda_postproc, register_cuda_postproc_callback
 
     @T.prim_func
     def main(A: T.Tensor((64,), "float32")):
@@ -159,7 +159,7 @@ def test_the_text_is_changed_before_it_is_compiled():
     try:
         assert "// marked by a test" in tilelang.compile(main, target="cuda -arch=sm_90").get_kernel_source()
     finally:
-        register_cuda_postproc_callback(lambda code, target: code)
+        register_cuda_postproc(None)
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference", SIM])

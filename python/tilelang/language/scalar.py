@@ -217,7 +217,6 @@ def min_value(dtype: Any, span: Any = None) -> Expr:
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
 
-
 def index_to_coordinates(index: Any, shape: Any) -> list:
     """The coordinates of the element with that number in a row-major array of that shape.
 

@@ -268,8 +268,8 @@ class _Tuning:
                            *self.failures[0])
         latency, config, kernel = self.best
         kernel.update_tuner_result(latency, config, self.ref_latency)
-        return AutotuneResult(latency, config, self.ref_latency, kernel.kernel_source, kernel, kernel,
-                              self.failures)
+        return AutotuneResult(latency, config, self.ref_latency, kernel.kernel_source, kernel.prim_func,
+                              kernel, self.failures)
 
 
 def _within(seconds: float, work: Callable[[], Any]) -> Any:
