@@ -1,7 +1,6 @@
-// The call forms of one function of the eager dialect.  A key is words: of the values that a kernel is built
-// with, of what the function captures, of what its trace read of the tensors.  It is made again at every
-// call and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter
-// for Python (`_call`).
+// The kernels of one function of the eager dialect.  A key is words: of the values that a kernel is built with, of
+// what the function captures, of what its trace read of the tensors.  It is made again at every call and compared, so
+// nothing that changed is missed; what is not found, and every complaint, is a matter for Python (`_call`).
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -24,7 +23,7 @@ struct Read {  // of a tensor
 struct Entry {
   std::vector<uint64_t> words;
   nb::object kernel;
-  LaunchPlan* plan;
+  LaunchPlan* plan;  // null: the kernel has a call of its own
   std::vector<size_t> inputs;
   std::vector<nb::object> kept;
 };
@@ -38,6 +37,7 @@ struct Group {
 struct State {
   std::vector<nb::object> names, defaults;  // defaults: null where there is none
   std::vector<bool> is_runtime;
+  nb::object rule;  // of objects whose attributes count (KeyWriter); null: none
   // Shared, because what a key is made of may call Python, and that may call us.
   std::shared_ptr<const std::vector<Watch>> watches = std::make_shared<std::vector<Watch>>();
   std::vector<std::shared_ptr<Group>> groups;
@@ -49,30 +49,41 @@ struct State {
                               std::span<PyObject*> args) const;
 };
 
+// Of a scalar, and of a tensor that is not given: None where that is its default, or any object, for compile.
+Mark mark_without_tensor(PyObject* o) {
+  if (o == Py_None) return Mark::none;
+  return Py_TYPE(o) == &PyBaseObject_Type ? Mark::missing : Mark::number;
+}
+
 // Static values, captures, and of what is given at run time where it lives.
 bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<nb::object>* kept) const {
+  nb::object asked = rule;
+  KeyWriter writer{words, kept, asked.ptr()};
   words.add(args.size());
   for (size_t i = 0; i < args.size(); i++) {
     if (i >= names.size() || !is_runtime[i]) {
-      add_value(words, args[i], false, kept);
+      writer.argument(args[i], i < names.size() ? int(i) : -1);
       continue;
     }
     ArrayType& type = array_type(Py_TYPE(args[i]));
     if (type.protocol == ArrayType::Protocol::none) {
-      words.add(Mark::number);
+      words.add(mark_without_tensor(args[i]));
       continue;
     }
     Borrowed borrowed;
     TensorView view;
     if (!borrowed.read(nb::handle(args[i]), view, type.family == ArrayType::Family::jax ? 1 : -1))
       return false;
-    words.add(view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu : Mark::cpu);
+    bool is_scalar = type.family == ArrayType::Family::numpy && type.protocol != ArrayType::Protocol::numpy;
+    words.add(is_scalar && view.ndim == 0                              ? Mark::number  // np.float32(1)
+              : view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu
+                                                                          : Mark::cpu);
   }
   auto watched = watches;
   for (const Watch& watch : *watched) {
     nb::object value = watch.value();
     if (value.is_valid())
-      add_value(words, value.ptr(), true, kept);
+      writer.captured(value.ptr());
     else
       words.add(Mark::missing);
   }
@@ -85,6 +96,7 @@ bool State::add_reads(Words& words, const Group& group, std::span<PyObject* cons
     Borrowed borrowed;
     TensorView view;
     ArrayType& type = array_type(Py_TYPE(args[position]));
+    if (type.protocol == ArrayType::Protocol::none) return false;
     if (!borrowed.read(nb::handle(args[position]), view, type.family == ArrayType::Family::jax ? 1 : -1))
       return false;
     for (; k < group.reads.size() && group.reads[k].position == position; k++) {
@@ -170,6 +182,13 @@ const Entry* find_entry(const State& state, std::span<PyObject* const> args) {
   return nullptr;  // Python will say so
 }
 
+nb::object call_object(nb::handle kernel, nb::handle const* inputs, size_t count) {
+  PyObject* const* first = reinterpret_cast<PyObject* const*>(inputs);
+  nb::object result = nb::steal<nb::object>(PyObject_Vectorcall(kernel.ptr(), first, count, nullptr));
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
 PyObject* call_cached(PyObject* self, PyObject* const* given, size_t flags, PyObject* keywords) {
   return guarded([&] {
     const State& state = state_of(self);
@@ -182,8 +201,10 @@ PyObject* call_cached(PyObject* self, PyObject* const* given, size_t flags, PyOb
     if (!entry) return call_method(self, "_call", given, count, keywords);
     nb::object kernel = entry->kernel;  // another thread may forget it meanwhile
     nb::handle inputs[most_arguments];
-    for (size_t i = 0; i < entry->inputs.size(); i++) inputs[i] = args[entry->inputs[i]];
-    return entry->plan->run(inputs);
+    size_t passed = entry->inputs.size();
+    for (size_t i = 0; i < passed; i++) inputs[i] = args[entry->inputs[i]];
+    if (entry->plan) return entry->plan->run(inputs);
+    return call_object(kernel, inputs, passed);
   });
 }
 
@@ -206,10 +227,10 @@ nb::object interned(nb::handle text) {
 }
 
 int initialise_cache(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* words[] = {"names", "defaults", "runtime", "watches", nullptr};
-  PyObject *names, *defaults, *runtime, *watches = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O|O", const_cast<char**>(words), &names, &PyDict_Type,
-                                   &defaults, &runtime, &watches))
+  static const char* words[] = {"names", "defaults", "runtime", "watches", "rule", nullptr};
+  PyObject *names, *defaults, *runtime, *watches = nullptr, *rule = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O|OO", const_cast<char**>(words), &names, &PyDict_Type,
+                                   &defaults, &runtime, &watches, &rule))
     return -1;
   return set_value<State>(self, [&] {
     auto state = std::make_unique<State>();
@@ -221,6 +242,7 @@ int initialise_cache(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     state->is_runtime.assign(state->names.size(), false);
     for (auto& place : items_of(runtime)) state->is_runtime.at(nb::cast<size_t>(place)) = true;
+    if (rule) state->rule = nb::borrow<nb::object>(nb::handle(rule));
     if (watches) state->watches = std::make_shared<std::vector<Watch>>(watches_of(watches));
     return state;
   });
@@ -258,15 +280,15 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
   std::sort(wanted.reads.begin(), wanted.reads.end());
   Entry entry{.words = {},
               .kernel = nb::borrow<nb::object>(kernel),
-              .plan = plan_of(kernel),
+              .plan = direct_plan_of(kernel),
               .inputs = {},
               .kept = {}};
-  if (!entry.plan) throw nb::type_error("kernel must be a Launcher");
+  if (!PyCallable_Check(kernel.ptr())) throw nb::type_error("kernel must be callable");
   for (auto& place : items_of(inputs)) entry.inputs.push_back(nb::cast<size_t>(place));
   for (size_t place : entry.inputs)
     if (place >= state.names.size() || !state.is_runtime[place])
       throw nb::index_error("inputs: not a runtime argument");
-  if (entry.inputs.size() != entry.plan->input_count())
+  if (entry.plan && entry.inputs.size() != entry.plan->input_count())
     throw nb::type_error("inputs must be all that the kernel takes");
   Words words;
   if (!state.add_base(words, pointers, &entry.kept) || !state.add_reads(words, wanted, pointers))
@@ -298,6 +320,28 @@ PyObject* find(PyObject* self, PyObject* args) {
   });
 }
 
+// The part of the key that is known before the trace, as bytes.  Objects that count by identity are not kept alive.
+PyObject* key(PyObject* self, PyObject* args) {
+  return guarded([&] {
+    const State& state = state_of(self);
+    std::vector<nb::object> objects = arguments_of(state, args);
+    std::vector<PyObject*> pointers;
+    for (auto& o : objects) pointers.push_back(o.ptr());
+    Words words;
+    if (!state.add_base(words, pointers, nullptr)) throw nb::type_error("an array that its library does not lend");
+    return nb::object(nb::bytes(words.all().data(), words.size() * sizeof(uint64_t)));
+  });
+}
+
+// How many kernels there are, of each choice of reads.
+PyObject* counts(PyObject* self, PyObject*) {
+  return guarded([&] {
+    nb::list all;
+    for (auto& group : state_of(self).groups) all.append(group->entries.size());
+    return all;
+  });
+}
+
 PyObject* forget(PyObject* self, PyObject* watches) {
   return guarded([&] {
     State& state = state_of(self);
@@ -312,12 +356,17 @@ PyMethodDef cache_methods[] = {
     {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&remember)), METH_FASTCALL,
      "remember(self, args, reads, kernel, inputs) -> None\n\nFrom now on, calls like `args` (one value for "
      "each name, then name and value of each other keyword) go "
-     "to `kernel`, a Launcher, with the arguments at the places `inputs`.  reads: what the trace asked of "
+     "to `kernel` with the arguments at the places `inputs`.  reads: what the trace asked of "
      "the tensors, "
      "(position, \"shape\" | \"stride\" | \"whole\", dimension); calls that differ there are other calls."},
     {"find", &find, METH_O,
-     "find(self, args) -> Launcher | None\n\nThe kernel that a call with `args` (one value for each name) "
+     "find(self, args) -> object | None\n\nThe kernel that a call with `args` (one value for each name) "
      "would run."},
+    {"key", &key, METH_O,
+     "key(self, args) -> bytes\n\nWhat a call with `args` is before its trace: equal for calls that differ at most in "
+     "what traces read of their tensors.  TypeError for values that cannot be told apart."},
+    {"counts", &counts, METH_NOARGS,
+     "counts(self) -> list[int]\n\nHow many kernels there are, for each choice of reads."},
     {"forget", &forget, METH_O,
      "forget(self, watches) -> None\n\nDrop all kernels; what the function reads from around itself is "
      "`watches` now."},

@@ -23,7 +23,9 @@ enum class Mark : uint64_t {
   missing,
   cpu,
   gpu,
-  number
+  number,
+  bytes,
+  set
 };
 
 class Words {
@@ -66,9 +68,26 @@ class Words {
   std::vector<uint64_t> large;
 };
 
-// A value as words: equal exactly for equal values.  `kept`, if any, gets the objects that are known by
-// identity.
-void add_value(Words& words, PyObject* o, bool by_identity, std::vector<nb::object>* kept, int depth = 0);
+// Values as words: equal exactly for equal values.  Numbers, texts, dtypes and containers of them count by value, what
+// never changes by identity.  Of all other objects a rule in Python says what counts.
+struct KeyWriter {
+  Words& words;
+  std::vector<nb::object>* kept;  // gets the objects that are known by identity; may be null
+  // rule(object, place) -> its key, of tuples, frozensets, plain values and objects that count by identity; null: such
+  // objects are a TypeError.  place: of the parameter whose value it is; -1: a part of one, or captured.
+  PyObject* rule;
+
+  void argument(PyObject* o, int place);
+  void captured(PyObject* o);  // functions count by identity: what they read is watched, too
+
+ private:
+  void whole(PyObject* o, int place, bool is_captured);
+  void value(PyObject* o, int place, bool is_captured, int depth);
+  void by_rule(PyObject* o, int place);
+  void key(PyObject* o, int depth);
+  bool plain(PyObject* o);  // false: nothing was written
+  void identity(PyObject* o);
+};
 
 // A name that the function reads from around itself, with the attributes that it reads from what it finds.
 struct Watch {

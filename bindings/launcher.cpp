@@ -271,6 +271,11 @@ LaunchPlan* plan_of(nb::handle object) {
   return value_in<LaunchPlan>(object.ptr());
 }
 
+LaunchPlan* direct_plan_of(nb::handle object) {
+  LaunchPlan* plan = plan_of(object);
+  return plan && Py_TYPE(object.ptr())->tp_call == launcher_type->tp_call ? plan : nullptr;
+}
+
 void bind_launcher(nb::module_& m) {
   launcher_type = add_callable_type<LaunchPlan, call_launcher>(
       m, "tilelang._core.Launcher", "A compiled kernel to be called: Launcher(kernel, outputs).", launcher_methods,

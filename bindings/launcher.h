@@ -40,3 +40,5 @@ class LaunchPlan {
 
 // The plan of an object of the type that bind_launcher makes (or of a subclass); null for others.
 LaunchPlan* plan_of(nb::handle object);
+// The same, but null where the subclass has a call of its own.
+LaunchPlan* direct_plan_of(nb::handle object);

@@ -283,21 +283,29 @@ class Launcher:
         """New arrays for the parameters in `outputs`."""
 
 class CallCache:
-    """The call forms of one function of the eager dialect.  A call whose form is known goes straight to its kernel in
-    C++; any other, and one with arguments that do not fit, to the subclass's `_call(args, kwargs)`.  A form is: the
-    values of the arguments that are not runtime ones (numbers, texts, dtypes and containers of them by value, other
-    objects by identity and hash), the same of what is watched (other objects by identity), the kinds of devices, and
-    what `reads` names of the tensors."""
+    """The kernels of one function of the eager dialect, each with the key of the calls that want it.  A call whose key is
+    known goes straight to its kernel in C++; any other, and one with arguments that do not fit, to the subclass's
+    `_call(args, kwargs)`.  A key is: the values of the arguments that are not runtime ones (numbers, texts, dtypes and
+    containers of them by value, other objects by the rule, or by identity and hash if they never change), the same of
+    what is watched (functions by identity), which runtime arguments are arrays, where these live, and what `reads` names
+    of them.  args: one value for each name, then name and value of each other keyword."""
     def __init__(self, names: Sequence[str], defaults: dict[str, Any], runtime: Sequence[int],
-                 watches: Sequence[tuple[Any, str, Sequence[str]]] = ()) -> None:
+                 watches: Sequence[tuple[Any, str, Sequence[str]]] = (),
+                 rule: Callable[[Any, int], Any] = ...) -> None:
         """names: of the parameters; runtime: the places of those that a kernel takes; watches: (dict or cell, name,
-        attributes) that the function reads from around itself."""
-    def remember(self, args: Sequence[Any], reads: Sequence[tuple[int, str, int]], kernel: Launcher,
+        attributes) that the function reads from around itself; rule(object, place): what counts of an object, of plain
+        values, tuples, frozensets and objects that count by identity (jit.keys.Same), or TypeError; place: of the
+        parameter that has it, or -1."""
+    def remember(self, args: Sequence[Any], reads: Sequence[tuple[int, str, int]], kernel: Callable[..., Any],
                  inputs: Sequence[int]) -> None:
-        """From now on, calls like `args` (one value for each name, then name and value of each other keyword)
-        go to `kernel` with the arguments at `inputs`.  reads: (position, "shape" | "stride" | "whole", dimension) of the tensors; calls that differ there are others."""
-    def find(self, args: Sequence[Any]) -> Launcher | None:
-        """The kernel that such a call would run."""
+        """From now on, calls like `args` go to `kernel` with the arguments at `inputs`.  reads: (position, "shape" |
+        "stride" | "whole", dimension) of the tensors; calls that differ there are others."""
+    def find(self, args: Sequence[Any]) -> Any:
+        """The kernel that such a call would run, or None."""
+    def key(self, args: Sequence[Any]) -> bytes:
+        """The part of the key that is known before the trace; TypeError for values that cannot be told apart."""
+    def counts(self) -> list[int]:
+        """How many kernels there are, for each choice of reads."""
     def forget(self, watches: Sequence[tuple[Any, str, Sequence[str]]]) -> None:
         """Drop all kernels, and watch these names from now on."""
 

@@ -1,10 +1,13 @@
 """CallCache: which calls are the same call."""
 
+import enum
+
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import _core
+from tilelang.jit.captures import key_of
 
 
 def scale_by(factor, n):
@@ -155,7 +158,7 @@ def test_mistakes():
     good = ((ones(4), None, None), ((0, "shape", 0),), kernel, (0,))
     f.remember(*good)
     for i, wrong in ((0, (ones(4),)), (1, ((0, "form", 0),)), (1, ((5, "shape", 0),)),
-                     (1, ((0, "shape", 3),)), (2, lambda: 1), (3, ()), (3, (1,))):
+                     (1, ((0, "shape", 3),)), (2, 3), (3, ()), (3, (1,))):
         with pytest.raises((TypeError, IndexError)):
             f.remember(*good[:i], wrong, *good[i + 1 :])
     with pytest.raises(TypeError, match="watches"):
@@ -171,3 +174,133 @@ def test_torch_tensors():
         assert f(torch.ones(4)).tolist() == [2] * 4
         assert f(torch.ones(6)).tolist() == [2] * 6
     assert f.made == 2
+
+
+# ── a rule for objects whose attributes count ─────────────────────────────────────────────────────────
+class Config:
+    def __init__(self, size):
+        self.size = size
+
+
+def ruled(watches=()):
+    """As the language does it: what counts of an object is the affair of jit/captures.py."""
+    return Cache(("A", "factor", "mode"), {"factor": None, "mode": None}, (0,), watches,
+                 rule=lambda value, place: asked.append(place) or key_of(value))  # fmt: skip
+
+
+asked = []
+
+
+def test_objects_count_as_the_rule_says():
+    f = ruled()
+    config = Config(3)
+    for _ in range(3):
+        f(ones(4), config)
+        f(ones(4), Config(3))
+    assert f.made == 1
+    config.size = 4
+    f(ones(4), config)
+    assert f.made == 2
+    others = [Config("4"), Config([4]), {1, 2}, {1, 3}, b"4", lambda x: x, lambda x: x + 1, Mode.a, Mode.b]
+    for different in others:
+        before = f.made
+        f(ones(4), different)
+        f(ones(4), different)
+        assert f.made == before + 1, different
+    before = f.made
+    f(ones(4), {2, 1})
+    f(ones(4), np.arange(3))
+    f(ones(4), np.arange(3))
+    f(ones(4), np.arange(4))
+    assert f.made == before + 2
+    with pytest.raises(TypeError, match="cannot be part of a key"):
+        f(ones(4), (x for x in ()))
+
+
+class Mode(enum.Enum):
+    a = 1
+    b = 2
+
+
+def test_the_rule_is_asked_with_the_parameter_s_place():
+    f = ruled()
+    asked.clear()
+    f(ones(4), Config(1), [Config(2)])
+    assert asked[:2] == [1, -1]  # what is part of a value is of no parameter
+    f = ruled([(globals(), "WATCHED", ())])
+    asked.clear()
+    f(ones(4))
+    assert asked and set(asked) == {-1}
+
+
+WATCHED = Config(1)
+
+
+def test_values_that_contain_themselves():
+    f = ruled()
+    for _ in range(2):
+        for end in (1, 2):
+            itself = [end]
+            itself.append(itself)
+            f(ones(4), itself)
+    assert f.made == 2
+    deep = []
+    for _ in range(50):
+        deep = [deep]
+    f(ones(4), deep)
+    f(ones(4), deep)
+    assert f.made == 3
+
+
+def test_a_container_that_the_rule_changes():
+    class Changing(dict):
+        pass
+
+    def rule(value, place):
+        given.clear()
+        return None
+
+    given = [Changing(), Changing(), 1]
+    f = Cache(("A", "factor", "mode"), {"factor": None, "mode": None}, (0,), rule=rule)
+    f(ones(4), given)
+    assert f.made == 1 and not given
+
+
+def test_keys():
+    f = ruled()
+    config = Config(1)
+    first = f.key((ones(4), config, None))
+    assert first == f.key((ones(9), Config(1), None)) != f.key((ones(4), config, 1))
+    config.size = 2
+    assert first != f.key((ones(4), config, None))
+    tensors = [ones(4), 1, None, object()]
+    assert len({f.key((t, None, None)) for t in tensors}) == 4
+    assert len({f.key((n, None, None)) for n in (1, 2.5, np.float32(1), np.int64(2))}) == 1  # of the call
+    with pytest.raises(TypeError):
+        f.key((ones(4), (x for x in ()), None))
+
+
+def test_how_many_kernels_there_are():
+    f = ruled()
+    for n in (4, 5, 4):
+        f(ones(n))
+    assert f.counts() == [2]
+    f.reads = ((0, "stride", 0),)
+    f(ones(6))
+    assert sorted(f.counts()) == [1, 2]
+    f.forget(())
+    assert f.counts() == []
+
+
+def test_a_kernel_with_a_call_of_its_own():
+    class Loud(_core.Launcher):
+        def __call__(self, *args):
+            return ["loud", *super().__call__(*args).tolist()]
+
+    f = cache()
+    kernel = scale_by(2, 4)
+    f.remember((ones(4), None, None), f.reads, Loud(kernel._kernel, [1]), (0,))
+    assert f(ones(4)) == ["loud", 2, 2, 2, 2]
+    f.remember((ones(5), None, None), f.reads, lambda a: 1 / 0, (0,))
+    with pytest.raises(ZeroDivisionError):
+        f(ones(5))

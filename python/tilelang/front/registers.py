@@ -9,11 +9,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from .._core import Buffer
+from .._core import Buffer, chips, target_info
 from .errors import TilelangWarning
 
-MOST = 255  # of 32 bits, that a thread of a GPU may use
-THREADS = 128  # of a T.Kernel that names none
+_GPU = target_info(f"sim:{chips('cuda')[0]}")  # what is alike in all of them
+MOST = _GPU["registers"]  # of 32 bits, that a thread may use
+THREADS = _GPU["default_threads"]  # of a T.Kernel that names none
+WARP = _GPU["warp"]
 
 
 def note(trace: Any, tile: Buffer) -> None:

@@ -1,18 +1,16 @@
 """Calls of eager functions: which kernel a call wants, found by what the trace of that kernel read.
 
 A key has two parts.  The first is known before the trace: the values of the parameters that are not tensors,
-what the function captures, the kind of device.  The second is what the trace read of the tensors, in order:
-extents and strides that bind T.const names, shape and dtype of a bare T.Tensor.  A trace is a function of
-both, so a call that agrees in the first part, and in the second with all that one trace read, wants the
-kernel of that trace.
+what the function captures, which tensors are given, and where they live.  The second is what the trace read
+of the tensors: extents and strides that bind T.const names, shape and dtype of a bare T.Tensor.  A trace is a
+function of both, so a call that agrees in the first part, and in the second with all that one trace read,
+wants the kernel of that trace.  Keys are made and compared by _core.CallCache.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
-from collections.abc import Callable
 from itertools import chain
 from types import FunctionType
 from typing import Any
@@ -22,32 +20,17 @@ from ..front import interop
 from ..front.errors import caller_place, compile_error
 from ..front.parse import rewrite, site_of
 from . import config, eager
-from .captures import Captures, key_of_argument
+from .captures import Captures, key_of, key_of_argument
 from .factory import JITImpl
 from .function import PrimFunc, defaults_of
 from .kernel import JITKernel, compile
 
-
-class _Plan:
-    """What traces read of the arguments, and the kernels by the values that they read there."""
-
-    __slots__ = ("reads", "read", "kernels")
-
-    def __init__(self, reads: tuple, positions: dict[str, int]) -> None:
-        self.reads = reads
-        self.read: Callable[[tuple], tuple] = _reader(reads, positions)
-        self.kernels: dict[tuple, JITKernel] = {}
-
-
 _MOST_TRACES = 32  # of one call
-_FORMS = {"shape": "a[{0}].shape[{1}],", "stride": "strides(a[{0}])[{1}],", "whole": "*whole(a[{0}]),"}
 
 
-def _reader(reads: tuple, positions: dict[str, int]) -> Callable[[tuple], tuple]:
-    """arguments -> what `reads` says, as a tuple; one expression, as it stands in the path of every call."""
-    parts = "".join(_FORMS[kind].format(positions[name], d) for name, kind, d in reads)
-    names = {"strides": interop.strides_of, "whole": lambda a: (tuple(a.shape), str(a.dtype))}
-    return eval(f"lambda a: ({parts})", names)
+def _rule(fn: FunctionType, names: tuple[str, ...], value: Any, place: int) -> Any:
+    """What counts of an object in a key: of an argument, or (place -1) of what is captured or part of one."""
+    return key_of(value, fn) if place < 0 else key_of_argument(value, fn, names[place])
 
 
 class EagerImpl(_core.CallCache, JITImpl):
@@ -74,11 +57,10 @@ class EagerImpl(_core.CallCache, JITImpl):
         self._static = [i for i in range(len(self._names)) if i not in self._runtime]
         self._positions = {name: i for i, name in enumerate(self._names)}
         self._defaults = defaults_of(func)
-        _core.CallCache.__init__(self, self._names, self._defaults, self._runtime)
+        rule = functools.partial(_rule, func, self._names)
+        _core.CallCache.__init__(self, self._names, self._defaults, self._runtime, (), rule)
         self._captures: Captures | None = None
         self._follows: bool | None = None              # whether the target is that of the tensors
-        self._plans: dict[Any, list[_Plan]] = {}
-        self._guard = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
 
     def _again(self, settings: dict[str, Any]) -> EagerImpl:
@@ -93,48 +75,15 @@ class EagerImpl(_core.CallCache, JITImpl):
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call whose form CallCache does not know, or which it leaves to Python."""
         values, constants = self._bind(args, kwargs)
-        kernel = self._find(values, self._key(values, self._partial(values, constants))) \
-            or self._make(values, constants)
-        return kernel(*[values[i] for i in self._passed(values)])
+        return self._kernel(values, constants)(*[values[i] for i in self._passed(values)])
 
-    def _find(self, args: tuple, key: Any) -> JITKernel | None:
-        """The kernel for these arguments, if there is one."""
-        for plan in self._plans.get(key, ()):
-            try:
-                found = plan.kernels.get(plan.read(args))
-            except Exception:
-                continue  # not the tensors that this plan is about; the trace will say what is wrong
-            if found is not None:
-                return found
-        return None
-
-    def _key(self, args: tuple, partial: tuple) -> Any:
-        """The part of the key that is known before the trace; None for values without a hash.
-
-        partial: which tensors are missing, and what compile knows instead of them.
-        """
-        if self._captures is None:
-            self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
-            self.forget(self._watches())
-            self._follows = config.target_text(self.settings["target"]) == "auto"
-        device = interop.device_kind([args[i] for i in self._runtime]) if self._follows else None
-        try:
-            static = tuple([key_of_argument(args[i], self.func, self._names[i]) for i in self._static])
-            return (device, partial, static, self._captures.key())
-        except TypeError:
-            return None
+    def _kernel(self, args: tuple, constants: dict[str, int]) -> JITKernel:
+        """The kernel for these arguments, which is made if there is none."""
+        return self.find((*args, *chain(*constants.items()))) or self._make(args, constants)
 
     def _passed(self, args: tuple) -> list[int]:
         """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
         return [i for i in self._runtime if args[i] is not None or i not in self._optional]
-
-    def _partial(self, args: tuple, constants: dict[str, int]) -> tuple:
-        without = [(i, args[i] is None) for i in self._runtime if args[i] is eager.ABSENT
-                   or (args[i] is None and i in self._optional)]
-        return (*without, *sorted(constants.items()))
-
-    def _watches(self) -> list[tuple]:
-        return [(watch.holder, watch.name, watch.attributes) for watch in self._captures.watches]
 
     # ── compilation ───────────────────────────────────────────────────────────────────────────────────
 
@@ -145,8 +94,7 @@ class EagerImpl(_core.CallCache, JITImpl):
         N=…).
         """
         values, constants = self._bind_some(args, kwargs)
-        return self._find(values, self._key(values, self._partial(values, constants))) \
-            or self._make(values, constants)
+        return self._kernel(values, constants)
 
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The traced program for these arguments (as in compile), not compiled."""
@@ -159,31 +107,27 @@ class EagerImpl(_core.CallCache, JITImpl):
 
     def _make(self, args: tuple, constants: dict[str, int]) -> JITKernel:
         self._check_tensors(args)
-        if self._captures.refresh():
-            self._plans.clear()
-            self.forget(self._watches())
-        key = self._key(args, self._partial(args, constants))
-        if key is None:
+        changed = self._captures is None or self._captures.refresh()
+        if self._captures is None:
+            self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
+            self._follows = config.target_text(self.settings["target"]) == "auto"
+        if changed:
+            self.forget([(w.holder, w.name, w.attributes) for w in self._captures.watches])
+        given = (*args, *chain(*constants.items()))
+        try:
+            key = self.key(given)
+        except TypeError:  # values that nothing tells apart: a kernel for each call
             return self._compile(args, constants)[0]
         tensors = [args[i] for i in self._runtime]
         exact = (key, *[str(getattr(a, "shape", None)) + str(getattr(a, "dtype", None)) for a in tensors])
         with self._making.setdefault(exact, threading.Lock()):
-            found = self._find(args, key)
+            found = self.find(given)
             if found is not None:
                 return found
             kernel, reads = self._compile(args, constants)
-            with self._guard:
-                plans = self._plans.setdefault(key, [])
-                plan = next((p for p in plans if p.reads == reads), None)
-                if plan is None:
-                    plan = _Plan(reads, self._positions)
-                    plans.append(plan)
-                plan.kernels[plan.read(args)] = kernel
-                same = self._key(args, self._partial(args, constants)) == key  # the trace ran the user's code
-                if same and kernel.__class__ is JITKernel and not self._partial(args, {}):
-                    where = [(self._positions[name], kind, d) for name, kind, d in reads]
-                    with contextlib.suppress(TypeError):  # values that Python has to look at in each call
-                        self.remember((*args, *chain(*constants.items())), where, kernel, self._runtime)
+            if self.key(given) == key:  # else the trace ran the user's code, which changed what counts
+                places = [(self._positions[name], kind, d) for name, kind, d in reads]
+                self.remember(given, places, kernel, self._passed(args))
             return kernel
 
     def _compile(self, args: tuple, constants: dict[str, int]) -> tuple[JITKernel, tuple]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from .._core import Expr
 from ..front.dtypes import DType
+from ..front.registers import WARP
 from ..front.trace import fail, in_kernel
 from ..front.values import as_condition, as_value, binary, constant
 
-WARP = 32
 FULL_MASK = 0xFFFFFFFF
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,31 +18,18 @@ from ..front.dtypes import as_dtype
 from ..front.errors import caller_place, compile_error
 from ..jit.kernel import resolve_target
 
-
-def _chips() -> dict[str, dict[str, float]]:
-    columns = ("clock_ghz", "float32_fma", "float16_fma", "bandwidth_GBps", "l2_MiB")
-    with open(os.path.join(os.path.dirname(__file__), "chips.txt"), encoding="utf-8") as table:
-        rows = [line.split(maxsplit=6) for line in table if not line.startswith("#")]
-    return {row[0]: dict(zip(columns, map(float, row[1:6]), strict=True)) for row in rows}
-
-
-ARCH_CONFIGS = _chips()  # chip -> what chips.txt says
+ARCH_CONFIGS = {chip: _core.target_info(f"sim:{chip}") for chip in _core.chips("cuda")}
 
 
 def rates(target: Any) -> dict[str, float]:
     """What the chip of a target does at most: bytes a second from memory (bandwidth), floating-point
-    operations a second by its cores (float32) and tensor cores (float16); l2_bytes, clock.
+    operations a second by its cores (float32) and tensor cores (float16); l2_bytes; its clock in Hz.
     """
-    text = resolve_target(getattr(target, "target", target))
-    info = _core.target_info(text)
-    chip = ARCH_CONFIGS.get(info["name"])
-    if chip is None:
-        raise compile_error(f"{text} has no rates to compare with; chips that have are "
+    info = _core.target_info(resolve_target(getattr(target, "target", target)))
+    if "peak" not in info:
+        raise compile_error(f"{info['target']} has no rates to compare with; chips that have are "
                             f"{', '.join(ARCH_CONFIGS)}", caller_place())
-    cycles = 2e9 * chip["clock_ghz"] * info["multiprocessors"]["count"]
-    return {"bandwidth": chip["bandwidth_GBps"] * 1e9, "float32": cycles * chip["float32_fma"],
-            "float16": cycles * chip["float16_fma"], "l2_bytes": chip["l2_MiB"] * 2**20,
-            "clock": 1e9 * chip["clock_ghz"]}
+    return {**{name: info[name] for name in ("bandwidth", "l2_bytes", "clock")}, **info["peak"]}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Chips as tilelang.carver sees them, by the compiler's numbers and those of chips.txt."""
+"""Chips as tilelang.carver sees them, by the compiler's numbers."""
 
 from __future__ import annotations
 

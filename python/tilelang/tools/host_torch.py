@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .. import _core
 from ..jit.kernel import resolve_target
 
 
@@ -211,10 +212,11 @@ def _replace_functions(torch: Any) -> None:
     cuda.is_bf16_supported = lambda *args, **kwargs: True
     cuda.device_count = lambda: 1
     cuda.get_device_name = lambda *args: "simulated GPU"
-    cuda.get_device_capability = lambda *args: _capability()
+    cuda.get_device_capability = lambda *args: divmod(_chip()["capability"], 10)
     cuda.get_device_properties = lambda *args: types.SimpleNamespace(
-        name="simulated GPU", major=_capability()[0], minor=_capability()[1], multi_processor_count=132,
-        total_memory=80 << 30, warp_size=32)
+        name="simulated GPU", major=_chip()["capability"] // 10, minor=_chip()["capability"] % 10,
+        multi_processor_count=_chip()["multiprocessors"]["count"], warp_size=_chip()["warp"],
+        total_memory=80 << 30)
     cuda.mem_get_info = lambda *args: (80 << 30, 80 << 30)
     cuda.Event, cuda.Stream = _Event, _Stream
     cuda.current_stream = cuda.default_stream = lambda *args: stream
@@ -230,7 +232,6 @@ def _replace_functions(torch: Any) -> None:
     torch.Generator = Generator
 
 
-def _capability() -> tuple[int, int]:
-    """Of the chip that kernels are simulated for."""
-    number = "".join(c for c in resolve_target("auto").split("sm_")[-1] if c.isdigit())
-    return int(number[:-1]), int(number[-1])
+def _chip() -> dict[str, Any]:
+    """What there is to say of the chip that kernels are simulated for."""
+    return _core.target_info(resolve_target("auto"))
