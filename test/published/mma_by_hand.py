@@ -120,7 +120,7 @@ def main(M=64, N=64, K=64):
         if in_dtype == "int8":
             A = torch.randint(-128, 128, (M, K), device=device, dtype=torch.int8)
             B = torch.randint(-128, 128, (N, K), device=device, dtype=torch.int8)
-            assert torch.equal(kernel(A, B), A.int() @ B.int().T)
+            assert torch.equal(kernel(A, B), (A.double() @ B.double().T).int())
         else:
             A = torch.rand(M, K, device=device, dtype=getattr(torch, in_dtype))
             B = torch.rand(N, K, device=device, dtype=getattr(torch, in_dtype))
