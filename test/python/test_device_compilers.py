@@ -163,7 +163,7 @@ def test_nvrtc_without_its_builtins(tmp_path):
     shutil.copy(__file__, tmp_path / "cases.py")
     script.write_text(f"import cases, tilelang\ntilelang.compile(cases.add(1.0), target={CUDA!r})\n")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    env = {**os.environ, "PYTHONPATH": path, "TILELANG_DISABLE_CACHE": "1"}
+    env = {**os.environ, "PYTHONPATH": path, "TILELANG_DISABLE_CACHE": "1", "LD_LIBRARY_PATH": ""}
     run = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True)
     assert "libnvrtc-builtins" in run.stderr and "pip install nvidia-cuda-nvrtc" in run.stderr
     assert "internal error" not in run.stderr

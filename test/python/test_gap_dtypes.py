@@ -236,7 +236,8 @@ def test_questions_about_types():
     assert T.is_float4_e2m1fn("float4_e2m1fn") and not T.is_float4_e2m1_unpacked("float4_e2m1fn")
     assert T.is_float4_e2m1_unpacked(T.float4_e2m1_unpacked) and T.float4_e2m1_unpacked.bits == 8
     assert T.is_f8f6f4_family("float8_e4m3fn") and not T.is_f8f6f4_family("float16")
-    assert dtypes._TORCH_DTYPE_TO_STR[pytest.importorskip("torch").float16] == "float16"
+    torch = pytest.importorskip("torch")
+    assert dtypes._TORCH_DTYPE_TO_STR[torch.float16] == "float16"
 
 
 def test_types_of_a_device():

@@ -9,8 +9,8 @@ from pathlib import Path
 import tilelang
 
 
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+def run(code, *options):
+    return subprocess.run([sys.executable, *options, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
 def test_imports_neither_numpy_nor_torch():
@@ -62,4 +62,4 @@ from tilelang import tvm
 from tilelang.carver.arch import CUDA
 from tilelang.cuda.intrinsics import TensorCoreIntrinEmitter
 print(tilelang.__file__, tilelang.testing.regression, tilelang.layout.Layout)"""
-    assert str(package) in run(code)
+    assert str(package) in run(code, "-S")  # where no installation is found first

@@ -34,7 +34,7 @@ def gathered(shape, kernel, stride, dilation, pad, tile, dtype="float16", name="
 
 def unfolded(img, kernel, stride, dilation, pad):
     """The same by PyTorch, whose columns have the channels outermost."""
-    import torch
+    torch = pytest.importorskip("torch")
 
     n, h, w, c = img.shape
     x = torch.from_numpy(img.astype(np.float32)).permute(0, 3, 1, 2)
@@ -65,7 +65,7 @@ def test_c2d_im2col_is_im2col():
 
 
 def test_a_convolution():
-    import torch
+    torch = pytest.importorskip("torch")
 
     n, h, w, c, f, k, s, d, p = 1, 8, 8, 16, 32, 3, 1, 1, 1
     bm, bn, bk = 32, 32, 16
@@ -173,7 +173,7 @@ def test_the_bits_of_metadata():
 
 
 def test_compress_takes_tensors():
-    import torch
+    torch = pytest.importorskip("torch")
 
     dense = sparse(16, 32, "float16", np.random.default_rng(2))
     values, meta = compress(torch.from_numpy(dense))

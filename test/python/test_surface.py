@@ -86,7 +86,7 @@ def test_modules_of_the_language_are_attributes():
 
 
 def test_fp8_types():
-    import torch
+    torch = pytest.importorskip("torch")
     from tilelang.language.fp8 import determine_fp8_type, determine_torch_fp8_type
 
     assert determine_fp8_type() == T.float8_e4m3fn and determine_torch_fp8_type("e5m2") is torch.float8_e5m2
