@@ -99,16 +99,18 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
         return ast.literal_eval(value)
     signature = _signature(declared[declared.index("("):])
 
+    why = f"{short(path)} {entry.reason}"
+
     def refuse(*_: Any, **__: Any) -> Any:
-        raise fail(f"{short(path)} {entry.reason}")
+        raise fail(why)
 
     refuse.__name__ = path.rpartition(".")[2]
     refuse.__qualname__, refuse.__signature__ = refuse.__name__, signature
-    refuse.__doc__ = f"Raises CompileError: it {entry.reason}."
+    refuse.__doc__, refuse.missing = f"Raises CompileError: it {entry.reason}.", why
     if not declared.startswith("class "):
         return refuse
     inside: dict[str, Any] = {"__init__": refuse, "__signature__": signature, "__doc__": refuse.__doc__,
-                              "__annotations__": {}}
+                              "__annotations__": {}, "missing": why}
     for member in entry.members:
         name = member.partition("(")[0].partition(" = ")[0]
         if name == member:

@@ -114,7 +114,7 @@ class Checker(ast.NodeVisitor):
             return None
         missing = getattr(found, "missing", None)
         if isinstance(missing, str):
-            self.fault(f"{path}.{name}: {missing}", node)
+            self.fault(missing, node)
             return None
         return found
 
