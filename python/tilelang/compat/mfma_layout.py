@@ -80,8 +80,7 @@ for _suffix, _turned, _sums in (("m_n", False, True), ("n_m", True, True), ("n_k
                                 ("k_n", True, False)):
     _add(f"shared_16x16_to_local_64x4_layout_{_suffix}",
          (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)), False,
-         _turned,
-         f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
+         _turned, f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
          f"{_suffix.replace('_', ', ')}.")
 
 

@@ -92,10 +92,8 @@ def _editor(target: str) -> Any:
     return edit
 
 
-def options_of(
-    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None,
-    deterministic: bool = False
-) -> dict[str, Any]:
+def options_of(pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any,
+               target: Any = None, deterministic: bool = False) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.get_cache_dir()}
     if deterministic:

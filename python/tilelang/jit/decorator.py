@@ -18,19 +18,10 @@ from .function import PrimFunc
 from .kernel import JITKernel, compile
 
 
-def jit(
-    func: Any = None,
-    *,
-    out_idx: Any = None,
-    target: Any = None,
-    target_host: Any = None,
-    execution_backend: Any = None,
-    verbose: bool | None = None,
-    pass_configs: dict[Any, Any] | None = None,
-    debug_root_path: Any = None,
-    compile_flags: Any = None,
-    deterministic: bool = False,
-) -> Any:
+def jit(func: Any = None, *, out_idx: Any = None, target: Any = None, target_host: Any = None,
+        execution_backend: Any = None, verbose: bool | None = None,
+        pass_configs: dict[Any, Any] | None = None, debug_root_path: Any = None, compile_flags: Any = None,
+        deterministic: bool = False) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
     runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.  Of what is jitted already it

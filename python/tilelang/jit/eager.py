@@ -232,8 +232,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
         where = trace and (trace.file, *trace.site)
         raise compile_error("T.const belongs to the eager dialect, the body of a @tilelang.jit function "
                             "without a prim_func; in a prim_func extents are parameters of the factory, or "
-                            "T.dynamic",
-                            where or caller_place())
+                            "T.dynamic", where or caller_place())
     if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.const: {name!r} is not a name, or several with commas between")
     made = tuple([trace.eager.constant(word) for word in names])

@@ -236,8 +236,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                 what += f" ({', '.join(p.name for p in missing)} missing)"
             raise TypeError(
                 f"{self._func.name} takes {len(wanted)} argument{'s' * (len(wanted) != 1)} "
-                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}"
-            )
+                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}")
         return tuple(given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
                      for p in wanted)
 
@@ -344,8 +343,7 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
     """
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
-        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
-                       + _instead_of(func, what))
+        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
     config.check_backend(execution_backend)
     configs = {**config.normalize_pass_configs(func.pass_configs),
                **config.normalize_pass_configs(pass_configs)}

@@ -220,11 +220,9 @@ class Walk:
 
 _DESCRIPTORS = ("member_descriptor", "getset_descriptor", "_abc_data")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy")
-_RULES = {
-    list: Walk._items, dict: Walk._pairs, set: Walk._set, frozenset: Walk._set,
-    MappingProxyType: Walk._pairs, FunctionType: Walk._function, MethodType: Walk._method,
-    BuiltinFunctionType: Walk._builtin, MethodWrapperType: Walk._builtin, ModuleType: Walk._module,
-}
+_RULES = {list: Walk._items, dict: Walk._pairs, set: Walk._set, frozenset: Walk._set,
+          MappingProxyType: Walk._pairs, FunctionType: Walk._function, MethodType: Walk._method,
+          BuiltinFunctionType: Walk._builtin, MethodWrapperType: Walk._builtin, ModuleType: Walk._module}
 
 
 def is_settled(kind: type) -> bool:

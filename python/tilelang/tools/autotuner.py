@@ -390,8 +390,7 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
              supply_prog: Callable | None = None, rtol: float = 1e-2, atol: float = 1e-2,
              max_mismatched_ratio: float = 0.01, skip_check: bool = False,
              manual_check_prog: Callable | None = None, cache_input_tensors: bool = False,
-             do_not_specialize: Any = None, early_stop: bool = False,
-             early_stop_factor: float = 2.0) -> Any:
+             do_not_specialize: Any = None, early_stop: bool = False, early_stop_factor: float = 2.0) -> Any:
     """Decorate a @tilelang.jit function (this above that): it chooses the fastest of `configs` by itself.
 
     configs: a list of dicts of keyword arguments, a dict of lists (every combination is tried), or a function

@@ -97,12 +97,8 @@ def _mode_class(torch: Any) -> type:
 
     tensor = torch.Tensor
     makers = _device._device_constructors()
-    answers = {
-        tensor.device.__get__: lambda: torch.device("cuda", 0),
-        tensor.is_cuda.__get__: lambda: True,
-        tensor.is_cpu.__get__: lambda: False,
-        tensor.get_device: lambda: 0,
-    }
+    answers = {tensor.device.__get__: lambda: torch.device("cuda", 0), tensor.is_cuda.__get__: lambda: True,
+               tensor.is_cpu.__get__: lambda: False, tensor.get_device: lambda: 0}
 
     def means_gpu(value: Any) -> bool:
         return (isinstance(value, torch.device) and value.type == "cuda") or (

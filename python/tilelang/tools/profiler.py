@@ -15,12 +15,8 @@ from ..jit import config
 from .compare import as_list, torch_assert_close
 from .supply import TensorSupplyType, default_device, make_input
 
-_MODES: dict[str, Callable] = {
-    "mean": lambda times: sum(times) / len(times),
-    "median": lambda times: _quantile(times, 0.5),
-    "min": min,
-    "max": max,
-}
+_MODES: dict[str, Callable] = {"mean": lambda times: sum(times) / len(times),
+                               "median": lambda times: _quantile(times, 0.5), "min": min, "max": max}
 _BACKENDS = ("event", "cudagraph", "cupti", "wall")
 
 
@@ -32,21 +28,10 @@ def _quantile(times: list[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def do_bench(
-    fn: Callable[[], Any],
-    warmup: float = 25,
-    rep: float = 100,
-    _n_warmup: int = 0,
-    _n_repeat: int = 0,
-    quantiles: Sequence[float] | None = None,
-    fast_flush: bool = True,
-    backend: str = "event",
-    return_mode: str = "mean",
-    device: Any = None,
-    cache_size: int = 256,
-    early_stop_baseline: float | None = None,
-    flush_cache: bool | None = None,
-) -> Any:
+def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_warmup: int = 0,
+             _n_repeat: int = 0, quantiles: Sequence[float] | None = None, fast_flush: bool = True,
+             backend: str = "event", return_mode: str = "mean", device: Any = None, cache_size: int = 256,
+             early_stop_baseline: float | None = None, flush_cache: bool | None = None) -> Any:
     """The time of one call of `fn`, in milliseconds.
 
     warmup, rep: milliseconds spent before and while measuring; _n_warmup, _n_repeat: calls instead of time.
@@ -115,9 +100,8 @@ def _wall(torch: Any) -> Callable:
 
 def _events(torch: Any) -> Callable:
     def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        pairs = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(n)
-        ]
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+                 for _ in range(n)]
         for begin, end in pairs:
             if flush:
                 flush()
@@ -243,14 +227,8 @@ class Profiler:
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
 
-    def assert_allclose(
-        self,
-        reference_program: Callable,
-        input_tensors: Sequence[Any] | None = None,
-        atol: float = 1e-2,
-        rtol: float = 1e-2,
-        max_mismatched_ratio: float = 0.01,
-    ) -> None:
+    def assert_allclose(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
+                        atol: float = 1e-2, rtol: float = 1e-2, max_mismatched_ratio: float = 0.01) -> None:
         """AssertionError unless the kernel and `reference_program` agree on the same inputs.
 
         What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
@@ -262,12 +240,8 @@ class Profiler:
             check_dtype=False, check_device=False, base_name="found", ref_name="expected")  # fmt: skip
         self._check(reference_program, input_tensors, compare)
 
-    def manual_assert_close(
-        self,
-        reference_program: Callable,
-        input_tensors: Sequence[Any] | None = None,
-        manual_check_prog: Callable | None = None,
-    ) -> None:
+    def manual_assert_close(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
+                            manual_check_prog: Callable | None = None) -> None:
         """As assert_allclose, but `manual_check_prog(found, expected)` says whether they agree, by raising;
         it gets lists of tensors.
         """
@@ -276,10 +250,8 @@ class Profiler:
                             "kernel and of the reference")
         self._check(reference_program, input_tensors, None, manual_check_prog)
 
-    def _check(
-        self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
-        check_all: Callable | None = None,
-    ) -> None:  # fmt: skip
+    def _check(self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
+               check_all: Callable | None = None) -> None:
         inputs = self.inputs() if given is None else list(given)
         mine, theirs = _copies(inputs), _copies(inputs)
         found, expected = as_list(self.func(*mine)), as_list(reference(*theirs))

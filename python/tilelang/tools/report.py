@@ -9,16 +9,8 @@ from typing import Any
 from .. import _core
 from ..language.maps import Fragment, Layout
 
-__all__ = [
-    "Report",
-    "Place",
-    "KernelInfo",
-    "BufferInfo",
-    "LoopInfo",
-    "OperatorInfo",
-    "AccessInfo",
-    "NoteInfo",
-]
+__all__ = ["Report", "Place", "KernelInfo", "BufferInfo", "LoopInfo", "OperatorInfo", "AccessInfo",
+           "NoteInfo"]
 
 
 @dataclass(frozen=True)
@@ -191,9 +183,7 @@ class Report:
         for b in self.buffers:
             if b.name == name:
                 return b
-        raise KeyError(
-            f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}"
-        )
+        raise KeyError(f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}")
 
     def html(self) -> str:
         """The report as one page of HTML that needs nothing else."""
@@ -251,8 +241,6 @@ def _rows(kind: type, rows: list[dict[str, Any]]) -> list[Any]:
 def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = None) -> Report:
     """The report of a compiled kernel as objects."""
     return Report(
-        core.function, core.target, core.toolchain, core.from_cache,
-        _rows(KernelInfo, core.kernels), _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops),
-        _rows(OperatorInfo, core.operators), _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes),
-        dict(phases), simulation, core.text(),
-    )  # fmt: skip
+        core.function, core.target, core.toolchain, core.from_cache, _rows(KernelInfo, core.kernels),
+        _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops), _rows(OperatorInfo, core.operators),
+        _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes), dict(phases), simulation, core.text())

@@ -208,11 +208,10 @@ def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]
 
 def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
-    return SimulationReport(
-        tuple(Finding(**f) for f in row["findings"]), tuple(Gap(**g) for g in row["gaps"]),
-        tuple(Counter(**c) for c in row["counters"]),
-        row["seed"], row["schedules"], row["blocks"], row["error"] or "",
-    )
+    return SimulationReport(tuple(Finding(**f) for f in row["findings"]),
+                            tuple(Gap(**g) for g in row["gaps"]),
+                            tuple(Counter(**c) for c in row["counters"]), row["seed"], row["schedules"],
+                            row["blocks"], row["error"] or "")
 
 
 def error_of(report: SimulationReport) -> Exception:
@@ -326,10 +325,9 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(
-    kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
-    watch: bool = True, count: bool = True,
-) -> tuple[list[Any], SimulationReport]:
+def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1,
+             blocks: Any = None, watch: bool = True,
+             count: bool = True) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
@@ -342,9 +340,8 @@ def simulate(
     return made, report
 
 
-def _simulate_all(
-    kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]
-) -> SimulationReport:
+def _simulate_all(kernel: JITKernel, full: list[Any], fresh: Sequence[int],
+                  options: dict[str, Any]) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
     seed, schedules = _at_least(0, "seed", options["seed"]), _schedules(options["schedules"])
@@ -382,9 +379,8 @@ class Simulating:
             raise error_of(report)
 
 
-def simulate_call(
-    kernel: JITKernel, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]
-) -> SimulationReport:
+def simulate_call(kernel: JITKernel, args: tuple, kwargs: dict[str, Any],
+                  options: dict[str, Any]) -> SimulationReport:
     """JITKernel.simulate, of a kernel for "sim:CHIP"."""
     _, report = simulate(kernel, kernel._bind(args, kwargs), **options)
     if report.findings:

@@ -33,9 +33,8 @@ def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) 
     return supply
 
 
-def make_input(
-    supply: TensorSupplyType, param: Any, device_type: str, extents: Mapping[str, int] | None = None
-) -> Any:
+def make_input(supply: TensorSupplyType, param: Any, device_type: str,
+               extents: Mapping[str, int] | None = None) -> Any:
     """One argument for `param`."""
     if not param.is_tensor:
         return 1.0 if param.dtype.is_float else 1
