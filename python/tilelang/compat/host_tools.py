@@ -33,9 +33,6 @@ def _run(command: list[str], cwd: str | None = None, env: dict[str, str] | None 
     return done.stdout
 
 
-# ── the host's compilers ──────────────────────────────────────────────────────────────────────────────
-
-
 def get_cc() -> str:
     """The path of the C compiler: $CC, cc, gcc or clang."""
     return _find([os.environ.get("CC", ""), "cc", "gcc", "clang"], "C compiler")
@@ -75,9 +72,6 @@ def create_staticlib(output: str, inputs: Any, ar: str | None = None) -> None:
     """Make a static library of objects."""
     files = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     _run([ar or _find([os.environ.get("AR", ""), "ar"], "archiver"), "qcs", str(output), *map(str, files)])
-
-
-# ── ROCm ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_rocm_path() -> str:
@@ -138,9 +132,6 @@ def compile_hip(code: str, target_format: str = "hsaco", arch: str | None = None
         if verbose:
             print(said)
         return bytearray(result.read_bytes())
-
-
-# ── other names ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_lib_path(name: str, py_ext: bool = False) -> str:

@@ -20,9 +20,6 @@ __all__ = ["TensorSupplyType", "array_reduce", "bits_product", "device_synchroni
            "torch_assert_close"]  # fmt: skip
 
 
-# ── tensors ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 def map_torch_type(intype: Any) -> Any:
     """The PyTorch dtype of a dtype in any spelling."""
     return as_dtype(intype).as_torch()
@@ -40,9 +37,6 @@ def fp8_remove_negative_zeros_(tensor: Any) -> Any:
     bits = tensor.view(torch.uint8)
     bits[bits == 0x80] = 0
     return tensor
-
-
-# ── devices ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def get_current_device() -> Any:
@@ -72,9 +66,6 @@ def __getattr__(name: str) -> bool:
 
         return name == "IS_CUDA" and torch.cuda.is_available()
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-# ── buffers of a kernel ───────────────────────────────────────────────────────────────────────────────
 
 
 def _scope(buffer: Any) -> str:

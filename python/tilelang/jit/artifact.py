@@ -78,8 +78,6 @@ class KernelArtifacts:
             if path is not None:
                 _write(path, text.encode())
 
-    # ── machine code ──────────────────────────────────────────────────────────────────────────────────
-
     def show_ptx(self) -> None:
         """Print the PTX."""
         print(self._kernel.ptx())
@@ -131,8 +129,6 @@ class KernelArtifacts:
                                   capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip()}")
-
-    # ── what it uses ──────────────────────────────────────────────────────────────────────────────────
 
     @property
     def resource_usage(self) -> list[dict[str, Any]]:

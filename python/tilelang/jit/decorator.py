@@ -79,5 +79,3 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     if found is None:
         return JITImpl(func=func, **settings)
     return EagerImpl(func, settings, *found)
-
-

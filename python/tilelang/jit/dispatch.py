@@ -70,8 +70,6 @@ class EagerImpl(_core.CallCache, JITImpl):
     def __repr__(self) -> str:
         return f"<eager kernel {self.func.__name__}({', '.join(self._names)})>"
 
-    # ── the call ──────────────────────────────────────────────────────────────────────────────────────
-
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call whose form CallCache does not know, or which it leaves to Python."""
         values, constants = self._bind(args, kwargs)
@@ -84,8 +82,6 @@ class EagerImpl(_core.CallCache, JITImpl):
     def _passed(self, args: tuple) -> list[int]:
         """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
         return [i for i in self._runtime if args[i] is not None or i not in self._optional]
-
-    # ── compilation ───────────────────────────────────────────────────────────────────────────────────
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments, not run.
@@ -162,8 +158,6 @@ class EagerImpl(_core.CallCache, JITImpl):
                 made.call_order = list(arguments)
             return made, tuple(reads)
         raise refusal
-
-    # ── arguments ─────────────────────────────────────────────────────────────────────────────────────
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
         """One value for each parameter, by position, name or default; and T.const names, the other keywords.

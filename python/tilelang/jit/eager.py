@@ -54,7 +54,6 @@ class Session:
         return self
 
     # ── T.const ───────────────────────────────────────────────────────────────────────────────────────
-
     def constant(self, name: str) -> Const:
         """The T.const of that name."""
         found = self.consts.get(name)
@@ -115,7 +114,6 @@ class Session:
                        f"{source}")
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
-
     def passed(self) -> dict[str, Any]:
         """What a launch passes; None for a parameter that has not been declared."""
         return {name: self.made.get(name) for name in self.arguments}
@@ -193,7 +191,6 @@ class Session:
         return tuple([int(n) for n in interop.shape_of(argument)]), _dtypes.as_dtype(argument.dtype)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
-
     def check_complete(self, definition: Rewritten) -> None:
         """Every T.const has a value, every tensor its annotation."""
         for const in self.consts.values():

@@ -71,7 +71,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                        compile_flags)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def out_idx(self) -> list[int]:
         """The parameters that are returned, as indices from 0."""
@@ -214,7 +213,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         return f"<kernel {self._func.name}({', '.join(map(repr, self.params))}) for {self.target}>"
 
     # ── the call: Launcher's, in C++ ──────────────────────────────────────────────────────────────────
-
     def merge(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """Inputs and outputs in the order of the parameters."""
         full = list(inputs)

@@ -109,8 +109,6 @@ class Walk:
     def _set(self, value: Any) -> Any:
         return (value.__class__, frozenset([self.key(item) for item in value]))
 
-    # ── functions, classes, modules ───────────────────────────────────────────────────────────────────
-
     def _function(self, fn: FunctionType) -> Any:
         if not self.is_users(fn):
             return Same(fn)
@@ -151,8 +149,6 @@ class Walk:
             return Same(value)
         hash(value)
         return (kind, value)
-
-    # ── objects ───────────────────────────────────────────────────────────────────────────────────────
 
     def _array(self, value: Any, kind: type, top: str) -> Any:
         """Of an array, by its elements where there are few; None: an object like others."""

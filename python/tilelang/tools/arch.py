@@ -135,5 +135,3 @@ def is_tensorcore_supported_precision(in_dtype: Any, accum_dtype: Any, arch: Til
 def matrix_row(arch: TileDevice, kind: Any, accum: Any) -> dict[str, Any] | None:
     """The best matrix instruction of a chip for operands and results of these dtypes, as _core tells it."""
     return next((row for row in arch.matrix if row["dtypes"] == (kind, kind, accum)), None)
-
-

@@ -51,8 +51,6 @@ class Checker(ast.NodeVisitor):
         """Note an error at a node."""
         self.faults.append(compile_error(text, (self.file, *site_of(node))))
 
-    # ── names ─────────────────────────────────────────────────────────────────────────────────────────
-
     def _names_bound(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -137,8 +135,6 @@ class Checker(ast.NodeVisitor):
         self.meaning(node)
         self.generic_visit(node)
 
-    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
-
     def visit_Call(self, node: ast.Call) -> None:
         called = self.meaning(node.func)
         if called is not None and callable(called):
@@ -179,8 +175,6 @@ class Checker(ast.NodeVisitor):
                 resolve_target(node.value)
         except CompileError as error:
             self.fault(error.text, node)
-
-    # ── statements of kernels ─────────────────────────────────────────────────────────────────────────
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.generic_visit(node)

@@ -249,5 +249,3 @@ def _numbers(tree: ast.FunctionDef, impl: EagerImpl) -> dict[str, str]:
         if not (is_tensor or "Tensor" in text or "Buffer" in text):
             found[name] = "bool" if "bool" in text else "float" if "float" in text else "int"
     return found
-
-

@@ -58,7 +58,6 @@ class Rasterization2DRow(Rasterization):
         return [f'T.use_swizzle({panel_width or self.panel_width_}, order="{self.order}")']
 
 
-
 class Rasterization2DColumn(Rasterization2DRow):
     """Blocks run in panels of columns of the grid."""
 
@@ -113,9 +112,6 @@ class Hint:
     def from_dict(cls, dic: dict[str, Any]) -> Hint:
         """The hint with these fields."""
         return cls(**dic)
-
-
-# ── the model ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _residents(arch: CUDA, threads: int, shared: float, registers: float) -> int:

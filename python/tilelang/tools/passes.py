@@ -112,8 +112,6 @@ class _Watcher:
 
 
 # ── what passes change ────────────────────────────────────────────────────────────────────────────────
-
-
 def _lines(before: str, after: str, context: int, labels: tuple = ("before", "after")) -> list[str]:
     texts = before.splitlines(), after.splitlines()
     return list(difflib.unified_diff(*texts, *labels, lineterm="", n=context))
@@ -257,8 +255,6 @@ def pass_diff(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, mod
 
 
 # ── how long passes take ──────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PassTimingRecord:
     """A phase of one compilation, and how many seconds it took."""
@@ -301,8 +297,6 @@ def create_pass_timing_tool(pass_configs: Mapping[Any, Any] | None) -> PassTimin
 
 
 # ── the structure of programs ─────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PassStructureRecord:
     """The structure of a program before and after a pass, as capture_structure gives it."""

@@ -226,7 +226,6 @@ class Profiler:
         return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
-
     def assert_allclose(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
                         atol: float = 1e-2, rtol: float = 1e-2, max_mismatched_ratio: float = 0.01) -> None:
         """AssertionError unless the kernel and `reference_program` agree on the same inputs.

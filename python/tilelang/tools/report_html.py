@@ -45,8 +45,6 @@ def _plural(count: int, word: str) -> str:
 
 
 # ── what a line led to ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _cost(a: AccessInfo) -> str:
     if a.count is None:
         return escape(a.unknown)
@@ -142,8 +140,6 @@ def _program(report: Report) -> str:
 
 
 # ── the sections ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _overview(report: Report) -> str:
     chips: list[tuple[str, str]] = []
     for k in report.kernels:

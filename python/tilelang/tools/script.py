@@ -48,8 +48,6 @@ class Script:
         self.report: Any = None            # the first with findings
         self._guard = threading.Lock()
 
-    # ── asked by the rest of the package ──────────────────────────────────────────────────────────────
-
     def redirect(self, target: str) -> str:
         """The target on which kernels for `target` run instead."""
         if target.startswith("reference"):
@@ -93,8 +91,6 @@ class Script:
         begin = time.perf_counter()
         fn()
         return (time.perf_counter() - begin) * 1e3
-
-    # ── the run ───────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, path: str, args: Sequence[str]) -> int:
         """Run the script; its exit status, 1 where something was found."""

@@ -224,8 +224,6 @@ def error_of(report: SimulationReport) -> Exception:
 
 
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class Defaults:
     """What a plain call of a simulated kernel does: see JITKernel.simulate for what each means.  Set them to

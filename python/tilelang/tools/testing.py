@@ -46,9 +46,6 @@ def set_random_seed(seed: int = 42) -> None:
         torch.manual_seed(seed)
 
 
-# ── how fast kernels are ──────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PerfResult:
     """A latency in milliseconds under its name; case: the regression function that took it."""
@@ -115,9 +112,6 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
         why = "\n  ".join(failures) or f"no function here has a name that begins with {' or '.join(prefixes)}"
         raise RuntimeError(f"regression: {len(failures)} of {len(found)} failed:\n  {why}")
     return list(_results)
-
-
-# ── what a machine cannot run ─────────────────────────────────────────────────────────────────────────
 
 
 @functools.cache
