@@ -107,8 +107,7 @@ def rocm_link(in_file: str, out_file: str, lld: str | None = None) -> None:
 
 def have_matrixcore(compute_version: str | None = None) -> bool:
     """Whether an AMD chip of that version has matrix cores, from 9.0 on; without one, whether one is here:
-    False, as there is no target for them.
-    """
+    False, as there is no target for them."""
     return compute_version is not None and parse_compute_version(compute_version) >= (9, 0)
 
 

@@ -3,8 +3,7 @@
 A wave has 64 lanes.  Lane l holds of A (m×k) row l % m, of B (k×n) column l % n, and of each the `held`
 elements of k from held·(l / m) on.  Of the sums lane l holds column l % n; register r of it is row 4·(l / 16)
 + r of 16×16, and row 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.  The kernels for these chips come with their
-back end; the formulas serve layouts and tests.
-"""
+back end; the formulas serve layouts and tests."""
 
 from __future__ import annotations
 
@@ -106,6 +105,5 @@ def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
 
 def make_mfma_swizzle_layout(shared_buf: Any, vecSize: int = 8) -> Any:
     """A layout of a shared tile that reads of its rows, vecSize elements at a time, find free of bank
-    conflicts, as make_swizzled_layout gives it.
-    """
+    conflicts, as make_swizzled_layout gives it."""
     return make_swizzled_layout(shared_buf)

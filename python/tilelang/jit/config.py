@@ -1,6 +1,5 @@
 """What a user may ask of a compilation: targets, pass configs, flags; turned into the options of the
-compiler.
-"""
+compiler."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """`@tilelang.jit`: a factory of prim_funcs becomes a factory of compiled kernels, each made once
-(factory.py); a function whose own body is a kernel becomes an eager kernel (dispatch.py).
-"""
+(factory.py); a function whose own body is a kernel becomes an eager kernel (dispatch.py)."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ def jit(func: Any = None, *, out_idx: Any = None, target: Any = None, target_hos
     The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
     depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
     out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
-    `@tilelang.jit(...)` both work.
-    """
+    `@tilelang.jit(...)` both work."""
     settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,
                 "execution_backend": execution_backend, "pass_configs": pass_configs,
                 "debug_root_path": debug_root_path, "compile_flags": compile_flags,

@@ -3,8 +3,7 @@ passed.
 
 A `Session` belongs to one trace.  It knows the arguments, gives T.const names their values when an annotation
 is executed, and writes down what it read of the arguments: two calls for which that is equal have one kernel
-(dispatch.py).
-"""
+(dispatch.py)."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ class Session:
 
     def guess(self, const: Const) -> int:
         """The value that an annotation further below will bind: by the text of the function; where that does
-        not show it, the extents of all tensors are tried.
-        """
+        not show it, the extents of all tensors are tried."""
         name = const.name
         places = places_of(self.fn, self.arguments).get(name, [])
         options = [self._extent(*place) for place in places]
@@ -121,8 +119,7 @@ class Session:
     def parameter(self, name: str, annotation: Callable[[], Any]) -> Any:
         """What a parameter is when the body begins; NotImplemented for one that a prim_func may have too.
 
-        annotation: gives that of the signature.
-        """
+        annotation: gives that of the signature."""
         if name not in self.arguments:
             return self.values[name]
         if name in self.in_body:
@@ -221,8 +218,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride, or from a keyword of the call, f(a, b, M=64); it is as good as a Python integer,
     also above that annotation.  A call with other values compiles another kernel.  dtype is accepted; these
-    are exact integers.  Only in eager functions.
-    """
+    are exact integers.  Only in eager functions."""
     trace = current()
     names = name.replace(",", " ").split() if isinstance(name, str) else []
     if trace is None or trace.eager is None:
@@ -241,8 +237,7 @@ def empty(*shape: Any, dtype: Any = None) -> Buffer:
 
     shape: extents, in elements; T.dynamic names may stand in it.  dtype: float32 if left out.  Each call
     allocates it like its first tensor: PyTorch on that tensor's device, or NumPy.  Its elements are not
-    initialised.  What is not returned is memory for the time of the call.
-    """
+    initialised.  What is not returned is memory for the time of the call."""
     trace = active("T.empty")
     items = list(shape)
     if len(items) > 1 and not hasattr(items[-1], "__index__") and not isinstance(items[-1], (Expr, Const)):

@@ -3,8 +3,7 @@
 Numbers, strings, dtypes and containers of them count by value.  An object of the user's counts by its class
 and its attributes, at any depth, since these are what a kernel can be made from and may change while the
 object stays the same; its own `==` is not asked.  What has no parts that could be seen counts by identity.
-What changes by being looked at, or is too large, has no key (TypeError): its kernels are made each time.
-"""
+What changes by being looked at, or is too large, has no key (TypeError): its kernels are made each time."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class Walk:
     def __init__(self, is_users: Callable[[FunctionType], bool],
                  method: Callable[[Walk, MethodType], Any]) -> None:
         """is_users: whether a function is the user's own, or a library's, which does not change; method: the
-        key of a bound method, which need not be that of its whole object.
-        """
+        key of a bound method, which need not be that of its whole object."""
         self.is_users, self.method = is_users, method
         self.functions: list[Any] = []  # those that were met, and macros: what they read counts as well
         self.seen: dict[int, int] = {}

@@ -23,8 +23,7 @@ class TensorInstruction:
 
 class TileDevice:
     """A chip: smem_cap (bytes of shared memory of a block), reg_cap (registers of a multiprocessor),
-    compute_max_core (multiprocessors), warp_size; of a GPU bandwidth (GB/s), l2_cache_size_bytes.
-    """
+    compute_max_core (multiprocessors), warp_size; of a GPU bandwidth (GB/s), l2_cache_size_bytes."""
 
     platform, default = "", "auto"
     reg_cap = 64 << 10

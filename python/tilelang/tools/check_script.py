@@ -3,8 +3,7 @@
 The script is read, not imported.  What is looked at: imports from tilelang and the names taken from them, the
 keywords and the number of arguments of calls, dtypes, targets and pass configurations that are written as
 texts, and statements that have no meaning in a kernel.  What only values decide (shapes, layouts, types of
-operands) is not; `python -m tilelang sim` runs a script without a GPU and finds that.
-"""
+operands) is not; `python -m tilelang sim` runs a script without a GPU and finds that."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ def torch_assert_close(tensor_a: Any, tensor_b: Any, rtol: float = 1e-2, atol: f
     """AssertionError unless |a - b| <= atol + rtol * |b| but for a share `max_mismatched_ratio` of elements.
 
     tensor_a: found; tensor_b: expected; of one shape, of NumPy or PyTorch.  check_dtype compares the dtypes
-    of two PyTorch tensors.  The message names the count, the greatest difference and where it is.
-    """
+    of two PyTorch tensors.  The message names the count, the greatest difference and where it is."""
     import numpy
 
     types = [getattr(x, "dtype", None) for x in (tensor_a, tensor_b)]

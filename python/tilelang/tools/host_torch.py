@@ -3,8 +3,7 @@ the host and called CUDA's, torch.cuda's own functions do nothing.  `python -m t
 PyTorch finds no GPU.
 
 A tensor is known by its storage, which carries a mark: views of it, and what is computed from it, are on the
-"GPU" as well; `.cpu()` gives a copy without the mark.
-"""
+"GPU" as well; `.cpu()` gives a copy without the mark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """How long a kernel takes, and whether it is right: measured by events or a graph on a GPU, by the clock on a
-CPU; compared with a program of the user's.
-"""
+CPU; compared with a program of the user's."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_war
     the host, until the GPU is done); without a GPU the clock measures, whatever is asked.  quantiles: return
     these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or
     "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; where
-    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer.
-    """
+    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer."""
     if backend not in _BACKENDS:
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
     if quantiles is None and return_mode not in _MODES:
@@ -150,8 +148,7 @@ class Profiler:
     """Measures and checks one kernel on inputs of its own; `kernel.get_profiler()` makes it.
 
     params: of the kernel; result_idx: those of them that it returns; supply_type: what its inputs are;
-    adapter: the kernel, a function of the inputs (with_default_adapter gives it later).
-    """
+    adapter: the kernel, a function of the inputs (with_default_adapter gives it later)."""
 
     def __init__(self, params: Sequence[Any], result_idx: Any = None,
                  supply_type: TensorSupplyType | None = None, adapter: Any = None) -> None:
@@ -163,8 +160,7 @@ class Profiler:
     def inputs(self, extents: Mapping[str, int] | None = None) -> list[Any]:
         """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar.
 
-        extents: values of the extents that are known only when the kernel is called, by name.
-        """
+        extents: values of the extents that are known only when the kernel is called, by name."""
         return [make_input(self.supply_type, param, self.device_type, extents)
                 for index, param in enumerate(self.params) if index not in self.result_idx]
 
@@ -200,8 +196,7 @@ class Profiler:
         given.
 
         The kernel's outputs are allocated once, before the measurement.  dynamic_symbolic_constraints: the
-        values of extents that are known only when the kernel is called, by name.
-        """
+        values of extents that are known only when the kernel is called, by name."""
         inputs = self.inputs(dynamic_symbolic_constraints) if input_tensors is None else list(input_tensors)
         kernel = self.func if func is None else func
         run = lambda: kernel(*inputs)
@@ -232,8 +227,7 @@ class Profiler:
 
         What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
         after it and the reference ran on copies of them (a reference that returns values is compared with
-        the tensors that the kernel changed, in their order).
-        """
+        the tensors that the kernel changed, in their order)."""
         compare = lambda found, expected: torch_assert_close(
             found, expected, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
             check_dtype=False, check_device=False, base_name="found", ref_name="expected")  # fmt: skip
@@ -242,8 +236,7 @@ class Profiler:
     def manual_assert_close(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
                             manual_check_prog: Callable | None = None) -> None:
         """As assert_allclose, but `manual_check_prog(found, expected)` says whether they agree, by raising;
-        it gets lists of tensors.
-        """
+        it gets lists of tensors."""
         if manual_check_prog is None:
             raise TypeError("manual_assert_close: pass manual_check_prog=, a function of the tensors of the "
                             "kernel and of the reference")

@@ -151,8 +151,7 @@ class Report:
     how parallel loops and copies are spread over threads.  operators: how each tile operator runs.
     accesses: what each access to memory costs a warp.  notes: what else was decided, everything refused
     included.  phases: how long each step took, in milliseconds.  simulation: of a kernel that was simulated
-    (kernel.simulate(…)), what that counted, else None.
-    """
+    (kernel.simulate(…)), what that counted, else None."""
 
     function: str
     target: str

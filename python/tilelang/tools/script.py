@@ -3,8 +3,7 @@
     python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py …
 
 Kernels for a GPU are simulated for its chip, all others for sim:sm_90; the reference stays what it is.  The
-first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated.
-"""
+first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated."""
 
 from __future__ import annotations
 

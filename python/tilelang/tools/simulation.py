@@ -3,8 +3,7 @@
 Such a kernel is called as any other: its program, the very one that the chip would run, is executed here
 thread by thread. What is wrong with it (a data race, a read of memory that nobody has written, an access
 outside of a buffer, a barrier that not all threads reach, …) is raised as a SimulationError, whose `report`
-holds every finding with both source lines. docs/simulator.md says what is modelled.
-"""
+holds every finding with both source lines. docs/simulator.md says what is modelled."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ class Finding:
     place: (file, line, column) of the user's statement, None where nobody wrote it; statement: the same as
     the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
     block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
-    bytes within the block's shared memory, else of the host. times: how often it was found there.
-    """
+    bytes within the block's shared memory, else of the host. times: how often it was found there."""
 
     kind: str
     text: str
@@ -72,8 +70,7 @@ class Gap:
     """Elements of an output made by the call that nobody has written: no fault, but rarely meant.
 
     tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
-    such element; elements: how many there are, `of` how many.
-    """
+    such element; elements: how many there are, `of` how many."""
 
     tensor: str
     place: Place | None
@@ -99,8 +96,7 @@ class Counter:
     for updates of shared memory, whose price is not known). flops: of matrix instructions. dropped: elements
     outside of their tensor, which its bounds guard kept from being read or written. waited: at a
     barrier, how many operations of its block were executed while warps stood there, summed over the warps;
-    it depends on the schedule, and is no time.
-    """
+    it depends on the schedule, and is no time."""
 
     place: Place | None
     kind: str
@@ -227,8 +223,7 @@ def error_of(report: SimulationReport) -> Exception:
 @dataclass
 class Defaults:
     """What a plain call of a simulated kernel does: see JITKernel.simulate for what each means.  Set them to
-    change it (`tilelang.tools.simulation.defaults.schedules = 5`); `python -m tilelang sim` does.
-    """
+    change it (`tilelang.tools.simulation.defaults.schedules = 5`); `python -m tilelang sim` does."""
 
     seed: int = 0
     schedules: int | str = 1
@@ -289,8 +284,7 @@ def _at_least(least: int, name: str, value: Any) -> int:
 class _HostCopies:
     """The GPU's tensors among the arguments, copied to the host for a simulation, and back.
 
-    What is copied are their storages, so that tensors that share memory do so on the host.
-    """
+    What is copied are their storages, so that tensors that share memory do so on the host."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.storages: dict[int, tuple[Any, Any]] = {}
