@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..front.errors import TilelangWarning
+from .nvcc import parse_compute_version
 
 DEFAULT_ROCM_PATH = "/opt/rocm"
 
@@ -109,12 +110,6 @@ def have_matrixcore(compute_version: str | None = None) -> bool:
     """Whether an AMD chip of that version has matrix cores, from 9.0 on; without one, whether one is here:
     False, as there is no target for them."""
     return compute_version is not None and parse_compute_version(compute_version) >= (9, 0)
-
-
-def parse_compute_version(compute_version: str) -> tuple[int, int]:
-    """(9, 0) of "9.0"."""
-    major, _, minor = compute_version.partition(".")
-    return int(major), int(minor or 0)
 
 
 def compile_hip(code: str, target_format: str = "hsaco", arch: str | None = None, options: Any = None,

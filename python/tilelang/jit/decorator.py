@@ -74,6 +74,4 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
         raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)
     found = dialect.read(func, frame)
-    if found is None:
-        return JITImpl(func=func, **settings)
-    return EagerImpl(func, settings, *found)
+    return JITImpl(func=func, **settings) if found is None else EagerImpl(func, settings, *found)

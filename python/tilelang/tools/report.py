@@ -54,9 +54,7 @@ class BufferInfo:
     elements: int | None  # that it takes in memory, padding included; of a fragment: registers of a thread
     bytes: int | None  # … in bytes
     address: int | None  # in the block's shared memory
-    decided_by: (
-        str  # the statement that decided the layout; "the user"; empty where there was nothing to decide
-    )
+    decided_by: str  # the statement that decided the layout; "the user"; empty where nothing was to decide
     strictness: str  # strict, common, free, annotated
     decided_at: Place | None  # where that statement stands
     place: Place | None  # where the buffer is allocated
@@ -114,9 +112,7 @@ class AccessInfo:
     parts: int  # accesses into which the vector falls, because its elements are not consecutive
     sites: int  # places in the code
     times: int | None  # how often a thread gets there; None: known at run time only
-    count: (
-        int | None
-    )  # wavefronts of shared memory, or sectors of global memory, of a warp; None: not counted
+    count: int | None  # wavefronts of shared, or sectors of global memory, of a warp; None: not counted
     least: int | None  # the fewest that so many bytes could take
     unknown: str  # why it was not counted
     place: Place | None
