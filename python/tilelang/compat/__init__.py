@@ -1,3 +1,2 @@
 """The published module paths, and the names of other projects that kernels import: forwarders, which
-nobody inside imports.
-"""
+nobody inside imports."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..front.errors import TilelangWarning
+from .nvcc import parse_compute_version
 
 DEFAULT_ROCM_PATH = "/opt/rocm"
 
@@ -31,9 +32,6 @@ def _run(command: list[str], cwd: str | None = None, env: dict[str, str] | None 
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
-
-
-# ── the host's compilers ──────────────────────────────────────────────────────────────────────────────
 
 
 def get_cc() -> str:
@@ -77,9 +75,6 @@ def create_staticlib(output: str, inputs: Any, ar: str | None = None) -> None:
     _run([ar or _find([os.environ.get("AR", ""), "ar"], "archiver"), "qcs", str(output), *map(str, files)])
 
 
-# ── ROCm ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def find_rocm_path() -> str:
     """The folder of ROCm, by ROCM_PATH, ROCM_HOME or hipcc; RuntimeError without one."""
     hipcc = shutil.which("hipcc")
@@ -113,15 +108,8 @@ def rocm_link(in_file: str, out_file: str, lld: str | None = None) -> None:
 
 def have_matrixcore(compute_version: str | None = None) -> bool:
     """Whether an AMD chip of that version has matrix cores, from 9.0 on; without one, whether one is here:
-    False, as there is no target for them.
-    """
+    False, as there is no target for them."""
     return compute_version is not None and parse_compute_version(compute_version) >= (9, 0)
-
-
-def parse_compute_version(compute_version: str) -> tuple[int, int]:
-    """(9, 0) of "9.0"."""
-    major, _, minor = compute_version.partition(".")
-    return int(major), int(minor or 0)
 
 
 def compile_hip(code: str, target_format: str = "hsaco", arch: str | None = None, options: Any = None,
@@ -138,9 +126,6 @@ def compile_hip(code: str, target_format: str = "hsaco", arch: str | None = None
         if verbose:
             print(said)
         return bytearray(result.read_bytes())
-
-
-# ── other names ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_lib_path(name: str, py_ext: bool = False) -> str:

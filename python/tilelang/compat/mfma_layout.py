@@ -3,8 +3,7 @@
 A wave has 64 lanes.  Lane l holds of A (m×k) row l % m, of B (k×n) column l % n, and of each the `held`
 elements of k from held·(l / m) on.  Of the sums lane l holds column l % n; register r of it is row 4·(l / 16)
 + r of 16×16, and row 8·(r / 4) + 4·(l / 32) + r % 4 of 32×32.  The kernels for these chips come with their
-back end; the formulas serve layouts and tests.
-"""
+back end; the formulas serve layouts and tests."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ for _suffix, _turned, _sums in (("m_n", False, True), ("n_m", True, True), ("n_k
                                 ("k_n", True, False)):
     _add(f"shared_16x16_to_local_64x4_layout_{_suffix}",
          (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)), False,
-         _turned,
-         f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
+         _turned, f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
          f"{_suffix.replace('_', ', ')}.")
 
 
@@ -107,6 +105,5 @@ def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
 
 def make_mfma_swizzle_layout(shared_buf: Any, vecSize: int = 8) -> Any:
     """A layout of a shared tile that reads of its rows, vecSize elements at a time, find free of bank
-    conflicts, as make_swizzled_layout gives it.
-    """
+    conflicts, as make_swizzled_layout gives it."""
     return make_swizzled_layout(shared_buf)

@@ -39,8 +39,7 @@ def get_target_arch(compute_version: Any) -> str:
 def compile_cuda(code: str, target_format: str = "ptx", arch: Any = None, options: Any = None,
                  path_target: str | os.PathLike | None = None, verbose: bool = False) -> bytearray:
     """Compile CUDA C++ by NVRTC to "ptx" or "cubin", for this GPU or arch ("sm_90"); the result is also
-    written to path_target.  options: flags of the compiler.
-    """
+    written to path_target.  options: flags of the compiler."""
     if target_format not in ("ptx", "cubin"):
         raise ValueError(f"compile_cuda: target_format is ptx or cubin, not {target_format!r}")
     chip = str(arch).removeprefix("-arch=") if arch else resolve_target("cuda").rpartition("=")[2]

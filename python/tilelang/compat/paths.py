@@ -1,6 +1,5 @@
 """Published module paths that are no files of this package: each is a module made when it is imported, whose
-names come from the files where they live.  paths.txt is the table.
-"""
+names come from the files where they live.  paths.txt is the table."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ _ROOT = __name__.partition(".")[0]
 
 def _read() -> dict[str, list[tuple[str, dict[str, str]]]]:
     """path below tilelang -> its sources: a module, and for each thing that is taken from it the published
-    name and its own; an empty dict takes all.
-    """
+    name and its own; an empty dict takes all."""
     table: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for line in Path(__file__).with_name("paths.txt").read_text(encoding="utf-8").splitlines():
         path, _, rest = line.partition("#")[0].partition("=")

@@ -12,10 +12,9 @@ from ..language.packed import (
     _tir_u8_to_f4_to_bf16,
 )
 
-__all__ = [
-    "_tir_packed_int_to_int_convert", "_tir_packed_to_signed_convert", "_tir_packed_to_unsigned_convert",
-    "_tir_u8_to_f4_to_bf16", "get_lop3_intrin_group", "get_mxfp_intrin_group",
-]  # fmt: skip
+__all__ = ["_tir_packed_int_to_int_convert", "_tir_packed_to_signed_convert",
+           "_tir_packed_to_unsigned_convert", "_tir_u8_to_f4_to_bf16", "get_lop3_intrin_group",
+           "get_mxfp_intrin_group"]
 
 
 def _later(name: str) -> Any:

@@ -56,37 +56,34 @@ def normalize_cuda_target(target: Any) -> str | None:
     return own_target(target) if target_is_cuda(target) else None
 
 
-def target_is_cuda(target: Any) -> bool:
-    """Whether a target is a CUDA chip."""
-    return _kind(target) in ("cuda", "cutedsl") or own_target(target).startswith("sim:")
-
-
-def target_is_hip(target: Any) -> bool:
-    """Whether a target is a chip of AMD's."""
-    return _kind(target) in ("hip", "rocm")
-
-
-def target_is_metal(target: Any) -> bool:
-    """Whether a target is a GPU of Apple's."""
-    return _kind(target) == "metal"
-
-
-def _chip(what: str, low: tuple, high: tuple = (99, 0)) -> Callable[[Any], bool]:
+def _asks(name: str, what: str, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def ask(target: Any) -> bool:
-        return target_is_cuda(target) and low <= capability(target) < high
+        return holds(target)
 
-    ask.__doc__ = f"Whether a target is a CUDA chip {what}."
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"Whether a target is {what}."
     return ask
 
 
-target_is_volta = _chip("of the generation Volta", (7, 0), (7, 5))
-target_is_turing = _chip("of the generation Turing", (7, 5), (8, 0))
-target_is_ampere = _chip("of the generations Ampere and Ada", (8, 0), (9, 0))
-target_is_hopper = _chip("of the generation Hopper", (9, 0), (10, 0))
-target_is_sm120 = _chip("of compute capability 12", (12, 0), (13, 0))
-target_has_ldmatrix = _chip("with ldmatrix", (7, 5))
-target_has_async_copy = _chip("with cp.async", (8, 0))
-target_has_bulk_copy = _chip("with the tensor memory accelerator", (9, 0))
+target_is_cuda = _asks("target_is_cuda", "a CUDA chip", lambda target: _kind(target) in ("cuda", "cutedsl")
+                       or own_target(target).startswith("sim:"))
+target_is_hip = _asks("target_is_hip", "a chip of AMD's", lambda target: _kind(target) in ("hip", "rocm"))
+target_is_metal = _asks("target_is_metal", "a GPU of Apple's", lambda target: _kind(target) == "metal")
+
+
+def _chip(name: str, what: str, low: tuple, high: tuple = (99, 0)) -> Callable[[Any], bool]:
+    return _asks(name, f"a CUDA chip {what}",
+                 lambda target: target_is_cuda(target) and low <= capability(target) < high)
+
+
+target_is_volta = _chip("target_is_volta", "of the generation Volta", (7, 0), (7, 5))
+target_is_turing = _chip("target_is_turing", "of the generation Turing", (7, 5), (8, 0))
+target_is_ampere = _chip("target_is_ampere", "of the generations Ampere and Ada", (8, 0), (9, 0))
+target_is_hopper = _chip("target_is_hopper", "of the generation Hopper", (9, 0), (10, 0))
+target_is_sm120 = _chip("target_is_sm120", "of compute capability 12", (12, 0), (13, 0))
+target_has_ldmatrix = _chip("target_has_ldmatrix", "with ldmatrix", (7, 5))
+target_has_async_copy = _chip("target_has_async_copy", "with cp.async", (8, 0))
+target_has_bulk_copy = _chip("target_has_bulk_copy", "with the tensor memory accelerator", (9, 0))
 
 
 def target_has_stmatrix(target: Any, is_m16n8: bool = False) -> bool:
@@ -104,14 +101,11 @@ def normalize_rocm_arch(arch: str) -> str:
     return arch.partition(":")[0]
 
 
-def target_is_cdna(target: Any) -> bool:
-    """Whether a target is a chip of AMD's for computing."""
-    return target_is_hip(target) and normalize_rocm_arch(target_get_mcpu(target)).startswith("gfx9")
-
-
-def target_is_gfx950(target: Any) -> bool:
-    """Whether a target is AMD's gfx950."""
-    return target_is_hip(target) and normalize_rocm_arch(target_get_mcpu(target)) == "gfx950"
+target_is_cdna = _asks("target_is_cdna", "a chip of AMD's for computing",
+                       lambda target: target_is_hip(target) and target_get_mcpu(target).startswith("gfx9"))
+target_is_gfx950 = _asks(
+    "target_is_gfx950", "AMD's gfx950",
+    lambda target: target_is_hip(target) and normalize_rocm_arch(target_get_mcpu(target)) == "gfx950")
 
 
 def target_get_rdna_generation(target: Any) -> int | None:
@@ -121,9 +115,8 @@ def target_get_rdna_generation(target: Any) -> int | None:
     return next((number for start, number in found.items() if arch.startswith(start)), None)
 
 
-def target_is_rdna(target: Any) -> bool:
-    """Whether a target is a chip of AMD's for graphics."""
-    return target_get_rdna_generation(target) is not None
+target_is_rdna = _asks("target_is_rdna", "a chip of AMD's for graphics",
+                       lambda target: target_get_rdna_generation(target) is not None)
 
 
 def rocm_warp_size_for_arch(arch: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core import Region
@@ -18,9 +18,6 @@ __all__ = ["TensorSupplyType", "array_reduce", "bits_product", "device_synchroni
            "is_global", "is_local", "is_local_var", "is_shared", "is_shared_dynamic", "is_tensor_memory",
            "map_torch_type", "prim_expr_equal", "retrieve_dtype", "retrieve_shape", "retrieve_stride",
            "torch_assert_close"]  # fmt: skip
-
-
-# ── tensors ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def map_torch_type(intype: Any) -> Any:
@@ -40,9 +37,6 @@ def fp8_remove_negative_zeros_(tensor: Any) -> Any:
     bits = tensor.view(torch.uint8)
     bits[bits == 0x80] = 0
     return tensor
-
-
-# ── devices ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def get_current_device() -> Any:
@@ -74,16 +68,23 @@ def __getattr__(name: str) -> bool:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-# ── buffers of a kernel ───────────────────────────────────────────────────────────────────────────────
-
-
 def _scope(buffer: Any) -> str:
     return str(getattr(buffer, "buffer", buffer).scope)
 
 
-def is_global(buffer: Any) -> bool:
-    """Whether it is a tensor."""
-    return _scope(buffer) == "global"
+def _lies(name: str, what: str, scope: str) -> Callable[[Any], bool]:
+    def ask(buffer: Any) -> bool:
+        return _scope(buffer) == scope
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"Whether it is {what}."
+    return ask
+
+
+is_global = _lies("is_global", "a tensor", "global")
+is_fragment = _lies("is_fragment", "a tile in registers of a block's threads", "fragment")
+is_local = _lies("is_local", "an array of one thread", "local")
+is_local_var = _lies("is_local_var", "a variable", "var")
 
 
 def is_shared(buffer: Any, allow_dynamic: bool = True) -> bool:
@@ -92,21 +93,6 @@ def is_shared(buffer: Any, allow_dynamic: bool = True) -> bool:
 
 
 is_shared_dynamic = is_shared
-
-
-def is_fragment(buffer: Any) -> bool:
-    """Whether it is a tile in registers of a block's threads."""
-    return _scope(buffer) == "fragment"
-
-
-def is_local(buffer: Any) -> bool:
-    """Whether it is an array of one thread."""
-    return _scope(buffer) == "local"
-
-
-def is_local_var(buffer: Any) -> bool:
-    """Whether it is a variable."""
-    return _scope(buffer) == "var"
 
 
 def is_tensor_memory(buffer: Any) -> bool:

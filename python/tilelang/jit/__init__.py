@@ -1,7 +1,6 @@
 """Compilation and calls: `tilelang.jit`, `tilelang.compile`, and what they give.
 
-`from tilelang.jit import jit, JITKernel` loads what it names.
-"""
+`from tilelang.jit import jit, JITKernel` loads what it names."""
 
 from importlib import import_module
 

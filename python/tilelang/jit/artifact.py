@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 class CompiledArtifact:
     """The parts of a compiled kernel: the text of what the host does, that of the device, the parameters, the
     device's text once more under its published name, what is loaded (a cubin or an ELF object; of
-    tilelang.lower the kernel itself), and the targets.
-    """
+    tilelang.lower the kernel itself), and the targets."""
 
     host_mod: str
     device_mod: str
@@ -78,8 +77,6 @@ class KernelArtifacts:
             if path is not None:
                 _write(path, text.encode())
 
-    # ── machine code ──────────────────────────────────────────────────────────────────────────────────
-
     def show_ptx(self) -> None:
         """Print the PTX."""
         print(self._kernel.ptx())
@@ -108,8 +105,7 @@ class KernelArtifacts:
         the CPU the ELF object, or, if the name ends in .so, a shared library made of it by `cc`.
 
         Its functions are the kernels; host_source says with which arguments and grid.  On the CPU each is
-        `void kernel(const uint64_t *slots, int64_t bx, int64_t by, int64_t bz, void *arena)`.
-        """
+        `void kernel(const uint64_t *slots, int64_t bx, int64_t by, int64_t bz, void *arena)`."""
         path = kernel_file if path is None else path
         binary, target = self._kernel.binary, self._kernel.target
         if path is None:
@@ -132,13 +128,10 @@ class KernelArtifacts:
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip()}")
 
-    # ── what it uses ──────────────────────────────────────────────────────────────────────────────────
-
     @property
     def resource_usage(self) -> list[dict[str, Any]]:
         """Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and
-        spill_loads (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).
-        """
+        spill_loads (bytes) of a thread, None where the device compiler says nothing of them (on the CPU)."""
         return self._kernel.resources
 
     @property

@@ -3,8 +3,7 @@ long as these are the same.
 
 What values count as: keys.py.  Free variables and globals are found in the bytecode, with the attributes that
 are read from them (`config.block`), in the function and, as far as they are the user's, in the macros and
-functions that it calls.
-"""
+functions that it calls."""
 
 from __future__ import annotations
 import __future__
@@ -26,8 +25,7 @@ _MOST = 2000  # names in all: a helper may call half of the world
 def key_of(value: Any, root: FunctionType | None = None) -> Any:
     """A value as part of a key, with all that functions in it read from around themselves.
 
-    root: the function for which the key is made; functions of its package are the user's, as it is.
-    """
+    root: the function for which the key is made; functions of its package are the user's, as it is."""
     if value.__class__ in PLAIN:
         return _walk(root).key(value)
     walk = _walk(root)
@@ -230,8 +228,7 @@ _known_reads: dict[tuple[int, str], tuple[CodeType, tuple | None]] = {}
 
 def _reads_of(code: CodeType, name: str) -> tuple | None:
     """The chains of attributes that a function reads of a parameter; None where it does anything else with
-    it, and so may read all of it.
-    """
+    it, and so may read all of it."""
     found = _known_reads.get((id(code), name))
     if found is None:
         chains = set(_find_reads(code, name))

@@ -1,6 +1,5 @@
 """What a user may ask of a compilation: targets, pass configs, flags; turned into the options of the
-compiler.
-"""
+compiler."""
 
 from __future__ import annotations
 
@@ -92,10 +91,8 @@ def _editor(target: str) -> Any:
     return edit
 
 
-def options_of(
-    pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any, target: Any = None,
-    deterministic: bool = False
-) -> dict[str, Any]:
+def options_of(pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any,
+               target: Any = None, deterministic: bool = False) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.get_cache_dir()}
     if deterministic:

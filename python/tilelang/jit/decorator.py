@@ -1,6 +1,5 @@
 """`@tilelang.jit`: a factory of prim_funcs becomes a factory of compiled kernels, each made once
-(factory.py); a function whose own body is a kernel becomes an eager kernel (dispatch.py).
-"""
+(factory.py); a function whose own body is a kernel becomes an eager kernel (dispatch.py)."""
 
 from __future__ import annotations
 
@@ -18,19 +17,10 @@ from .function import PrimFunc
 from .kernel import JITKernel, compile
 
 
-def jit(
-    func: Any = None,
-    *,
-    out_idx: Any = None,
-    target: Any = None,
-    target_host: Any = None,
-    execution_backend: Any = None,
-    verbose: bool | None = None,
-    pass_configs: dict[Any, Any] | None = None,
-    debug_root_path: Any = None,
-    compile_flags: Any = None,
-    deterministic: bool = False,
-) -> Any:
+def jit(func: Any = None, *, out_idx: Any = None, target: Any = None, target_host: Any = None,
+        execution_backend: Any = None, verbose: bool | None = None,
+        pass_configs: dict[Any, Any] | None = None, debug_root_path: Any = None, compile_flags: Any = None,
+        deterministic: bool = False) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
     runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.  Of what is jitted already it
@@ -39,8 +29,7 @@ def jit(
     The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
     depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
     out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
-    `@tilelang.jit(...)` both work.
-    """
+    `@tilelang.jit(...)` both work."""
     settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,
                 "execution_backend": execution_backend, "pass_configs": pass_configs,
                 "debug_root_path": debug_root_path, "compile_flags": compile_flags,
@@ -85,8 +74,4 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
         raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)
     found = dialect.read(func, frame)
-    if found is None:
-        return JITImpl(func=func, **settings)
-    return EagerImpl(func, settings, *found)
-
-
+    return JITImpl(func=func, **settings) if found is None else EagerImpl(func, settings, *found)

@@ -1,8 +1,7 @@
 """Which of the two dialects a `@tilelang.jit` function is written in, by its text alone.
 
 Lazy: it makes or calls for a prim_func and returns it.  Eager: its own body is the kernel; it annotates its
-tensors, in its signature or in its body, or opens a T.Kernel.
-"""
+tensors, in its signature or in its body, or opens a T.Kernel."""
 
 from __future__ import annotations
 import __future__
@@ -22,8 +21,7 @@ from .lookahead import own_nodes
 
 def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], frozenset] | None:
     """None if `fn` is lazy; else the names that its annotations need from the functions around it, and those
-    of its parameters that the launch passes, and of these the ones that its body annotates.
-    """
+    of its parameters that the launch passes, and of these the ones that its body annotates."""
     names = {*fn.__code__.co_names, *fn.__code__.co_freevars}
     if "prim_func" in names:
         return None
@@ -72,8 +70,7 @@ def _scope(fn: FunctionType, frame: Any, tree: ast.FunctionDef, parameters: list
 
 def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
     """What the annotation in the signature makes of the parameter: a "tensor"; a "number", or pointer, of
-    each call; or "".
-    """
+    each call; or ""."""
     kind = fn.__annotations__.get(arg.arg)
     if kind.__class__ is str:
         try:

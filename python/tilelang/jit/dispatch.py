@@ -4,8 +4,7 @@ A key has two parts.  The first is known before the trace: the values of the par
 what the function captures, which tensors are given, and where they live.  The second is what the trace read
 of the tensors: extents and strides that bind T.const names, shape and dtype of a bare T.Tensor.  A trace is a
 function of both, so a call that agrees in the first part, and in the second with all that one trace read,
-wants the kernel of that trace.  Keys are made and compared by _core.CallCache.
-"""
+wants the kernel of that trace.  Keys are made and compared by _core.CallCache."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def _rule(fn: FunctionType, names: tuple[str, ...], value: Any, place: int) -> A
 class EagerImpl(_core.CallCache, JITImpl):
     """A kernel in the eager dialect: calling it with tensors compiles it for them, once, and runs it.
 
-    CallCache stands in front: it runs calls that it has seen, and hands over the others to `_call`.
-    """
+    CallCache stands in front: it runs calls that it has seen, and hands over the others to `_call`."""
 
     is_eager = True
 
@@ -70,8 +68,6 @@ class EagerImpl(_core.CallCache, JITImpl):
     def __repr__(self) -> str:
         return f"<eager kernel {self.func.__name__}({', '.join(self._names)})>"
 
-    # ── the call ──────────────────────────────────────────────────────────────────────────────────────
-
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call whose form CallCache does not know, or which it leaves to Python."""
         values, constants = self._bind(args, kwargs)
@@ -85,14 +81,11 @@ class EagerImpl(_core.CallCache, JITImpl):
         """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
         return [i for i in self._runtime if args[i] is not None or i not in self._optional]
 
-    # ── compilation ───────────────────────────────────────────────────────────────────────────────────
-
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments, not run.
 
         Tensors as in a call; or, where shapes alone matter, the T.const names by keyword: f.compile(M=…,
-        N=…).
-        """
+        N=…)."""
         values, constants = self._bind_some(args, kwargs)
         return self._kernel(values, constants)
 
@@ -162,8 +155,6 @@ class EagerImpl(_core.CallCache, JITImpl):
                 made.call_order = list(arguments)
             return made, tuple(reads)
         raise refusal
-
-    # ── arguments ─────────────────────────────────────────────────────────────────────────────────────
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
         """One value for each parameter, by position, name or default; and T.const names, the other keywords.

@@ -3,8 +3,7 @@ passed.
 
 A `Session` belongs to one trace.  It knows the arguments, gives T.const names their values when an annotation
 is executed, and writes down what it read of the arguments: two calls for which that is equal have one kernel
-(dispatch.py).
-"""
+(dispatch.py)."""
 
 from __future__ import annotations
 
@@ -54,7 +53,6 @@ class Session:
         return self
 
     # ── T.const ───────────────────────────────────────────────────────────────────────────────────────
-
     def constant(self, name: str) -> Const:
         """The T.const of that name."""
         found = self.consts.get(name)
@@ -66,8 +64,7 @@ class Session:
 
     def guess(self, const: Const) -> int:
         """The value that an annotation further below will bind: by the text of the function; where that does
-        not show it, the extents of all tensors are tried.
-        """
+        not show it, the extents of all tensors are tried."""
         name = const.name
         places = places_of(self.fn, self.arguments).get(name, [])
         options = [self._extent(*place) for place in places]
@@ -115,7 +112,6 @@ class Session:
                        f"{source}")
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
-
     def passed(self) -> dict[str, Any]:
         """What a launch passes; None for a parameter that has not been declared."""
         return {name: self.made.get(name) for name in self.arguments}
@@ -123,8 +119,7 @@ class Session:
     def parameter(self, name: str, annotation: Callable[[], Any]) -> Any:
         """What a parameter is when the body begins; NotImplemented for one that a prim_func may have too.
 
-        annotation: gives that of the signature.
-        """
+        annotation: gives that of the signature."""
         if name not in self.arguments:
             return self.values[name]
         if name in self.in_body:
@@ -193,7 +188,6 @@ class Session:
         return tuple([int(n) for n in interop.shape_of(argument)]), _dtypes.as_dtype(argument.dtype)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
-
     def check_complete(self, definition: Rewritten) -> None:
         """Every T.const has a value, every tensor its annotation."""
         for const in self.consts.values():
@@ -224,16 +218,14 @@ def const(name: str, dtype: Any = "int32") -> Any:
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride, or from a keyword of the call, f(a, b, M=64); it is as good as a Python integer,
     also above that annotation.  A call with other values compiles another kernel.  dtype is accepted; these
-    are exact integers.  Only in eager functions.
-    """
+    are exact integers.  Only in eager functions."""
     trace = current()
     names = name.replace(",", " ").split() if isinstance(name, str) else []
     if trace is None or trace.eager is None:
         where = trace and (trace.file, *trace.site)
         raise compile_error("T.const belongs to the eager dialect, the body of a @tilelang.jit function "
                             "without a prim_func; in a prim_func extents are parameters of the factory, or "
-                            "T.dynamic",
-                            where or caller_place())
+                            "T.dynamic", where or caller_place())
     if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.const: {name!r} is not a name, or several with commas between")
     made = tuple([trace.eager.constant(word) for word in names])
@@ -245,8 +237,7 @@ def empty(*shape: Any, dtype: Any = None) -> Buffer:
 
     shape: extents, in elements; T.dynamic names may stand in it.  dtype: float32 if left out.  Each call
     allocates it like its first tensor: PyTorch on that tensor's device, or NumPy.  Its elements are not
-    initialised.  What is not returned is memory for the time of the call.
-    """
+    initialised.  What is not returned is memory for the time of the call."""
     trace = active("T.empty")
     items = list(shape)
     if len(items) > 1 and not hasattr(items[-1], "__index__") and not isinstance(items[-1], (Expr, Const)):

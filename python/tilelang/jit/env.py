@@ -1,8 +1,7 @@
 """The environment variables that tilelang reads, each when it is needed: `tilelang.env` is the object here.
 
 env.txt is the table: `env.TILELANG_CACHE_DIR` is what the variable says (or its default),
-`env.get_cache_dir()` the same as what it is; setting the attribute counts more than the environment.
-"""
+`env.get_cache_dir()` the same as what it is; setting the attribute counts more than the environment."""
 
 from __future__ import annotations
 

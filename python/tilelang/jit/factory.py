@@ -1,6 +1,5 @@
 """`@tilelang.jit`: a factory of prim_funcs becomes a factory of compiled kernels, each made once; a function
-whose own body is a kernel becomes an eager kernel (dispatch.py).
-"""
+whose own body is a kernel becomes an eager kernel (dispatch.py)."""
 
 from __future__ import annotations
 
@@ -181,8 +180,7 @@ class JITImpl:
     def par_compile(self, configs: Any, num_workers: int | None = None,
                     ignore_error: bool = False) -> list[JITKernel | None]:
         """The kernels for several sets of arguments (dicts by name, or tuples), compiled on a pool of
-        threads.
-        """
+        threads."""
 
         def one(config: Any) -> JITKernel:
             return self.compile(**config) if isinstance(config, dict) else self.compile(*config)

@@ -1,6 +1,5 @@
 """Functions that are kernels: `@T.prim_func`, and the trace that it shares with the eager dialect; tensor
-parameters.
-"""
+parameters."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class PrimFunc:
 
     def __init__(self, fn: FunctionType, scope: dict[str, Any], eager: Any = None) -> None:
         """Traces `fn`.  scope: names that its annotations may use beyond those that it sees itself; eager:
-        gives the Session for a trace, if `fn` is written in the eager dialect.
-        """
+        gives the Session for a trace, if `fn` is written in the eager dialect."""
         self.__name__ = self.name = fn.__name__
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn

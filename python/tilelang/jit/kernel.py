@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 class JITKernel(_core.Launcher, KernelArtifacts):
     """A compiled kernel.  Calling it runs it: tensors and numbers in the order of its parameters, without
     those that out_idx names; these are allocated on the inputs' device and returned (one as it is, several
-    as a list).
-    """
+    as a list)."""
 
     said = "a compiled kernel"
     execution_backend_spec = None  # there is one runtime
@@ -38,8 +37,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                 pass_configs: dict[Any, Any] | None = None, from_database: bool = False,
                 compile_flags: Any = None, backend_context: Any = None) -> JITKernel:
         """The same as tilelang.compile; from_database and backend_context are accepted and change nothing:
-        what was compiled before is found in the disk cache.
-        """
+        what was compiled before is found in the disk cache."""
         return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
                        compile_flags)
 
@@ -71,7 +69,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                        compile_flags)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def out_idx(self) -> list[int]:
         """The parameters that are returned, as indices from 0."""
@@ -140,8 +137,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         Prints the report and returns it; its lists hold the same as objects.
 
         html: a file; the report is written there as one page for a browser, with pictures of the layouts,
-        instead of being printed.
-        """
+        instead of being printed."""
         report = self.report
         if html is None:
             print(report)
@@ -159,8 +155,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         are tried, with seeds from there on, each on the arguments as they were; "all": every order in which
         the warps of a small kernel can meet (CompileError if there are too many). blocks: the numbers of the
         blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of what
-        nobody has written. count: count wavefronts, sectors and instructions.
-        """
+        nobody has written. count: count wavefronts, sectors and instructions."""
         from ..tools.simulation import simulate_call
 
         options = dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count)
@@ -214,7 +209,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         return f"<kernel {self._func.name}({', '.join(map(repr, self.params))}) for {self.target}>"
 
     # ── the call: Launcher's, in C++ ──────────────────────────────────────────────────────────────────
-
     def merge(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """Inputs and outputs in the order of the parameters."""
         full = list(inputs)
@@ -236,8 +230,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                 what += f" ({', '.join(p.name for p in missing)} missing)"
             raise TypeError(
                 f"{self._func.name} takes {len(wanted)} argument{'s' * (len(wanted) != 1)} "
-                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}"
-            )
+                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}")
         return tuple(given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
                      for p in wanted)
 
@@ -287,8 +280,7 @@ def _mistake(text: str) -> Exception:
 class ReturningKernel(JITKernel):
     """A JITKernel that returns what its body returns: one tensor as it is, several as a tuple.
 
-    Tensors that the body makes and does not return live for the time of a call.
-    """
+    Tensors that the body makes and does not return live for the time of a call."""
 
     def _complete(self, func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> None:
         super()._complete(func, compiled, out_idx)
@@ -340,12 +332,10 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
     "kind".  verbose: print the report.  pass_configs: see PassConfigKey.  compile_flags: for the device
     compiler.  debug_root_path: a folder for the text of every level.  deterministic=True: an error that names
     the operator, where a result depends on the order in which threads and blocks come to atomic accesses.
-    execution_backend and target_host are accepted and change nothing.
-    """
+    execution_backend and target_host are accepted and change nothing."""
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
-        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}"
-                       + _instead_of(func, what))
+        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
     config.check_backend(execution_backend)
     configs = {**config.normalize_pass_configs(func.pass_configs),
                **config.normalize_pass_configs(pass_configs)}

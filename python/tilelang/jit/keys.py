@@ -3,8 +3,7 @@
 Numbers, strings, dtypes and containers of them count by value.  An object of the user's counts by its class
 and its attributes, at any depth, since these are what a kernel can be made from and may change while the
 object stays the same; its own `==` is not asked.  What has no parts that could be seen counts by identity.
-What changes by being looked at, or is too large, has no key (TypeError): its kernels are made each time.
-"""
+What changes by being looked at, or is too large, has no key (TypeError): its kernels are made each time."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class Walk:
     def __init__(self, is_users: Callable[[FunctionType], bool],
                  method: Callable[[Walk, MethodType], Any]) -> None:
         """is_users: whether a function is the user's own, or a library's, which does not change; method: the
-        key of a bound method, which need not be that of its whole object.
-        """
+        key of a bound method, which need not be that of its whole object."""
         self.is_users, self.method = is_users, method
         self.functions: list[Any] = []  # those that were met, and macros: what they read counts as well
         self.seen: dict[int, int] = {}
@@ -109,8 +107,6 @@ class Walk:
     def _set(self, value: Any) -> Any:
         return (value.__class__, frozenset([self.key(item) for item in value]))
 
-    # ── functions, classes, modules ───────────────────────────────────────────────────────────────────
-
     def _function(self, fn: FunctionType) -> Any:
         if not self.is_users(fn):
             return Same(fn)
@@ -151,8 +147,6 @@ class Walk:
             return Same(value)
         hash(value)
         return (kind, value)
-
-    # ── objects ───────────────────────────────────────────────────────────────────────────────────────
 
     def _array(self, value: Any, kind: type, top: str) -> Any:
         """Of an array, by its elements where there are few; None: an object like others."""
@@ -220,11 +214,9 @@ class Walk:
 
 _DESCRIPTORS = ("member_descriptor", "getset_descriptor", "_abc_data")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy")
-_RULES = {
-    list: Walk._items, dict: Walk._pairs, set: Walk._set, frozenset: Walk._set,
-    MappingProxyType: Walk._pairs, FunctionType: Walk._function, MethodType: Walk._method,
-    BuiltinFunctionType: Walk._builtin, MethodWrapperType: Walk._builtin, ModuleType: Walk._module,
-}
+_RULES = {list: Walk._items, dict: Walk._pairs, set: Walk._set, frozenset: Walk._set,
+          MappingProxyType: Walk._pairs, FunctionType: Walk._function, MethodType: Walk._method,
+          BuiltinFunctionType: Walk._builtin, MethodWrapperType: Walk._builtin, ModuleType: Walk._module}
 
 
 def is_settled(kind: type) -> bool:

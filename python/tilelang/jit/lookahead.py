@@ -2,8 +2,7 @@
 annotations will give them, read from its text.
 
 A value found here is a guess, by which the trace goes on; it holds once an annotation has bound the name to
-it (eager.py).  Where it does not, dispatch.py traces again with another.
-"""
+it (eager.py).  Where it does not, dispatch.py traces again with another."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
 class _Reader:
     """What the names of one function may mean, as far as T.const names and sequences of them go.
 
-    A reading is a T.const name, a list of expressions and readings, or None.
-    """
+    A reading is a T.const name, a list of expressions and readings, or None."""
 
     def __init__(self, tree: ast.FunctionDef, parameters: list[str]) -> None:
         self.assigned: dict[str, list[tuple[Any, int | None]]] = {}  # name -> (value, item of it)

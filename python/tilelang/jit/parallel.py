@@ -15,8 +15,7 @@ def par_compile(funcs: Sequence[Any], out_idx: Any = None, execution_backend: An
                 num_workers: int | None = None, ignore_error: bool = False,
                 deterministic: bool = False) -> list[JITKernel | None]:
     """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None.  The
-    parameters mean what they mean to compile, deterministic=True among them.
-    """
+    parameters mean what they mean to compile, deterministic=True among them."""
 
     def one(func: Any) -> JITKernel:
         return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
@@ -29,8 +28,7 @@ def run_all(work: Any, items: Sequence[Any], num_workers: int | None, ignore_err
     """`work` of every item on a pool of threads, in order; with ignore_error a failed one is None.
 
     One that takes longer than TILELANG_COMPILE_TIMEOUT_SECONDS fails with TimeoutError; its thread is left to
-    end by itself.
-    """
+    end by itself."""
     from concurrent.futures import ThreadPoolExecutor
 
     results: list[Any] = []

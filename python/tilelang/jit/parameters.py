@@ -10,8 +10,7 @@ from ..front.dtypes import dtype
 
 class KernelParam:
     """A parameter of a kernel: its name, whether it is a tensor, its dtype and shape (names where not
-    constant; () of a scalar).
-    """
+    constant; () of a scalar)."""
 
     __slots__ = ("name", "is_tensor", "dtype", "shape")
 

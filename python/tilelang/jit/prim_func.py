@@ -22,8 +22,7 @@ def prim_func(func: FunctionType | None = None, *, eager_jit: bool = False) -> A
     a call gives back as they were passed.
 
     eager_jit=True: the function is written as an eager kernel and traced when it is called, with tensors or
-    with T.const names by keyword; each such call gives a kernel for tilelang.compile.
-    """
+    with T.const names by keyword; each such call gives a kernel for tilelang.compile."""
     if func is None:
         return lambda f: _make(f, eager_jit, sys._getframe(1))
     return _make(func, eager_jit, sys._getframe(1))

@@ -1,7 +1,6 @@
 """What stands around kernels: measuring, tuning, simulating, reporting, drawing, testing; the command line.
 
-`tilelang.tools.plot_layout` and the modules here are loaded when they are asked for.
-"""
+`tilelang.tools.plot_layout` and the modules here are loaded when they are asked for."""
 
 import sys
 from importlib import import_module

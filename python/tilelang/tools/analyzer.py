@@ -1,8 +1,7 @@
 """How fast a kernel could be: its floating-point operations and its traffic to memory, counted in its
 program, against what the chip can do.
 
-    result = Analyzer.analysis(matmul_func, CUDA("cuda -arch=sm_90"))
-"""
+    result = Analyzer.analysis(matmul_func, CUDA("cuda -arch=sm_90"))"""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ ARCH_CONFIGS = {chip: _core.target_info(f"sim:{chip}") for chip in _core.chips("
 
 def rates(target: Any) -> dict[str, float]:
     """What the chip of a target does at most: bytes a second from memory (bandwidth), floating-point
-    operations a second by its cores (float32) and tensor cores (float16); l2_bytes; its clock in Hz.
-    """
+    operations a second by its cores (float32) and tensor cores (float16); l2_bytes; its clock in Hz."""
     info = _core.target_info(resolve_target(getattr(target, "target", target)))
     if "peak" not in info:
         raise compile_error(f"{info['target']} has no rates to compare with; chips that have are "
@@ -35,8 +33,7 @@ def rates(target: Any) -> dict[str, float]:
 @dataclass(frozen=True)
 class AnalysisResult:
     """What a kernel does in one call, and what the chip allows: estimated_time in seconds, the longer of its
-    traffic and its arithmetic; the operations and bytes a second that this is.
-    """
+    traffic and its arithmetic; the operations and bytes a second that this is."""
 
     total_flops: int
     total_global_bytes: int

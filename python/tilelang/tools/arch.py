@@ -23,8 +23,7 @@ class TensorInstruction:
 
 class TileDevice:
     """A chip: smem_cap (bytes of shared memory of a block), reg_cap (registers of a multiprocessor),
-    compute_max_core (multiprocessors), warp_size; of a GPU bandwidth (GB/s), l2_cache_size_bytes.
-    """
+    compute_max_core (multiprocessors), warp_size; of a GPU bandwidth (GB/s), l2_cache_size_bytes."""
 
     platform, default = "", "auto"
     reg_cap = 64 << 10
@@ -135,5 +134,3 @@ def is_tensorcore_supported_precision(in_dtype: Any, accum_dtype: Any, arch: Til
 def matrix_row(arch: TileDevice, kind: Any, accum: Any) -> dict[str, Any] | None:
     """The best matrix instruction of a chip for operands and results of these dtypes, as _core tells it."""
     return next((row for row in arch.matrix if row["dtypes"] == (kind, kind, accum)), None)
-
-

@@ -1,8 +1,7 @@
 """`@tilelang.autotune`: the fastest of several configurations of a kernel.
 
 The configurations are compiled and measured one after another, with a line that says how far it is; one that
-fails is reported and left out.  What is found is kept for the process: the same call again costs nothing.
-"""
+fails is reported and left out.  What is found is kept for the process: the same call again costs nothing."""
 
 from __future__ import annotations
 
@@ -99,8 +98,7 @@ class ProfileArgs:
 
 def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """Configurations as a list of dicts: from such a list, a dict of lists (every combination), or a function
-    of the kernel's arguments that gives either.
-    """
+    of the kernel's arguments that gives either."""
     if callable(configs):
         configs = configs(*args, **kwargs)
     if isinstance(configs, Mapping):
@@ -113,8 +111,7 @@ class AutoTuner:
     """Tunes one function of configurations: `AutoTuner.from_kernel(kernel, configs).run()`.
 
     fn: a factory (@tilelang.jit, or a plain function that returns a prim_func), called with each
-    configuration as keywords.  Calling the tuner runs it.
-    """
+    configuration as keywords.  Calling the tuner runs it."""
 
     def __init__(self, fn: Callable[..., Any], configs: Any) -> None:
         self.fn, self.configs = fn, configs
@@ -152,8 +149,7 @@ class AutoTuner:
 
     def set_kernel_parameters(self, k_parameters: tuple, f_parameters: Any = None) -> AutoTuner:
         """The arguments of the factory that are not tuned: k_parameters is (those by position, those by name
-        as a dict or pairs).  f_parameters, the parameters of the factory, are known here without it.
-        """
+        as a dict or pairs).  f_parameters, the parameters of the factory, are known here without it."""
         self._args, self._kwargs = tuple(k_parameters[0]), dict(k_parameters[1])
         return self
 
@@ -164,8 +160,7 @@ class AutoTuner:
 
     def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
         """A text that is the same for the same function, configurations, settings and parameters; None where
-        the function has no text.
-        """
+        the function has no text."""
         import hashlib
 
         try:
@@ -183,8 +178,7 @@ class AutoTuner:
         """Compile, check and measure every configuration; the fastest.
 
         RuntimeError with every reason if none works.  What is given counts more than set_profile_args.
-        Options on pipelines, groups and several devices are accepted and change nothing here.
-        """
+        Options on pipelines, groups and several devices are accepted and change nothing here."""
         given = {"warmup": warmup, "rep": rep, "timeout": timeout, "early_stop": early_stop,
                  "early_stop_factor": early_stop_factor}
         settings = replace(self.profile_args, **{k: v for k, v in given.items() if v is not None})
@@ -390,8 +384,7 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
              supply_prog: Callable | None = None, rtol: float = 1e-2, atol: float = 1e-2,
              max_mismatched_ratio: float = 0.01, skip_check: bool = False,
              manual_check_prog: Callable | None = None, cache_input_tensors: bool = False,
-             do_not_specialize: Any = None, early_stop: bool = False,
-             early_stop_factor: float = 2.0) -> Any:
+             do_not_specialize: Any = None, early_stop: bool = False, early_stop_factor: float = 2.0) -> Any:
     """Decorate a @tilelang.jit function (this above that): it chooses the fastest of `configs` by itself.
 
     configs: a list of dicts of keyword arguments, a dict of lists (every combination is tried), or a function
@@ -400,8 +393,7 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     supply_type.  ref_prog: each configuration is checked against it first (rtol, atol,
     max_mismatched_ratio, or manual_check_prog), unless skip_check.  early_stop: drop a configuration whose
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
-    nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds).
-    """
+    nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds)."""
 
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):

@@ -1,8 +1,7 @@
 """`breakpoint()` in a kernel: the simulator stops there and shows what a thread holds; other targets go on.
 
 On a terminal it asks for commands; else it prints a summary and goes on.  `tilelang.tools.breakpoints.chosen`
-says for which block and thread (the others pass): `chosen.block = 3` before the call.
-"""
+says for which block and thread (the others pass): `chosen.block = 3` before the call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Kernels of known forms, for which a simple model (hints.py) proposes tile sizes, candidates for tuning.
 
     template = MatmulTemplate(M=4096, N=4096, K=4096).with_arch(CUDA("cuda"))
-    for hint in template.recommend_hints(topk=10): ...
-"""
+    for hint in template.recommend_hints(topk=10): ..."""
 
 from __future__ import annotations
 
@@ -258,8 +257,7 @@ class GeneralReductionTemplate(BaseTemplate):
 class ConvTemplate(BaseTemplate):
     """A convolution of images (N, H, W, C) with filters (K, K, C, F): stride S, dilation D, padding P.
 
-    Its hints are those of the product that it is, of N·H·W rows, F columns and K·K·C steps.
-    """
+    Its hints are those of the product that it is, of N·H·W rows, F columns and K·K·C steps."""
 
     N: int
     C: int
@@ -299,8 +297,7 @@ class ConvTemplate(BaseTemplate):
 class FlashAttentionTemplate(BaseTemplate):
     """Attention of queries, keys and values of (batch_size, num_heads, sequence, head_dim).
 
-    block of its hints: queries and keys of a step.
-    """
+    block of its hints: queries and keys of a step."""
 
     _output_nodes: Any = None
     batch_size: int = 1

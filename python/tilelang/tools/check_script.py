@@ -3,8 +3,7 @@
 The script is read, not imported.  What is looked at: imports from tilelang and the names taken from them, the
 keywords and the number of arguments of calls, dtypes, targets and pass configurations that are written as
 texts, and statements that have no meaning in a kernel.  What only values decide (shapes, layouts, types of
-operands) is not; `python -m tilelang sim` runs a script without a GPU and finds that.
-"""
+operands) is not; `python -m tilelang sim` runs a script without a GPU and finds that."""
 
 from __future__ import annotations
 
@@ -50,8 +49,6 @@ class Checker(ast.NodeVisitor):
     def fault(self, text: str, node: ast.AST) -> None:
         """Note an error at a node."""
         self.faults.append(compile_error(text, (self.file, *site_of(node))))
-
-    # ── names ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _names_bound(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
@@ -137,8 +134,6 @@ class Checker(ast.NodeVisitor):
         self.meaning(node)
         self.generic_visit(node)
 
-    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
-
     def visit_Call(self, node: ast.Call) -> None:
         called = self.meaning(node.func)
         if called is not None and callable(called):
@@ -179,8 +174,6 @@ class Checker(ast.NodeVisitor):
                 resolve_target(node.value)
         except CompileError as error:
             self.fault(error.text, node)
-
-    # ── statements of kernels ─────────────────────────────────────────────────────────────────────────
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.generic_visit(node)

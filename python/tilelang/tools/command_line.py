@@ -6,8 +6,7 @@
     python -m tilelang sim     SCRIPT [ARG ...]               run a script, each kernel simulated (sim --help)
     python -m tilelang check   SCRIPT ...                     what of it would fail here, without a run
 
-NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go.
-"""
+NAME is a prim_func, or a factory of one (with @tilelang.jit or without) to which the arguments go."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ def custom_op(name: str, kernel: Any = None, *, mutates_args: str | Sequence[str
     The result is PyTorch's own torch.library.CustomOpDef: it is called as the kernel is, and
     op.register_autograd(backward, setup_context=…) gives it a backward.  Shapes of outputs come from the
     kernel's annotations, so that fake tensors need no GPU.  CompileError for what has no such form: outputs
-    that are arguments, parameters that PyTorch's schemas have no type for.
-    """
+    that are arguments, parameters that PyTorch's schemas have no type for."""
     if kernel is None:
         return lambda k: custom_op(name, k, mutates_args=mutates_args, device_types=device_types)
     if isinstance(kernel, JITKernel):
@@ -249,5 +248,3 @@ def _numbers(tree: ast.FunctionDef, impl: EagerImpl) -> dict[str, str]:
         if not (is_tensor or "Tensor" in text or "Buffer" in text):
             found[name] = "bool" if "bool" in text else "float" if "float" in text else "int"
     return found
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["get_cuda_device_properties", "get_device_attribute", "get_device_name",
@@ -25,14 +26,23 @@ def get_device_attribute(attr: str, device_id: int = 0) -> Any:
     return getattr(get_cuda_device_properties(device_id), attr)
 
 
-def get_device_name(device_id: int = 0) -> str:
-    """The GPU's name."""
-    return get_device_attribute("name", device_id)
+def _entry(name: str, attr: str, doc: str) -> Callable[..., Any]:
+    def ask(device_id: int = 0) -> Any:
+        return get_device_attribute(attr, device_id)
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = doc
+    return ask
 
 
-def get_num_sms(device_id: int = 0) -> int:
-    """How many multiprocessors the GPU has: the blocks of a persistent kernel."""
-    return get_device_attribute("multi_processor_count", device_id)
+get_device_name = _entry("get_device_name", "name", "The GPU's name.")
+get_num_sms = _entry("get_num_sms", "multi_processor_count",
+                     "How many multiprocessors the GPU has: the blocks of a persistent kernel.")
+get_registers_per_block = _entry("get_registers_per_block", "regs_per_multiprocessor",
+                                 "The 32-bit registers that a block may use: all of a multiprocessor.")
+get_persisting_l2_cache_max_size = _entry(
+    "get_persisting_l2_cache_max_size", "L2_cache_size",
+    "The bytes of the second cache, of which a program may set aside a part.")
 
 
 def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes") -> int:
@@ -43,16 +53,6 @@ def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes")
 def get_shared_memory_per_block(device_id: int = 0, format: str = "bytes") -> int:
     """The shared memory that a block may use without asking for more; format: "bytes", "kb" or "mb"."""
     return _in(format, get_device_attribute("shared_memory_per_block", device_id))
-
-
-def get_registers_per_block(device_id: int = 0) -> int:
-    """The 32-bit registers that a block may use: all of a multiprocessor."""
-    return get_device_attribute("regs_per_multiprocessor", device_id)
-
-
-def get_persisting_l2_cache_max_size(device_id: int = 0) -> int:
-    """The bytes of the second cache, of which a program may set aside a part."""
-    return get_device_attribute("L2_cache_size", device_id)
 
 
 def _in(format: str, size: int) -> int:

@@ -3,8 +3,7 @@
 A candidate must fit (shared memory, registers, matrix instructions that divide a warp's tile).  Its time is
 that of its waves of blocks over the multiprocessors, each step of which takes as long as the slowest of
 arithmetic, shared memory, global memory (what the blocks that run together have in common is read once, from
-there on from the second cache) and the latency that its stages cannot hide.
-"""
+there on from the second cache) and the latency that its stages cannot hide."""
 
 from __future__ import annotations
 
@@ -58,7 +57,6 @@ class Rasterization2DRow(Rasterization):
         return [f'T.use_swizzle({panel_width or self.panel_width_}, order="{self.order}")']
 
 
-
 class Rasterization2DColumn(Rasterization2DRow):
     """Blocks run in panels of columns of the grid."""
 
@@ -70,8 +68,7 @@ class Hint:
     """How a kernel may be cut.  block: the tile of a block, by dimension; warp: that of a warp, where matrix
     instructions are used (use_tc), else thread: threads along each dimension; rstep: the part of the
     reduction that a step takes; reduce_thread: threads that share one reduction; pipeline_stage: 1 without a
-    pipeline; seconds: what the model says.
-    """
+    pipeline; seconds: what the model says."""
 
     block: list[int] = field(default_factory=list)
     warp: list[int] = field(default_factory=list)
@@ -113,9 +110,6 @@ class Hint:
     def from_dict(cls, dic: dict[str, Any]) -> Hint:
         """The hint with these fields."""
         return cls(**dic)
-
-
-# ── the model ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _residents(arch: CUDA, threads: int, shared: float, registers: float) -> int:

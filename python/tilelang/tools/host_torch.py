@@ -3,8 +3,7 @@ the host and called CUDA's, torch.cuda's own functions do nothing.  `python -m t
 PyTorch finds no GPU.
 
 A tensor is known by its storage, which carries a mark: views of it, and what is computed from it, are on the
-"GPU" as well; `.cpu()` gives a copy without the mark.
-"""
+"GPU" as well; `.cpu()` gives a copy without the mark."""
 
 from __future__ import annotations
 
@@ -97,12 +96,8 @@ def _mode_class(torch: Any) -> type:
 
     tensor = torch.Tensor
     makers = _device._device_constructors()
-    answers = {
-        tensor.device.__get__: lambda: torch.device("cuda", 0),
-        tensor.is_cuda.__get__: lambda: True,
-        tensor.is_cpu.__get__: lambda: False,
-        tensor.get_device: lambda: 0,
-    }
+    answers = {tensor.device.__get__: lambda: torch.device("cuda", 0), tensor.is_cuda.__get__: lambda: True,
+               tensor.is_cpu.__get__: lambda: False, tensor.get_device: lambda: 0}
 
     def means_gpu(value: Any) -> bool:
         return (isinstance(value, torch.device) and value.type == "cuda") or (

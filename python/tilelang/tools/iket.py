@@ -3,8 +3,7 @@ a table of their events, but nothing here records when they happen; enable() war
 
     with iket.session():
         kernel = tilelang.compile(func)  # whose body has iket.mark("loaded") or `with iket.range("gemm"):`
-        print(iket.event_table())
-"""
+        print(iket.event_table())"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The compiler seen pass by pass: the text after each pass, what it changed, how long it took.
 
 `lower_trace(func)` shows one function; `enable()`, `with PassTimingTool():` and `with
-StructureTreePassTool():` look at every compilation until they end.
-"""
+StructureTreePassTool():` look at every compilation until they end."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ STATUS_COMPLETED, STATUS_FAILED, STATUS_SKIPPED, STATUS_CODEGEN = "completed", "
 class LowerRecord:
     """One pass over one function: the texts before and after it, and the lines that it added and removed.
 
-    phase: the level of the program that the pass gives; status: "completed", or "failed" with error_msg.
-    """
+    phase: the level of the program that the pass gives; status: "completed", or "failed" with error_msg."""
 
     phase: str
     name: str
@@ -112,8 +110,6 @@ class _Watcher:
 
 
 # ── what passes change ────────────────────────────────────────────────────────────────────────────────
-
-
 def _lines(before: str, after: str, context: int, labels: tuple = ("before", "after")) -> list[str]:
     texts = before.splitlines(), after.splitlines()
     return list(difflib.unified_diff(*texts, *labels, lineterm="", n=context))
@@ -154,8 +150,7 @@ def generate_html(records: Sequence[LowerRecord], output_path: str | os.PathLike
 class LowerTraceSession(_Watcher):
     """Shows every compilation pass by pass: on the terminal, or (mode="html") as pages in trace_dir.
 
-    records: all that was seen.  mode="none" only keeps them.
-    """
+    records: all that was seen.  mode="none" only keeps them."""
 
     def __init__(self, *, mode: str = "terminal", trace_dir: str | os.PathLike | None = None,
                  codegen_output: bool = False) -> None:
@@ -191,8 +186,7 @@ _session: LowerTraceSession | None = None
 def enable(*, mode: str = "terminal", trace_dir: str | os.PathLike | None = None,
            codegen_output: bool = False) -> LowerTraceSession:
     """Show every compilation from here on, as LowerTraceSession does; the generated text is a kernel's
-    kernel_source, so codegen_output changes nothing.
-    """
+    kernel_source, so codegen_output changes nothing."""
     global _session
     disable()
     _session = LowerTraceSession(mode=mode, trace_dir=trace_dir).__enter__()
@@ -226,8 +220,7 @@ def lower_trace(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, m
                 context: int = 3, html_path: str | os.PathLike = "lower_trace_report.html",
                 target: Any = None) -> list[LowerRecord]:
     """Compile a prim_func, and show what each pass makes of it (mode: terminal, html: the page html_path, or
-    none); the records.  passes: the names of those to show; None: all.
-    """
+    none); the records.  passes: the names of those to show; None: all."""
     if not isinstance(func_or_mod, PrimFunc):
         raise TypeError(f"lower_trace takes a @T.prim_func, not {type(func_or_mod).__name__}")
     _, failure, records = _watched(func_or_mod.function, config.target_text(target), {"cache": False})
@@ -257,8 +250,6 @@ def pass_diff(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, mod
 
 
 # ── how long passes take ──────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PassTimingRecord:
     """A phase of one compilation, and how many seconds it took."""
@@ -301,8 +292,6 @@ def create_pass_timing_tool(pass_configs: Mapping[Any, Any] | None) -> PassTimin
 
 
 # ── the structure of programs ─────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PassStructureRecord:
     """The structure of a program before and after a pass, as capture_structure gives it."""
@@ -315,8 +304,7 @@ class PassStructureRecord:
 
 def capture_structure(mod: Any) -> list[str]:
     """The lines of a program that open a function, kernel, loop or condition, indented; of a prim_func or of
-    text IR.
-    """
+    text IR."""
     text = mod if isinstance(mod, str) else mod.text
     return [line.rstrip(":") for line in text.splitlines() if line.rstrip().endswith(":")]
 

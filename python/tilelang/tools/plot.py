@@ -27,8 +27,7 @@ def plot_layout(layout: Layout | Fragment, save_directory: str | os.PathLike = "
     draws the places instead, each of which says which element lives there.  grid_shape: the rows and columns
     of the grid.  colormap: the name of one of matplotlib's, or without it of colormaps.txt.  verbose: print
     the layout as well.  dtype: the colours of a Layout are the banks of shared memory that elements of this
-    type fall into.
-    """
+    type fall into."""
     if not isinstance(layout, (Layout, Fragment)):
         raise fail(f"plot_layout takes a T.Layout or a T.Fragment, not {type(layout).__name__}")
     kinds = ("svg", "txt", *_DRAWN)

@@ -1,6 +1,5 @@
 """How long a kernel takes, and whether it is right: measured by events or a graph on a GPU, by the clock on a
-CPU; compared with a program of the user's.
-"""
+CPU; compared with a program of the user's."""
 
 from __future__ import annotations
 
@@ -15,12 +14,8 @@ from ..jit import config
 from .compare import as_list, torch_assert_close
 from .supply import TensorSupplyType, default_device, make_input
 
-_MODES: dict[str, Callable] = {
-    "mean": lambda times: sum(times) / len(times),
-    "median": lambda times: _quantile(times, 0.5),
-    "min": min,
-    "max": max,
-}
+_MODES: dict[str, Callable] = {"mean": lambda times: sum(times) / len(times),
+                               "median": lambda times: _quantile(times, 0.5), "min": min, "max": max}
 _BACKENDS = ("event", "cudagraph", "cupti", "wall")
 
 
@@ -32,21 +27,10 @@ def _quantile(times: list[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def do_bench(
-    fn: Callable[[], Any],
-    warmup: float = 25,
-    rep: float = 100,
-    _n_warmup: int = 0,
-    _n_repeat: int = 0,
-    quantiles: Sequence[float] | None = None,
-    fast_flush: bool = True,
-    backend: str = "event",
-    return_mode: str = "mean",
-    device: Any = None,
-    cache_size: int = 256,
-    early_stop_baseline: float | None = None,
-    flush_cache: bool | None = None,
-) -> Any:
+def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_warmup: int = 0,
+             _n_repeat: int = 0, quantiles: Sequence[float] | None = None, fast_flush: bool = True,
+             backend: str = "event", return_mode: str = "mean", device: Any = None, cache_size: int = 256,
+             early_stop_baseline: float | None = None, flush_cache: bool | None = None) -> Any:
     """The time of one call of `fn`, in milliseconds.
 
     warmup, rep: milliseconds spent before and while measuring; _n_warmup, _n_repeat: calls instead of time.
@@ -55,8 +39,7 @@ def do_bench(
     the host, until the GPU is done); without a GPU the clock measures, whatever is asked.  quantiles: return
     these (one as a number, several as a list) instead of `return_mode`, which is "mean", "median", "min" or
     "max".  flush_cache: overwrite `cache_size` MiB before every call, so that it finds cold caches; where
-    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer.
-    """
+    that is not said, on a GPU only.  early_stop_baseline: a first estimate above it is the answer."""
     if backend not in _BACKENDS:
         raise ValueError(f"do_bench: backend must be one of {', '.join(_BACKENDS)}, not '{backend}'")
     if quantiles is None and return_mode not in _MODES:
@@ -115,9 +98,8 @@ def _wall(torch: Any) -> Callable:
 
 def _events(torch: Any) -> Callable:
     def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        pairs = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(n)
-        ]
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+                 for _ in range(n)]
         for begin, end in pairs:
             if flush:
                 flush()
@@ -166,8 +148,7 @@ class Profiler:
     """Measures and checks one kernel on inputs of its own; `kernel.get_profiler()` makes it.
 
     params: of the kernel; result_idx: those of them that it returns; supply_type: what its inputs are;
-    adapter: the kernel, a function of the inputs (with_default_adapter gives it later).
-    """
+    adapter: the kernel, a function of the inputs (with_default_adapter gives it later)."""
 
     def __init__(self, params: Sequence[Any], result_idx: Any = None,
                  supply_type: TensorSupplyType | None = None, adapter: Any = None) -> None:
@@ -179,8 +160,7 @@ class Profiler:
     def inputs(self, extents: Mapping[str, int] | None = None) -> list[Any]:
         """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar.
 
-        extents: values of the extents that are known only when the kernel is called, by name.
-        """
+        extents: values of the extents that are known only when the kernel is called, by name."""
         return [make_input(self.supply_type, param, self.device_type, extents)
                 for index, param in enumerate(self.params) if index not in self.result_idx]
 
@@ -216,8 +196,7 @@ class Profiler:
         given.
 
         The kernel's outputs are allocated once, before the measurement.  dynamic_symbolic_constraints: the
-        values of extents that are known only when the kernel is called, by name.
-        """
+        values of extents that are known only when the kernel is called, by name."""
         inputs = self.inputs(dynamic_symbolic_constraints) if input_tensors is None else list(input_tensors)
         kernel = self.func if func is None else func
         run = lambda: kernel(*inputs)
@@ -242,44 +221,29 @@ class Profiler:
         return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
-
-    def assert_allclose(
-        self,
-        reference_program: Callable,
-        input_tensors: Sequence[Any] | None = None,
-        atol: float = 1e-2,
-        rtol: float = 1e-2,
-        max_mismatched_ratio: float = 0.01,
-    ) -> None:
+    def assert_allclose(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
+                        atol: float = 1e-2, rtol: float = 1e-2, max_mismatched_ratio: float = 0.01) -> None:
         """AssertionError unless the kernel and `reference_program` agree on the same inputs.
 
         What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
         after it and the reference ran on copies of them (a reference that returns values is compared with
-        the tensors that the kernel changed, in their order).
-        """
+        the tensors that the kernel changed, in their order)."""
         compare = lambda found, expected: torch_assert_close(
             found, expected, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
             check_dtype=False, check_device=False, base_name="found", ref_name="expected")  # fmt: skip
         self._check(reference_program, input_tensors, compare)
 
-    def manual_assert_close(
-        self,
-        reference_program: Callable,
-        input_tensors: Sequence[Any] | None = None,
-        manual_check_prog: Callable | None = None,
-    ) -> None:
+    def manual_assert_close(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
+                            manual_check_prog: Callable | None = None) -> None:
         """As assert_allclose, but `manual_check_prog(found, expected)` says whether they agree, by raising;
-        it gets lists of tensors.
-        """
+        it gets lists of tensors."""
         if manual_check_prog is None:
             raise TypeError("manual_assert_close: pass manual_check_prog=, a function of the tensors of the "
                             "kernel and of the reference")
         self._check(reference_program, input_tensors, None, manual_check_prog)
 
-    def _check(
-        self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
-        check_all: Callable | None = None,
-    ) -> None:  # fmt: skip
+    def _check(self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
+               check_all: Callable | None = None) -> None:
         inputs = self.inputs() if given is None else list(given)
         mine, theirs = _copies(inputs), _copies(inputs)
         found, expected = as_list(self.func(*mine)), as_list(reference(*theirs))

@@ -9,16 +9,8 @@ from typing import Any
 from .. import _core
 from ..language.maps import Fragment, Layout
 
-__all__ = [
-    "Report",
-    "Place",
-    "KernelInfo",
-    "BufferInfo",
-    "LoopInfo",
-    "OperatorInfo",
-    "AccessInfo",
-    "NoteInfo",
-]
+__all__ = ["Report", "Place", "KernelInfo", "BufferInfo", "LoopInfo", "OperatorInfo", "AccessInfo",
+           "NoteInfo"]
 
 
 @dataclass(frozen=True)
@@ -62,9 +54,7 @@ class BufferInfo:
     elements: int | None  # that it takes in memory, padding included; of a fragment: registers of a thread
     bytes: int | None  # … in bytes
     address: int | None  # in the block's shared memory
-    decided_by: (
-        str  # the statement that decided the layout; "the user"; empty where there was nothing to decide
-    )
+    decided_by: str  # the statement that decided the layout; "the user"; empty where nothing was to decide
     strictness: str  # strict, common, free, annotated
     decided_at: Place | None  # where that statement stands
     place: Place | None  # where the buffer is allocated
@@ -122,9 +112,7 @@ class AccessInfo:
     parts: int  # accesses into which the vector falls, because its elements are not consecutive
     sites: int  # places in the code
     times: int | None  # how often a thread gets there; None: known at run time only
-    count: (
-        int | None
-    )  # wavefronts of shared memory, or sectors of global memory, of a warp; None: not counted
+    count: int | None  # wavefronts of shared, or sectors of global memory, of a warp; None: not counted
     least: int | None  # the fewest that so many bytes could take
     unknown: str  # why it was not counted
     place: Place | None
@@ -159,8 +147,7 @@ class Report:
     how parallel loops and copies are spread over threads.  operators: how each tile operator runs.
     accesses: what each access to memory costs a warp.  notes: what else was decided, everything refused
     included.  phases: how long each step took, in milliseconds.  simulation: of a kernel that was simulated
-    (kernel.simulate(…)), what that counted, else None.
-    """
+    (kernel.simulate(…)), what that counted, else None."""
 
     function: str
     target: str
@@ -191,9 +178,7 @@ class Report:
         for b in self.buffers:
             if b.name == name:
                 return b
-        raise KeyError(
-            f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}"
-        )
+        raise KeyError(f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}")
 
     def html(self) -> str:
         """The report as one page of HTML that needs nothing else."""
@@ -251,8 +236,6 @@ def _rows(kind: type, rows: list[dict[str, Any]]) -> list[Any]:
 def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = None) -> Report:
     """The report of a compiled kernel as objects."""
     return Report(
-        core.function, core.target, core.toolchain, core.from_cache,
-        _rows(KernelInfo, core.kernels), _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops),
-        _rows(OperatorInfo, core.operators), _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes),
-        dict(phases), simulation, core.text(),
-    )  # fmt: skip
+        core.function, core.target, core.toolchain, core.from_cache, _rows(KernelInfo, core.kernels),
+        _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops), _rows(OperatorInfo, core.operators),
+        _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes), dict(phases), simulation, core.text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..front.texts import lines_of
@@ -14,79 +15,18 @@ from .simulation import counter_rows
 if TYPE_CHECKING:
     from .report import AccessInfo, BufferInfo, LoopInfo, Place, Report
 
-_STYLE = """
-:root { --ink: #1d2433; --soft: #5d6880; --line: #e1e6ef; --paper: #fff; --ground: #f5f7fb; --blue: #2457c5;
-  --bad: #b3261e; --bad-ground: #fdecea; --good: #1b6e3c; --good-ground: #e6f4ea; --warn: #8a5a00;
-  --warn-ground: #fff4dc; }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", Roboto,
-  "DejaVu Sans", sans-serif; }
-main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 60px; }
-h1 { font-size: 26px; margin: 0; letter-spacing: -.01em; }
-h2 { font-size: 18px; margin: 36px 0 10px; }
-h3 { font-size: 15px; margin: 0 0 8px; }
-code, pre, .mono { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
-  font-size: 13px; }
-.soft { color: var(--soft); }
-.card { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px;
-  margin: 12px 0; overflow-x: auto; }
-.chips { display: flex; flex-wrap: wrap; gap: 8px; margin: 14px 0 0; padding: 0; list-style: none; }
-.chips li { background: var(--paper); border: 1px solid var(--line); border-radius: 99px; padding: 3px 12px;
-  font-size: 13.5px; }
-.good { color: var(--good); background: var(--good-ground) !important; }
-.bad { color: var(--bad); background: var(--bad-ground) !important; }
-.warn { color: var(--warn); background: var(--warn-ground) !important; }
-nav { margin-top: 14px; font-size: 14px; }
-nav a { color: var(--blue); text-decoration: none; margin-right: 16px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th { text-align: left; font-weight: 600; color: var(--soft); font-size: 12.5px; padding: 4px 14px 6px 0;
-  border-bottom: 1px solid var(--line); white-space: nowrap; }
-td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-tr:last-child td { border-bottom: 0; }
-td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.place { color: var(--soft); white-space: nowrap; }
-.program td { border: 0; padding: 1px 14px 1px 0; }
-.program td.no { color: #a3acbf; text-align: right; user-select: none; width: 1%; }
-.program td.code { white-space: pre-wrap; width: 50%;
-  padding-right: 28px; }
-.program td.says { border-left: 2px solid var(--line); padding-left: 14px; font-size: 13px; }
-.program tr.told td.says { border-left-color: var(--blue); }
-.program tr.told td.code { background: #f4f7ff; }
-.program tr.hot td.says { border-left-color: var(--bad); }
-.says div + div { margin-top: 1px; }
-.says b { font-weight: 600; }
-.says .refusal, .refusal { color: var(--warn); }
-.says .conflict, .conflict { color: var(--bad); font-weight: 600; }
-.buffer { display: flex; flex-wrap: wrap; gap: 10px 28px; }
-.facts { flex: 1 1 320px; min-width: 300px; }
-.facts dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 14px; margin: 0;
-  font-size: 14px; }
-.facts dt { color: var(--soft); }
-.facts dd { margin: 0; overflow-wrap: anywhere; }
-figure { margin: 0; max-width: 100%; }
-figcaption { font-size: 12.5px; color: var(--soft); margin-top: 4px; max-width: 600px; }
-details summary { cursor: pointer; color: var(--blue); font-size: 13.5px; margin-top: 6px; }
-details[open] summary { margin-bottom: 8px; }
-svg text { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.pictures { display: flex; flex-wrap: wrap; gap: 18px; align-items: flex-start; }
-"""
-
 
 def _place(place: Place | None) -> str:
     return f'<span class="place">{escape(str(place))}</span>' if place else ""
 
 
-def _table(
-    heads: Iterable[str], rows: Iterable[Iterable[str]], classes: dict[int, str] | None = None
-) -> str:
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], classes: dict[int, str] | None = None) -> str:
     marks = [(classes or {}).get(i, "") for i in range(32)]
-    cell = lambda tag, i, text: (
-        f'<{tag} class="{marks[i]}">{text}</{tag}>' if marks[i] else f"<{tag}>{text}</{tag}>"
-    )
+    cell = lambda tag, i, text: (f'<{tag} class="{marks[i]}">{text}</{tag}>' if marks[i]
+                                 else f"<{tag}>{text}</{tag}>")
     head = "".join(cell("th", i, escape(text)) for i, text in enumerate(heads))
-    body = "".join(
-        "<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n" for row in rows
-    )
+    body = "".join("<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n"
+                   for row in rows)
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
 
 
@@ -105,8 +45,6 @@ def _plural(count: int, word: str) -> str:
 
 
 # ── what a line led to ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _cost(a: AccessInfo) -> str:
     if a.count is None:
         return escape(a.unknown)
@@ -148,10 +86,8 @@ def _sayings(report: Report) -> dict[tuple[str, int], list[str]]:
         by = f", laid out by {escape(b.decided_by)} ({b.strictness})" if b.decided_by else ""
         say(b.place, f"<b>{escape(b.name)}</b> {escape(b.scope)}: {_layout_words(b)}{by}")
         for why in b.why:
-            say(
-                b.decided_at or b.place,
-                f'<b>{escape(b.name)}</b> <span class="refusal">{escape(why)}</span>',
-            )
+            say(b.decided_at or b.place,
+                f'<b>{escape(b.name)}</b> <span class="refusal">{escape(why)}</span>')
     for loop in report.loops:
         say(loop.place, escape(loop.text))
         for refusal in loop.refusals:
@@ -194,21 +130,16 @@ def _program(report: Report) -> str:
         for n, text in enumerate(code, first):
             said = says.get((file, n), [])
             style = ("told hot" if any('"conflict"' in s for s in said) else "told") if said else ""
-            rows.append(
-                f'<tr class="{style}"><td class="no mono">{n}</td>'
-                f'<td class="code mono">{escape(text[indent:])}</td>'
-                f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n'
-            )
+            rows.append(f'<tr class="{style}"><td class="no mono">{n}</td>'
+                        f'<td class="code mono">{escape(text[indent:])}</td>'
+                        f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n')
         parts.append(
             f'<div class="card"><h3 class="soft">{escape(file)}</h3>\n<table class="program"><tbody>\n'
-            f"{''.join(rows)}</tbody></table></div>"
-        )
+            f"{''.join(rows)}</tbody></table></div>")
     return "\n".join(parts)
 
 
 # ── the sections ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _overview(report: Report) -> str:
     chips: list[tuple[str, str]] = []
     for k in report.kernels:
@@ -224,43 +155,29 @@ def _overview(report: Report) -> str:
             chips.append(("bad", f"spills {k.spill_stores} bytes") if spills else ("good", "no spills"))
     shared = [a for a in report.accesses if a.scope == "shared" and a.count is not None]
     if report.conflicts:
-        chips.append(
-            (
-                "bad",
-                f"{len(report.conflicts)} of {len(shared)} accesses of shared memory "
-                "with bank conflicts",
-            )
-        )
+        chips.append(("bad", f"{len(report.conflicts)} of {len(shared)} accesses of shared memory with bank "
+                      "conflicts"))
     elif shared:
         chips.append(("good", "no bank conflicts"))
     if report.refusals:
         chips.append(("warn", _plural(len(report.refusals), "refusal")))
-    items = "".join(
-        f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>" for style, text in chips
-    )
+    items = "".join(f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>"
+                    for style, text in chips)
     made = "read from the disk cache" if report.from_cache else "compiled"
     by = f" by {escape(report.toolchain)}" if report.toolchain else ""
     total = sum(report.phases.values())
-    return (
-        f'<h1>{escape(report.function)}</h1>\n'
-        f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
-        f'{made}{by} in {total:.1f} ms</div>\n<ul class="chips">{items}</ul>'
-    )
+    return (f'<h1>{escape(report.function)}</h1>\n'
+            f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
+            f'{made}{by} in {total:.1f} ms</div>\n<ul class="chips">{items}</ul>')
 
 
 def _buffer(b: BufferInfo) -> str:
-    facts = [
-        (
-            "scope",
-            f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}",
-        )
-    ]
+    facts = [("scope",
+              f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}")]
     if b.formula:
         facts.append(("layout", _code(b.formula)))
     if b.decided_by:
-        facts.append(
-            ("decided by", f"{escape(b.decided_by)}, {escape(b.strictness)} {_place(b.decided_at)}")
-        )
+        facts.append(("decided by", f"{escape(b.decided_by)}, {escape(b.strictness)} {_place(b.decided_at)}"))
     if isinstance(b.layout, Fragment):
         copies = f", {b.layout.replicas} copies of each" if b.layout.replicas > 1 else ""
         facts.append(("takes", f"{_layout_words(b)}{copies} ({_bytes(b.bytes)} a thread)"))
@@ -270,16 +187,11 @@ def _buffer(b: BufferInfo) -> str:
         facts.append(("address", f"{b.address} in the block's memory"))
     facts += [("why", f'<span class="refusal">{escape(why)}</span>') for why in b.why]
     body = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
-    drawn = (
-        picture(b.layout, b.dtype if b.scope == "shared" else None)
-        if b.scope in ("shared", "fragment")
-        else ""
-    )
-    return (
-        f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
-        f'<div class="buffer"><div class="facts"><dl>{body}'
-        f"</dl></div>\n{drawn}</div></div>"
-    )
+    drawn = (picture(b.layout, b.dtype if b.scope == "shared" else None) if b.scope in ("shared", "fragment")
+             else "")
+    return (f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
+            f'<div class="buffer"><div class="facts"><dl>{body}'
+            f"</dl></div>\n{drawn}</div></div>")
 
 
 def _loop(loop: LoopInfo) -> list[str]:
@@ -290,33 +202,10 @@ def _loop(loop: LoopInfo) -> list[str]:
 
 
 def _accesses(report: Report) -> str:
-    rows = [
-        [
-            _place(a.place),
-            _code(a.buffer),
-            escape(a.scope),
-            _verb(a),
-            _width(a),
-            str(a.sites),
-            "" if a.times is None else str(a.times),
-            _cost(a),
-        ]
-        for a in report.accesses
-    ]
-    return _table(
-        (
-            "line",
-            "buffer",
-            "scope",
-            "access",
-            "a thread, at once",
-            "in the code",
-            "times",
-            "a warp, at worst",
-        ),
-        rows,
-        {5: "num", 6: "num"},
-    )
+    rows = [[_place(a.place), _code(a.buffer), escape(a.scope), _verb(a), _width(a), str(a.sites),
+             "" if a.times is None else str(a.times), _cost(a)] for a in report.accesses]
+    return _table(("line", "buffer", "scope", "access", "a thread, at once", "in the code", "times",
+                   "a warp, at worst"), rows, {5: "num", 6: "num"})
 
 
 def _counted(simulation: Any) -> str:
@@ -334,17 +223,8 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
     tiles = [b for b in report.buffers if b.scope != "local"]
     local = [b for b in report.buffers if b.scope == "local"]
     body = "\n".join(map(_buffer, (b for b in tiles if b.scope != "tensor")))
-    plain = [
-        [
-            _place(b.place),
-            _code(b.name),
-            escape(b.scope),
-            _code(f"{b.dtype}[{', '.join(b.shape)}]"),
-            _bytes(b.bytes),
-            _code(b.formula),
-        ]
-        for b in [b for b in tiles if b.scope == "tensor"] + local
-    ]
+    plain = [[_place(b.place), _code(b.name), escape(b.scope), _code(f"{b.dtype}[{', '.join(b.shape)}]"),
+              _bytes(b.bytes), _code(b.formula)] for b in [b for b in tiles if b.scope == "tensor"] + local]
     if plain:
         table = _table(("line", "buffer", "scope", "type", "size", "layout"), plain)
         body += f'<div class="card">{table}</div>'
@@ -357,44 +237,24 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
     operators = [o for o in report.operators if (o.place, o.how) not in mapped or o.details or o.refusals]
     if operators:
         rows = [
-            [
-                _place(o.place),
-                _code(f"{o.name}({o.operands})"),
-                escape(o.how)
-                + "".join(f"<div>{escape(d)}</div>" for d in o.details)
-                + "".join(f'<div class="refusal">{escape(d)}</div>' for d in o.refusals if d != o.how),
-            ]
-            for o in operators
-        ]
-        out.append(
-            (
-                "operators",
-                "Operators",
-                f'<div class="card">{_table(("line", "operator", "how it runs"), rows)}</div>',
-            )
-        )
+            [_place(o.place), _code(f"{o.name}({o.operands})"),
+             escape(o.how) + "".join(f"<div>{escape(d)}</div>"
+                                     for d in o.details) + "".join(f'<div class="refusal">{escape(d)}</div>'
+                                                                   for d in o.refusals if d != o.how)]
+            for o in operators]
+        out.append(("operators", "Operators",
+                    f'<div class="card">{_table(("line", "operator", "how it runs"), rows)}</div>'))
     if report.accesses:
         out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
     if report.simulation is not None:
         counted = f'<div class="card">{_counted(report.simulation)}</div>'
         out.append(("simulation", "Counted by the simulator", counted))
     if report.notes:
-        rows = [
-            [
-                _place(n.place),
-                escape(n.subject),
-                f'<span class="refusal">{escape(n.text)}</span>' if n.refusal else escape(n.text),
-                escape(n.decided_by),
-            ]
-            for n in report.notes
-        ]
-        out.append(
-            (
-                "notes",
-                "Notes and refusals",
-                f'<div class="card">{_table(("line", "of", "note", "pass"), rows)}</div>',
-            )
-        )
+        rows = [[_place(n.place), escape(n.subject),
+                 f'<span class="refusal">{escape(n.text)}</span>' if n.refusal else escape(n.text),
+                 escape(n.decided_by)] for n in report.notes]
+        out.append(("notes", "Notes and refusals",
+                    f'<div class="card">{_table(("line", "of", "note", "pass"), rows)}</div>'))
     if any(report.phases.values()):
         out.append(("time", "Time", f'<div class="card">{bars(report.phases)}</div>'))
     return out
@@ -404,13 +264,11 @@ def page(report: Report) -> str:
     """The whole page."""
     sections = _sections(report)
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
-    body = "\n".join(
-        f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>' for name, title, text in sections
-    )
+    body = "\n".join(f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>'
+                     for name, title, text in sections)
     title = f"{escape(report.function)} for {escape(report.target)}"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
-        f"<style>{_STYLE}</style></head>\n<body><main>\n<header>{_overview(report)}\n<nav>{links}</nav></header>\n"
-        f"{body}\n</main></body></html>\n"
-    )
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
+            f"<style>\n{style}</style></head>\n<body><main>\n<header>{_overview(report)}\n"
+            f"<nav>{links}</nav></header>\n{body}\n</main></body></html>\n")

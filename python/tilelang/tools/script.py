@@ -3,8 +3,7 @@
     python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py …
 
 Kernels for a GPU are simulated for its chip, all others for sim:sm_90; the reference stays what it is.  The
-first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated.
-"""
+first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated."""
 
 from __future__ import annotations
 
@@ -47,8 +46,6 @@ class Script:
         self.asides: dict[str, None] = {}  # what else is to be said, in order
         self.report: Any = None            # the first with findings
         self._guard = threading.Lock()
-
-    # ── asked by the rest of the package ──────────────────────────────────────────────────────────────
 
     def redirect(self, target: str) -> str:
         """The target on which kernels for `target` run instead."""
@@ -93,8 +90,6 @@ class Script:
         begin = time.perf_counter()
         fn()
         return (time.perf_counter() - begin) * 1e3
-
-    # ── the run ───────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, path: str, args: Sequence[str]) -> int:
         """Run the script; its exit status, 1 where something was found."""

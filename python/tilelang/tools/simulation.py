@@ -3,8 +3,7 @@
 Such a kernel is called as any other: its program, the very one that the chip would run, is executed here
 thread by thread. What is wrong with it (a data race, a read of memory that nobody has written, an access
 outside of a buffer, a barrier that not all threads reach, …) is raised as a SimulationError, whose `report`
-holds every finding with both source lines. docs/simulator.md says what is modelled.
-"""
+holds every finding with both source lines. docs/simulator.md says what is modelled."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ class Finding:
     place: (file, line, column) of the user's statement, None where nobody wrote it; statement: the same as
     the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
     block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
-    bytes within the block's shared memory, else of the host. times: how often it was found there.
-    """
+    bytes within the block's shared memory, else of the host. times: how often it was found there."""
 
     kind: str
     text: str
@@ -72,8 +70,7 @@ class Gap:
     """Elements of an output made by the call that nobody has written: no fault, but rarely meant.
 
     tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
-    such element; elements: how many there are, `of` how many.
-    """
+    such element; elements: how many there are, `of` how many."""
 
     tensor: str
     place: Place | None
@@ -99,8 +96,7 @@ class Counter:
     for updates of shared memory, whose price is not known). flops: of matrix instructions. dropped: elements
     outside of their tensor, which its bounds guard kept from being read or written. waited: at a
     barrier, how many operations of its block were executed while warps stood there, summed over the warps;
-    it depends on the schedule, and is no time.
-    """
+    it depends on the schedule, and is no time."""
 
     place: Place | None
     kind: str
@@ -208,11 +204,10 @@ def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]
 
 def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
-    return SimulationReport(
-        tuple(Finding(**f) for f in row["findings"]), tuple(Gap(**g) for g in row["gaps"]),
-        tuple(Counter(**c) for c in row["counters"]),
-        row["seed"], row["schedules"], row["blocks"], row["error"] or "",
-    )
+    return SimulationReport(tuple(Finding(**f) for f in row["findings"]),
+                            tuple(Gap(**g) for g in row["gaps"]),
+                            tuple(Counter(**c) for c in row["counters"]), row["seed"], row["schedules"],
+                            row["blocks"], row["error"] or "")
 
 
 def error_of(report: SimulationReport) -> Exception:
@@ -225,13 +220,10 @@ def error_of(report: SimulationReport) -> Exception:
 
 
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class Defaults:
     """What a plain call of a simulated kernel does: see JITKernel.simulate for what each means.  Set them to
-    change it (`tilelang.tools.simulation.defaults.schedules = 5`); `python -m tilelang sim` does.
-    """
+    change it (`tilelang.tools.simulation.defaults.schedules = 5`); `python -m tilelang sim` does."""
 
     seed: int = 0
     schedules: int | str = 1
@@ -292,8 +284,7 @@ def _at_least(least: int, name: str, value: Any) -> int:
 class _HostCopies:
     """The GPU's tensors among the arguments, copied to the host for a simulation, and back.
 
-    What is copied are their storages, so that tensors that share memory do so on the host.
-    """
+    What is copied are their storages, so that tensors that share memory do so on the host."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.storages: dict[int, tuple[Any, Any]] = {}
@@ -326,10 +317,9 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(
-    kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1, blocks: Any = None,
-    watch: bool = True, count: bool = True,
-) -> tuple[list[Any], SimulationReport]:
+def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1,
+             blocks: Any = None, watch: bool = True,
+             count: bool = True) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
@@ -342,9 +332,8 @@ def simulate(
     return made, report
 
 
-def _simulate_all(
-    kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]
-) -> SimulationReport:
+def _simulate_all(kernel: JITKernel, full: list[Any], fresh: Sequence[int],
+                  options: dict[str, Any]) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
     seed, schedules = _at_least(0, "seed", options["seed"]), _schedules(options["schedules"])
@@ -382,9 +371,8 @@ class Simulating:
             raise error_of(report)
 
 
-def simulate_call(
-    kernel: JITKernel, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]
-) -> SimulationReport:
+def simulate_call(kernel: JITKernel, args: tuple, kwargs: dict[str, Any],
+                  options: dict[str, Any]) -> SimulationReport:
     """JITKernel.simulate, of a kernel for "sim:CHIP"."""
     _, report = simulate(kernel, kernel._bind(args, kwargs), **options)
     if report.findings:

@@ -24,8 +24,7 @@ class TensorSupplyType(enum.Enum):
 
 def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) -> Callable[[Any], Any]:
     """A function from a parameter (`kernel.params`) to a new array for it: on the GPU for a kernel that runs
-    there, else of PyTorch if the program has imported it, else of NumPy.
-    """
+    there, else of PyTorch if the program has imported it, else of NumPy."""
 
     def supply(param: Any, device_type: str | None = None) -> Any:
         return make_input(supply_type, param, device_type or default_device())
@@ -33,9 +32,8 @@ def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) 
     return supply
 
 
-def make_input(
-    supply: TensorSupplyType, param: Any, device_type: str, extents: Mapping[str, int] | None = None
-) -> Any:
+def make_input(supply: TensorSupplyType, param: Any, device_type: str,
+               extents: Mapping[str, int] | None = None) -> Any:
     """One argument for `param`."""
     if not param.is_tensor:
         return 1.0 if param.dtype.is_float else 1

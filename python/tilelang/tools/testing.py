@@ -1,6 +1,5 @@
 """For test files: seeds, markers that skip what a machine cannot run, `main()`; and for files that watch how
-fast kernels are: `regression()`.
-"""
+fast kernels are: `regression()`."""
 
 from __future__ import annotations
 
@@ -46,9 +45,6 @@ def set_random_seed(seed: int = 42) -> None:
         torch.manual_seed(seed)
 
 
-# ── how fast kernels are ──────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass
 class PerfResult:
     """A latency in milliseconds under its name; case: the regression function that took it."""
@@ -64,8 +60,7 @@ _case: str | None = None  # the regression function that runs
 
 def process_func(func: Callable, name: str | None = None, /, **kwargs: Any) -> None:
     """Call func(**kwargs), which returns a latency in milliseconds, and keep that for regression() under
-    `name`: by default the name of the module where func is defined, in a script that of func.
-    """
+    `name`: by default the name of the module where func is defined, in a script that of func."""
     _keep(name or _name_of(func), func(**kwargs), func)
 
 
@@ -89,8 +84,7 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
     """Run the functions of the calling module whose names begin with one of `prefixes`, each of which returns
     a latency or gives some to process_func; print them as a table (verbose), and return them.
 
-    RuntimeError, after all have run, if some failed; it says why.
-    """
+    RuntimeError, after all have run, if some failed; it says why."""
     global _case
     prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
     found = {name: value for name, value in sys._getframe(1).f_globals.items()
@@ -115,9 +109,6 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
         why = "\n  ".join(failures) or f"no function here has a name that begins with {' or '.join(prefixes)}"
         raise RuntimeError(f"regression: {len(failures)} of {len(found)} failed:\n  {why}")
     return list(_results)
-
-
-# ── what a machine cannot run ─────────────────────────────────────────────────────────────────────────
 
 
 @functools.cache
@@ -182,8 +173,7 @@ def requires_gfx(*names: str) -> Callable:
 def requires_cuda(func: Callable | None = None, *, support_required: str = "compile-and-run") -> Any:
     """Skip where no CUDA device answers; with or without parentheses.
 
-    support_required="compile-only": skip only where CUDA kernels cannot be compiled.
-    """
+    support_required="compile-only": skip only where CUDA kernels cannot be compiled."""
     if support_required not in ("compile-and-run", "compile-only", "optional"):
         raise ValueError("requires_cuda: support_required is compile-and-run, compile-only or optional, not "
                          f"{support_required!r}")

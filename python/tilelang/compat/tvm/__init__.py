@@ -1,7 +1,6 @@
 """The few names of TVM that published kernels import, for tilelang's own values; nothing else uses them.
 
-Where TVM itself is not installed, `import tvm` means this module once tilelang is imported.
-"""
+Where TVM itself is not installed, `import tvm` means this module once tilelang is imported."""
 
 from __future__ import annotations
 

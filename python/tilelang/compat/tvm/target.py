@@ -11,8 +11,7 @@ __all__ = ["Target", "target"]
 
 class Target(str):
     """A target as text; `Target("cuda -arch=sm_90")` can be given wherever a target is taken; in a `with` it
-    is the one of compilations that name none.
-    """
+    is the one of compilations that name none."""
 
     def __new__(cls, target: Any, host: Any = None) -> Target:
         return super().__new__(cls, target_text(target))

@@ -12,8 +12,7 @@ __all__ = ["PassContext"]
 class PassContext:
     """`with PassContext(config={PassConfigKey…: value}):` pass configs of the compilations inside.
 
-    The other parameters are TVM's, and change nothing.
-    """
+    The other parameters are TVM's, and change nothing."""
 
     def __init__(self, opt_level: int = 2, required_pass: Any = None, disabled_pass: Any = None,
                  instruments: Any = None, config: dict[Any, Any] | None = None) -> None:
