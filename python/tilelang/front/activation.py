@@ -2,8 +2,7 @@
 
 Each method of `Activation` first says where the user wrote the operation, then does the ordinary Python thing
 with Python values, or builds.  One Activation belongs to one run of one function (the prim_func, or a macro
-it calls): it knows which names are variables of the kernel and which loops and branches are open.
-"""
+it calls): it knows which names are variables of the kernel and which loops and branches are open."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ class Activation(Expressions):
 
     def declare(self, site: tuple, name: str, annotation: Any, argument: Any = None) -> Any:
         """`name: annotation`, without a value: a parameter of an eager function meets its argument; one of a
-        macro, which says so here instead of in its signature, stays what it is.
-        """
+        macro, which says so here instead of in its signature, stays what it is."""
         self.at(site)
         if self.is_macro and argument is not None:
             return argument

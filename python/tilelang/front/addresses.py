@@ -10,8 +10,7 @@ from .values import Late, as_value
 
 class handle(ptr):
     """`a: T.handle`: a parameter that T.match_buffer(a, shape, dtype) makes a tensor; without it an address,
-    as T.ptr.
-    """
+    as T.ptr."""
 
     __slots__ = ()
 

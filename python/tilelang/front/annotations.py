@@ -46,9 +46,7 @@ class Tensor(metaclass=_TensorType):
     shape: extents in elements; dtype: of an element, float32 if left out; strides: in elements, row-major
     without gaps if left out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an
     eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype
-    from the argument.
-    """
-
+    from the argument."""
     __slots__ = ("shape", "dtype", "strides")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
@@ -105,15 +103,13 @@ class ptr:
 
     T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits,
     such as an element of a table of addresses, as a pointer.
-    An address is only good for T.make_tensor and as an argument of foreign code.
-    """
+    An address is only good for T.make_tensor and as an argument of foreign code."""
 
     __slots__ = ("dtype",)
     is_address = True
 
-    def __init__(
-        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
-    ) -> None:
+    def __init__(self, dtype: Any = None, storage_scope: str = "global", *,
+                 is_size_var: bool = False) -> None:
         if storage_scope != "global":
             raise fail(f"T.ptr: only pointers to global memory can be passed, not to '{storage_scope}'")
         self.dtype = None if dtype is None else as_dtype(dtype)

@@ -1,6 +1,5 @@
 """Casts, and powers of integers: what Python's own syntax asks for as well, `x ** 3`, `float(x)`,
-`T.float16(x)`, `x: T.int32 = 1`.
-"""
+`T.float16(x)`, `x: T.int32 = 1`."""
 
 from __future__ import annotations
 
@@ -81,8 +80,7 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
     takes its largest value for what is larger; with sat=False that becomes infinity, or NaN for want of one.
-    Stochastic rounding ("rs", with rbits) needs sm_100.
-    """
+    Stochastic rounding ("rs", with rbits) needs sm_100."""
     if isinstance(dtype, DEVICE):
         raise fail(f"T.cast: the dtype is {dtype}, a value of the kernel; the order is (value, dtype)")
     if value.__class__ in SLICES:

@@ -14,8 +14,7 @@ def device_assert(cond: Any, msg: str = "", no_stack_info: bool = False) -> None
 
     On a GPU the thread prints `msg` and traps, which spoils the CUDA context; on the CPU the call raises
     RuntimeError, in the reference and the simulator CompileError at this line.  `assert cond, msg` in a
-    kernel is the same.  no_stack_info: leave out the file and line.
-    """
+    kernel is the same.  no_stack_info: leave out the file and line."""
     trace = in_kernel("T.device_assert")
     cond = as_condition(cond)
     if cond.__class__ is not Expr:

@@ -1,6 +1,5 @@
 """Python's own range, min, len, divmod, … where a value of the kernel is given to them; and breakpoint() in a
-kernel.
-"""
+kernel."""
 
 from __future__ import annotations
 

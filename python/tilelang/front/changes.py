@@ -2,8 +2,7 @@
 
 A list, a dict, an attribute live while the kernel is built, and a loop or a branch of the device is built
 once: what its text changes there would change once, and not once per iteration, or not only where the
-condition holds.  So such a change is refused, unless the object was made in the same loop or branch.
-"""
+condition holds.  So such a change is refused, unless the object was made in the same loop or branch."""
 
 from __future__ import annotations
 
@@ -15,12 +14,11 @@ from typing import Any
 from .trace import Trace, fail
 
 _KINDS = (list, dict, set, deque, bytearray)
-_METHODS = frozenset((
-    "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove",
-    "discard", "clear", "update", "setdefault", "add", "sort", "reverse", "rotate", "subtract", "move_to_end",
-    "difference_update", "intersection_update", "symmetric_difference_update", "fill", "put", "resize",
-    "__setitem__", "__delitem__", "__iadd__", "__ior__",
-))  # fmt: skip
+_METHODS = frozenset(("append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem",
+                      "remove", "discard", "clear", "update", "setdefault", "add", "sort", "reverse",
+                      "rotate", "subtract", "move_to_end", "difference_update", "intersection_update",
+                      "symmetric_difference_update", "fill", "put", "resize", "__setitem__", "__delitem__",
+                      "__iadd__", "__ior__"))  # fmt: skip
 _FIXED = (int, float, bool, str, bytes, type(None), type, FunctionType, MethodType, ModuleType)
 _MOST = 1000  # objects that are looked at in what a call gives
 

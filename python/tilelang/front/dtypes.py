@@ -10,8 +10,7 @@ float16 of shape (n, 2), whose A[i] is loaded, stored and computed with as two n
 Storage dtypes (tfloat32, float8_*, float4_e2m1fn, int4, uint4) are what tensors, tiles and T.gemm take;
 arithmetic on their values is done in float32 or int32.  int4, uint4 and float4_e2m1fn lie two to a byte along
 the last dimension, the even element in the low half: the tensor of a parameter of shape (M, K) is an int8 or
-uint8 array of shape (M, K // 2).
-"""
+uint8 array of shape (M, K // 2)."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class dtype(str):
     """The class of dtypes: T.float16 is one, the string "float16"; T.dtype("half") is the same object.
 
     bits: of one lane; lanes: how many numbers an element holds, 2 of "float16x2"; bytes, itemsize: of an
-    element; type_code: DLPack's.  Called, T.float16(x), it is a cast.
-    """
+    element; type_code: DLPack's.  Called, T.float16(x), it is a cast."""
 
     # name: the compiler's; stored: that of an element in other libraries; why_not: why nothing may have it
     __slots__ = ("name", "bits", "lanes", "type_code", "stored", "why_not")
@@ -69,7 +67,6 @@ class dtype(str):
     def as_torch(self) -> Any:
         """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair, int8 or uint8."""
         import torch
-
         found = getattr(torch, self.stored, None)
         if found is None:
             raise fail(f"PyTorch has no {self}", TypeError)
@@ -77,14 +74,11 @@ class dtype(str):
 
     def as_numpy(self) -> Any:
         """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of
-        types of four bits that of a pair of them, int8 or uint8.
-        """
+        types of four bits that of a pair of them, int8 or uint8."""
         import numpy
-
         if hasattr(numpy, self.stored) or self.stored == "bool":
             return numpy.dtype(self.stored)
         import ml_dtypes
-
         if not hasattr(ml_dtypes, self.stored):
             raise fail(f"NumPy has no {self}", TypeError)
         return numpy.dtype(getattr(ml_dtypes, self.stored))
@@ -171,7 +165,6 @@ def DataType(value: Any) -> dtype:
 
 def _unknown(name: str) -> Exception:
     import difflib
-
     names = [str(made) for made in SCALARS if not made.why_not]
     near = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -206,7 +199,6 @@ def __getattr__(name: str) -> Any:
         return dtype(name)
     if name == "_TORCH_DTYPE_TO_STR":
         import torch
-
         return {getattr(torch, x): str(x) for x in SCALARS if x == x.stored and hasattr(torch, x)}
     if name == "AnyDType":
         return dtype | str | type

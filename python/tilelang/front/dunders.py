@@ -1,8 +1,7 @@
 """Python's operators on the values of a kernel: `a + b`, `A[i]`, `bool(a)`, `np.float32(2) * a`.
 
 Expr, Buffer and the kinds of values.py get their special methods here, as values.py is imported; each asks
-one of its functions.
-"""
+one of its functions."""
 
 from __future__ import annotations
 
@@ -125,7 +124,6 @@ _COMPARISONS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "l
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """NumPy's numbers compute with values as Python's do, by our operators; its functions have no meaning."""
     import numpy
-
     def boxed(x: Any) -> Any:
         if isinstance(x, numpy.ndarray):
             return x

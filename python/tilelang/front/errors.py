@@ -2,8 +2,7 @@
 
 A `CompileError` is the user's: `file:line:column: error: text`, the source line and a caret.  A place is the
 tuple (file, line, column, end_line, end_column), lines and columns counted from 1, columns in bytes as `ast`
-has them.
-"""
+has them."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 class UnknownName(CompileError, AttributeError):
     """A name that `tilelang.language` does not have, or not yet, or an attribute that a buffer or a value
-    does not have; also an AttributeError, so that hasattr works.
-    """
+    does not have; also an AttributeError, so that hasattr works."""
 
 
 class WrongValue(CompileError, ValueError):
@@ -94,8 +92,7 @@ def kind_of(x: Any) -> str:
 def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
     """Runs `code`, a rewritten kernel or macro: where it reads one of its names too early, an error says so.
 
-    bound: the names that it binds, each with the first line that does.
-    """
+    bound: the names that it binds, each with the first line that does."""
     try:
         yield
     except NameError as error:
@@ -142,7 +139,6 @@ def _place_in(frame: FrameType, line: int, instruction: int) -> Place:
     code = frame.f_code
     if hasattr(code, "co_positions"):  # Python 3.11 and later know the column
         import itertools
-
         found = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
         if found and None not in found:
             first, last, column, end_column = found

@@ -1,6 +1,5 @@
 """What the rewritten text of a kernel calls for its expressions, and for stores to items and attributes: the
-part of Activation that knows nothing of names, loops and branches.
-"""
+part of Activation that knows nothing of names, loops and branches."""
 
 from __future__ import annotations
 
@@ -118,8 +117,7 @@ class Expressions:
 
     def choice(self, site: tuple, op: str, left: Any, *rest: Callable[[], Any]) -> Any:
         """The same where not the truth of it is asked for, but the value: in Python that is one of the
-        operands, and so all of them must be truth values, from the first that only the device will know.
-        """
+        operands, and so all of them must be truth values, from the first that only the device will know."""
         by_device, last = False, len(rest)
 
         def checked(n: int, value: Any) -> Any:
@@ -199,8 +197,7 @@ class Expressions:
 
     def set_attribute(self, site: tuple, value: Any, obj: Any, name: str) -> None:
         """`obj.name = value`, of an object that exists while the kernel is built, T.meta_class above all: a
-        variable of the kernel there is stored to; else the attribute is what the value is now.
-        """
+        variable of the kernel there is stored to; else the attribute is what the value is now."""
         self.at(site)
         trace = self.trace
         if isinstance(obj, (*DEVICE, Loop)):

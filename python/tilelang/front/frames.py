@@ -19,8 +19,7 @@ CONDITIONAL = ("is bound under a condition that the device evaluates and read af
 
 class Frame:
     """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
-    do).
-    """
+    do)."""
 
     __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number")
 

@@ -85,8 +85,7 @@ def device_kind(args: Sequence[Any]) -> str | None:
 
 def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DType) -> Any:
     """A new array of the library and device of `model`; without one, of NumPy for the CPU, of PyTorch for
-    CUDA.
-    """
+    CUDA."""
     library = library_of(model)
     if library == "torch":
         return sys.modules["torch"].empty(shape, dtype=dtype.as_torch(), device=model.device)
@@ -98,7 +97,6 @@ def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DTyp
     if device_type == "cpu":
         if model is None or library == "numpy" or hasattr(model, "__array_interface__") or _is_buffer(model):
             import numpy
-
             return numpy.empty(shape, dtype.as_numpy())
         raise TypeError("outputs cannot be allocated like a "
                         f"{type(model).__module__}.{type(model).__name__}: compile without out_idx and pass "

@@ -4,8 +4,7 @@ wrong.
 A name is *carried* by a loop if the loop assigns it and a later iteration reads it before it is assigned
 again; it *escapes* a loop or an `if` if it is assigned inside and read afterwards.  Both are harmless where
 Python runs the loop or takes the branch, and wrong where the device does; which of the two it is turns out
-only when the kernel is traced.  So it does whether a branch that assigns it is there at all.
-"""
+only when the kernel is traced.  So it does whether a branch that assigns it is there at all."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ _NONE: frozenset = frozenset()
 
 def annotate(body: list[ast.stmt]) -> None:
     """Give every loop and If in `body` its `escaping`, and every loop its `carried`: lists of (name,
-    assigning node).
-    """
+    assigning node)."""
     _live(body, _NONE)
 
 
@@ -89,17 +87,8 @@ def _def(stmt: ast.FunctionDef, after: frozenset) -> frozenset:
     return (after - {stmt.name}) | reads(stmt)
 
 
-_RULES = {
-    ast.Assign: _assign,
-    ast.AnnAssign: _ann_assign,
-    ast.AugAssign: _aug_assign,
-    ast.For: _for,
-    ast.While: _while,
-    ast.If: _if,
-    ast.With: _with,
-    ast.Return: _return,
-    ast.FunctionDef: _def,
-}
+_RULES = {ast.Assign: _assign, ast.AnnAssign: _ann_assign, ast.AugAssign: _aug_assign, ast.For: _for,
+          ast.While: _while, ast.If: _if, ast.With: _with, ast.Return: _return, ast.FunctionDef: _def}
 
 
 def targets(node: ast.AST) -> dict[str, ast.AST]:
@@ -166,8 +155,7 @@ def reads(node: ast.AST) -> frozenset:
 
 def _reads_of_function(node: ast.Lambda | ast.FunctionDef) -> frozenset:
     """Its defaults, decorators and annotations are evaluated around it; its parameters and the names that its
-    body binds are its own.
-    """
+    body binds are its own."""
     a = node.args
     parameters = [arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg] if arg]
     inside = node.body if isinstance(node, ast.FunctionDef) else [node.body]

@@ -31,8 +31,6 @@ def is_truth(x: Any) -> bool:
 
 
 # ── in ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _membership(activation: Any, op: str, x: Any, items: Any) -> Any:
     """`x in items` and `x not in items`"""
     found = _found(activation, x, items)
@@ -81,8 +79,6 @@ def _number(x: Any) -> Any:
 
 
 # ── is ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _identity(activation: Any, op: str, a: Any, b: Any) -> bool:
     """`a is b` and `a is not b`"""
     values = isinstance(a, DEVICE) or isinstance(b, DEVICE)
@@ -97,8 +93,6 @@ OPERATORS = {"in": _membership, "not_in": _membership, "is": _identity, "is_not"
 
 
 # ── keys and searches ─────────────────────────────────────────────────────────────────────────────────
-
-
 def refuse_key() -> Exception:
     """The error of a value in a set, as a key of a dict, as an argument of a function that caches."""
     return fail(f"{_UNKNOWN}, as a key of a dict, a member of a set, or an argument of a cached function: "
@@ -127,8 +121,6 @@ def check_call(fn: Any, args: tuple) -> None:
 
 
 # ── texts ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _no_text() -> Exception:
     return fail(f"{_UNKNOWN}, as a part of a text: T.print(value, 'text') prints both when the kernel runs; "
                 "the message of an `assert` is a plain text")
@@ -141,7 +133,6 @@ def refuse_text(x: Any) -> None:
 
 
 # ── reducers ──────────────────────────────────────────────────────────────────────────────────────────
-
 _CONTRIBUTIONS = {"sum": ("add", "sub"), "prod": ("mul",), "bitand": ("and",), "bitor": ("or",),
                   "bitxor": ("xor",)}  # fmt: skip
 

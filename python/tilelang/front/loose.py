@@ -3,8 +3,7 @@
 `T.alloc_shared(block_M, block_K)` makes a tile whose dtype is open.  Clearing it, or filling it with a Python
 number, leaves it open; a copy gives it the dtype of the other side, a gemm that of the other operand, and the
 accumulator float32 (float64 for float64 operands, int32 for integers).  Two open tiles that are copied onto
-each other will have one dtype.
-"""
+each other will have one dtype."""
 
 from __future__ import annotations
 

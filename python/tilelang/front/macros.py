@@ -1,6 +1,5 @@
 """`@T.macro`: functions that kernels call and that are built in place; their parameters by reference; classes
-of helpers for the time of the trace.
-"""
+of helpers for the time of the trace."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ class Ref:
     """Annotation of a macro's parameter or of a name: the element or variable itself, not its value.
 
     `def add(x: T.Ref, v): x += v` called as `add(A[i, j], 1)` changes the element; so does `x: T.Ref = A[i,
-    j]` and then x += 1.  Also x.load(), x.store(v).  T.Ref(A[i, j]) is the place as an argument.
-    """
+    j]` and then x += 1.  Also x.load(), x.store(v).  T.Ref(A[i, j]) is the place as an argument."""
 
     is_reference = True
     load, store, buffer = Element.load, Element.store, Element.buffer
@@ -131,7 +129,6 @@ class Macro:
         wanted = self.scopes.get(name)
         if wanted is not None and getattr(value, "scope", wanted) != wanted:
             import warnings
-
             warnings.warn(f"{self.__name__}: {name} is annotated as a {wanted} buffer, but {value.name} is a "
                           f"{value.scope} one", TilelangWarning, stacklevel=2)
         return value if value.__class__ is Element else activation.settle(name, value)
@@ -145,8 +142,7 @@ def macro(func: FunctionType | None = None) -> Any:
     """Make a function one that kernels call: its body becomes part of the kernel at each call.
 
     Arguments are passed by value (buffers and Python values as they are; `A[i, j]` stays the place of a
-    tile), those annotated T.Ref by reference.  It may return a value, or a tuple, at its end.
-    """
+    tile), those annotated T.Ref by reference.  It may return a value, or a tuple, at its end."""
     if func is None:
         return macro
     if not isinstance(func, FunctionType):
@@ -185,8 +181,7 @@ def meta_class(cls: type) -> type:
     place where the kernel calls them.
 
     Attributes hold whatever a kernel's names can: buffers, numbers, values.  An attribute that changes in a
-    loop or branch of the device must be a T.alloc_var.
-    """
+    loop or branch of the device must be a T.alloc_var."""
     if not isinstance(cls, type):
         raise fail(f"@T.meta_class decorates a class, not {kind_of(cls)}")
     made = cls.__dict__.get("__init__")
@@ -195,7 +190,5 @@ def meta_class(cls: type) -> type:
     return cls
 
 
-__all__ = [
-    "FragmentBuffer", "FragmentTensor", "LocalBuffer", "LocalTensor", "Ref", "SharedBuffer", "SharedTensor",
-    "inline", "macro", "meta_class",
-]  # fmt: skip
+__all__ = ["FragmentBuffer", "FragmentTensor", "LocalBuffer", "LocalTensor", "Ref", "SharedBuffer",
+           "SharedTensor", "inline", "macro", "meta_class"]  # fmt: skip

@@ -1,6 +1,5 @@
 """How an error is worded where a name is asked for that is not there, or a function is called as it is not
-defined: what was asked, what there is, and what people mean by it who come from elsewhere (idioms.py).
-"""
+defined: what was asked, what there is, and what people mean by it who come from elsewhere (idioms.py)."""
 
 from __future__ import annotations
 
@@ -24,8 +23,6 @@ _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
 
 
 # ── attributes ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def unknown_attribute(x: Any, name: str) -> Exception:
     """The error of `x.name`, of a buffer, a part of one, or a value of the kernel."""
     if name.startswith("_"):  # asked by protocols of Python, NumPy, notebooks
@@ -68,14 +65,11 @@ def _described(x: Any) -> tuple[str, str]:
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | None:
     """The error at the user's line if `error`, of a call of fn, says that a function of this package was not
     called as it is defined: fn itself, or one that a plain function of the user's called.  The innermost
     frame of its traceback is then the caller's.  Also where fn is Python's or a library's, written in C, and
-    was given a value of the kernel.
-    """
+    was given a value of the kernel."""
     traceback = error.__traceback__
     frames = 0
     while traceback.tb_next is not None:

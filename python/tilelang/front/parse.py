@@ -9,8 +9,7 @@ computes on Python values it computes now, what it does with values of the kerne
         if k < m:                  if __tl.then((4, 9, …), __tl.binary((4, 12, …), 'lt', k, m), escaping):
             x = A[k] * 2   ->          x = __tl.assign(…, 'x', __tl.binary(…, 'mul', __tl.item(…, A, k), 2))
         else: …                    if __tl.otherwise(…): …
-                                   __tl.end_if()
-"""
+                                   __tl.end_if()"""
 
 from __future__ import annotations
 
@@ -198,10 +197,8 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Tuple):
             return _at(ast.Tuple([self.index(item) for item in node.elts], ast.Load()), node)
         if isinstance(node, ast.Slice):
-            parts = [
-                self.visit(part) if part else _constant(None, node)
-                for part in (node.lower, node.upper, node.step)
-            ]
+            parts = [self.visit(part) if part else _constant(None, node)
+                     for part in (node.lower, node.upper, node.step)]
             function = _at(ast.Attribute(_name(HELPER, node), "slice", ast.Load()), node)
             return _at(ast.Call(function, parts, []), node)
         return self.visit(node)
@@ -283,9 +280,8 @@ class Rewriter(ast.NodeTransformer):
             call = self.help("augment", node, _constant(target.id, node), op, _name(target.id, target), value)
             return _at(ast.Assign([target], call), node)
         if isinstance(target, ast.Subscript):
-            call = self.help(
-                "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
-            )
+            call = self.help("augment_item", node, op, self.visit(target.value), self.index(target.slice),
+                             value)
             return self.statement(call, node)
         obj, name = self.visit(target.value), _constant(target.attr, node)
         return self.statement(self.help("augment_attribute", node, op, obj, name, value), node)
@@ -413,8 +409,7 @@ class Rewritten:
 
     def run_with(self, fn: FunctionType, helper: Any, scope: dict[str, Any] | None = None) -> FunctionType:
         """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`, `scope` has names
-        of the functions around it, for annotations.
-        """
+        of the functions around it, for annotations."""
         cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
         cells[HELPER] = CellType(helper)
         for name in self.extra:
@@ -445,8 +440,7 @@ def _mangle(tree: ast.FunctionDef, code: CodeType) -> None:
 
 def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
     """The names in annotations of a function's body that Python did not take along when it made the function,
-    as it does not evaluate them (with `from __future__ import annotations`).
-    """
+    as it does not evaluate them (with `from __future__ import annotations`)."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and node.value is None:
@@ -459,13 +453,9 @@ def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType,
     args = tree.args
     for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
         arg.bare = _at(ast.arg(arg.arg, None), arg)
-    bare = ast.arguments(
-        posonlyargs=[a.bare for a in args.posonlyargs],
-        args=[a.bare for a in args.args],
-        kwonlyargs=[a.bare for a in args.kwonlyargs],
-        kw_defaults=[None] * len(args.kwonlyargs),
-        defaults=[],
-    )
+    bare = ast.arguments(posonlyargs=[a.bare for a in args.posonlyargs],
+                         args=[a.bare for a in args.args], kwonlyargs=[a.bare for a in args.kwonlyargs],
+                         kw_defaults=[None] * len(args.kwonlyargs), defaults=[])
     inner = ast.FunctionDef(name=tree.name, args=bare, body=body, decorator_list=[])
     outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars, *extra)]
     none = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])

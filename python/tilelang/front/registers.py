@@ -1,6 +1,5 @@
 """Tiles that are larger than the registers of the threads that hold them: it is said before the device
-compiler, which may take minutes over them, gets to see them.
-"""
+compiler, which may take minutes over them, gets to see them."""
 
 from __future__ import annotations
 

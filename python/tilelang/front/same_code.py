@@ -3,8 +3,7 @@ instructions, the constants, the names and the lines.
 
 A function compiled alone lacks what stands around it, so the names that it takes from there become parameters
 of a function around it.  Where that is not enough (names of a class, a tool that rewrites modules when they
-are imported) the whole text is compiled as its module was.
-"""
+are imported) the whole text is compiled as its module was."""
 
 from __future__ import annotations
 import __future__
@@ -60,8 +59,7 @@ def _compiled(make: Any, code: CodeType) -> CodeType | None:
 
 def _wrapped(node: ast.FunctionDef, code: CodeType, scope: dict[str, Any]) -> ast.Module:
     """The definition in a function whose parameters are the names that it takes from around itself, below the
-    imports of the module: Python calls `T.copy` in another way where T is imported.
-    """
+    imports of the module: Python calls `T.copy` in another way where T is imported."""
     place = dict(lineno=node.lineno, col_offset=0, end_lineno=node.lineno, end_col_offset=0)
     outside = [ast.arg(name, None, **place) for name in code.co_freevars]
     args = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])

@@ -1,6 +1,5 @@
 """The definition of a user's function: found in its text and parsed, with the line and column numbers of the
-file.
-"""
+file."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from .texts import Text, adopt, candidates, is_sure
 
 def function_tree(fn: FunctionType) -> tuple[ast.FunctionDef, Text]:
     """The definition of `fn` as an AST of its own, whose line and column numbers are those of its file, and
-    the text that it stands in.
-    """
+    the text that it stands in."""
     code, scope = fn.__code__, fn.__globals__
     other = None
     for text in candidates(code, scope):

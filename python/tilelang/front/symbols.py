@@ -1,6 +1,5 @@
 """Names of an eager kernel whose meaning the trace finds out: T.const names, and tensors before their
-annotation.
-"""
+annotation."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ read from.
 
 A file may change while its functions live.  So each state of it that we meet is kept as a `Text`, and a
 definition counts as a function's own only if it compiles to the code that the function runs: an edited file
-gives the right text, from a state that was met before, or an error, never another function's text.
-"""
+gives the right text, from a state that was met before, or an error, never another function's text."""
 
 from __future__ import annotations
 
@@ -51,8 +50,6 @@ _shown: dict[str, Text] = {}                       # file -> what errors of the 
 
 
 # ── texts ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _present(file: str) -> Text | None:
     """The file as it is now; None where there is no such file."""
     try:
@@ -75,7 +72,6 @@ def _read(file: str) -> list[str]:
         except UnicodeDecodeError:
             pass
     import tokenize
-
     with tokenize.open(file) as stream:
         return stream.read().split("\n")
 
@@ -99,7 +95,6 @@ def _cached(file: str, scope: dict) -> Text | None:
         lines = entry[2] if entry is not None and len(entry) > 2 else []
     else:
         import linecache
-
         lines = linecache.getlines(file, scope)
     return _keep(file, [line.rstrip("\n") for line in lines]) if lines else None
 
@@ -120,8 +115,7 @@ def candidates(code: CodeType, scope: dict) -> Iterator[Text]:
 
 def note(fn: FunctionType) -> None:
     """Remember the present text of the file of `fn`, which has just been defined there: the function may be
-    traced when the file is another one already.
-    """
+    traced when the file is another one already."""
     text = _present(fn.__code__.co_filename)
     if text is not None:
         for code in _with_inner(fn.__code__):

@@ -1,8 +1,7 @@
 """What is being built: the one Builder of the prim_func that this thread is tracing, and where in it we are.
 
 A thread may trace one prim_func at a time (or one inside another); everything in this package that builds
-asks `current()` for the Trace, and everything that fails asks `place()` where the user is.
-"""
+asks `current()` for the Trace, and everything that fails asks `place()` where the user is."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Plain helper functions compute with the compiler's `Expr` and `Buffer` as with numbers.  `A[i, j]` is an
 `Element`: not yet a value, because a tile operator takes it as the place where a tile begins; everything
-else loads it.
-"""
+else loads it."""
 
 from __future__ import annotations
 
@@ -160,8 +159,7 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
     """One or several extents that only the call knows, "m" or "m, n": for shapes of tensors and what follows.
 
     Each must be an extent or a stride of a tensor parameter, which gives its value.  dtype is accepted;
-    indices are computed exactly, in 64 bits.
-    """
+    indices are computed exactly, in 64 bits."""
     names = name.replace(",", " ").split()
     if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.dynamic: '{name}' is not a name, or several with commas between")
@@ -172,8 +170,7 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 class Lanewise(Late):
     """What is computed with slices of one length, `A[i, 0:4] * 2`, element by element: stored to a slice.
 
-    count: the elements; element: gives the one of that number; reads: the storages that it reads.
-    """
+    count: the elements; element: gives the one of that number; reads: the storages that it reads."""
 
     __slots__ = ("count", "element", "reads")
 
@@ -239,8 +236,7 @@ def misuse_of_indices(x: Any) -> str:
 
 def refuse_indices(op: str, a: Any, b: Any) -> None:
     """An error for `a op b` if one is the tuple of the block indices and the other is no tuple; or if several
-    values would be repeated where their multiples are meant.
-    """
+    values would be repeated where their multiples are meant."""
     for x, other in ((a, b), (b, a)):
         if x.__class__ is tuple and other.__class__ is not tuple:
             text = misuse_of_indices(x)
@@ -283,8 +279,7 @@ def as_value(x: Any) -> Any:
 
 
 def constant(value: Any) -> Any:
-    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it
-    is.
+    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it is.
     """
     return value.value if value.__class__ is Expr and value.is_const else value
 
@@ -333,11 +328,8 @@ def is_value(x: Any) -> bool:
     """Is it a number, or a value of the kernel?"""
     if x.__class__ is Buffer:
         return x.scope == "var"
-    return (
-        x.__class__ is not Region
-        and (isinstance(x, DEVICE) or hasattr(x, "__float__"))
-        and not isinstance(x, str)
-    )
+    return (x.__class__ is not Region and (isinstance(x, DEVICE) or hasattr(x, "__float__"))
+            and not isinstance(x, str))
 
 
 def unary(op: str, a: Any) -> Any:

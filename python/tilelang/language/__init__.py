@@ -4,8 +4,7 @@ Shapes and extents are in elements.  An operand of a tile operator is a buffer, 
 plain index drops its dimension, missing trailing dimensions are whole) or an element `A[i, j]`, the place
 where a tile begins whose extents the other operand gives.  Whatever is wrong raises CompileError at the
 user's line.  This file only collects the names: each module below lists its own in `__all__` and says what
-they mean.
-"""
+they mean."""
 
 from __future__ import annotations
 
@@ -82,12 +81,10 @@ MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, 
            pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
            _asserts, annotate, allreduce, dtypes)  # fmt: skip
 
-_NAMES = [
-    "bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint",
-    "Fragment", "Layout", "annotate_layout",
-    "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_linear_layout",
-    "make_quarter_bank_swizzled_layout", "make_swizzled_layout", "make_wgmma_swizzled_layout",
-]  # fmt: skip
+_NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", "Fragment",
+          "Layout", "annotate_layout", "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout",
+          "make_linear_layout", "make_quarter_bank_swizzled_layout", "make_swizzled_layout",
+          "make_wgmma_swizzled_layout"]  # fmt: skip
 _NAMES += [name for module in MODULES if module is not layout for name in module.__all__]
 _OFFERED.update({name: globals()[name] for name in _NAMES})
 
@@ -98,7 +95,6 @@ def __getattr__(name: str) -> object:
     if dtypes.is_offered(name):
         return dtypes.dtype(name)
     from .surface import find, names  # names that few kernels use, and those that do not work here
-
     known = [*_NAMES, *names()]
     globals()[name] = value = known if name == "__all__" else find(name, known)
     return value

@@ -1,8 +1,7 @@
 """The older way to reduce over threads, as published GEMV kernels write it.
 
     with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", …):
-        T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))
-"""
+        T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))"""
 
 from __future__ import annotations
 

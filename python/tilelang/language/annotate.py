@@ -17,8 +17,7 @@ def assume(cond: Any = None) -> None:
     """Tell the compiler that `cond` holds from here on; it relies on it, also to leave out bounds checks.
 
     A condition over parameters alone, outside of loops and branches, becomes a fact of the whole function.
-    The reference and the simulator check assumptions; elsewhere a false one makes the program meaningless.
-    """
+    The reference and the simulator check assumptions; elsewhere a false one makes the program meaningless."""
     trace = active("T.assume")
     if cond is None:
         raise fail("T.assume needs a condition, T.assume(n % 8 == 0)")
@@ -33,8 +32,7 @@ def annotate_safe_value(safe_value_map: dict) -> None:
     """What a read outside a tensor gives instead of 0: `T.annotate_safe_value({A: -1.0})`.
 
     Numbers of the tensor's dtype, for all reads in the program: a padding that is not 0 (for max) comes
-    with the copy.  It stands inside of T.Kernel.
-    """
+    with the copy.  It stands inside of T.Kernel."""
     trace = in_kernel("T.annotate_safe_value")
     if not isinstance(safe_value_map, dict):
         raise fail(f"T.annotate_safe_value takes a dict of tensors and values, not {safe_value_map!r}")
@@ -52,9 +50,8 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
             raise fail("T.annotate_l2_hit_ratio takes tensors: {A: 0.9}")
         if not 0 <= float(ratio) <= 1:
             raise fail(f"T.annotate_l2_hit_ratio: the ratio of {buffer.name} is {ratio}; it lies in [0, 1]")
-        trace.builder.note("annotate_l2_hit_ratio", buffer.name,
-                           f"an L2 hit ratio of {float(ratio):g} is asked for; no access policy window "
-                           "is set")
+        trace.builder.note("annotate_l2_hit_ratio", buffer.name, f"an L2 hit ratio of {float(ratio):g} is "
+                           "asked for; no access policy window is set")
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
@@ -92,8 +89,7 @@ class attr:
     those that follow.
 
     Keys that mean something here are read by what they are about ("reduce_scope": the reduction of
-    T.tvm_thread_allreduce); others are accepted and do nothing.
-    """
+    T.tvm_thread_allreduce); others are accepted and do nothing."""
 
     __slots__ = ("node", "key", "value", "trace")
 
@@ -111,7 +107,6 @@ class attr:
         self.trace.attributes.remove(self)
 
 
-__all__ = [
-    "annotate_compile_flags", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm",
-    "annotate_pass_configs", "annotate_restrict_buffers", "annotate_safe_value", "assume", "attr",
-]  # fmt: skip
+__all__ = ["annotate_compile_flags", "annotate_l2_hit_ratio", "annotate_min_blocks_per_sm",
+           "annotate_pass_configs", "annotate_restrict_buffers", "annotate_safe_value", "assume",
+           "attr"]  # fmt: skip

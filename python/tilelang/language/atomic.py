@@ -4,9 +4,8 @@
 tensor or a shared tile, of float16, bfloat16, float32, float64, int32, uint32, int64 or uint64.
 
 memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen
-after),
-"release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for all).
-It reaches the threads of the whole device, of shared memory those of the block.
+after), "release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for
+all).  It reaches the threads of the whole device, of shared memory those of the block.
 
 A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
 NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
@@ -20,8 +19,7 @@ or 8 elements where the chip has it; each element is updated for itself all the 
 | what stood there before | `return_prev=True`, of each of these |
 | load, store | `T.atomic_load(place)`, `T.atomic_store(place, x)` |
 | (compare and) exchange: there is none | `T.atomic_add(counter, 1, return_prev=True)` numbers who comes |
-| and, exclusive or: there is none | `T.reduce_bitand`, `T.reduce_bitxor` within a block |
-"""
+| and, exclusive or: there is none | `T.reduce_bitand`, `T.reduce_bitxor` within a block |"""
 
 from __future__ import annotations
 
@@ -52,10 +50,8 @@ def _element(place: Any, what: str) -> Element:
     if place.__class__ is Element:
         return place
     if place.__class__ is Buffer and place.scope == "var":
-        raise fail(
-            f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
-            "tensors and shared tiles"
-        )
+        raise fail(f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
+                   "tensors and shared tiles")
     raise fail(f"{what}: expected an element such as A[i, j], got {type(place).__name__}")
 
 
@@ -147,8 +143,7 @@ def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_pre
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
     or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a
     fragment of its extents.
-    use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same.
-    """
+    use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same."""
     if use_tma:
         in_kernel("T.atomic_add")
         _log.debug("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
@@ -219,8 +214,7 @@ def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | Non
     """Add two neighbouring elements, the first of which are dst and value, each indivisibly.
 
     One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on; two with
-    return_prev, which gives what the elements held: a pair (T.extract_lane, or `C[i : i + 2] = …`).
-    """
+    return_prev, which gives what the elements held: a pair (T.extract_lane, or `C[i : i + 2] = …`)."""
     return _neighbours("atomic_addx2", dst, value, 2, return_prev)
 
 
@@ -228,8 +222,7 @@ def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Lanes | Non
     """Add four neighbouring elements, the first of which are dst and value, each indivisibly.
 
     One instruction where the chip has it: from sm_90 on, in tensors; four with return_prev, which gives what
-    the elements held (T.extract_lane).
-    """
+    the elements held (T.extract_lane)."""
     return _neighbours("atomic_addx4", dst, value, 4, return_prev)
 
 
@@ -250,7 +243,5 @@ def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
     trace.wrote(place.buffer)
 
 
-__all__ = [
-    "atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_store",
-]  # fmt: skip
+__all__ = ["atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min",
+           "atomic_or", "atomic_store"]  # fmt: skip

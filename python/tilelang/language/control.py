@@ -14,14 +14,12 @@ from .scalar import cast
 from .thread import get_block_binding, get_thread_binding
 from .tile import unused
 
+
 # ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def loop_break() -> None:
     """Leave the innermost loop that the device runs; the same as `break` there.
 
-    Not in T.Parallel, T.vectorized and T.Pipelined loops, whose iterations do not follow one another.
-    """
+    Not in T.Parallel, T.vectorized and T.Pipelined loops, whose iterations do not follow one another."""
     in_kernel("T.loop_break").builder.call("break", ())
 
 
@@ -34,13 +32,10 @@ def thread_return(span: Any = None) -> None:
 
 
 # ── branches as contexts ──────────────────────────────────────────────────────────────────────────────
-
-
 class If:
     """`with T.If(condition):` around `with T.Then():` and, where there is one, `with T.Else():`.
 
-    The same as `if condition:` … `else:`; for a condition that Python knows the other branch is built too.
-    """
+    The same as `if condition:` … `else:`; for a condition that Python knows the other branch is built too."""
 
     def __init__(self, condition: Any) -> None:
         self.trace = in_kernel("T.If")
@@ -89,12 +84,9 @@ class Else(_Branch):
 
 
 # ── loops over threads ────────────────────────────────────────────────────────────────────────────────
-
-
 class _Bound(Loop, Late):
     """A loop whose iterations are the threads, or blocks, along one dimension; where it is not the loop of a
-    `for`, the index along that dimension.
-    """
+    `for`, the index along that dimension."""
 
     __slots__ = ("index", "extent", "count")
     bound = True
@@ -126,8 +118,7 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
 
     `tx = T.thread_binding(0, n, thread="threadIdx.x")` names the index itself, for all threads.
     thread: "threadIdx.x" (if left out), .y, .z, or "blockIdx.x" ….  Threads beyond the extent skip the body;
-    more iterations than the block has threads along that dimension are an error.
-    """
+    more iterations than the block has threads along that dimension are an error."""
     if isinstance(stop, str):
         stop, thread = None, stop
     if stop is None:
@@ -150,8 +141,6 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
 
 
 # ── blocks that stay ──────────────────────────────────────────────────────────────────────────────────
-
-
 class _Persistent(Loop):
     """The tiles that one of `wave_size` blocks works on."""
 
@@ -216,14 +205,11 @@ def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num
 
 
 # ── memory of a call ──────────────────────────────────────────────────────────────────────────────────
-
-
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     """A tensor of the kernel's own in global memory, allocated for the time of a call, its content undefined.
 
     shape: extents, constant or of run-time dimensions; the kernels of one prim_func that stand one after
-    another see what the earlier ones wrote (docs/patterns.md, "Split and combine").
-    """
+    another see what the earlier ones wrote (docs/patterns.md, "Split and combine")."""
     if scope != "global":
         raise fail(f"T.alloc_global: scope must be 'global', not '{scope}'")
     trace = active("T.alloc_global")

@@ -2,10 +2,8 @@
 
     a = Layout((4, (2, 3)), (1, (12, 4)))      a(5) == a((1, 1)) == a((1, (1, 0))) == 13
 
-A number runs through the coordinates with the first mode fastest.  Results of the algebra are found by
-what the
-functions do at their points, and a question without an answer raises ValueError.
-"""
+A number runs through the coordinates with the first mode fastest.  Results of the algebra are found by what
+the functions do at their points, and a question without an answer raises ValueError."""
 
 from __future__ import annotations
 
@@ -32,15 +30,12 @@ from .cute_tuples import (
 )
 from .layout import SwizzleMode
 
-__all__ = [
-    "ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis",
-    "IntTupleTuple", "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce", "compatible",
-    "complement", "composition",
-    "congruent", "coshape", "cosize", "depth", "filter", "flatten", "flatten_to_tuple", "from_python",
-    "left_inverse", "logical_divide", "logical_product", "make_column_major_layout", "make_identity_layout",
-    "make_layout", "make_row_major_layout", "product", "rank", "restrict", "right_inverse", "size",
-    "tiled_product", "to_python",
-]  # fmt: skip
+__all__ = ["ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis",
+           "IntTupleTuple", "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce",
+           "compatible", "complement", "composition", "congruent", "coshape", "cosize", "depth", "filter",
+           "flatten", "flatten_to_tuple", "from_python", "left_inverse", "logical_divide", "logical_product",
+           "make_column_major_layout", "make_identity_layout", "make_layout", "make_row_major_layout",
+           "product", "rank", "restrict", "right_inverse", "size", "tiled_product", "to_python"]  # fmt: skip
 
 
 def flatten(layout: Any) -> Any:
@@ -81,9 +76,8 @@ class Layout:
         self.shape, self.stride = shape, _compact(shape) if stride is None else stride
         if len(flatten_to_tuple(self.shape)) != len(flatten_to_tuple(self.stride)) or \
                 any(n < 1 for n in flatten_to_tuple(shape)):
-            raise ValueError(
-                f"the shape {shape} and the stride {stride} are not of one form, or an extent is not positive"
-            )
+            raise ValueError(f"the shape {shape} and the stride {stride} are not of one form, or an extent "
+                             "is not positive")
 
     def modes(self) -> list[tuple[int, int]]:
         """(extent, stride) of all modes, flat."""
@@ -319,9 +313,8 @@ def _pair(a: Layout, b: Layout) -> Layout:
 
 
 def logical_divide(layout: Layout, tiler: Any) -> Layout:
-    """((tile), (rest)): the elements of `layout` that the tiler names, and how often it goes on; a tuple
-    of tilers
-    works on the modes one by one."""
+    """((tile), (rest)): the elements of `layout` that the tiler names, and how often it goes on; a tuple of
+    tilers works on the modes one by one."""
     if isinstance(tiler, tuple):
         parts = [logical_divide(layout[i], t) for i, t in enumerate(tiler)]
         parts += [layout[i] for i in range(len(tiler), rank(layout))]
@@ -436,8 +429,7 @@ class ComposedLayout:
     def from_tilelang(layout: maps.Layout, buffer: Any = None,
                       least_b_bits: int | None = None) -> ComposedLayout:
         """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at
-        least.
-        """
+        least."""
         for b_bits in range(least_b_bits or 0, 4):
             for m_base in range(8 if b_bits else 1):
                 swizzle = Swizzle(b_bits, m_base, 3)

@@ -75,8 +75,7 @@ class _Coordinate(tuple):
 class ScaledBasis:
     """`value` steps along one dimension of a coordinate: a stride of a layout whose values are coordinates.
 
-    mode: the dimension, or the path to it in nested tuples.
-    """
+    mode: the dimension, or the path to it in nested tuples."""
 
     def __init__(self, value: Any, mode: Any) -> None:
         self.value, self.mode = value, tuple(mode) if isinstance(mode, (tuple, list)) else (mode,)

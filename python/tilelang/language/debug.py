@@ -13,16 +13,14 @@ from .tile import copy
 _PER_LINE = 16
 
 
-def print(
-    obj: Any = None, msg: str = "", warp_group_id: int | None = None, warp_id: int | None = None
-) -> None:
+def print(obj: Any = None, msg: str = "", warp_group_id: int | None = None,
+          warp_id: int | None = None) -> None:
     """Print a value, an element, or a whole tile while the kernel runs; on its own, `msg` or a text.
 
     A value is printed by every thread that comes here, a tile or a slice once per block, in lines of up to
     16 elements (by thread 0 of a GPU's block).  Each line names the block and, on a GPU and in the simulator,
     the thread; of an element also the buffer and the index.  warp_group_id and warp_id choose the thread that
-    prints instead: the first one of that warp (128 threads make a warp group, 32 a warp).
-    """
+    prints instead: the first one of that warp (128 threads make a warp group, 32 a warp)."""
     trace = in_kernel("T.print")
     if isinstance(obj, str):
         if not isinstance(msg, str):
@@ -119,10 +117,7 @@ def _ranges_of(obj: Any) -> tuple[Buffer, list]:
     """The buffer, and per dimension (start, extent, is it a point?)."""
     if isinstance(obj, Buffer):
         return obj, [(0, extent, False) for extent in obj.shape]
-    ranges = [
-        (start, 1 if point else _number(extent), point)
-        for start, extent, point in obj.ranges
-    ]
+    ranges = [(start, 1 if point else _number(extent), point) for start, extent, point in obj.ranges]
     return obj.buffer, ranges
 
 

@@ -1,6 +1,5 @@
 """`T.reduce(…, combine=)`: a fold by the user's own function, which is called once, on two variables, and
-becomes an expression of them.
-"""
+becomes an expression of them."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def checked(value: Any, dtype: DType) -> Any:
     is_bool = given == "bool" if given is not None else value.__class__ is bool
     if is_bool and dtype != "bool":
         raise fail(f"{WHAT}: combine gives a bool where a tile of {dtype} is folded: "
-                   "T.if_then_else(condition, a, b) gives one "
-                   "of the two values")
+                   "T.if_then_else(condition, a, b) gives one of the two values")
     is_float = given.is_float if given is not None else value.__class__ is float
     if is_float and not dtype.is_float:
         raise fail(f"{WHAT}: combine gives a float where a tile of {dtype} is folded: T.cast(x, '{dtype}') "

@@ -2,13 +2,10 @@
 given width.
 
 What is CUDA text runs on CUDA targets only.  Where a Python function `eval=` says what it means, the
-reference
-and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An `eval`
-gets
-one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer, which begins
-at the element pointed to, has as many elements as T.access_ptr was told (or ends with the buffer), and may be
-written.
-"""
+reference and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An
+`eval` gets one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer,
+which begins at the element pointed to, has as many elements as T.access_ptr was told (or ends with the
+buffer), and may be written."""
 
 from __future__ import annotations
 
@@ -27,13 +24,11 @@ from .known import intrinsics_by_name, known_call
 from .launch import Kernel, no_cluster
 from .places import moved, run_of
 
+
 # ── pointers ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 class Pointer:
     """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how
-    many elements, None where nobody said it.
-    """
+    many elements, None where nobody said it."""
 
     __slots__ = ("buffer", "index", "access", "count")
 
@@ -51,12 +46,10 @@ class Pointer:
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> _core.Buffer:
     """The memory at an address as a tensor.
 
-    ptr: a T.ptr parameter, or an int64 or uint64 value of the kernel that is an address; it must be
-    divisible by
-    16 bytes, as the addresses of frameworks' tensors are.  shape, strides: in elements, of constants, scalar
-    parameters and T.dynamic extents; row-major if strides are left out.  Made before the T.Kernel, it
-    belongs to every kernel.
-    """
+    ptr: a T.ptr parameter, or an int64 or uint64 value of the kernel that is an address; it must be divisible
+    by 16 bytes, as the addresses of frameworks' tensors are.  shape, strides: in elements, of constants,
+    scalar parameters and T.dynamic extents; row-major if strides are left out.  Made before the T.Kernel, it
+    belongs to every kernel."""
     trace = active("T.make_tensor")
     if ptr.__class__ in (_core.Region, Part) or ptr.__class__ is _core.Buffer and ptr.scope != "var":
         name = ptr.name if ptr.__class__ is not _core.Region else ptr.buffer.name
@@ -66,9 +59,8 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     dtype, extents = element_of(dtype, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)
-    return trace.builder.tensor_at(
-        trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype, steps
-    )
+    return trace.builder.tensor_at(trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype,
+                                   steps)
 
 
 def make_tensor_from_addr(addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None,
@@ -94,22 +86,15 @@ def _start(base: Any, what: str) -> tuple[_core.Buffer, tuple]:
     raise fail(f"{what}: expected a buffer, a slice of one or an element, got {type(base).__name__}")
 
 
-def access_ptr(
-    base: Any,
-    access_type: Any = "r",
-    *extents: Any,
-    offset: Any = 0,
-    extent: Any = None,
-    ignore_last_ndim: int = 0,
-) -> Pointer:
+def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0, extent: Any = None,
+               ignore_last_ndim: int = 0) -> Pointer:
     """The address of an element, with what is done there, as an argument of foreign code.
 
     base: a buffer, slice or element: where it begins.  access_type: "r", "w" or "rw" (or 1, 2, 3).  extents,
     extent: how many elements are touched, one after another; without them those of the slice, if base is one.
     The simulator and the reference check what is touched, element by element.  offset: elements
     to go on from base, in row-major order; with ignore_last_ndim=n it counts blocks of the last n dimensions.
-    A shared tile whose address is taken is laid out row by row.
-    """
+    A shared tile whose address is taken is laid out row by row."""
     if access_type not in _ACCESS:
         raise fail(f"T.access_ptr: access_type is 'r', 'w' or 'rw', not {access_type!r}")
     buffer, index = _start(base, "T.access_ptr")
@@ -128,9 +113,8 @@ def access_ptr(
             first += index[d] * size
             size *= shape[d]
         if first < 0 or first + count > size:
-            raise fail(
-                f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
-            )
+            raise fail(f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has "
+                       f"{size}")
     starts_there = step.__class__ is int and step == 0
     touched = count if said else run_of(base) if starts_there else None
     return Pointer(buffer, moved(shape, index, step), _ACCESS[access_type], touched)
@@ -143,7 +127,6 @@ def address_of(obj: Any, span: Any = None) -> Pointer:
 
 
 # ── foreign text ──────────────────────────────────────────────────────────────────────────────────────
-
 _keys: dict[tuple[str, Any], str] = {}
 
 
@@ -169,20 +152,16 @@ def _adapted(name: str, function: Callable) -> Callable:
         if not results:
             return []
         if len(made) != len(results) or any(x is None for x in made):
-            raise TypeError(
-                f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} expected"
-            )
-        return [
-            float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
-            for x, dtype in zip(made, results, strict=True)
-        ]
+            raise TypeError(f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} "
+                            "expected")
+        return [float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
+                for x, dtype in zip(made, results, strict=True)]
 
     return call
 
 
 def _array(memory: memoryview, dtype: Any) -> Any:
     import numpy
-
     return numpy.frombuffer(memory, dtype=dtype.as_numpy())
 
 
@@ -208,41 +187,34 @@ def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | No
     result = _result(dtype)
     if function is None and name in intrinsics_by_name():
         return known_call(f"T.{kind}", name, args, result)
-    made = trace.builder.foreign(
-        kind, name, _meaning(name, function), (), [_argument(x) for x in args], result
-    )
+    made = trace.builder.foreign(kind, name, _meaning(name, function), (), [_argument(x) for x in args],
+                                 result)
     return None if result is None else made
 
 
-def call_extern(
-    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
-) -> Any:
+def call_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None,
+                span: Any = None) -> Any:
     """Call a CUDA device function, from T.import_source or one that CUDA has.
 
     dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
     (T.access_ptr, T.address_of; a buffer stands for its beginning).  float16 is the type `half_t`, bfloat16
     `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for
     the reference and the simulator; they know CUDA's own functions that the language has by another name
-    (`__shfl_xor_sync`, `__popc`, `__float2half_rz`, …).
-    """
+    (`__shfl_xor_sync`, `__popc`, `__float2half_rz`, …)."""
     return _call("call_extern", dtype, func_name, args, eval)
 
 
-def call_pure_extern(
-    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
-) -> Any:
+def call_pure_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None,
+                     span: Any = None) -> Any:
     """The same for a function without effects, which may be called more often or not at all."""
     if _result(dtype) is None:
-        raise fail(
-            "T.call_pure_extern: a function without effects that gives nothing does nothing; use "
-            "T.call_extern"
-        )
+        raise fail("T.call_pure_extern: a function without effects that gives nothing does nothing; use "
+                   "T.call_extern")
     return _call("call_pure_extern", dtype, func_name, args, eval)
 
 
 def import_source(source: str | None = None) -> None:
-    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types,
-    constants.
+    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types, constants.
     """
     if source is None:
         return
@@ -260,19 +232,15 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     """One or more PTX instructions, executed by every thread that comes here.
 
     template: PTX text in which {0}, {1}, … are the operands and {out}, or {out0}, {out1}, … the results; a
-    special
-    register is written with its percent sign, %laneid.  operands: values, which stand in registers of their
-    type
-    (16, 32, 64 bits; float16 and bfloat16 as .b16); Python integers, which are immediates; pointers, which
-    are the
-    32-bit address in shared memory's window of a shared element, else the generic 64-bit address.  out: a
-    dtype,
-    or a tuple of dtypes; the value or values come back.  The statement is volatile; it is a barrier to the
-    compiler's reordering of memory accesses (a "memory" clobber) where an operand is a pointer.
+    special register is written with its percent sign, %laneid.  operands: values, which stand in registers of
+    their type (16, 32, 64 bits; float16 and bfloat16 as .b16); Python integers, which are immediates;
+    pointers, which are the 32-bit address in shared memory's window of a shared element, else the generic
+    64-bit address.  out: a dtype, or a tuple of dtypes; the value or values come back.  The statement is
+    volatile; it is a barrier to the compiler's reordering of memory accesses (a "memory" clobber) where an
+    operand is a pointer.
     eval: what it means, operands -> result or tuple of results, for the reference and the simulator.  It is
     known of the instructions that the compiler writes itself, mma.sync and ldmatrix of all their shapes, of
-    one in the template with operands of 32 bits: `ldmatrix… {{out0}, {out1}}, [{0}];`.
-    """
+    one in the template with operands of 32 bits: `ldmatrix… {{out0}, {out1}}, [{0}];`."""
     trace = in_kernel("T.ptx")
     if not isinstance(template, str):
         raise fail(f"T.ptx: the template is PTX text, not {type(template).__name__}")
@@ -284,9 +252,8 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     known = None if eval is not None else ptx_rows.known(template, operands, dtypes)
     if known is not None:
         return ptx_rows.write(trace, known, [_argument(x) for x in operands], dtypes)
-    results = [
-        trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)
-    ]
+    results = [trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {})
+               for i, d in enumerate(dtypes)]
     given = [_argument(x) for x in operands]
     places = [trace.builder.address(r, (), "w") for r in results]
     trace.builder.foreign("ptx", template, _meaning(template, eval), places, given, None)
@@ -295,8 +262,6 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
 
 
 # ── whole kernels ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _entry_parameters(text: str, entry: str) -> tuple[str, list[str]]:
     """The text with a plain symbol for its kernel, and what its parameters are."""
     found = re.search(
@@ -305,10 +270,8 @@ def _entry_parameters(text: str, entry: str) -> tuple[str, list[str]]:
         text,
     )
     if found is None:
-        raise fail(
-            f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel by "
-            "entry_name="
-        )
+        raise fail(f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel "
+                   "by entry_name=")
     depth, end = 1, found.end()
     while depth and end < len(text):
         depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -338,22 +301,14 @@ def _parameters(trace: Any, what: str) -> list:
 class CUDASourceCodeKernel:
     """A kernel that is CUDA text, in the place of a `with T.Kernel(...)` block.
 
-    blocks: one to three extents; threads: of a block, an int or up to three.  source_code_or_path: the
-    text, or
-    the path of a file with it.  entry_name: its `__global__` function, whose parameters are those of the
+    blocks: one to three extents; threads: of a block, an int or up to three.  source_code_or_path: the text,
+    or the path of a file with it.  entry_name: its `__global__` function, whose parameters are those of the
     prim_func in order (of an eager function those that a launch passes), then what T.empty made, then each
-    T.dynamic extent as a `long long`.  A `const` pointer parameter is not written. prelude: text in front.
-    """
+    T.dynamic extent as a `long long`.  A `const` pointer parameter is not written. prelude: text in front."""
 
-    def __init__(
-        self,
-        *blocks: Any,
-        threads: Any = None,
-        source_code_or_path: Any = None,
-        entry_name: str = "main_kernel",
-        cluster_dims: Any = None,
-        prelude: str | None = None,
-    ) -> None:
+    def __init__(self, *blocks: Any, threads: Any = None,
+                 source_code_or_path: Any = None, entry_name: str = "main_kernel", cluster_dims: Any = None,
+                 prelude: str | None = None) -> None:
         what = "T.CUDASourceCodeKernel"
         trace = active(what)
         no_cluster(what, cluster_dims)
@@ -370,18 +325,10 @@ class CUDASourceCodeKernel:
         if len(parameters) != len(given):
             own = "those of the function" if trace.eager is not None else "those of the prim_func"
             made = ", then what T.empty made" if trace.outputs else ""
-            raise fail(
-                f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but gets "
-                f"{len(given)}: {own}{made}, then its T.dynamic extents"
-            )
-        self._build(
-            trace,
-            blocks,
-            threads,
-            (prelude + "\n" if prelude else "") + text,
-            entry_name,
-            list(zip(parameters, given, strict=True)),
-        )
+            raise fail(f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but "
+                       f"gets {len(given)}: {own}{made}, then its T.dynamic extents")
+        self._build(trace, blocks, threads, (prelude + "\n" if prelude else "") + text, entry_name,
+                    list(zip(parameters, given, strict=True)))
 
     def _build(self, trace: Any, blocks: tuple, threads: Any, text: str, entry: str, arguments: list) -> None:
         with Kernel(*blocks, threads=threads, prelude=text):
@@ -389,9 +336,8 @@ class CUDASourceCodeKernel:
             args = []
             for parameter, x in arguments:
                 if x.__class__ is _core.Buffer:
-                    x = trace.builder.address(
-                        x, (0,) * len(x.shape), "r" if re.search(r"\bconst\b", parameter) else ""
-                    )
+                    x = trace.builder.address(x, (0,) * len(x.shape),
+                                              "r" if re.search(r"\bconst\b", parameter) else "")
                 args.append(x)
             trace.builder.foreign("call_extern", entry, "", (), args, None)
 
@@ -403,17 +349,14 @@ class CUDASourceCodeKernel:
 
 
 # ── accesses of a given width ─────────────────────────────────────────────────────────────────────────
-
-
 def _load(name: str, doc: str) -> Callable:
     bits = int(name[3:])
 
     def load(src: Any, pred: Any = None) -> _core.Expr:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(src, f"T.{name}")
-        return trace.builder.load_wide(
-            name, buffer, index, bits // 8, None if pred is None else as_value(pred)
-        )
+        return trace.builder.load_wide(name, buffer, index, bits // 8,
+                                       None if pred is None else as_value(pred))
 
     return _named(load, name, doc)
 
@@ -445,20 +388,14 @@ for _bits in (32, 64, 128, 256):
     for _kind, _what in (("ldg", "a tensor"), ("lds", "a shared tile")):
         if _kind == "ldg" or _bits < 256:
             _doc = f"{_bits} bits of {_what} from the element src on, in one access, {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _load(
-                f"{_kind}{_bits}",
-                _doc + _ALIGNED.format(bytes=min(_bits // 8, 16), otherwise="the result is 0"),
-            )
+            _WIDE[f"{_kind}{_bits}"] = _load(f"{_kind}{_bits}", _doc + _ALIGNED.format(
+                bytes=min(_bits // 8, 16), otherwise="the result is 0"))
     for _kind, _what in (("stg", "a tensor"), ("sts", "a shared tile")):
         if _kind == "stg" or _bits < 256:
             _doc = f"Store {_bits} bits to {_what}, the element dst on, in one access, given {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _store(
-                f"{_kind}{_bits}",
-                _doc + _ALIGNED.format(bytes=min(_bits // 8, 16), otherwise="nothing is stored"),
-            )
+            _WIDE[f"{_kind}{_bits}"] = _store(f"{_kind}{_bits}", _doc + _ALIGNED.format(
+                bytes=min(_bits // 8, 16), otherwise="nothing is stored"))
 globals().update(_WIDE)
 
-__all__ = [
-    "CUDASourceCodeKernel", "access_ptr", "address_of", "call_extern", "call_pure_extern", "import_source",
-    "make_tensor", "make_tensor_from_addr", "ptx",
-] + list(_WIDE)  # fmt: skip
+__all__ = ["CUDASourceCodeKernel", "access_ptr", "address_of", "call_extern", "call_pure_extern",
+           "import_source", "make_tensor", "make_tensor_from_addr", "ptx"] + list(_WIDE)  # fmt: skip

@@ -15,8 +15,7 @@ _TYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
     """The dtype of that format, "e4m3" or "e5m2", on NVIDIA's chips and the CPU; device: accepted, all are
-    alike.
-    """
+    alike."""
     if fp8_format not in _TYPES:
         raise fail(f"determine_fp8_type: the format is 'e4m3' or 'e5m2', not {fp8_format!r}", WrongValue)
     return as_dtype(_TYPES[fp8_format])
@@ -25,5 +24,4 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
 def determine_torch_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
     """The same as a PyTorch dtype."""
     import torch
-
     return getattr(torch, str(determine_fp8_type(fp8_format, device)))

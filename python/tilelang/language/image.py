@@ -21,8 +21,7 @@ def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, st
     kernel × C elements, channels fastest, zeros outside of the image; OH = (H + 2·pad - dilation·(kernel - 1)
     - 1) // stride + 1, and OW alike.  col: the tile, (rows, columns), whose rows begin at nhw_step·rows and
     columns at c_step·columns.  The elements are gathered by index arithmetic.  eviction_policy and
-    annotations are hints that change nothing.
-    """
+    annotations are hints that change nothing."""
     what = "T.im2col"
     b = in_kernel(what).builder
     for name, x, rank in (("img", img, 4), ("col", col, 2)):

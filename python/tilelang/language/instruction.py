@@ -20,8 +20,7 @@ def register_matrix(shape: Sequence[int], dtypes: Sequence[Any], a: Any, b: Any,
     shape: (m, n, k).  dtypes: of A (and B, the same), B and C.  a, b, c: where the m×k, k×n and m×n tiles
     lie in the registers, a T.Fragment or a function (row, column) -> (lane, register); registers count
     elements, packed into 32 bits, and hold each element once.  ptx: the mnemonic; its operands are d, a, b,
-    c.  eval(A, B, C) -> D on NumPy arrays: what it means, run by the simulator; without it A @ B + C.
-    """
+    c.  eval(A, B, C) -> D on NumPy arrays: what it means, run by the simulator; without it A @ B + C."""
     sizes = [int(n) for n in shape]
     types = [as_dtype(t) for t in dtypes]
     if len(sizes) != 3 or len(types) != 3:
@@ -76,7 +75,6 @@ def _on_bytes(eval: Callable, shape: tuple, types: list[DType]) -> Callable:
 
     def run(*tiles: bytes) -> bytes:
         import numpy
-
         kinds = [t.as_numpy() for t in types]
         arrays = [numpy.frombuffer(tile, numpy.float64).reshape(extent).astype(kind)
                   for tile, extent, kind in zip(tiles, extents, kinds, strict=True)]

@@ -12,22 +12,18 @@ from .mma_emitter import TensorCoreIntrinEmitter, TensorCoreIntrinEmitterWithLad
 from .mma_layout import mma_store_32x2_to_shared_8x8_layout_fp64 as mma_store_index_map_fp64
 from .mma_layout import mma_store_32x8_to_shared_16x16_layout as mma_store_index_map
 
-__all__ = [
-    "TensorCoreIntrinEmitter", "TensorCoreIntrinEmitterWithLadderTransform", "get_ldmatrix_offset",
-    "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout", "mma_store_index_map",
-    "mma_store_index_map_fp64",
-]  # fmt: skip
+__all__ = ["TensorCoreIntrinEmitter", "TensorCoreIntrinEmitterWithLadderTransform", "get_ldmatrix_offset",
+           "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout", "mma_store_index_map",
+           "mma_store_index_map_fp64"]  # fmt: skip
 
 
 def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any,
                        swizzle_bytes: int | None = None) -> tuple[Any, Any]:
-    """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx,
-    col_idx), so
-    that eight rows of a 16-byte chunk lie in different banks.
+    """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx, col_idx),
+    so that eight rows of a 16-byte chunk lie in different banks.
 
     row_idx, col_idx: integers or values.  swizzle_bytes: the pattern's width, 32, 64 or 128 bytes, which
-    divides a row (16 changes nothing); without it that of the row, which has at most 128.
-    """
+    divides a row (16 changes nothing); without it that of the row, which has at most 128."""
     chunk, row_bytes = 128 // as_dtype(dtype).bits, row_size * as_dtype(dtype).bits // 8
     width = row_bytes if swizzle_bytes is None else swizzle_bytes
     if width not in (16, 32, 64, 128) or row_bytes % width:
@@ -41,8 +37,7 @@ def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any,
 
 def make_mma_swizzle_layout(shared_buf: Any, is_smooth: bool = False) -> Any:
     """A layout of a shared tile that reads and writes of its rows and columns find free of bank conflicts, as
-    make_swizzled_layout gives it; with is_smooth the tile row by row.
-    """
+    make_swizzled_layout gives it; with is_smooth the tile row by row."""
     return (make_linear_layout if is_smooth else make_swizzled_layout)(shared_buf)
 
 

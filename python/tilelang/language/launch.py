@@ -25,8 +25,7 @@ class Kernel:
     on a GPU; executors that run one thread per block ("cpu", "reference") refuse that one.  What is meant
     once per block stands in `for _ in T.Parallel(1):`, or under a condition on the thread,
     `if T.get_thread_binding() == 0:`, in a kernel for GPUs.  A grid that is 0 in a call runs no block; a
-    constant 0 is an error unless a tensor is empty.
-    """
+    constant 0 is an error unless a tensor is empty."""
 
     def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
                  cluster_dims: Any = None) -> None:
@@ -59,11 +58,8 @@ class Kernel:
         if self.names and len(self.names) != n and not whole:
             raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
                        "names")
-        names = [
-            name or default
-            for name, default in zip(("",) * n if whole else self.names or ("",) * n, ("bx", "by", "bz"),
-                                     strict=False)
-        ]
+        names = [name or default for name, default in zip(("",) * n if whole else self.names or ("",) * n,
+                                                          ("bx", "by", "bz"), strict=False)]
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices

@@ -4,8 +4,7 @@ A Layout maps the indices of a tile to places in memory, a Fragment to a thread 
 Both are made of a function of the indices, in a kernel or outside of one; they are compared, composed,
 inverted and drawn exactly, by enumeration where nothing better is known.  A question without an answer raises
 CompileError naming the two elements or extents in conflict.  The makers take a buffer, a slice of one, or
-(shape, dtype).
-"""
+(shape, dtype)."""
 
 from __future__ import annotations
 
@@ -20,20 +19,17 @@ from ..front.trace import fail, in_kernel
 from ..front.values import Element
 from .maps import Fragment, Layout, ask, core_of, integer, ints
 
-__all__ = [
-    "Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout",
-    "make_fully_replicated_layout_fragment",
-    "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout",
-    "make_linear_layout", "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
-    "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout", "matrix_fragment_names",
-    "sectors", "wavefronts",
-]  # fmt: skip
+__all__ = ["Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout",
+           "make_fully_replicated_layout_fragment", "make_gemm_fragment_8x8",
+           "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout", "make_linear_layout",
+           "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
+           "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout",
+           "matrix_fragment_names", "sectors", "wavefronts"]  # fmt: skip
 
 
 class SwizzleMode(enum.IntEnum):
     """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
-    banks).
-    """
+    banks)."""
 
     NONE = 0
     QUARTER = SWIZZLE_32B = 1
@@ -75,8 +71,6 @@ class SwizzleMode(enum.IntEnum):
 
 
 # ── the usual ones ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _tile(tile: Any, dtype: Any, what: str) -> tuple[list[int], int]:
     """Shape and bits of an element of a buffer, a slice or (shape, dtype)."""
     if isinstance(tile, Element):
@@ -102,8 +96,7 @@ def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = Tr
                          dtype: Any = None) -> Layout:
     """What a shared tile wants that is read in 16-byte chunks: the widest swizzle that divides its rows,
     else padding (if allow_pad), else row-major.  k_major changes nothing: either way eight rows of a chunk
-    are read at once.
-    """
+    are read at once."""
     shape, bits = _tile(buffer, dtype, "make_swizzled_layout")
     return Layout._of(ask(_core.conflict_free, shape, bits, bool(allow_pad)))
 
@@ -144,8 +137,7 @@ def make_wgmma_swizzled_layout(buffer: Any, continuity: int | None = None, k_maj
     """Panels as wide as the widest swizzle that divides a row, one after the other: what wgmma reads.
 
     continuity: elements of a row that may be taken as contiguous, the whole row if not given.  k_major: the
-    contiguous dimension is the reduction's; the order of the panels is the same for both.
-    """
+    contiguous dimension is the reduction's; the order of the panels is the same for both."""
     shape, bits = _tile(buffer, dtype, "make_wgmma_swizzled_layout")
     width = shape[-1] if continuity is None else integer(continuity, "make_wgmma_swizzled_layout: continuity")
     if width < 1 or shape[-1] % width:
@@ -193,12 +185,9 @@ def matrix_fragment_names() -> list[str]:
 
 
 # ── what accesses cost ────────────────────────────────────────────────────────────────────────────────
-
-
 def wavefronts(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> tuple[int, int]:
     """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` access
-    their elements in `memory`, `lanes` neighbouring registers at a time.
-    """
+    their elements in `memory`, `lanes` neighbouring registers at a time."""
     bits = dtypes.as_dtype(dtype).bits
     return ask(_core.wavefronts, core_of(memory, "wavefronts"), bits, mapping._core, lanes)
 
@@ -210,8 +199,6 @@ def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> in
 
 
 # ── in kernels ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def annotate_layout(layout_map: dict) -> None:
     """Lay out buffers as given, {buffer: layout}, instead of as the compiler would.
 
@@ -223,8 +210,7 @@ def annotate_layout(layout_map: dict) -> None:
     register are sums of digits of the indices, i // a % b times a stride, where each digit stands in one of
     the two, and the strides fit into each other as those of a number's digits do; replicas are one more
     index.  Sums of two indices under a `%`, an XOR and tables are refused at the annotation; a T.Layout of
-    a shared tile may be any map that gives no place twice.
-    """
+    a shared tile may be any map that gives no place twice."""
     in_kernel("T.annotate_layout")
     if not isinstance(layout_map, dict):
         raise fail(f"T.annotate_layout takes a dict of buffers and layouts, not {type(layout_map).__name__}")

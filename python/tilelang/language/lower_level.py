@@ -1,6 +1,5 @@
 """Forms below the tiles, and of older programs: parameters that are addresses and get a shape in the body,
-raw allocations, indices of several lanes, hints.
-"""
+raw allocations, indices of several lanes, hints."""
 
 from __future__ import annotations
 
@@ -24,8 +23,6 @@ from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
 _log = logging.getLogger("tilelang")
 
 # ── parameters ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
                  elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
                  buffer_type: str = "default", axis_separators: Any = None) -> Buffer:
@@ -33,8 +30,7 @@ def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: An
     annotated T.Tensor((m, n), "float16").
 
     strides: in elements, row-major if left out.  align, offset_factor, buffer_type and axis_separators are
-    accepted; data, elem_offset and scopes other than "global" are not.
-    """
+    accepted; data, elem_offset and scopes other than "global" are not."""
     what = "T.match_buffer"
     if not isinstance(param, Handle):
         raise fail(f"{what} takes a parameter that is annotated T.handle, not {type(param).__name__}; the "
@@ -51,7 +47,6 @@ Tensor.from_ptr = staticmethod(make_tensor)
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
-
 _ALLOCATIONS = {"global": alloc_global, "shared": alloc_shared, "shared.dyn": alloc_shared,
                 "local": alloc_local, "local.fragment": alloc_fragment}  # fmt: skip
 
@@ -61,8 +56,7 @@ def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global",
     """A buffer of that scope: "global" (T.alloc_global), "shared" or "shared.dyn" (T.alloc_shared), "local"
     (T.alloc_local), "local.fragment" (T.alloc_fragment), "local.var" (T.alloc_var, of shape (1,)).
 
-    annotations: a hint that this version does not use.
-    """
+    annotations: a hint that this version does not use."""
     if scope == "local.var":
         if tuple(shape if isinstance(shape, (tuple, list)) else (shape,)) not in ((), (1,)):
             raise fail(f"T.alloc_buffer: a variable has one element, not shape {shape}; scope='local' is an "
@@ -78,8 +72,6 @@ allocate = alloc_buffer
 
 
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def func_attr(attrs: dict) -> None:
     """Attributes of the prim_func, {"global_symbol": "main"}: kept in its `attrs`, without effect."""
     if not isinstance(attrs, dict):
@@ -103,8 +95,7 @@ class sblock:
 def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Any:
     """A name for a value, computed here: `x = T.bind(A[i] * 2)` is `x = A[i] * 2`.
 
-    type_annotation: its dtype, to which it is converted.
-    """
+    type_annotation: its dtype, to which it is converted."""
     if var is not None:
         raise fail("T.bind: var belongs to programs that make their own variables; here the name on the "
                    "left is it")
@@ -129,8 +120,6 @@ def ret(val: Any = None, span: Any = None) -> None:
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def likely(cond: Any, span: Any = None) -> Any:
     """The condition; that it mostly holds is a hint that this version does not use."""
     return cond
@@ -143,8 +132,7 @@ def undef() -> Expr:
 
 def call_intrin(dtype: Any, func_name: Any, *args: Any, annotations: Any = None, span: Any = None) -> Any:
     """A function of the language by its name in lower-level programs, "tirx.exp" or "tl.sync_warp": T.exp or
-    T.sync_warp of these arguments, its value as dtype.
-    """
+    T.sync_warp of these arguments, its value as dtype."""
     name = str(func_name).rpartition(".")[2]
     function = OFFERED.get(name)
     if function is None or isinstance(function, type):

@@ -86,8 +86,7 @@ class Map:
 
     def get_forward_vars(self) -> list[Expr]:
         """The variables of the expressions: the indices, and of a fragment with copies the number of the
-        copy.
-        """
+        copy."""
         try:
             return list(self._vars)
         except AttributeError:
@@ -120,16 +119,14 @@ class Map:
     def map_region_bounds(self, region: Any) -> list[Range]:
         """For each output the numbers between its least and its greatest over a part of the tile.
 
-        region: for each index a T.Range, a slice, (begin, extent), or one number.
-        """
+        region: for each index a T.Range, a slice, (begin, extent), or one number."""
         spans = [_span(r, extent) for r, extent in zip(region, self.shape, strict=True)]
         places = [self._places(list(index)) for index in itertools.product(*[range(*span) for span in spans])]
         return [Range(min(column), max(column) + 1) for column in zip(*places, strict=True)]
 
     def _rescaled(self, shape: Any, num: int, den: int) -> tuple[list[int], Callable]:
         """A shape of the same storage, each element of which is `num` of `den` parts of one here; and how its
-        indices and the number of a part become indices here: (index here, part, parts).
-        """
+        indices and the number of a part become indices here: (index here, part, parts)."""
         extents = ints(shape, "reshape: the shape")
         if num < 1 or den < 1 or num % den and den % num:
             raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide "

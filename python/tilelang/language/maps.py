@@ -16,8 +16,7 @@ class Layout(Map):
     """A map from the indices of a tile to places.
 
     shape: the tile's extents.  forward_fn: a function of as many indices that gives an integer expression, or
-    several (then the place is in a memory of as many dimensions).
-    """
+    several (then the place is in a memory of as many dimensions)."""
 
     __slots__ = ("_core",)
 
@@ -74,8 +73,7 @@ class Layout(Map):
     def inverse(self) -> Layout:
         """The way back, for a map in which no two elements share a place.
 
-        A place that holds nothing (padding) is sent outside the shape.
-        """
+        A place that holds nothing (padding) is sent outside the shape."""
         return Layout._of(ask(self._core.inverse))
 
     def compose(self, inner: Layout) -> Layout:
@@ -163,8 +161,7 @@ class Fragment(Map):
     shape: the tile's extents.  forward_fn(i, j, …) gives (thread, register); or forward_thread_fn gives the
     thread and forward_index_fn(i, j, …) the register, without which each thread numbers its elements in
     row-major order.  replicate: copies of each element; if more than one, forward_fn and forward_thread_fn
-    take the number of the copy as a last argument.
-    """
+    take the number of the copy as a last argument."""
 
     __slots__ = ("_core",)
 
@@ -324,8 +321,7 @@ class Fragment(Map):
                lower_dim_first: bool = True) -> Fragment:
         """repeats[d] copies of the tile along each dimension d, in new registers or on new threads.
 
-        lower_dim_first: copies along the last dimension are numbered first, else those along the first.
-        """
+        lower_dim_first: copies along the last dimension are numbered first, else those along the first."""
         factors = ints(repeats, "repeat: a factor")
         return Fragment._of(ask(self._core.repeat, factors, bool(repeat_on_thread), bool(lower_dim_first)))
 

@@ -1,6 +1,5 @@
 """What the published language's buffers have beside their elements: strides, their data, addresses, vector
-loads and stores, and a scope that can be called.
-"""
+loads and stores, and a scope that can be called."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Scope(str):
 
 class Data:
     """The elements of a buffer, `A.data`: T.Tensor(shape, dtype, A.data) shows them in another shape; as an
-    argument of foreign code it is the address of the first one.
-    """
+    argument of foreign code it is the address of the first one."""
 
     __slots__ = ("buffer",)
 

@@ -45,8 +45,7 @@ class TensorCoreIntrinEmitter:
 
     a_transposed: A's tile is (k, m); b_transposed: B's is (n, k), as it mostly is.  is_m_first: warps are
     numbered along n first.  thread_var: the number of the thread; that of the kernel if left out.
-    float32 is multiplied as tf32, its last 13 bits not looked at.
-    """
+    float32 is multiplied as tf32, its last 13 bits not looked at."""
 
     M_DIM = _M
     WARP_SIZE = WARP
@@ -123,8 +122,7 @@ class TensorCoreIntrinEmitter:
     def ldmatrix_a(self, A_local_buf: Buffer, A_shared_buf: Any, ki: Any, rk: Any = 0) -> None:
         """Load the warp's rows of A, of micro step ki (and of part rk of k), from shared memory.
 
-        A_shared_buf: a shared tile of (m, k), or (k, m) if a_transposed, or a slice that ends in one.
-        """
+        A_shared_buf: a shared tile of (m, k), or (k, m) if a_transposed, or a slice that ends in one."""
         self._load("ldmatrix_a", A_local_buf, A_shared_buf, ki, rk, False)
 
     def ldmatrix_b(self, B_local_buf: Buffer, B_shared_buf: Any, ki: Any, rk: Any = 0) -> None:
@@ -134,8 +132,7 @@ class TensorCoreIntrinEmitter:
     def mma(self, A_local_buf: Buffer, B_local_buf: Buffer, C_local_buf: Buffer, k_inner: Any = 0) -> None:
         """C_local += A_local @ B_local, all of the warp's tiles.
 
-        k_inner: the micro step, where A_local or B_local hold several, one after another.
-        """
+        k_inner: the micro step, where A_local or B_local hold several, one after another."""
         b = in_kernel(f"{_WHAT}.mma").builder
         i, j = b.begin_for("unrolled", ["i", "j"], [0, 0], [self.warp_rows, self.warp_cols], [1, 1], {})
         self.mma_atom(A_local_buf, B_local_buf, C_local_buf, i, j, k_inner)
@@ -164,8 +161,7 @@ class TensorCoreIntrinEmitter:
         """Store the warp's tiles of C, converted to C_buf's dtype.
 
         C_buf: a shared tile of (m, n), or of (m / 16, n / micro_size_y, 16, micro_size_y); with pid_m and
-        pid_n a tensor of (M, N), the block's tile of which they number.
-        """
+        pid_n a tensor of (M, N), the block's tile of which they number."""
         what = f"{_WHAT}.stmatrix"
         trace = in_kernel(what)
         b = trace.builder
@@ -196,8 +192,7 @@ class TensorCoreIntrinEmitter:
 
     def make_mma_load_layout(self, local_buf: Any, matrix: str = "A") -> Fragment:
         """Where the block's A (or B) lies as the instructions want it, for a fragment of that tile's shape,
-        replicated over the warps that need the same part.
-        """
+        replicated over the warps that need the same part."""
         is_b = matrix == "B"
         if matrix not in ("A", "B"):
             raise fail(f"{_WHAT}.make_mma_load_layout: matrix is 'A' or 'B', not {matrix!r}")

@@ -1,7 +1,6 @@
 """A warp's matrix instructions by hand: `T.ptx_ldmatrix`, `T.ptx_mma` and what fills and stores their results
 
-TensorCoreIntrinEmitter writes whole gemms of them.
-"""
+TensorCoreIntrinEmitter writes whole gemms of them."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def ptx_mma(dtype: Any, shape: str, A_layout: str, B_layout: str, A_dtype: Any, 
 
     multiplicand_a, multiplicand_b, accumulator: T.alloc_local arrays, used from element a_index, b_index and
     c_index on; what they hold of the tiles tilelang.cuda.intrinsics.layout says.  A_layout is "row" and
-    B_layout "col", as the instruction has them; saturate and operator are not in this version.
-    """
+    B_layout "col", as the instruction has them; saturate and operator are not in this version."""
     what = "T.ptx_mma"
     if (A_layout, B_layout) != ("row", "col") or saturate or operator is not None:
         raise fail(f"{what}: A_layout is 'row', B_layout 'col', saturate False and operator None, not "
@@ -64,8 +62,7 @@ def ptx_ldmatrix(trans: bool, num: int, src_access_ptr: Any, dst_access_ptr: Any
     """Load `num` (1, 2 or 4) 8×8 matrices of 16 bits from shared memory into registers; trans: transposed.
 
     src_access_ptr: in each thread, T.access_ptr of the row that it gives the address of; dst_access_ptr:
-    T.access_ptr of the first of 2·num elements of a T.alloc_local array.
-    """
+    T.access_ptr of the first of 2·num elements of a T.alloc_local array."""
     what = "T.ptx_ldmatrix"
     for name, x, scope in (("src_access_ptr", src_access_ptr, "shared"),
                            ("dst_access_ptr", dst_access_ptr, "local")):
@@ -93,8 +90,7 @@ def mma_store(dtype: Any, m: int, n: int, dst_ptr: Any, src_ptr: Any, src_offset
               dst_stride: Any) -> None:
     """Store a warp's sums, 16×16 as two instructions of 16×8 leave them: 8 elements of each thread's
     T.alloc_local array from src_offset on, to where dst_ptr (T.access_ptr) points, rows dst_stride elements
-    apart.
-    """
+    apart."""
     what = "T.mma_store"
     local = _array(src_ptr, what)
     if (m, n) != (16, 16) or dst_ptr.__class__ is not Pointer:

@@ -4,8 +4,7 @@ A warp's thread t = 4 g + q holds, of a 16-row operand, rows g and g + 8 and in 
 begin at byte 4 q of every 16.  The functions compute with integers and with values of a kernel alike.  Names
 say the tile's shape and what a thread holds of it: 16×16 elements of 16 bits are 8 for each of 32 threads.
 `sr` is a tile whose columns are the gemm's k, `rs` one whose rows are; `a` and `b` differ in the order of
-their 8×8 blocks.
-"""
+their 8×8 blocks."""
 
 from __future__ import annotations
 
@@ -65,13 +64,11 @@ _SHAPES = {16: (("16x16", "16x16", 8),) * 2, 8: (("16x32", "32x16", 16),) * 2, 3
            4: (("16x64", "64x16", 32), ("8x64", "64x8", 16))}  # fmt: skip
 for _bits, _operands in _SHAPES.items():
     for _x, (_shape, _turned, _held) in zip("ab", _operands, strict=True):
-        for _names, _back, _turn in (
-            ((f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
-              f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout"), False, False),
-            ((f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
-              f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans"), False, True),
-            ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False),
-        ):
+        for _names, _back, _turn in (((f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
+                                       f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout"), False, False),
+                                     ((f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
+                                       f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans"), False, True),
+                                     ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False)):
             for _one in _names:
                 _name(_of(_bits, _x == "b", _turn, _back), _one,
                       f"{'What a thread holds' if _back else 'Who holds an element'} of {_x.upper()}, "

@@ -37,8 +37,6 @@ def _no_shape(what: str) -> list:
 
 
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear: bool = True, batch: int = 1,
            annotations: Any = None, nan_propagate: bool = False, *, combine: Any = None,
            identity: Any = None) -> None:
@@ -64,16 +62,13 @@ def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear:
     Several tiles of one shape are folded together if buffer, out and identity are tuples: combine then takes
     two tuples of values and gives one.  `T.reduce((x, i), (best, where), 1, combine=larger, identity=(-inf,
     0))` is argmax, with the index i of each element in a tile of its own.  The dtypes of out take 64 bits
-    together, at most.
-    """
+    together, at most."""
     if combine is not None:
         if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
             reduce_type, dim = None, reduce_type
         if reduce_type is not None:
-            raise fail(
-                f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them says how "
-                "to fold"
-            )
+            raise fail(f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them "
+                       "says how to fold")
         if nan_propagate:
             raise fail("T.reduce with combine: nan_propagate belongs to max and min; your combine decides "
                        "what a NaN does")
@@ -84,10 +79,8 @@ def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear:
     if identity is not None:
         raise fail("T.reduce: identity belongs to combine, which is not given")
     if not isinstance(reduce_type, str) or reduce_type not in _FOLDS:
-        raise fail(
-            f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}; a fold of "
-            "your own is combine=lambda a, b: …"
-        )
+        raise fail(f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}; a fold "
+                   "of your own is combine=lambda a, b: …")
     name = f"reduce_{reduce_type}"
     source, target = as_operand(buffer, f"T.{name}: the buffer"), as_operand(out, f"T.{name}: out")
     attrs = _reduce_attrs(name, dim, clear, batch)
@@ -105,16 +98,14 @@ def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any
     return attrs
 
 
-def reduce_sum(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               annotations: Any = None) -> None:
     """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
     reduce(buffer, out, "sum", dim, clear, batch, annotations)
 
 
-def reduce_prod(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_prod(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                annotations: Any = None) -> None:
     """out = the products of buffer along dim, times out if not clear; shapes and dtypes as in T.reduce."""
     reduce(buffer, out, "prod", dim, clear, batch, annotations)
 
@@ -131,9 +122,8 @@ def reduce_min(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: 
     reduce(buffer, out, "min", dim, clear, batch, annotations, nan_propagate)
 
 
-def reduce_abssum(
-    buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None, clear: bool = True
-) -> None:
+def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None,
+                  clear: bool = True) -> None:
     """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
     reduce(buffer, out, "abssum", dim, clear, batch, annotations)
 
@@ -143,50 +133,43 @@ def reduce_absmax(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batc
     """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce.
 
     The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
-    result only where all numbers are that one.
-    """
+    result only where all numbers are that one."""
     reduce(buffer, out, "absmax", dim, clear, batch, annotations, nan_propagate)
 
 
-def reduce_bitand(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_bitand(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                  annotations: Any = None) -> None:
     """out = the bitwise and of buffer along dim, and of out if not clear; integers or bools."""
     reduce(buffer, out, "bitand", dim, clear, batch, annotations)
 
 
-def reduce_bitor(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_bitor(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                 annotations: Any = None) -> None:
     """out = the bitwise or of buffer along dim, and of out if not clear; integers or bools."""
     reduce(buffer, out, "bitor", dim, clear, batch, annotations)
 
 
-def reduce_bitxor(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_bitxor(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                  annotations: Any = None) -> None:
     """out = the exclusive or of buffer along dim, and of out if not clear; integers or bools."""
     reduce(buffer, out, "bitxor", dim, clear, batch, annotations)
 
 
-def reduce_any(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_any(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               annotations: Any = None) -> None:
     """out = whether an element of buffer along dim is not 0 (or of out, if not clear): bools, integers."""
     reduce(buffer, out, "any", dim, clear, batch, annotations)
 
 
-def reduce_all(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
-) -> None:
+def reduce_all(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+               annotations: Any = None) -> None:
     """out = whether no element of buffer along dim is 0 (nor of out, if not clear): bools, integers."""
     reduce(buffer, out, "all", dim, clear, batch, annotations)
 
 
 def any_of(buffer: Any) -> Expr:
     """Whether an element of a buffer or a slice of one is not 0; a value, the same for all threads of a block
-    if the elements are.
-    """
+    if the elements are."""
     return _truth("any_of", buffer)
 
 
@@ -230,8 +213,6 @@ def _truth(name: str, buffer: Any) -> Expr:
 
 
 # ── reducers ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | None = None) -> Buffer:
     """An array to which the iterations of T.Parallel contribute, `o[i] += x` (or T.reducer_update), whatever
     thread runs them; T.finalize_reducer combines what the threads have.
@@ -241,17 +222,15 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     branches); then it may be opened again.  Nothing else writes to it, before or after.  Floats of 16 and 8
     bits are added in float32 and rounded once.  shape: constant extents; every thread has all of it.
     op: "sum", "prod", "max", "min", "bitand", "bitor" or "bitxor".  replication: "all",
-    "none" or None; accepted, each thread has its own copy.
-    """
+    "none" or None; accepted, each thread has its own copy."""
     trace = in_kernel("T.alloc_reducer")
     if op not in _REDUCERS:
         raise fail(f"T.alloc_reducer: op must be one of {', '.join(_REDUCERS)}, not {op!r}")
     if replication not in (None, "all", "none"):
         raise fail(f"T.alloc_reducer: replication must be 'all', 'none' or None, not {replication!r}")
     shape = [_int(e, "T.alloc_reducer: the shape") for e in _extents(shape, "T.alloc_reducer")]
-    made = trace.builder.alloc(
-        trace.take_hint("reducer"), "local", shape, dtypes.as_dtype(dtype), {"reducer": op}
-    )
+    made = trace.builder.alloc(trace.take_hint("reducer"), "local", shape, dtypes.as_dtype(dtype),
+                               {"reducer": op})
     trace.reducers[made.id] = op
     return made
 
@@ -281,9 +260,8 @@ def reducer_update(target: Any, value: Any) -> None:
     """Contribute value to an element of a reducer, inside of T.Parallel."""
     trace = in_kernel("T.reducer_update")
     if not isinstance(target, Element) or target.buffer.id not in trace.reducers:
-        raise fail(
-            "T.reducer_update: the target must be an element of a reducer, as in T.reducer_update(o[i], x)"
-        )
+        raise fail("T.reducer_update: the target must be an element of a reducer, as in "
+                   "T.reducer_update(o[i], x)")
     op, builder = trace.reducers[target.buffer.id], trace.builder
     old, value = builder.load(target.buffer, target.index), as_value(value)
     names = {"sum": "add", "prod": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
@@ -295,8 +273,7 @@ def reducer_update(target: Any, value: Any) -> None:
 def finalize_reducer(reducer: Buffer, dst: Any = None, batch: int = 1, annotations: Any = None) -> None:
     """Combine what all threads contributed to a reducer, so that each has its value; copied to dst if given.
 
-    batch: how many elements are combined at once; accepted, the compiler decides.
-    """
+    batch: how many elements are combined at once; accepted, the compiler decides."""
     target = as_operand(reducer, "T.finalize_reducer: the reducer")
     attrs = {"batch": _int(batch, "T.finalize_reducer: batch")} if batch != 1 else {}
     _tile("finalize_reducer", (target,), attrs, annotations, target)
@@ -306,14 +283,11 @@ def finalize_reducer(reducer: Buffer, dst: Any = None, batch: int = 1, annotatio
 
 
 # ── scans, transpose, clamp ───────────────────────────────────────────────────────────────────────────
-
-
 def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annotations: Any = None) -> None:
     """dst[…, n, …] = the sum of src[…, 0…n, …] along dim; with reverse of src[…, n…, …].
 
     src, dst: shared tiles, slices of them or fragments, of one shape; dst of src's dtype or a wider one of
-    its kind; without dst in place.  float16 and bfloat16 are summed in float32, each element rounded once.
-    """
+    its kind; without dst in place.  float16 and bfloat16 are summed in float32, each element rounded once."""
     _scan("cumsum", src, dst, dim, reverse, annotations)
 
 
@@ -345,14 +319,11 @@ def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
 
 
 # ── other shapes ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def reshape(src: Buffer, shape: Any) -> Buffer:
     """Another shape of a buffer's storage: element n in row-major order is element n.  Not a copy.
 
     src: a shared tile, a fragment (if what a thread holds can be said in the new shape), a local array, or a
-    contiguous tensor.  shape: extents whose product is that of src.
-    """
+    contiguous tensor.  shape: extents whose product is that of src."""
     return _alias("T.reshape", src, shape, None)
 
 
@@ -363,8 +334,7 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None)
     neighbours in one thread's registers, and a tensor is not written by parts of its elements.  A shared
     tile and its views lie in one layout, byte by byte: whichever of them is annotated, the others follow, and
     bytes that make up one element of a wider dtype must be neighbours there.  Without shape the last extent
-    follows the dtype.  strides: row-major ones without gaps, which a view has; no others.
-    """
+    follows the dtype.  strides: row-major ones without gaps, which a view has; no others."""
     made = _alias("T.view", src, shape, dtype)
     if strides is not None:
         given, own = (", ".join(str(as_value(n)) for n in steps) for steps in (strides, made.strides))
@@ -386,18 +356,14 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
         shape, bits = list(src.shape), src.dtype.bits
         last = shape[-1]
         if last.__class__ is not int or last * bits % wide:
-            raise fail(
-                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no whole "
-                f"number of {dtype}: give the new shape"
-            )
+            raise fail(f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no "
+                       f"whole number of {dtype}: give the new shape")
         shape[-1] = last * bits // wide
     hint = trace.take_hint(f"{src.name}_view")
     return trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)
 
 
-__all__ = [
-    "all_of", "alloc_reducer", "any_of", "clamp", "cummax", "cumsum", "finalize_reducer", "reduce",
-    "reduce_absmax", "reduce_abssum", "reduce_all", "reduce_any", "reduce_bitand", "reduce_bitor",
-    "reduce_bitxor", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "reducer_init",
-    "reducer_update", "reshape", "transpose", "view",
-]  # fmt: skip
+__all__ = ["all_of", "alloc_reducer", "any_of", "clamp", "cummax", "cumsum", "finalize_reducer", "reduce",
+           "reduce_absmax", "reduce_abssum", "reduce_all", "reduce_any", "reduce_bitand", "reduce_bitor",
+           "reduce_bitxor", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum", "reducer_init",
+           "reducer_update", "reshape", "transpose", "view"]  # fmt: skip

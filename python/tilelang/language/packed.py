@@ -55,8 +55,7 @@ def unpack_int(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
 
 def unpack_e2m1(value: Any, pos: Any, dtype: Any) -> Any:
     """The float4_e2m1fn at nibble `pos` of an integer (0: the lowest), as dtype: 0 .5 1 1.5 2 3 4 6 and
-    their negatives.
-    """
+    their negatives."""
     _check_position("T.unpack_e2m1", 4, value, pos)
     raw = unpack_uint(4, value, pos, int32)
     bits = lambda low, count: binary("and", binary("shr", raw, low), (1 << count) - 1)
@@ -78,8 +77,7 @@ def _tir_packed_to_unsigned_convert(storage_type: str = "uint", storage_nbit: in
 
 def _tir_packed_to_signed_convert(storage_type: str = "uint", storage_nbit: int = 8) -> Callable:
     """A function (num_bits, value, pos, dtype) that unpacks numbers stored with an offset: the stored
-    unsigned number less 2^(num_bits - 1).
-    """
+    unsigned number less 2^(num_bits - 1)."""
     as_dtype(f"{storage_type}{storage_nbit}")
 
     def convert(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:

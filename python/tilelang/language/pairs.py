@@ -1,5 +1,4 @@
-"""Packed pairs: two neighbouring values that are computed on together, by one instruction where
-there is one.
+"""Packed pairs: two neighbouring values that are computed on together, by one instruction where there is one.
 """
 
 from __future__ import annotations
@@ -125,8 +124,7 @@ def abs2(x: Any) -> Pair:
 
 def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
     """A lane of several values: of what add2 and its like, or an atomic_addx4, return; of a slice, or an
-    element of several lanes.
-    """
+    element of several lanes."""
     vector = lanewise(vector)
     if vector.__class__ is Lanewise:
         if lane.__class__ is not int or not 0 <= lane < vector.count:

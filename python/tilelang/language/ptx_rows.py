@@ -1,6 +1,5 @@
 """PTX text that is one of the compiler's own instructions: it becomes that, so that every executor knows what
-it means.
-"""
+it means."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def _rows() -> dict[str, tuple[str, tuple[int, ...], DType]]:
 
 def known(template: str, operands: tuple, results: list[DType]) -> tuple | None:
     """(row, its holes: for each operand the numbers of those in the text), if the text is one of a row whose
-    registers are all holes of 32 bits.
-    """
+    registers are all holes of 32 bits."""
     found = re.fullmatch(r"\s*([\w.]+)\s+(.*?);?\s*", template, re.S)
     if found is None or found.group(1) not in _rows():
         return None

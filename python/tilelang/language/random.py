@@ -1,7 +1,6 @@
 """Random numbers: Philox4x32-10, bit for bit as cuRAND's device API makes them.
 
-A generator is a seed, a sequence and a position in it; it belongs to a thread, like a variable.
-"""
+A generator is a seed, a sequence and a position in it; it belongs to a thread, like a variable."""
 
 from __future__ import annotations
 
@@ -25,17 +24,14 @@ class _Generator:
         self.has_spare: dict[int, Buffer] = {}
 
 
-def rng_init(
-    seed: Any, seq: Any = None, off: Any = 0, generator: str = "curandStatePhilox4_32_10_t"
-) -> None:
+def rng_init(seed: Any, seq: Any = None, off: Any = 0, generator: str = "curandStatePhilox4_32_10_t") -> None:
     """Begin a stream of random numbers, as curand_init(seed, seq, off, &state) does.
 
     seed, seq, off: integers; seq counts streams and off numbers of a stream.  Without seq each thread has its
     own stream, numbered block * threads + thread (x alone); on the CPU and in the reference a block is one
     thread.  Which element of a T.Parallel loop meets which number then depends on how it is mapped, and so on
     the target: where that must not be, give seq the element's own number, inside the loop, as
-    docs/patterns.md does.
-    """
+    docs/patterns.md does."""
     trace = in_kernel("T.rng_init")
     if generator not in _KINDS:
         raise fail(f"T.rng_init: the generator {generator!r} is not in this version; it has {_KINDS[0]!r}")

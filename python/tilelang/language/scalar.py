@@ -68,8 +68,7 @@ FUNCTIONS = _defined(_listed() + [
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
     """x to the power of y; both of one dtype (a Python number takes the other's).
 
-    Of integers y is a constant, from 0 to 64: the product is written out, and wraps as products do.
-    """
+    Of integers y is a constant, from 0 to 64: the product is written out, and wraps as products do."""
     return power(as_value(x), as_value(y))
 
 
@@ -146,8 +145,7 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
     """t where the condition holds, else f; only the side taken reads memory.
 
     The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A Python
-    condition decides at once.
-    """
+    condition decides at once."""
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
         return t if cond else f
@@ -168,8 +166,7 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     """C += A[0]*B[0] + A[1]*B[1] + A[2]*B[2] + A[3]*B[3], by one instruction where the chip has it.
 
     A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension;
-    C: an element of an int32 buffer, or such a buffer, of which the first element is meant.
-    """
+    C: an element of an int32 buffer, or such a buffer, of which the first element is meant."""
     a, b, c = (_place(x, name) for x, name in ((A, "A"), (B, "B"), (C, "C")))
     if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
         raise fail(f"T.dp4a: A is {a.dtype} and B is {b.dtype}; both must be int8, or both uint8")
@@ -237,8 +234,7 @@ def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr
     """x rounded to a whole number, as a float.
 
     rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd"
-    down; "ra" to nearest, halves away from zero.
-    """
+    down; "ra" to nearest, halves away from zero."""
     return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
 
 
@@ -268,8 +264,7 @@ def bitwise_not(x: Any, span: Any = None) -> Any:
 def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
     """The bits of `value` as another dtype of the same width.
 
-    Also accepts the dtype first, as reinterpret(dtype, value).
-    """
+    Also accepts the dtype first, as reinterpret(dtype, value)."""
     if not isinstance(value, DEVICE) and isinstance(dtype, DEVICE):
         value, dtype = dtype, value
     value = as_value(value)
@@ -281,8 +276,6 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
 
 
 # ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
-
-
 def _ieee(name: str, rounding_mode: str, *args: Any) -> Expr:
     mode = _one_of(f"T.ieee_{name}", rounding_mode, ("rn", "rz", "ru", "rd"))
     return builder().call(f"ieee_{name}_{mode}", tuple([as_value(a) for a in args]))
@@ -295,10 +288,7 @@ def ieee_frsqrt(x: Any) -> Expr:
 
 globals().update(FUNCTIONS)
 
-__all__ = [
-    "align_up", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "Cast", "ceildiv",
-    "dp4a", "floordiv", "floormod", "ieee_frsqrt",
-    "if_then_else", "index_to_coordinates", "infinity", "max",
-    "max_value", "min", "min_value", "pow", "reinterpret", "round", "Select", "shift_left",
-    "shift_right", "truncdiv", "truncmod",
-] + list(FUNCTIONS)  # fmt: skip
+__all__ = ["align_up", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "Cast", "ceildiv",
+           "dp4a", "floordiv", "floormod", "ieee_frsqrt", "if_then_else", "index_to_coordinates", "infinity",
+           "max", "max_value", "min", "min_value", "pow", "reinterpret", "round", "Select", "shift_left",
+           "shift_right", "truncdiv", "truncmod"] + list(FUNCTIONS)  # fmt: skip

@@ -42,8 +42,7 @@ class PersistentTileScheduler:
     out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
     that blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has
     variables; without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
-    cluster_size: blocks of a cluster, which is 1 in this version.
-    """
+    cluster_size: blocks of a cluster, which is 1 in this version."""
 
     def __init__(self, m_blocks: Any, n_blocks: Any, *more: Any, num_workers: Any = None,
                  swizzle_size: int = 1, name: str = "sched", stateful: bool = True,

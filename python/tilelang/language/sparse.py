@@ -3,8 +3,7 @@
 Of every four neighbours along k two are kept (of two of float32 one), and 4 bits of metadata say which: the
 places of the two kept, 2 bits each, the lower place first; of float32, whose elements count as two halves,
 0b0100 keeps the first and 0b1110 the second.  An element of the metadata holds those of neighbouring groups,
-the first in its lowest bits.
-"""
+the first in its lowest bits."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from .tile import GemmWarpPolicy, alloc_shared, gemm
 # dtype -> (kept, of so many neighbours)
 GROUP_CONFIG: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("float16", "bfloat16", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), (2, 4)),
-    **dict.fromkeys(("float32", "tfloat32"), (1, 2)),
-}
+    **dict.fromkeys(("float32", "tfloat32"), (1, 2))}
 
 
 def _group(dtype: Any) -> tuple[int, int]:
@@ -39,8 +37,7 @@ def get_e_factor(a_dtype: Any, meta_dtype: Any) -> int:
 
 def get_e_replicate_factor(a_dtype: Any) -> int:
     """How many threads of four give mma.sp the metadata of a row: 2 of 16- and 32-bit operands, 1 of 8-bit
-    ones, which need the bits of all four.
-    """
+    ones, which need the bits of all four."""
     _group(a_dtype)
     return 1 if as_dtype(a_dtype).bits == 8 else 2
 
@@ -49,8 +46,7 @@ def make_cutlass_metadata_layout(buffer: Any, mma_dtype: Any = "float16", arch: 
                                  **extra_args: Any) -> Layout:
     """The order of metadata in memory as `compress` writes it and T.gemm_sp reads it: row by row.
 
-    Metadata in another order, such as CUTLASS gives it, is brought into rows first.
-    """
+    Metadata in another order, such as CUTLASS gives it, is brought into rows first."""
     _group(mma_dtype)
     return make_linear_layout(buffer)
 
@@ -60,10 +56,8 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
     """(A_sparse, E) of a PyTorch or NumPy matrix (m, k) with two zeros among every four neighbours along k.
 
     transposed: A is (k, m), and so are the results.  meta_dtype: of E, int16 if not given, of 8-bit elements
-    int32.
-    """
+    int32."""
     import numpy
-
     torch_like = hasattr(A, "detach")
     values = A.detach().cpu() if torch_like else numpy.asarray(A)
     values = values.T if transposed else values
@@ -92,7 +86,6 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
         found = numpy.take_along_axis(values, index, 1), E
         return tuple(numpy.ascontiguousarray(x.T) for x in found) if transposed else found
     import torch
-
     found = torch.gather(A.T if transposed else A, 1,
                          torch.from_numpy(index).to(A.device)), torch.from_numpy(E)
     found = found[0], found[1].to(A.device)

@@ -22,8 +22,7 @@ _LANGUAGE = f"{_ROOT}.language"
 
 class Entry(NamedTuple):
     """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its
-    members.
-    """
+    members."""
 
     status: str
     reason: str
@@ -34,8 +33,7 @@ class Entry(NamedTuple):
 @functools.cache
 def table() -> tuple[dict[str, Entry], dict[str, str]]:
     """What does not work, by its full name; and where names of the language are that are loaded late: the
-    module, and the name there.
-    """
+    module, and the name there."""
     absent: dict[str, Entry] = {}
     late: dict[str, str] = {}
     status = text = ""
@@ -85,8 +83,7 @@ def find(name: str, known: list[str]) -> Any:
 @functools.cache
 def stand_in(path: str) -> Any:
     """What stands for a name that does not work here: a function or class with its signature, which raises
-    CompileError when it is called; None if the name is not listed.
-    """
+    CompileError when it is called; None if the name is not listed."""
     entry = table()[0].get(path)
     if entry is None:
         return None
@@ -123,7 +120,6 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
 
 def _signature(text: str) -> inspect.Signature:
     from .tile import GemmWarpPolicy
-
     return inspect.signature(eval(f"lambda {text[1:-1]}: 0", {"GemmWarpPolicy": GemmWarpPolicy}))
 
 
@@ -136,7 +132,6 @@ def message(name: str, known: list[str]) -> str:
     if name in idioms.ABSENT:
         return f"T.{name}: there is no such operation in the language: {idioms.ABSENT[name]}"
     import difflib
-
     published = [path.rpartition(".")[2] for path in table()[0] if path.startswith(_LANGUAGE)]
     near = difflib.get_close_matches(name, [*known, *published], 1)
     hint = f"; did you mean T.{near[0]}?" if near else ""

@@ -1,8 +1,7 @@
 """What single threads and warps do: indices, barriers, shuffles, votes.
 
 Thread-level code is for GPUs and the simulator; the targets "cpu" and "reference" run one thread per block
-and refuse it.  Indices are int64, as all indices of the language; a warp has 32 threads.
-"""
+and refuse it.  Indices are int64, as all indices of the language; a warp has 32 threads."""
 
 from __future__ import annotations
 
@@ -18,8 +17,6 @@ from ..front.values import as_condition, as_value, binary, constant
 FULL_MASK = 0xFFFFFFFF
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _dimension(dim: int, what: str) -> int:
     if dim not in (0, 1, 2):
         raise fail(f"{what}: dim must be 0, 1 or 2 (x, y, z), not {dim}")
@@ -28,9 +25,8 @@ def _dimension(dim: int, what: str) -> int:
 
 def get_thread_binding(dim: int = 0) -> Expr:
     """The index of the thread in its block along x, y or z."""
-    return in_kernel("T.get_thread_binding").builder.call(
-        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
-    )
+    return in_kernel("T.get_thread_binding").builder.call("thread_index",
+                                                          (_dimension(dim, "T.get_thread_binding"),))
 
 
 def get_thread_bindings() -> list[Expr]:
@@ -119,8 +115,6 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _number(value: Any, what: str) -> int:
     value = as_value(value)
     if value.__class__ is Expr and value.is_const:
@@ -146,8 +140,7 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
     """Wait until every thread of the block is here, or arrive_count threads at the barrier of that number.
 
     barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there, a
-    multiple of 32; without it all of the block.  Shared memory written before is seen by all after it.
-    """
+    multiple of 32; without it all of the block.  Shared memory written before is seen by all after it."""
     if (barrier_id is None or barrier_id.__class__ is int and barrier_id == 0) and arrive_count is None:
         in_kernel("T.sync_threads").builder.call("sync_threads", ())
     else:
@@ -179,15 +172,13 @@ def pdl_sync() -> None:
 
     A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
     ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
-    one another anyway (older chips, CPUs, the simulator) it means nothing.
-    """
+    one another anyway (older chips, CPUs, the simulator) it means nothing."""
     in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
 
 
 def pdl_trigger() -> None:
     """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
-    T.pdl_sync, by which it waits for this one's writes.
-    """
+    T.pdl_sync, by which it waits for this one's writes."""
     in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
 
 
@@ -208,8 +199,6 @@ syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
                                 "1 if the predicate of any thread holds, else 0 (int32)")
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
-
-
 def _mask(mask: Any, what: str) -> Any:
     mask = as_value(mask)
     builder = in_kernel(what).builder
@@ -347,8 +336,6 @@ def match_all_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
 
 
 # ── reductions over threads ───────────────────────────────────────────────────────────────────────────
-
-
 def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
     """The values of every run of `width` lanes combined, in all of them; width is a power of two."""
     builder = in_kernel("a reduction over lanes").builder
@@ -384,8 +371,6 @@ warp_reduce_bitor = _warp_reduction("bitor", "or", "The bitwise or", integers=Tr
 
 
 # ── what only later chips act upon ────────────────────────────────────────────────────────────────────
-
-
 def _hint(name: str) -> Any:
     def hint() -> None:
         in_kernel(f"T.{name}").builder.annotate(name, 1)
@@ -398,14 +383,12 @@ def _hint(name: str) -> Any:
 disable_warp_group_reg_alloc = _hint("disable_warp_group_reg_alloc")
 no_set_max_nreg = _hint("no_set_max_nreg")
 
-__all__ = [
-    "activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disable_warp_group_reg_alloc",
-    "get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents", "get_lane_idx",
-    "get_thread_binding", "get_thread_bindings", "get_thread_extent", "get_thread_extents",
-    "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync", "match_any_sync",
-    "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync", "shfl_up", "shfl_xor",
-    "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads", "sync_warp", "syncthreads_and",
-    "syncthreads_count",
-    "syncthreads_or", "tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up",
-    "warp_reduce_bitand", "warp_reduce_bitor", "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum",
-]  # fmt: skip
+__all__ = ["activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disable_warp_group_reg_alloc",
+           "get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents",
+           "get_lane_idx", "get_thread_binding", "get_thread_bindings", "get_thread_extent",
+           "get_thread_extents", "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync",
+           "match_any_sync", "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync",
+           "shfl_up", "shfl_xor", "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads",
+           "sync_warp", "syncthreads_and", "syncthreads_count", "syncthreads_or", "tvm_warp_shuffle",
+           "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "warp_reduce_bitand", "warp_reduce_bitor",
+           "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum"]  # fmt: skip

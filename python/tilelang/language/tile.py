@@ -17,9 +17,8 @@ from ..front.values import DEVICE, Element, as_value, constant
 from .launch import integers
 from .maps import Fragment
 
+
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
         if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
@@ -59,8 +58,7 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
 
     shape: extents, constant; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  dtype: of an element; without
     one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
-    "shared" or "shared.dyn", which are the same here.
-    """
+    "shared" or "shared.dyn", which are the same here."""
     return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
 
 
@@ -69,8 +67,7 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
 
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
     int32.  Outside of tile operators and T.Parallel, f[i] is the block's one element i, whatever thread
-    writes or reads it: where that thread does not hold it, the tile goes through shared memory.
-    """
+    writes or reads it: where that thread does not hold it, the tile goes through shared memory."""
     return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
 
 
@@ -80,8 +77,7 @@ def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     A T.Parallel loop that stores to such arrays alone is run by every thread as a whole; in one that stores
     to tiles or tensors as well, an iteration reads of them what it wrote itself, and nobody reads them
     afterwards. A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is
-    slow.
-    """
+    slow."""
     return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 
@@ -101,8 +97,7 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
     args: init, or scope, or both in that order.  init: its first value, of that dtype; without it the
     variable must be assigned before it is read.  scope: "local.var", where every variable lives.
     In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it,
-    and nothing reads it afterwards.
-    """
+    and nothing reads it afterwards."""
     trace = in_kernel("T.alloc_var")
     rest = list(args)
     if rest and not isinstance(rest[0], str) and init is UNSET:
@@ -123,13 +118,10 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
 
 
 # ── tile operators ────────────────────────────────────────────────────────────────────────────────────
-
-
 class GemmWarpPolicy(enum.IntEnum):
     """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns.
 
-    Made by number or name, too: T.GemmWarpPolicy(1), T.GemmWarpPolicy("full_row").
-    """
+    Made by number or name, too: T.GemmWarpPolicy(1), T.GemmWarpPolicy("full_row")."""
 
     Square = 0
     FullRow = 1
@@ -155,8 +147,7 @@ class GemmWarpPolicy(enum.IntEnum):
     @classmethod
     def from_warp_partition(cls, m_warp: int, n_warp: int) -> GemmWarpPolicy:
         """The policy that gives m_warp warps along the rows of C and n_warp along its columns; T.gemm checks
-        that they are the warps of the block, and divide C.
-        """
+        that they are the warps of the block, and divide C."""
         m, n = integers((m_warp, n_warp), "T.GemmWarpPolicy.from_warp_partition: the numbers of warps")
         member = cls.FullRow if n == 1 and m > 1 else cls.FullCol if m == 1 and n > 1 else cls.Square
         made = int.__new__(cls, member)
@@ -165,11 +156,9 @@ class GemmWarpPolicy(enum.IntEnum):
 
     def compute_warp_partition(self, M: int, N: int, num_warps: int) -> tuple[int, int]:
         """How many warps the rows and the columns of an M x N tile are shared among; ValueError if they
-        cannot be: of Square those whose parts are nearest to squares.
-        """
-        pairs = [(m, num_warps // m) for m in range(1, num_warps + 1)
-                 if num_warps % m == 0 and M % m == 0 and N % (num_warps // m) == 0
-                 and (self == 0 or (m, num_warps // m)[2 - self] == 1)]
+        cannot be: of Square those whose parts are nearest to squares."""
+        pairs = [(m, num_warps // m) for m in range(1, num_warps + 1) if num_warps % m == 0 and M % m == 0
+                 and N % (num_warps // m) == 0 and (self == 0 or (m, num_warps // m)[2 - self] == 1)]
         if not pairs:
             raise ValueError(f"{num_warps} warps cannot share a {M} x {N} tile by {self.name}")
         return min(pairs, key=lambda pair: abs(math.log(M / pair[0]) - math.log(N / pair[1])))
@@ -204,8 +193,7 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a thread moves at once, at
     most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
     eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
-    annotations: hints that this version does not use; explain() lists them.
-    """
+    annotations: hints that this version does not use; explain() lists them."""
     if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
         raise fail("T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
                    f"{eviction_policy!r}")
@@ -219,26 +207,15 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     _tile("copy", (source, target), attrs, annotations, target)
 
 
-def gemm(
-    A: Any,
-    B: Any,
-    C: Any,
-    transpose_A: bool = False,
-    transpose_B: bool = False,
-    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
-    clear_accum: Any = False,
-    mbar: Any = None,
-    annotations: Any = None,
-    *,
-    k_pack: int = 1,
-) -> None:
+def gemm(A: Any, B: Any, C: Any, transpose_A: bool = False, transpose_B: bool = False,
+         policy: GemmWarpPolicy = GemmWarpPolicy.Square, clear_accum: Any = False, mbar: Any = None,
+         annotations: Any = None, *, k_pack: int = 1) -> None:
     """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
 
     A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
     or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: a
     T.GemmWarpPolicy, how the warps share C: a wish, followed as far as C has rows (columns) enough for the
-    instruction.  k_pack: accepted, it tunes other chips.
-    """
+    instruction.  k_pack: accepted, it tunes other chips."""
     if mbar is not None:
         raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
                    "for its own result")
@@ -312,8 +289,6 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
 
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None,
              prefer_async: bool | None = None, annotations: Any = None) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
@@ -327,8 +302,7 @@ def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
-    prefer_async, annotations: hints, which this version does not follow.
-    """
+    prefer_async, annotations: hints, which this version does not follow."""
     if current() is not None:
         unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
     loop = _nest("parallel", extents, "T.Parallel")
@@ -373,19 +347,11 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any =
     return _serial(*_bounds(start, stop, step))
 
 
-def unroll(
-    start: Any,
-    stop: Any = None,
-    step: Any = None,
-    *,
-    explicit: bool = False,
-    unroll_factor: int | None = None,
-    annotations: Any = None,
-) -> Loop:
+def unroll(start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False,
+           unroll_factor: int | None = None, annotations: Any = None) -> Loop:
     """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
 
-    explicit changes nothing here.
-    """
+    explicit changes nothing here."""
     unused("T.unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
@@ -398,8 +364,7 @@ Serial, Unroll = serial, unroll
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions; its body is code of one thread, as that
-    of T.Parallel, without another T.vectorized.
-    """
+    of T.Parallel, without another T.vectorized."""
     unused("T.vectorized", annotations=annotations or None)
     return _serial(*_bounds(start, stop), kind="vectorized")
 
@@ -419,8 +384,7 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
 
     num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
     a schedule by hand, one number (in group a list) for each statement of the body; this version runs the
-    body in the order of its text, which gives the same result, and explain() says so.
-    """
+    body in the order of its text, which gives the same result, and explain() says so."""
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
             raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
@@ -432,23 +396,18 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def use_swizzle(panel_size: Any, order: str = "row", enable: bool = True) -> None:
     """The order in which blocks run, for the L2 cache: those that run together share rows of A, columns of B.
 
     panel_size: constant, the width of a panel.  order "row": the grid is cut into panels of that many columns
     (x), and blocks run through one row of a panel after another; "column" or "col": into panels of rows (y),
     one column after another.  Every other panel runs backwards, beginning where the last one ended.  The
-    kernel sees the remapped block indices; results do not change.  A grid of one dimension stays as it is.
-    """
+    kernel sees the remapped block indices; results do not change.  A grid of one dimension stays as it is."""
     trace = in_kernel("T.use_swizzle")
     if enable:
         trace.builder.use_swizzle(as_value(panel_size), "col" if order == "column" else order)
 
 
-__all__ = [
-    "GemmWarpPolicy", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
-    "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel", "serial",
-    "unroll", "use_swizzle", "vectorized",
-]  # fmt: skip
+__all__ = ["GemmWarpPolicy", "Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "alloc_fragment",
+           "alloc_local", "alloc_shared", "alloc_var", "clear", "copy", "fill", "gemm", "grid", "parallel",
+           "serial", "unroll", "use_swizzle", "vectorized"]  # fmt: skip

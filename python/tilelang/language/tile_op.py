@@ -42,7 +42,6 @@ class TileOp:
     def __init__(self, fn: FunctionType, lower: Any, infer_layout: Callable | None,
                  eval: Callable | None) -> None:
         import inspect
-
         self.__name__, self.__doc__, self.__wrapped__ = fn.__name__, fn.__doc__, fn
         self.signature = inspect.signature(fn)
         self.operands = _operands(fn, self.signature)
@@ -90,8 +89,7 @@ def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Call
     infer_layout(…) -> {operand: T.Layout or T.Fragment}: where operands must live.  eval(…) -> result, or a
     tuple of one for each operand that is written: what it means, on NumPy arrays of the operands that are
     read, followed by the options; target="reference" runs it, so that it checks the body.  Without it the
-    reference runs the body.
-    """
+    reference runs the body."""
     if fn is None:
         return lambda f: tile_op(f, lower=lower, infer_layout=infer_layout, eval=eval)
     for what, function in (("lower", lower), ("infer_layout", infer_layout), ("eval", eval)):
@@ -105,7 +103,6 @@ def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Call
 def _operands(fn: Callable, signature: inspect.Signature) -> dict[str, str]:
     """The annotated parameters: what the operator does with each."""
     import inspect
-
     try:
         hints = inspect.get_annotations(fn, eval_str=True)
     except NameError as e:
@@ -165,7 +162,6 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
 
     def array(given: Any) -> Any:
         import numpy
-
         if isinstance(given, (int, float)):
             return given
         dtype, shape, data = given
@@ -174,7 +170,6 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
 
     def run(given: list, written: list, attrs: dict) -> list:
         import numpy
-
         results = eval(*map(array, given), **{p: attrs[p] for p in options if p in attrs})
         results = results if isinstance(results, tuple) else (results,)
         out = []
@@ -189,6 +184,4 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
 
     return run
 
-__all__ = [
-    "read", "tile_op", "update", "value", "write",
-]  # fmt: skip
+__all__ = ["read", "tile_op", "update", "value", "write"]  # fmt: skip

@@ -1,8 +1,7 @@
 """Names of TVM's tensor IR
 
 Nodes of expressions: `T.Add(a, b)` is `a + b`, and `isinstance(x, T.Add)` whether a value is a sum.
-Statements and builtins: the older spellings of what the language has by names of its own.
-"""
+Statements and builtins: the older spellings of what the language has by names of its own."""
 
 from __future__ import annotations
 
@@ -36,8 +35,6 @@ from .thread import activemask
 _log = logging.getLogger("tilelang")
 
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _tree(x: Any) -> ast.expr | None:
     """A value of the kernel as Python would parse what text IR prints of it."""
     if x.__class__ is not Expr or x.is_const:
@@ -138,8 +135,7 @@ BufferLoad = _node("BufferLoad", "buffer indices predicate=None",
                    if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0),
                    lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
                    "An element, `A[i, j]`.")
-Call = _node("Call", "dtype op args annotations=None", _call,
-             lambda x: isinstance(_tree(x), ast.Call)
+Call = _node("Call", "dtype op args annotations=None", _call, lambda x: isinstance(_tree(x), ast.Call)
              and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
              "A call of a function, by its name.")
 
@@ -168,8 +164,6 @@ def _call_of_class(name: str) -> Any:
 
 
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
-
-
 def Assert(condition: Any, message: Any, error_kind: str = "RuntimeError") -> Any:
     """T.device_assert, also as `with T.Assert(condition, message):`."""
     device_assert(condition, message if isinstance(message, str) else " ".join(map(str, message)))
@@ -271,8 +265,7 @@ def writes(*buffer_slices: Any) -> None:
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
     """How many registers a thread that computes should get from those that copy: a hint; all have as many
-    here.
-    """
+    here."""
     _log.debug("T.annotate_consumer_reg_alloc(%s) changes nothing here", reg_count)
 
 
@@ -282,8 +275,6 @@ def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
     """Whether a value is not 0."""
     return cast(expr, "bool")
@@ -356,8 +347,7 @@ def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
 def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any,
                               is_rshift_required: Any) -> Expr:
     """x * 2**ls * y * 2**-(q + rs) of int32 values, rounded to the nearest, halves upwards; ls and rs count
-    only where they are required.
-    """
+    only where they are required."""
     wide = cast(x, "int64")
     wide = if_then_else(is_lshift_required, wide << as_value(ls), wide) * cast(y, "int64")
     shift = cast(q, "int64") + if_then_else(is_rshift_required, cast(rs, "int64"), cast(0, "int64"))
@@ -365,8 +355,6 @@ def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshif
 
 
 # ── dtypes ────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def get_tvm_dtype(value: Any) -> str:
     """The name of a dtype."""
     return str(dtype_of(value))
@@ -395,8 +383,7 @@ def is_f8f6f4_family(value: Any) -> bool:
 def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
                             allow_f8f6f4_mixed: bool = False) -> None:
     """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with
-    allow_f8f6f4_mixed) of 8, 6 and 4.
-    """
+    allow_f8f6f4_mixed) of 8, 6 and 4."""
     a, b = dtype_of(a_dtype), dtype_of(b_dtype)
     both = is_f8f6f4_family(a) and is_f8f6f4_family(b)
     if a != b and not (both and (allow_f8f6f4_mixed or a.bits == b.bits == 8)):
