@@ -10,7 +10,8 @@ import tilelang
 
 
 def run(code, *options):
-    return subprocess.run([sys.executable, *options, "-c", code], check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, *options, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_imports_neither_numpy_nor_torch():
