@@ -175,16 +175,19 @@ void bind_memory(nb::class_<Builder>& c) {
 
 void bind_arithmetic(nb::class_<Builder>& c) {
   c.def(
-       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); }, nb::arg("names"))
+       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); },
+       nb::arg("names"))
       .def(
-       "const",
-       [](Builder& b, nb::object value, DType dtype) {
-         return to_type(value_of(value), dtype, "the constant", b.here());
-       },
-       nb::arg("value"), nb::arg("dtype"))
+          "const",
+          [](Builder& b, nb::object value, DType dtype) {
+            return to_type(value_of(value), dtype, "the constant", b.here());
+          },
+          nb::arg("value"), nb::arg("dtype"))
       .def(
           "unary",
-          [](Builder& b, const std::string& op, nb::object a) { return apply_unary(op, value_of(a), b.here()); },
+          [](Builder& b, const std::string& op, nb::object a) {
+            return apply_unary(op, value_of(a), b.here());
+          },
           nb::arg("op"), nb::arg("a"))
       .def(
           "binary",
@@ -194,7 +197,9 @@ void bind_arithmetic(nb::class_<Builder>& c) {
           nb::arg("op"), nb::arg("a"), nb::arg("b"))
       .def(
           "cast",
-          [](Builder& b, DType dtype, nb::object a) { return to_type(value_of(a), dtype, "the constant", b.here()); },
+          [](Builder& b, DType dtype, nb::object a) {
+            return to_type(value_of(a), dtype, "the constant", b.here());
+          },
           nb::arg("dtype"), nb::arg("a"))
       .def(
           "select",
@@ -205,11 +210,13 @@ void bind_arithmetic(nb::class_<Builder>& c) {
       .def(
           "assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
       .def(
-          "require", [](Builder& b, nb::object cond, const std::string& text) { b.require(value_of(cond), text); },
+          "require",
+          [](Builder& b, nb::object cond, const std::string& text) { b.require(value_of(cond), text); },
           nb::arg("condition"), nb::arg("message"))
       .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
       .def(
-          "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, nb::arg("text"))
+          "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); },
+          nb::arg("text"))
       .def(
           "call",
           [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {

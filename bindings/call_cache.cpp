@@ -75,7 +75,7 @@ bool State::add_base(Words& words, std::span<PyObject* const> args, std::vector<
     if (!borrowed.read(nb::handle(args[i]), view, type.family == ArrayType::Family::jax ? 1 : -1))
       return false;
     bool is_scalar = type.family == ArrayType::Family::numpy && type.protocol != ArrayType::Protocol::numpy;
-    words.add(is_scalar && view.ndim == 0                              ? Mark::number  // np.float32(1)
+    words.add(is_scalar && view.ndim == 0                                 ? Mark::number  // np.float32(1)
               : view.device_type == device_cuda || view.device_type == 13 ? Mark::gpu
                                                                           : Mark::cpu);
   }
@@ -152,7 +152,8 @@ std::optional<size_t> State::order(PyObject* const* given, size_t count, PyObjec
       continue;
     }
     auto same = [&](const nb::object& own) { return PyUnicode_Compare(own.ptr(), name) == 0; };
-    if (std::ranges::any_of(names, same) || !PyLong_CheckExact(given[count + k]) || total + 2 > args.size()) return {};
+    if (std::ranges::any_of(names, same) || !PyLong_CheckExact(given[count + k]) || total + 2 > args.size())
+      return {};
     args[total++] = name;
     args[total++] = given[count + k];
   }
@@ -328,7 +329,8 @@ PyObject* key(PyObject* self, PyObject* args) {
     std::vector<PyObject*> pointers;
     for (auto& o : objects) pointers.push_back(o.ptr());
     Words words;
-    if (!state.add_base(words, pointers, nullptr)) throw nb::type_error("an array that its library does not lend");
+    if (!state.add_base(words, pointers, nullptr))
+      throw nb::type_error("an array that its library does not lend");
     return nb::object(nb::bytes(words.all().data(), words.size() * sizeof(uint64_t)));
   });
 }
@@ -363,7 +365,8 @@ PyMethodDef cache_methods[] = {
      "find(self, args) -> object | None\n\nThe kernel that a call with `args` (one value for each name) "
      "would run."},
     {"key", &key, METH_O,
-     "key(self, args) -> bytes\n\nWhat a call with `args` is before its trace: equal for calls that differ at most in "
+     "key(self, args) -> bytes\n\nWhat a call with `args` is before its trace: equal for calls that differ "
+     "at most in "
      "what traces read of their tensors.  TypeError for values that cannot be told apart."},
     {"counts", &counts, METH_NOARGS,
      "counts(self) -> list[int]\n\nHow many kernels there are, for each choice of reads."},

@@ -15,7 +15,8 @@ bool is_settled(PyTypeObject* type) {
   static std::unordered_map<PyTypeObject*, bool> known;
   auto it = known.find(type);
   if (it != known.end()) return it->second;
-  bool settled = nb::cast<bool>(nb::module_::import_("tilelang.jit.keys").attr("is_settled")(nb::handle(type)));
+  bool settled =
+      nb::cast<bool>(nb::module_::import_("tilelang.jit.keys").attr("is_settled")(nb::handle(type)));
   if (known.size() >= 1000) return settled;
   Py_INCREF(type);  // so that its address stays its own
   return known.emplace(type, settled).first->second;
@@ -73,7 +74,9 @@ void KeyWriter::whole(PyObject* o, int place, bool is_captured) {
 }
 
 bool KeyWriter::plain(PyObject* o) {
-  auto bytes = [&](Mark mark, const char* text, Py_ssize_t size) { words.add(mark), words.add_bytes(text, size_t(size)); };
+  auto bytes = [&](Mark mark, const char* text, Py_ssize_t size) {
+    words.add(mark), words.add_bytes(text, size_t(size));
+  };
   if (o == Py_None) {
     words.add(Mark::none);
   } else if (PyBool_Check(o)) {

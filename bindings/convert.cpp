@@ -37,7 +37,8 @@ Value whole_number(nb::handle object) {
 }
 
 PyTypeObject* dtype_class() {
-  static PyObject* found = nb::object(nb::module_::import_("tilelang.front.dtypes").attr("dtype")).release().ptr();
+  static PyObject* found =
+      nb::object(nb::module_::import_("tilelang.front.dtypes").attr("dtype")).release().ptr();
   return reinterpret_cast<PyTypeObject*>(found);
 }
 
@@ -63,7 +64,8 @@ nb::object dtype_object(DType type) {
   static std::unordered_map<uint32_t, PyObject*> known;
   uint32_t key = uint32_t(type.kind) << 24 | uint32_t(type.bits) << 16 | type.lanes;
   PyObject*& found = known[key];
-  if (!found) found = nb::module_::import_("tilelang.front.dtypes").attr("dtype")(to_string(type)).release().ptr();
+  if (!found)
+    found = nb::module_::import_("tilelang.front.dtypes").attr("dtype")(to_string(type)).release().ptr();
   return nb::borrow(found);
 }
 

@@ -10,16 +10,15 @@ namespace nb = nanobind;
 
 // A dtype is an object of the class `dtype` of front/dtypes.py, a string; there is one of each.
 bool is_dtype(nb::handle object);
-bool read_dtype(nb::handle object, tl::DType& type);  // false for other objects, and for those the compiler lacks
+bool read_dtype(nb::handle object,
+                tl::DType& type);  // false for other objects, and for those the compiler lacks
 nb::object dtype_object(tl::DType type);
 
 template <>
 struct nb::detail::type_caster<tl::DType> {
   NB_TYPE_CASTER(tl::DType, const_name("dtype"))
   bool from_python(handle object, uint8_t, cleanup_list*) noexcept { return read_dtype(object, value); }
-  static handle from_cpp(tl::DType type, rv_policy, cleanup_list*) {
-    return dtype_object(type).release();
-  }
+  static handle from_cpp(tl::DType type, rv_policy, cleanup_list*) { return dtype_object(type).release(); }
 };
 
 tl::Value value_of(nb::handle object);

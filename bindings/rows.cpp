@@ -56,7 +56,8 @@ nb::dict atomic_row(const AtomicInstr& a) {
 }
 
 std::string_view takes_of(const Callee& callee) {
-  constexpr std::string_view names[] = {"any", "floats", "singles", "reals", "integers", "scaled", "counters"};
+  constexpr std::string_view names[] = {"any",      "floats", "singles", "reals",
+                                        "integers", "scaled", "counters"};
   return names[size_t(callee.takes)];
 }
 
@@ -84,7 +85,8 @@ nb::list instruction_rows(const std::string& chip) {
 // (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for Builder.call,
 // result "same" as the first argument, or a dtype.
 nb::list offered() {
-  constexpr std::string_view results[] = {"same", "bool", "handle", "none", "int64", "int32", "uint32", "given"};
+  constexpr std::string_view results[] = {"same",  "bool",  "handle", "none",
+                                          "int64", "int32", "uint32", "given"};
   nb::list rows;
   for (auto& f : offered_functions()) {
     nb::list params;
@@ -93,8 +95,8 @@ nb::list offered() {
       params.append(std::string(f.params.substr(at, end - at)));
       at = end + 2;
     }
-    rows.append(nb::make_tuple(std::string(f.name), std::string(f.row->name), nb::tuple(params), std::string(f.help),
-                               std::string(results[size_t(f.row->result)])));
+    rows.append(nb::make_tuple(std::string(f.name), std::string(f.row->name), nb::tuple(params),
+                               std::string(f.help), std::string(results[size_t(f.row->result)])));
   }
   return rows;
 }

@@ -335,17 +335,21 @@ void Builder::require(const Value& cond, const std::string& message) {
   }
   if (!frames.empty()) fail(here(), "a check of the call stands outside of T.Kernel");
   if (!is_of_arguments(e, draft->function, dynamics))
-    fail(here(), "assert outside of T.Kernel is checked before the launch, so that it is computed from parameters "
-                 "and extents alone; inside of T.Kernel each thread checks it");
+    fail(here(),
+         "assert outside of T.Kernel is checked before the launch, so that it is computed from parameters "
+         "and extents alone; inside of T.Kernel each thread checks it");
   visit_nodes(e, [&](const Node& n) {
     if (n.kind == Kind::Var && !static_cast<const ExprNode&>(n).dtype.is_int())
-      fail(here(), "assert outside of T.Kernel is checked before the launch, from integer parameters and extents; `{}` "
-                   "is {}: check it before the call, or inside of T.Kernel, where each thread does",
+      fail(here(),
+           "assert outside of T.Kernel is checked before the launch, from integer parameters and extents; "
+           "`{}` "
+           "is {}: check it before the call, or inside of T.Kernel, where each thread does",
            static_cast<const Var&>(n).hint, to_string(static_cast<const ExprNode&>(n).dtype));
   });
   draft->function.facts.push_back(e);
   std::string place = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
-  draft->function.checks.push_back({.cond = std::move(e), .message = message, .place = place, .span = here()});
+  draft->function.checks.push_back(
+      {.cond = std::move(e), .message = message, .place = place, .span = here()});
 }
 
 void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {

@@ -185,7 +185,8 @@ void CompiledKernel::note_flags() {
     bool idle = cuda ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
     if (!idle) continue;
     std::string text = fmt::format("{} changes nothing: {}", flag.said, cuda ? flag.idle : "it is for nvcc");
-    report.notes.push_back({.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
+    report.notes.push_back(
+        {.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
   }
 }
 

@@ -40,8 +40,9 @@ UsersText find_users_text(const Function& f, std::string_view log) {
 
 void blame_refusal(const BuildError& refusal, const Function& f, bool edited) {
   if (!refusal.flag.empty())
-    fail(f.span, "{} refuses the flag '{}': {}; leave it out of compile_flags (or T.annotate_compile_flags), or "
-                 "write it as that compiler takes it",
+    fail(f.span,
+         "{} refuses the flag '{}': {}; leave it out of compile_flags (or T.annotate_compile_flags), or "
+         "write it as that compiler takes it",
          refusal.compiler, refusal.flag, refusal.log);
   UsersText users = find_users_text(f, refusal.log);
   if (users.what.empty() && edited)

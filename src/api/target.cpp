@@ -8,8 +8,8 @@ namespace {
 const Target* device_chip(const Device& device) {
   if (auto* chip = find_target(device.chip)) return chip;
   std::string_view why = why_no_chip(device.chip);
-  fail({}, "target 'cuda': {} is an {}, for which this version has no description; it has {}{}{}", device.name, device.chip,
-       chips_of("cuda"), why.empty() ? "" : ": ", why);
+  fail({}, "target 'cuda': {} is an {}, for which this version has no description; it has {}{}{}",
+       device.name, device.chip, chips_of("cuda"), why.empty() ? "" : ": ", why);
 }
 
 // The last, and so the most capable, of the CPUs described here whose code this machine runs.

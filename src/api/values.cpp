@@ -165,7 +165,8 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
               : row.takes == Takes::reals    ? t.is_float()
               : row.takes == Takes::integers ? t.is_int()
                                              : true;
-  constexpr std::string_view wanted[] = {"a number", "f32 or f64", "f32", "a float", "an integer", "", "an integer"};
+  constexpr std::string_view wanted[] = {"a number",   "f32 or f64", "f32",       "a float",
+                                         "an integer", "",           "an integer"};
   if (!fits) fail(span, "{} takes {}, not {}", row.name, wanted[int(row.takes)], to_string(t));
   return exprs;
 }

@@ -101,15 +101,29 @@ struct ThreadHelper {
   std::string_view callee, section;
   bool immediate = false;
 };
-constexpr ThreadHelper thread_helpers[] = {
-    {"shfl", "shuffle"},          {"shfl_xor", "shuffle"},       {"shfl_up", "shuffle"},
-    {"shfl_down", "shuffle"},     {"shfl_sync", "shuffle_sync"}, {"shfl_xor_sync", "shuffle_sync"},
-    {"shfl_up_sync", "shuffle_sync"}, {"shfl_down_sync", "shuffle_sync"},
-    {"any_sync", "vote"},         {"all_sync", "vote"},          {"ballot_sync", "vote"},
-    {"activemask", "vote"},       {"match_any_sync", "match"},   {"match_all_sync", "match"},
-    {"sync_warp", "sync_warp"},   {"bar_sync", "named_barrier", true}, {"bar_arrive", "named_barrier", true},
-    {"sync_threads_count", "block_vote"}, {"sync_threads_and", "block_vote"}, {"sync_threads_or", "block_vote"},
-    {"sync_grid", "sync_grid"},   {"pdl_sync", "pdl"},           {"pdl_trigger", "pdl"}};
+constexpr ThreadHelper thread_helpers[] = {{"shfl", "shuffle"},
+                                           {"shfl_xor", "shuffle"},
+                                           {"shfl_up", "shuffle"},
+                                           {"shfl_down", "shuffle"},
+                                           {"shfl_sync", "shuffle_sync"},
+                                           {"shfl_xor_sync", "shuffle_sync"},
+                                           {"shfl_up_sync", "shuffle_sync"},
+                                           {"shfl_down_sync", "shuffle_sync"},
+                                           {"any_sync", "vote"},
+                                           {"all_sync", "vote"},
+                                           {"ballot_sync", "vote"},
+                                           {"activemask", "vote"},
+                                           {"match_any_sync", "match"},
+                                           {"match_all_sync", "match"},
+                                           {"sync_warp", "sync_warp"},
+                                           {"bar_sync", "named_barrier", true},
+                                           {"bar_arrive", "named_barrier", true},
+                                           {"sync_threads_count", "block_vote"},
+                                           {"sync_threads_and", "block_vote"},
+                                           {"sync_threads_or", "block_vote"},
+                                           {"sync_grid", "sync_grid"},
+                                           {"pdl_sync", "pdl"},
+                                           {"pdl_trigger", "pdl"}};
 
 std::string float_digits(double v, DType t) {
   std::string s = t.bits == 64 ? fmt::format("{}", v) : fmt::format("{}", float(v));
@@ -435,7 +449,8 @@ Text Printer::print_call(const Call& n) {
   }
   if (n.callee->computes()) return print_function(n);
   if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
-  if (is_thread_level(*n.callee) || n.callee == &pdl_sync || n.callee == &pdl_trigger) return print_thread_call(n);
+  if (is_thread_level(*n.callee) || n.callee == &pdl_sync || n.callee == &pdl_trigger)
+    return print_thread_call(n);
   if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
     instructions.push_back(n.callee);
   std::vector<std::string> args, constants;

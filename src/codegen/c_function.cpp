@@ -98,7 +98,8 @@ Text Printer::print_exact(const Call& n) {
   if (name == "popcount" || name == "clz") {
     std::string_view wide = t.bits == 64 ? "ll" : "";
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
-    std::string count = fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, text(n.args[0]));
+    std::string count =
+        fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, text(n.args[0]));
     if (name == "clz") return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
     return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
   }
@@ -109,7 +110,11 @@ Text Printer::print_exact(const Call& n) {
   }
   if (name == "nextafter") {
     if (is_half(t)) need("next_half");
-    return {fmt::format("{}({})", is_half(t) ? "tl_next_half" : t.bits == 64 ? "nextafter" : "nextafterf", list)};
+    return {fmt::format("{}({})",
+                        is_half(t)     ? "tl_next_half"
+                        : t.bits == 64 ? "nextafter"
+                                       : "nextafterf",
+                        list)};
   }
   if (name == "philox") {
     need("philox");

@@ -114,7 +114,8 @@ Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   auto choose = [&](const Value& cond, const Value& yes, const Value& no) {
     return w.select(b, b.lanes, cond, yes, no);
   };
-  Value x = convert(w, t, args[0], m.t, k.has_half), y = convert(w, t, args[1], m.t, k.has_half), zero = m.c(0);
+  Value x = convert(w, t, args[0], m.t, k.has_half), y = convert(w, t, args[1], m.t, k.has_half),
+        zero = m.c(0);
   Value xb = half ? args[0] : m.to_bits(x), yb = half ? args[1] : m.to_bits(y);
   Value inwards = w.op("xor", flag, m.compare("fcmp olt", x, y), m.compare("fcmp ogt", x, zero));
   Value moved = w.op("add", b, xb, choose(inwards, number(-1), number(1)));

@@ -123,8 +123,8 @@ void fields(Io& io, CheckSpec& v) {
 }
 template <class Io>
 void fields(Io& io, Program& v) {
-  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries, v.checks,
-     v.alignment);
+  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries,
+     v.checks, v.alignment);
 }
 
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {
@@ -148,7 +148,8 @@ std::string broken_check(const Program& program, std::span<const int64_t> intege
     std::string values;
     for (size_t i = 0; i < integers.size(); i++)
       if (names_integer(check.holds, i))
-        values += fmt::format("{} {} = {}", values.empty() ? ", where" : ",", program.integers[i].name, integers[i]);
+        values += fmt::format("{} {} = {}", values.empty() ? ", where" : ",", program.integers[i].name,
+                              integers[i]);
     return fmt::format("{}: {}{}", program.name, check.text, values);
   }
   return "";
@@ -168,8 +169,8 @@ std::string formula_text(const Formula& formula, std::span<const IntegerSource> 
     internal_check(stack.size() >= 2, "a formula with too few operands");
     std::string b = std::move(stack.back()), a = std::move(stack[stack.size() - 2]);
     stack.resize(stack.size() - 2);
-    static constexpr const char* infix[] = {"", "", "+", "-", "*", "//", "%", "", "", "==", "!=", "<", "<=", "and",
-                                          "or"};
+    static constexpr const char* infix[] = {"", "",   "+",  "-", "*",  "//",  "%", "",
+                                            "", "==", "!=", "<", "<=", "and", "or"};
     bool is_call = step.op == Formula::Op::min || step.op == Formula::Op::max;
     stack.push_back(is_call ? fmt::format("{}({}, {})", step.op == Formula::Op::min ? "min" : "max", a, b)
                             : fmt::format("({} {} {})", a, infix[size_t(step.op)], b));

@@ -13,7 +13,21 @@ namespace tl {
 // An integer formula over the integer arguments of a call, as a postfix program.  A constant has one step.
 struct Formula {
   enum class Op : uint8_t {
-    constant, integer, add, sub, mul, floordiv, floormod, min, max, eq, ne, lt, le, both, either
+    constant,
+    integer,
+    add,
+    sub,
+    mul,
+    floordiv,
+    floormod,
+    min,
+    max,
+    eq,
+    ne,
+    lt,
+    le,
+    both,
+    either
   };
   struct Step {
     Op op = Op::constant;
@@ -88,7 +102,7 @@ struct EntrySpec {
   int64_t shared_bytes = 0;  // GPU: dynamic shared memory of a block
   int64_t arena_bytes = 0;   // CPU: private memory of a block, 64-byte aligned
   bool cooperative = false;  // GPU: its blocks wait for one another, so all must run at once
-  bool dependent = false;    // GPU: it waits itself for the kernel before (pdl_sync), and so may begin earlier
+  bool dependent = false;  // GPU: it waits itself for the kernel before (pdl_sync), and so may begin earlier
   struct Arg {
     enum class From : uint8_t { param, workspace, integer, map } from = From::param;
     int index = 0;  // tensor: its address; scalar: its bits; integer: an i64; map: the address of its bytes

@@ -109,7 +109,8 @@ Formula::Op formula_op(BinaryOp op, const Span& span) {
       return Formula::Op::either;
     default:
       fail(span,
-           "`{}` in an extent, a grid or a check: these are computed before the launch, from + - * // % min max and "
+           "`{}` in an extent, a grid or a check: these are computed before the launch, from + - * // % min "
+           "max and "
            "comparisons only",
            symbol(op));
   }
@@ -314,8 +315,8 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
 CheckSpec check_of(const Function& f, const Check& check, const Integers& integers) {
   FormulaMaker formula{.integers = integers, .span = check.span, .what = "this check"};
   return {.holds = formula(check.cond),
-          .text = fmt::format("{}: assertion failed{}{}: `{}`", check.place, check.message.empty() ? "" : ": ",
-                              check.message, print(check.cond, &f))};
+          .text = fmt::format("{}: assertion failed{}{}: `{}`", check.place,
+                              check.message.empty() ? "" : ": ", check.message, print(check.cond, &f))};
 }
 
 // A symbol that no language reserves and no C library has: the ending keeps `main`, `exp` and `int` out.

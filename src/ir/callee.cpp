@@ -21,10 +21,13 @@ Scalar fused(const Scalar* a, const DType*, DType type) {
   return {.d = round_float(sum_to_odd(a[0].d * a[1].d, a[2].d), type)};
 }
 
-constexpr int count_of_names(std::string_view params) { return 1 + int(std::count(params.begin(), params.end(), ',')); }
+constexpr int count_of_names(std::string_view params) {
+  return 1 + int(std::count(params.begin(), params.end(), ','));
+}
 
 using Meaning = decltype(Callee::eval);
-constexpr Callee of_float(std::string_view name, std::string_view params, std::string_view help, Meaning eval) {
+constexpr Callee of_float(std::string_view name, std::string_view params, std::string_view help,
+                          Meaning eval) {
   return {.name = name, .arity = count_of_names(params), .eval = eval, .help = help, .params = params};
 }
 constexpr Callee of_x(std::string_view name, std::string_view help, Meaning eval) {
@@ -36,7 +39,8 @@ constexpr Callee asks(std::string_view name, std::string_view help, Meaning eval
   return row;
 }
 // What a chip has a quick, less exact instruction for; elsewhere the same as the function that it is named after.
-constexpr Callee fast(std::string_view name, std::string_view published, std::string_view help, Meaning eval) {
+constexpr Callee fast(std::string_view name, std::string_view published, std::string_view help,
+                      Meaning eval) {
   Callee row = of_x(name, help, eval);
   row.published = published;
   return row;
@@ -48,7 +52,8 @@ constexpr Callee also_exact(Callee row, decltype(Callee::exact) exact) {
 
 #define TL_IS(VALUE) [](const double* a) { return VALUE; }
 #define TL_FAST_HELP(WHAT) \
-  WHAT ", by the GPU's fast instruction for float32 (see docs/numerics.md); elsewhere as without the underscores."
+  WHAT ", by the GPU's fast instruction for float32 (see docs/numerics.md); elsewhere as without the " \
+       "underscores."
 
 constexpr Callee scalar_rows[] = {
     of_x("exp", "e to the power of x.", TL_IS(std::exp(a[0]))),
@@ -81,11 +86,13 @@ constexpr Callee scalar_rows[] = {
     of_x("asinh", "The inverse hyperbolic sine of x.", TL_IS(std::asinh(a[0]))),
     of_x("acosh", "The inverse hyperbolic cosine of x >= 1.", TL_IS(std::acosh(a[0]))),
     of_x("atanh", "The inverse hyperbolic tangent of x in (-1, 1).", TL_IS(std::atanh(a[0]))),
-    of_float("atan2", "x1, x2", "The angle of the point (x2, x1): atan(x1 / x2) in the right quadrant, in radians.",
+    of_float("atan2", "x1, x2",
+             "The angle of the point (x2, x1): atan(x1 / x2) in the right quadrant, in radians.",
              TL_IS(std::atan2(a[0], a[1]))),
     of_float("hypot", "x1, x2", "sqrt(x1 * x1 + x2 * x2) without overflow on the way.",
              TL_IS(std::hypot(a[0], a[1]))),
-    of_float("copysign", "x1, x2", "The magnitude of x1 with the sign of x2.", TL_IS(std::copysign(a[0], a[1]))),
+    of_float("copysign", "x1, x2", "The magnitude of x1 with the sign of x2.",
+             TL_IS(std::copysign(a[0], a[1]))),
     of_float("fmod", "x, y", "What is left of x / y after truncation; it has the sign of x.",
              TL_IS(std::fmod(a[0], a[1]))),
     fast("fast_exp", "__exp", TL_FAST_HELP("e to the power of x"), TL_IS(std::exp(a[0]))),

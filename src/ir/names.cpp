@@ -15,9 +15,10 @@ bool is_identifier(std::string_view name) {
 }
 
 bool is_reserved(std::string_view name) {
-  static constexpr std::string_view words[] = {
-      "func",  "kernel", "assume", "check", "buffer", "for", "in",  "if",   "elif",  "else", "while", "group",
-      "block", "alloc",  "pass",   "and",    "or",  "not", "true", "false", "inf",  "nan",   "region"};
+  static constexpr std::string_view words[] = {"func",  "kernel", "assume", "check", "buffer", "for",
+                                               "in",    "if",     "elif",   "else",  "while",  "group",
+                                               "block", "alloc",  "pass",   "and",   "or",     "not",
+                                               "true",  "false",  "inf",    "nan",   "region"};
   return std::find(std::begin(words), std::end(words), name) != std::end(words) || parse_dtype(name);
 }
 

@@ -238,7 +238,8 @@ void Parser::function_item() {
       if (!is(Token::Kind::string)) expected("what is said where it does not hold, and where it stands");
       text = next().text;
     }
-    f.checks.push_back({.cond = std::move(cond), .message = texts[0], .place = texts[1], .span = since(first)});
+    f.checks.push_back(
+        {.cond = std::move(cond), .message = texts[0], .place = texts[1], .span = since(first)});
     return end_of_line();
   }
   if (is("kernel")) return kernel();

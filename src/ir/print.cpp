@@ -410,7 +410,9 @@ struct Printer {
     orphans();
     for (auto& m : f->maps) tensor_map(m);
     for (auto& k : f->kernels) kernel(k);
-    if (f->facts.empty() && f->checks.empty() && f->workspaces.empty() && f->maps.empty() && f->kernels.empty()) line("pass");
+    if (f->facts.empty() && f->checks.empty() && f->workspaces.empty() && f->maps.empty() &&
+        f->kernels.empty())
+      line("pass");
     depth--;
   }
 };

@@ -77,7 +77,8 @@ struct Match {
   bool has_value = false;
 };
 
-bool is_value(std::string_view rest, const Row& row) {  // of -O3 and -t4, but not of -time; -D and -I take any
+bool is_value(std::string_view rest,
+              const Row& row) {  // of -O3 and -t4, but not of -time; -D and -I take any
   bool digits = std::all_of(rest.begin(), rest.end(), [](char c) { return c >= '0' && c <= '9'; });
   return row.value == Value::attached && (row.becomes == Becomes::keep || digits);
 }
@@ -102,7 +103,8 @@ bool names_only(std::string_view value, std::string_view chip) {
   std::string_view number = chip.substr(after ? after - 1 : chip.size());
   bool any = false;
   for (std::string_view kind : {chip.substr(0, after), std::string_view("compute_")})
-    for (size_t at = kind.empty() ? value.npos : value.find(kind); at != value.npos; at = value.find(kind, at + 1)) {
+    for (size_t at = kind.empty() ? value.npos : value.find(kind); at != value.npos;
+         at = value.find(kind, at + 1)) {
       size_t begin = at + kind.size() - 1, end = value.find_first_of(",]\" ", begin);
       if (value.substr(begin, end - begin) != number) return false;
       any = true;
@@ -128,7 +130,8 @@ void take(Flag& flag, const Match& m, std::string_view chip) {
     case Becomes::chip:
       flag.idle = "it names the target's own chip";
       if (!names_only(m.value, chip))
-        flag.refusal = fmt::format("the kernel is compiled for {}; to have another chip, say so as target=", chip);
+        flag.refusal =
+            fmt::format("the kernel is compiled for {}; to have another chip, say so as target=", chip);
       break;
     case Becomes::refused:
       if (m.value == "false")

@@ -58,7 +58,8 @@ Nvrtc load_nvrtc() {
     throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, install_hint));
   // It looks for its builtins by name alone, and some wheels do not say that they lie beside it: what is open is found.
   if (size_t folder = n.library.path.rfind('/'); folder != std::string::npos)
-    open_library(fmt::format("{}/libnvrtc-builtins.so.{}.{}", n.library.path.substr(0, folder), n.major, n.minor));
+    open_library(
+        fmt::format("{}/libnvrtc-builtins.so.{}.{}", n.library.path.substr(0, folder), n.major, n.minor));
   return n;
 }
 
@@ -126,8 +127,8 @@ struct Compilation {  // one NVRTC program, destroyed at the end
   int status = 0;
 
   // Options are flags of ours; those of the user's come after them.
-  Compilation(const Nvrtc& nvrtc, const Program& program, const std::string& text, std::vector<std::string> options,
-              std::span<const Flag> flags)
+  Compilation(const Nvrtc& nvrtc, const Program& program, const std::string& text,
+              std::vector<std::string> options, std::span<const Flag> flags)
       : n(nvrtc) {
     for (const Flag& flag : flags) options.insert(options.end(), flag.words.begin(), flag.words.end());
     std::vector<const char*> words;
@@ -160,8 +161,8 @@ std::vector<Flag> flags_of(const Program& program, const Nvrtc& n) {
 
 // Why a compilation failed.  A flag is to blame where the text compiles without the user's flags, or nothing at all
 // compiles with them: the one after the most flags that are taken together (one may be the value of the one before).
-[[noreturn]] void refuse(const Compilation& failed, const Program& program, const std::vector<std::string>& options,
-                         std::span<const Flag> flags) {
+[[noreturn]] void refuse(const Compilation& failed, const Program& program,
+                         const std::vector<std::string>& options, std::span<const Flag> flags) {
   const Nvrtc& n = failed.n;
   std::string compiler = name_of(n), log = failed.log();
   if (constexpr int no_builtins = 7; failed.status == no_builtins)

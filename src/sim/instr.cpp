@@ -362,11 +362,19 @@ void nothing(const Execution&) {}
 
 // ── the table: thread-level rows by name ──────────────────────────────────────────────────────────────
 constexpr ThreadRow thread_rows[] = {
-    {"thread_index", thread_coordinate}, {"thread_number", thread_number},    {"address_of", handle_value},
-    {"shfl", shuffle<given_lane>},       {"shfl_xor", shuffle<xor_lane>},     {"shfl_up", shuffle<lane_below>},
-    {"shfl_down", shuffle<lane_above>},  {"print", print_line},               {"device_assert", check_assertion},
-    {"assume_true", check_assumption},   {"breakpoint", stop_here},
-    {"pdl_sync", nothing},              {"pdl_trigger", nothing},
+    {"thread_index", thread_coordinate},
+    {"thread_number", thread_number},
+    {"address_of", handle_value},
+    {"shfl", shuffle<given_lane>},
+    {"shfl_xor", shuffle<xor_lane>},
+    {"shfl_up", shuffle<lane_below>},
+    {"shfl_down", shuffle<lane_above>},
+    {"print", print_line},
+    {"device_assert", check_assertion},
+    {"assume_true", check_assumption},
+    {"breakpoint", stop_here},
+    {"pdl_sync", nothing},
+    {"pdl_trigger", nothing},
 };
 
 bool computes(const MatrixInstr& row) {

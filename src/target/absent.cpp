@@ -11,17 +11,20 @@ struct Absent {
 
 constexpr std::string_view old = "chips before Volta have no tensor cores and no asynchronous copies";
 constexpr std::string_view no_description =
-    "this version has no description of it; code for sm_80 runs on it, as on every chip of the same major number";
+    "this version has no description of it; code for sm_80 runs on it, as on every chip of the same major "
+    "number";
 constexpr std::string_view blackwell =
     "this version has neither tcgen05 nor tensor memory, by which tensor cores of Blackwell are reached";
 
 constexpr std::string_view volta =
-    "Volta has no asynchronous copies (cp.async), and its tensor cores multiply f16 alone, in shapes of their own";
+    "Volta has no asynchronous copies (cp.async), and its tensor cores multiply f16 alone, in shapes of "
+    "their own";
 
 constexpr Absent chips[] = {
     {"sm_70", volta},
     {"sm_72", volta},
-    {"sm_75", "Turing has no asynchronous copies (cp.async), and its tensor cores have neither bf16 nor tf32"},
+    {"sm_75",
+     "Turing has no asynchronous copies (cp.async), and its tensor cores have neither bf16 nor tf32"},
     {"sm_87", no_description},
     {"sm_88", no_description},
     {"sm_10", blackwell},

@@ -11,8 +11,8 @@ extern const Target sm_80, sm_86, sm_89, sm_90, sm_90a;
 extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80, &sm_86, &sm_89, &sm_90, &sm_90a, &x86_64, &haswell,
-                                      &skylake_avx512, &cascadelake, &cooperlake};
+  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,
+                                       &x86_64, &haswell, &skylake_avx512, &cascadelake, &cooperlake};
   return rows;
 }
 
@@ -113,8 +113,8 @@ std::string simulated_chip(std::string_view text) {
          chips_of("cuda"));
   const Target* t = find_target(chip);
   if (!t || t->language != "cuda")
-    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip, chips_of("cuda"),
-         reason(why_no_chip(chip)));
+    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip,
+         chips_of("cuda"), reason(why_no_chip(chip)));
   return chip;
 }
 

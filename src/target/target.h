@@ -18,9 +18,9 @@ struct Multiprocessors {
 
 // What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass makes any.
 struct Rates {
-  double clock = 0;                  // Hz, boosted
-  double memory = 0;                 // bytes a second
-  int64_t cache_bytes = 0;           // of L2
+  double clock = 0;         // Hz, boosted
+  double memory = 0;        // bytes a second
+  int64_t cache_bytes = 0;  // of L2
   // Dense operations a clock and multiprocessor, a multiply-add being two: of tensor cores, but for f32.
   int f32 = 0, f16 = 0, tf32 = 0, int8 = 0, fp8 = 0;
 };
@@ -81,7 +81,7 @@ struct TargetSpec {
 };
 // CompileError (no place) naming the known targets if it says nothing known.
 TargetSpec parse_target(std::string_view text);
-std::string chips_of(std::string_view language);          // "sm_80, sm_86, …"
+std::string chips_of(std::string_view language);  // "sm_80, sm_86, …"
 
 // ── target/absent.cpp: what is named elsewhere and not here, and why; empty for what nobody knows ─────────
 std::string_view why_no_chip(std::string_view name);

@@ -162,7 +162,9 @@ struct Evaluator {
   // The same bits as another type of the width.
   static Value reinterpreted(Value a, DType from, DType to) {
     if (to.is_float()) return {0, float_value(uint64_t(a.i), to)};
-    return {Evaluator{.vars = {}, .strict = false}.wrap(from.is_float() ? Wide(stored_bits(a.f, from)) : a.i, to), 0};
+    return {
+        Evaluator{.vars = {}, .strict = false}.wrap(from.is_float() ? Wide(stored_bits(a.f, from)) : a.i, to),
+        0};
   }
   Value load(const Load& n) {
     if (n.mask && !(*this)(n.mask).i) return {};

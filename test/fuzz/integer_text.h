@@ -103,7 +103,8 @@ struct IntegerText : RandomText {
     std::string other = fmt::format("{}{}", is_signed(type) ? "u" : "i", bits);
     if (bits == 8 || chance(60)) return fmt::format("reinterpret<{}>({})", type, value(other, depth - 1));
     int64_t finite = bits == 16 ? 0x7BFF : bits == 32 ? 0x7F7FFFFF : 0x7FEFFFFFFFFFFFFF;
-    return fmt::format("reinterpret<{}>(reinterpret<f{}>(({} & {}:{})))", type, bits, value(other, depth - 1), finite, other);
+    return fmt::format("reinterpret<{}>(reinterpret<f{}>(({} & {}:{})))", type, bits, value(other, depth - 1),
+                       finite, other);
   }
   std::string value(const std::string& type, int depth) {
     if (depth > 0 && chance(12)) return undone(type, depth);

@@ -233,7 +233,8 @@ struct Machine {
       return {Wide(thread / below % dims[size_t(dim)]), 0};
     }
     if (name == "reinterpret")
-      return test::Evaluator::reinterpreted(value(thread, c.args[0]), c.args[0]->dtype.scalar(), c.dtype.scalar());
+      return test::Evaluator::reinterpreted(value(thread, c.args[0]), c.args[0]->dtype.scalar(),
+                                            c.dtype.scalar());
     if (name.starts_with("shfl")) return shuffle(thread, c);
     if (name.starts_with("sync_threads_")) return barrier_vote(c);
     if (name.ends_with("_sync")) return vote(thread, c);

@@ -148,7 +148,8 @@ struct ThreadText : RandomText {
     if (is_float(from) && t[0] == 'u')
       return fmt::format("cast<{}>(max({}, 0.0:{}))", t, expr(from, depth - 1), from);
     if (chance(20)) return fmt::format("cast<{}>({})", t, condition(depth - 1));
-    if (chance(15) && !is_float(t) && t != "i64" && t != "i16" && t != "u64")  // a type of the other sign is there
+    if (chance(15) && !is_float(t) && t != "i64" && t != "i16" &&
+        t != "u64")  // a type of the other sign is there
       return fmt::format("reinterpret<{}>({})", t, expr((t[0] == 'u' ? "i" : "u") + t.substr(1), depth - 1));
     if (t == "i64" && from == "u64") return fmt::format("cast<i64>({} % 100003:u64)", expr(from, depth - 1));
     if (t == "i64") return fmt::format("cast<i64>({}) % 100003", expr(from, depth - 1));

@@ -15,7 +15,8 @@ std::vector<Expr> results(const Expr& x, const Expr& y) {
   DType t = x->dtype;
   using enum BinaryOp;
   std::vector<Expr> all;
-  for (BinaryOp op : {add, sub, mul, floordiv, floormod, truncdiv, truncmod, min, max, bit_and, bit_or, bit_xor, shl, shr})
+  for (BinaryOp op :
+       {add, sub, mul, floordiv, floormod, truncdiv, truncmod, min, max, bit_and, bit_or, bit_xor, shl, shr})
     all.push_back(binary(op, x, y));
   Expr one = imm(1, t.scalar());
   if (t.lanes > 1) one = broadcast(one, t.lanes);
@@ -64,22 +65,26 @@ TEST_CASE("cuda: a result of 8 or 16 bits has its type wherever C++ asks for it"
       if (!out) out = m.tensor("C" + name + to_string(e->dtype), e->dtype, {imm(128)});
       body.push_back(put(out, m.k.thread, std::move(e)));
     };
-    Expr x = m.at(a, m.k.thread), y = m.at(b, m.k.thread), masked = m.at(a, m.k.thread, lt(m.k.thread, imm(100)));
+    Expr x = m.at(a, m.k.thread), y = m.at(b, m.k.thread),
+         masked = m.at(a, m.k.thread, lt(m.k.thread, imm(100)));
     std::vector<Expr> all = results(x, y);
     all.push_back(masked);
     for (auto& e : all) {
       for (DType to : others_of_width(t)) keep(result_of("reinterpret", {e}, to));
       for (auto* row : {"shfl", "shfl_xor", "shfl_up", "shfl_down"})
-        keep(result_of("reinterpret", {call(*find_callee(row), {e, imm(3)})}, others_of_width(t)[t.is_signed()]));
+        keep(result_of("reinterpret", {call(*find_callee(row), {e, imm(3)})},
+                       others_of_width(t)[t.is_signed()]));
       keep(call(*find_callee("match_any_sync"), {e, imm(-1, u32)}));
       keep(call(*find_callee("clz"), {e}));
       keep(select(lt(m.k.thread, imm(64)), e, y));
       Expr place = address(m.at(a, m.k.thread)), word = address(m.at(atoms, m.k.thread));
       body.push_back(eval(call(*find_callee("atomic_store"), {place, e, string_imm("relaxed")}, none_type)));
-      body.push_back(eval(call(*find_callee("atomic_add"), {word, cast(i32, e), string_imm("relaxed")}, none_type)));
+      body.push_back(
+          eval(call(*find_callee("atomic_add"), {word, cast(i32, e), string_imm("relaxed")}, none_type)));
       keep(call(call_extern, {string_imm("takes_" + name), string_imm(""), e}, i32));
       if (t.bits == 16)
-        body.push_back(eval(call(inline_ptx, {string_imm("mov.b16 {out}, {0};"), string_imm(""), imm(1), place, e}, none_type)));
+        body.push_back(eval(call(
+            inline_ptx, {string_imm("mov.b16 {out}, {0};"), string_imm(""), imm(1), place, e}, none_type)));
     }
     m.k.name = name;
     m.body(body);
@@ -97,7 +102,8 @@ TEST_CASE("cuda: lanes of 8 or 16 bits, or of bools, have their type within a ve
     std::vector<Stmt> body;
     for (auto& e : results(x, y)) body.push_back(put(c, at, e));
     Expr less = binary(BinaryOp::lt, x, y), equal = binary(BinaryOp::eq, x, y);
-    for (BinaryOp op : {BinaryOp::bit_and, BinaryOp::bit_or, BinaryOp::bit_xor}) body.push_back(put(d, at, binary(op, less, equal)));
+    for (BinaryOp op : {BinaryOp::bit_and, BinaryOp::bit_or, BinaryOp::bit_xor})
+      body.push_back(put(d, at, binary(op, less, equal)));
     body.push_back(put(d, at, select(less, equal, m.at(d, at))));
     m.k.name = name;
     m.body(body);

@@ -121,7 +121,8 @@ TEST_CASE("what every call checks comes back, and is a part of what makes two fu
   f.name = "f";
   Expr n = var("n", i32);
   f.params.push_back({.name = "n", .buffer = {}, .var = n});
-  f.checks.push_back({.cond = lt(imm(3, i32), n), .message = "more than \"three\"", .place = "k.py:7", .span = {}});
+  f.checks.push_back(
+      {.cond = lt(imm(3, i32), n), .message = "more than \"three\"", .place = "k.py:7", .span = {}});
   check_round_trip(f);
   Function other = f;
   other.checks[0].place = "k.py:8";

@@ -21,8 +21,9 @@ std::string taken(const std::vector<std::string>& flags) {
 }  // namespace
 
 TEST_CASE("flags: those for the host's code change nothing for the device's") {
-  for (auto* flag : {"-O3", "-O0", "--optimize=2", "-Xcompiler=-fPIC", "-m64", "-t4", "--threads=0", "-g", "--verbose",
-                     "--expt-relaxed-constexpr", "-expt-extended-lambda", "--resource-usage", "-rdc=false"}) {
+  for (auto* flag :
+       {"-O3", "-O0", "--optimize=2", "-Xcompiler=-fPIC", "-m64", "-t4", "--threads=0", "-g", "--verbose",
+        "--expt-relaxed-constexpr", "-expt-extended-lambda", "--resource-usage", "-rdc=false"}) {
     CAPTURE(flag);
     auto flags = read_flags(std::vector<std::string>{flag}, "sm_90");
     CHECK_EQ(flags.size(), 1);
@@ -30,13 +31,15 @@ TEST_CASE("flags: those for the host's code change nothing for the device's") {
     CHECK(!flags[0].idle.empty());
     CHECK(flags[0].refusal.empty());
   }
-  CHECK_EQ(taken({"-Xcompiler", "-fPIC,-Wall", "-O", "3", "-ccbin", "g++", "-lineinfo"}), "[][][][-lineinfo]");
+  CHECK_EQ(taken({"-Xcompiler", "-fPIC,-Wall", "-O", "3", "-ccbin", "g++", "-lineinfo"}),
+           "[][][][-lineinfo]");
   CHECK_EQ(read_flags(std::vector<std::string>{"-O", "3"}, "sm_90")[0].said, "-O 3");
 }
 
 TEST_CASE("flags: those that NVRTC spells in one way only are written so") {
   CHECK_EQ(taken({"-Xptxas", "-v,-O2"}), "[--ptxas-options=-v --ptxas-options=-O2]");
-  CHECK_EQ(taken({"--ptxas-options=-v", "-Xptxas=-dlcm=cg"}), "[--ptxas-options=-v][--ptxas-options=-dlcm=cg]");
+  CHECK_EQ(taken({"--ptxas-options=-v", "-Xptxas=-dlcm=cg"}),
+           "[--ptxas-options=-v][--ptxas-options=-dlcm=cg]");
   CHECK_EQ(taken({"-maxrregcount", "32", "--maxrregcount=64"}), "[-maxrregcount=32][--maxrregcount=64]");
   CHECK_EQ(taken({"--std", "c++20", "-std=c++17"}), "[--std=c++20][-std=c++17]");
 }

@@ -46,7 +46,8 @@ TEST_CASE("formulas: over integers, nested, long") {
     sum.steps.push_back({Op::add, 0});
   }
   CHECK_EQ(evaluate(sum, {}), 5050);
-  for (auto [op, expected] : {std::pair(Op::eq, 0), {Op::ne, 1}, {Op::lt, 1}, {Op::le, 1}, {Op::both, 0}, {Op::either, 1}})
+  for (auto [op, expected] :
+       {std::pair(Op::eq, 0), {Op::ne, 1}, {Op::lt, 1}, {Op::le, 1}, {Op::both, 0}, {Op::either, 1}})
     CHECK_EQ(evaluate({{{Op::constant, 0}, {Op::constant, 5}, {op, 0}}}, {}), expected);
   CHECK_THROWS(evaluate(Formula{}, {}));
   CHECK_THROWS(evaluate({{{Op::add, 0}}}, {}));
@@ -73,7 +74,8 @@ TEST_CASE("programs: as bytes and back; a part of one is none") {
                   .cooperative = true,
                   .args = {{EntrySpec::Arg::From::workspace, 2}}};
   p.entries = {entry};
-  p.checks = {CheckSpec{.holds = {{{Op::integer, 0}, {Op::constant, 3}, {Op::lt, 0}}}, .text = "k.py:3: `n < 3`"}};
+  p.checks = {
+      CheckSpec{.holds = {{{Op::integer, 0}, {Op::constant, 3}, {Op::lt, 0}}}, .text = "k.py:3: `n < 3`"}};
   p.alignment = 64;
   std::string bytes = serialize(p);
   auto back = deserialize_program(bytes);

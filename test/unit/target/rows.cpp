@@ -95,12 +95,15 @@ TEST_CASE("sm_90a is sm_90, but for its name") {
 }
 
 TEST_CASE("chips and kinds that are not here are refused by name, with those that are, and why") {
-  for (std::string chip : {"sm_52", "sm_61", "sm_70", "sm_75", "sm_87", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"})
+  for (std::string chip :
+       {"sm_52", "sm_61", "sm_70", "sm_75", "sm_87", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"})
     for (std::string kind : {"cuda -arch=", "sim:"}) {
       CAPTURE(kind + chip);
-      CHECK_THROWS_WITH_AS(parse_target(kind + chip), doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a: "),
+      CHECK_THROWS_WITH_AS(parse_target(kind + chip),
+                           doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a: "),
                            CompileError);
-      CHECK_THROWS_WITH_AS(parse_target(kind + chip), doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
+      CHECK_THROWS_WITH_AS(parse_target(kind + chip),
+                           doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
     }
   CHECK(why_no_chip("sm_75").find("bf16") != std::string_view::npos);
   CHECK(why_no_chip("sm_100a").find("tcgen05") != std::string_view::npos);
@@ -108,7 +111,8 @@ TEST_CASE("chips and kinds that are not here are refused by name, with those tha
     for (std::string rest : {"", " -mcpu=gfx942"}) {
       CAPTURE(kind + rest);
       CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_80"), CompileError);
-      CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains(std::string(why_no_kind(kind)).c_str()), CompileError);
+      CHECK_THROWS_WITH_AS(parse_target(kind + rest),
+                           doctest::Contains(std::string(why_no_kind(kind)).c_str()), CompileError);
       CHECK(!why_no_kind(kind).empty());
     }
   CHECK(why_no_kind("nonsense").empty());
