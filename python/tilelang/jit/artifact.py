@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +34,23 @@ class CompiledArtifact:
     target_host: Any = None
 
 
+def told(name: str, doc: str) -> property:
+    """A property of a kernel: what the compiled one says under that name."""
+    return property(attrgetter(f"_kernel.{name}"), doc=doc)
+
+
 class KernelArtifacts:
     """The part of JITKernel that writes things out."""
 
     _kernel: _core.Kernel
     params: list[KernelParam]
 
-    @property
-    def host_source(self) -> str:
-        """What a call checks and launches, as text (it is not compiled: the runtime carries it out)."""
-        return self._kernel.host_source
+    host_source = told("host_source", "What a call checks and launches, as text (it is not compiled: the "
+                       "runtime carries it out).")
 
     def get_host_source(self) -> str:
         """The same as host_source."""
-        return self._kernel.host_source
+        return self.host_source
 
     @property
     def artifact(self) -> CompiledArtifact:
@@ -54,15 +58,10 @@ class KernelArtifacts:
         k = self._kernel
         return CompiledArtifact(k.host_source, k.source, self.params, k.source, k.binary, k.target)
 
-    @property
-    def adapter(self) -> Any:
-        """The kernel itself: here nothing stands between a kernel and its call."""
-        return self
-
-    @property
-    def torch_function(self) -> Any:
-        """The function of PyTorch tensors that this kernel is: itself."""
-        return self
+    adapter = property(lambda self: self, doc="The kernel itself: here nothing stands between a kernel and "
+                       "its call.")
+    torch_function = property(lambda self: self, doc="The function of PyTorch tensors that this kernel is: "
+                              "itself.")
 
     def run_once(self, func: Any = None) -> Any:
         """Run it, or `func`, once on random inputs of its own; what that returns."""
@@ -128,26 +127,15 @@ class KernelArtifacts:
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip()}")
 
-    @property
-    def resource_usage(self) -> list[dict[str, Any]]:
-        """Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and
-        spill_loads (bytes) of a thread, None where the device compiler says nothing of them (on the CPU)."""
-        return self._kernel.resources
-
-    @property
-    def n_regs(self) -> int | None:
-        """Registers of a thread, the most of any kernel; None where that is not known."""
-        return self._most("registers")
-
-    @property
-    def n_spills(self) -> int | None:
-        """Bytes that a thread writes to spill registers, the most of any kernel; None where not known."""
-        return self._most("spill_stores")
-
-    @property
-    def n_max_threads(self) -> int | None:
-        """Threads of a block, the most of any kernel; None where that is not known."""
-        return self._most("threads")
+    resource_usage = told("resources", """\
+        Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).""")
+    n_regs = property(lambda self: self._most("registers"),
+                      doc="Registers of a thread, the most of any kernel; None where that is not known.")
+    n_spills = property(lambda self: self._most("spill_stores"), doc="Bytes that a thread writes to spill "
+                        "registers, the most of any kernel; None where not known.")
+    n_max_threads = property(lambda self: self._most("threads"),
+                             doc="Threads of a block, the most of any kernel; None where that is not known.")
 
     def _most(self, what: str) -> int | None:
         known = [row[what] for row in self._kernel.resources if row[what] is not None]

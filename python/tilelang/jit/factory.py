@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -42,11 +43,12 @@ class BoundJIT:
     def par_compile(self, configs: Any, num_workers: int | None = None,
                     ignore_error: bool = False) -> list[JITKernel | None]:
         """As JITImpl.par_compile."""
+        return _compile_all(self.compile, configs, num_workers, ignore_error)
 
-        def one(config: Any) -> JITKernel:
-            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
 
-        return run_all(one, list(configs), num_workers, ignore_error)
+def _compile_all(make: Callable, configs: Any, num_workers: int | None, ignore_error: bool) -> list[Any]:
+    one = lambda config: make(**config) if isinstance(config, dict) else make(*config)
+    return run_all(one, list(configs), num_workers, ignore_error)
 
 
 class JITImpl:
@@ -181,11 +183,7 @@ class JITImpl:
                     ignore_error: bool = False) -> list[JITKernel | None]:
         """The kernels for several sets of arguments (dicts by name, or tuples), compiled on a pool of
         threads."""
-
-        def one(config: Any) -> JITKernel:
-            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
-
-        return run_all(one, list(configs), num_workers, ignore_error)
+        return _compile_all(self.compile, configs, num_workers, ignore_error)
 
     def _memo_key(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """By the values of the arguments and of what the factory captures; None for values without a hash."""
