@@ -85,15 +85,8 @@ class JITImpl:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return settings[name]
 
-    @property
-    def signature(self) -> inspect.Signature:
-        """Of the function."""
-        return inspect.signature(self.func)
-
-    @property
-    def func_source(self) -> str:
-        """The text of the function."""
-        return inspect.getsource(self.func)
+    signature = property(lambda self: inspect.signature(self.func), doc="Of the function.")
+    func_source = property(lambda self: inspect.getsource(self.func), doc="The text of the function.")
 
     @property
     def mode(self) -> str:

@@ -69,10 +69,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                        compile_flags)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
-    @property
-    def out_idx(self) -> list[int]:
-        """The parameters that are returned, as indices from 0."""
-        return list(self._outputs)
+    out_idx = property(lambda self: list(self._outputs),
+                       doc="The parameters that are returned, as indices from 0.")
 
     target = told("target", 'The target as resolved, "cuda -arch=sm_90".')
     device_type = told("device_type", 'Where its tensors live: "cuda" or "cpu".')
@@ -80,10 +78,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     from_cache = told("from_cache", "Whether it came from the disk cache.")
     phases = told("phases", "How long each phase of the compilation took, in milliseconds.")
 
-    @property
-    def prim_func(self) -> PrimFunc:
-        """The program before compilation; str() of it is its text IR."""
-        return self._func
+    prim_func = property(lambda self: self._func,
+                         doc="The program before compilation; str() of it is its text IR.")
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The generated text; with kernel_only=False the text of the host side in front of it."""

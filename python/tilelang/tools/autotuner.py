@@ -153,10 +153,8 @@ class AutoTuner:
         self._args, self._kwargs = tuple(k_parameters[0]), dict(k_parameters[1])
         return self
 
-    @property
-    def cache_dir(self) -> Path:
-        """Where files of the tuner would lie; results are kept for the process alone."""
-        return Path(env.get_cache_dir(), "autotuner")
+    cache_dir = property(lambda self: Path(env.get_cache_dir(), "autotuner"),
+                         doc="Where files of the tuner would lie; results are kept for the process alone.")
 
     def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
         """A text that is the same for the same function, configurations, settings and parameters; None where

@@ -40,10 +40,7 @@ class BaseTemplate:
             raise TypeError(f"{type(self).__name__}: {', '.join(missing)} must be given")
         self.set_output_nodes(getattr(self, "_output_nodes", None))
 
-    @property
-    def output_nodes(self) -> list:
-        """The nodes of TVM's graph that it is made of: none here."""
-        return []
+    output_nodes = property(lambda self: [], doc="The nodes of TVM's graph that it is made of: none here.")
 
     def set_output_nodes(self, output_nodes: Any) -> None:
         """CompileError for any: templates here have a form of their own."""
@@ -56,10 +53,7 @@ class BaseTemplate:
         self._arch = arch
         return self
 
-    @property
-    def arch(self) -> TileDevice | None:
-        """The chip."""
-        return self._arch
+    arch = property(lambda self: self._arch, doc="The chip.")
 
     def has_arch(self) -> bool:
         """Whether it has a chip."""
@@ -83,10 +77,7 @@ class BaseTemplate:
         self._function = func
         return self
 
-    @property
-    def class_attributes(self) -> dict[str, Any]:
-        """What it was made with."""
-        return self.params_as_dict()
+    class_attributes = property(lambda self: self.params_as_dict(), doc="What it was made with.")
 
     def params_as_dict(self) -> dict[str, Any]:
         """What it was made with."""
