@@ -74,7 +74,7 @@ class KernelArtifacts:
             raise ValueError("export_sources: give kernel_path, host_path, or both")
         for path, text in ((kernel_path, self._kernel.source), (host_path, self._kernel.host_source)):
             if path is not None:
-                _write(path, text.encode())
+                Path(path).write_bytes(text.encode())
 
     def show_ptx(self) -> None:
         """Print the PTX."""
@@ -82,7 +82,7 @@ class KernelArtifacts:
 
     def export_ptx(self, path: str | os.PathLike) -> None:
         """Write the PTX to a file."""
-        _write(path, self._kernel.ptx().encode())
+        Path(path).write_bytes(self._kernel.ptx().encode())
 
     def show_sass(self) -> None:
         """Print the GPU's machine code, by cuobjdump or nvdisasm of the CUDA toolkit."""
@@ -90,7 +90,7 @@ class KernelArtifacts:
 
     def export_sass(self, path: str | os.PathLike) -> None:
         """Write the GPU's machine code to a file, as show_sass prints it."""
-        _write(path, self._sass().encode())
+        Path(path).write_bytes(self._sass().encode())
 
     def _sass(self) -> str:
         target = self._kernel.target
@@ -112,7 +112,7 @@ class KernelArtifacts:
         if binary is None:
             raise RuntimeError(f"a kernel for {target} is not compiled to a binary: compile for cuda or cpu")
         if Path(path).suffix != ".so":
-            _write(path, binary)
+            Path(path).write_bytes(binary)
             return
         if not target.startswith("cpu"):
             raise RuntimeError(f"a kernel for {target} is a cubin, no shared library: name the file .cubin")
@@ -140,10 +140,6 @@ class KernelArtifacts:
     def _most(self, what: str) -> int | None:
         known = [row[what] for row in self._kernel.resources if row[what] is not None]
         return max(known, default=None)
-
-
-def _write(path: str | os.PathLike, content: bytes) -> None:
-    Path(path).write_bytes(content)
 
 
 def disassemble(cubin: bytes) -> str:

@@ -169,8 +169,8 @@ class JITImpl:
                              "it returns with the arrays, kernel(x, …)", caller_place(), ArrayForNumber)
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
-        """The generated text of the kernel for these arguments."""
-        return self(*args, **kwargs).get_kernel_source()
+        """The generated text of the kernel for these arguments (as in compile)."""
+        return self.compile(*args, **kwargs).get_kernel_source()
 
     def par_compile(self, configs: Any, num_workers: int | None = None,
                     ignore_error: bool = False) -> list[JITKernel | None]:
