@@ -290,7 +290,6 @@ def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
     from tqdm import tqdm
 
     with tqdm(total=total, desc="autotune", unit="config", disable=not sys.stderr.isatty()) as bar:
-
         def show(tuning: _Tuning) -> None:
             best = f"best {tuning.best[0]:.4f} ms" if tuning.best else "none works yet"
             bar.set_postfix_str(best + (f", {len(tuning.failures)} failed" if tuning.failures else ""))
@@ -392,7 +391,6 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     max_mismatched_ratio, or manual_check_prog), unless skip_check.  early_stop: drop a configuration whose
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds)."""
-
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
             raise TypeError("@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "

@@ -130,12 +130,10 @@ def _fold(inputs: list[tuple], out: tuple, reduced: list[int], accum: str,
 
     kinds = [T.Tensor(shape, dtype) for shape, dtype in [*inputs, out]]
     if len(inputs) == 1:
-
         @T.prim_func
         def main(A: kinds[0], C: kinds[1]):
             body([A], C)
     elif len(inputs) == 2:
-
         @T.prim_func
         def main(A: kinds[0], B: kinds[1], C: kinds[2]):
             body([A, B], C)
@@ -235,7 +233,6 @@ class GeneralReductionTemplate(BaseTemplate):
                        self.structure.endswith("R"), math.prod(self.shape) * as_dtype(self.dtype).bits / 8)
 
     def _make(self) -> PrimFunc:
-
         def value(x: list, at: list, r: list) -> Any:
             sources = {"S": iter(at), "R": iter(r)}
             return x[0][tuple(next(sources[letter]) for letter in self.structure)]
@@ -273,7 +270,6 @@ class ConvTemplate(BaseTemplate):
                        self.accum_dtype)
 
     def _make(self) -> PrimFunc:
-
         def value(x: list, at: list, r: list) -> Any:
             y, z = (at[d + 1] * self.S + r[d] * self.D - self.P for d in (0, 1))
             factors = x[0][at[0], y, z, r[2]], x[1][r[0], r[1], r[2], at[3]]

@@ -117,7 +117,6 @@ def _graph(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n
 
 def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
     """The time the GPU spends in what `fn` launches: traced with the flushes, then without `fn`."""
-
     def busy(*calls: Callable[[], Any] | None) -> float:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
             for _ in range(n):
