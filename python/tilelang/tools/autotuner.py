@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import itertools
 import logging
@@ -159,8 +160,6 @@ class AutoTuner:
     def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
         """A text that is the same for the same function, configurations, settings and parameters; None where
         the function has no text."""
-        import hashlib
-
         try:
             text = inspect.getsource(getattr(self.fn, "func", self.fn))
         except (OSError, TypeError):

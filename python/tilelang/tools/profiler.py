@@ -6,8 +6,11 @@ from __future__ import annotations
 import functools
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy
 
 from .._core import Launcher
 from ..front.errors import TilelangWarning
@@ -71,8 +74,6 @@ def _answer(times: list[float], quantiles: Sequence[float] | None, return_mode: 
 def _flusher(torch: Any, on_gpu: bool, cache_size: int) -> Callable[[], Any]:
     if on_gpu:
         return torch.empty(cache_size << 18, dtype=torch.int32, device="cuda").zero_
-    import numpy
-
     block = numpy.ones(cache_size << 17, numpy.float64)
     return lambda: block.fill(1.0)
 
@@ -201,8 +202,6 @@ class Profiler:
 
     def _simulate_once(self, inputs: list[Any], quantiles: Sequence[float] | None, return_mode: str) -> Any:
         """A simulated kernel has no time of its own: one run, and what it took here."""
-        import warnings
-
         warnings.warn(f"{self.func.prim_func.name} is simulated ({self.func.target}): one run, whose time "
                       "says nothing of a GPU's", TilelangWarning, stacklevel=3)
         return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
@@ -266,8 +265,6 @@ def _copies(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _identical(one: Any, other: Any) -> bool:
-    import numpy
-
     if hasattr(one, "detach"):
         torch = sys.modules["torch"]
         return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
