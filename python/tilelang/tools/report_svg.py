@@ -70,11 +70,10 @@ def _grid(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> s
     lines = "".join(f"M{n * step} 0v{rows * step}" for n in range(8, wide, 8))
     lines += "".join(f"M0 {n * step}h{wide * step}" for n in range(8, rows, 8))
     width, height = wide * step, rows * step
-    return _svg(
-        width, height, 9, f'<g shape-rendering="crispEdges">{body}'
-        f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
-        f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
-        f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}")
+    return _svg(width, height, 9, f'<g shape-rendering="crispEdges">{body}'
+                f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
+                f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
+                f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}")
 
 
 def _corner(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> str:
