@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy
-
 from ..front.errors import TilelangWarning
 
 _MOST = 16  # elements of registers in a summary
@@ -114,12 +112,16 @@ class State:
         """One buffer with all of its elements."""
         if name not in self.arrays:
             return f"there is no '{name}' here; there are {', '.join(self.arrays) or 'no buffers'}"
+        import numpy
+
         with numpy.printoptions(threshold=sys.maxsize, linewidth=110):
             value = self.value(name)
             return f"{self._head(name)}:\n" + (_pairs(value) if isinstance(value, dict) else str(value))
 
     def value(self, name: str) -> Any:
         """A shared tile, or a thread's own buffer, as an array; of a fragment {index: value}."""
+        import numpy
+
         array = self.arrays[name]
         lane = 0 if array["scope"] == "shared" else self._thread() - self.first
         flat = numpy.frombuffer(array["lanes"][lane], array["dtype"].as_numpy())
@@ -153,6 +155,8 @@ class State:
         return f"{name}, {array['scope']} {array['dtype'].name}{shape}"
 
     def _short(self, name: str) -> str:
+        import numpy
+
         value = self.value(name)
         if isinstance(value, dict):
             if not value:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
 
 def as_numpy(value: Any) -> Any:
     """An array of NumPy, PyTorch or anything with `__array__`, in float64 or its own integers."""
+    import numpy
+
     if hasattr(value, "detach"):  # a PyTorch tensor; 8- and 16-bit floats have no NumPy type of their own
         value = value.detach().cpu()
         value = value.double() if value.is_floating_point() else value
@@ -25,6 +25,8 @@ def torch_assert_close(tensor_a: Any, tensor_b: Any, rtol: float = 1e-2, atol: f
 
     tensor_a: found; tensor_b: expected; of one shape, of NumPy or PyTorch.  check_dtype compares the dtypes
     of two PyTorch tensors.  The message names the count, the greatest difference and where it is."""
+    import numpy
+
     types = [getattr(x, "dtype", None) for x in (tensor_a, tensor_b)]
     both_torch = all(hasattr(x, "detach") for x in (tensor_a, tensor_b))
     if check_dtype and both_torch and types[0] != types[1]:

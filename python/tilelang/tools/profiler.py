@@ -10,8 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy
-
 from .._core import Launcher
 from ..front.errors import TilelangWarning
 from ..jit import config
@@ -74,6 +72,8 @@ def _answer(times: list[float], quantiles: Sequence[float] | None, return_mode: 
 def _flusher(torch: Any, on_gpu: bool, cache_size: int) -> Callable[[], Any]:
     if on_gpu:
         return torch.empty(cache_size << 18, dtype=torch.int32, device="cuda").zero_
+    import numpy
+
     block = numpy.ones(cache_size << 17, numpy.float64)
     return lambda: block.fill(1.0)
 
@@ -265,6 +265,8 @@ def _copies(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _identical(one: Any, other: Any) -> bool:
+    import numpy
+
     if hasattr(one, "detach"):
         torch = sys.modules["torch"]
         return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))

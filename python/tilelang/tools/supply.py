@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy
-
 from ..front.dtypes import DType
 
 
@@ -49,6 +47,8 @@ def make_input(supply: TensorSupplyType, param: Any, device_type: str,
 
 
 def _values(supply: TensorSupplyType, shape: list[int], dtype: DType) -> Any:
+    import numpy
+
     rng = numpy.random.default_rng()
     if supply in (TensorSupplyType.Zero, TensorSupplyType.One):
         array = numpy.full(shape, supply is TensorSupplyType.One)
@@ -70,6 +70,8 @@ def to_framework(array: Any, dtype: DType, device_type: str) -> Any:
             return array
         raise RuntimeError("inputs of a CUDA kernel are PyTorch tensors: import torch first, or pass "
                            "input_tensors")
+    import numpy
+
     wanted = dtype.as_torch()
     if array.dtype.kind == "V":  # a type that only ml_dtypes knows: through its bits
         tensor = torch.from_numpy(array.view(numpy.dtype(f"u{array.itemsize}"))).view(wanted)

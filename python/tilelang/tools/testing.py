@@ -6,13 +6,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import operator
-import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy
 
 from .. import _core
 from ..jit.kernel import resolve_target
@@ -37,6 +34,10 @@ def main() -> None:
 
 def set_random_seed(seed: int = 42) -> None:
     """Seed Python, NumPy and, where it is imported, PyTorch."""
+    import random
+
+    import numpy
+
     random.seed(seed)
     numpy.random.seed(seed)
     torch = sys.modules.get("torch")
