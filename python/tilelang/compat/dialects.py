@@ -1,6 +1,5 @@
-"""The dialects: `tilelang.language` is CUDA's and has every name; the others have those that mean
-something on
-their hardware, and say of the rest where they belong."""
+"""The dialects: `tilelang.language` is CUDA's and has every name; the others have those that mean something
+on their hardware, and say of the rest where they belong."""
 
 from __future__ import annotations
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -139,16 +142,12 @@ def find_lib_path(name: str, py_ext: bool = False) -> str:
 
 def deprecated_warning(method_name: str, new_method_name: str, phaseout_version: str | None = None) -> None:
     """Warn that a name is an old one."""
-    import warnings
-
     until = f" and goes with version {phaseout_version}" if phaseout_version else ""
     warnings.warn(f"{method_name} is an old name of {new_method_name}{until}", TilelangWarning, stacklevel=3)
 
 
 def deprecated(method_name: str, new_method_name: str, phaseout_version: str | None = None) -> Any:
     """A decorator: calls of the function warn that its name is an old one."""
-    import functools
-
     def decorate(func: Any) -> Any:
         @functools.wraps(func)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -162,7 +161,5 @@ def deprecated(method_name: str, new_method_name: str, phaseout_version: str | N
 
 def build_date(version_str: str | None = None) -> str | None:
     """The date in a version, "20250131" of "0.1.0+d20250131"; None where it has none."""
-    import re
-
     found = re.search(r"20\d{6}", version_str or "")
     return found[0] if found else None

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..front.errors import caller_place, compile_error
-from ..language.packed import (
-    _tir_packed_int_to_int_convert,
-    _tir_packed_to_signed_convert,
-    _tir_packed_to_unsigned_convert,
-    _tir_u8_to_f4_to_bf16,
-)
 
-__all__ = ["_tir_packed_int_to_int_convert", "_tir_packed_to_signed_convert",
-           "_tir_packed_to_unsigned_convert", "_tir_u8_to_f4_to_bf16", "get_lop3_intrin_group",
-           "get_mxfp_intrin_group"]
+__all__ = ["get_lop3_intrin_group", "get_mxfp_intrin_group"]
 
 
 def _later(name: str) -> Any:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +34,23 @@ class CompiledArtifact:
     target_host: Any = None
 
 
+def told(name: str, doc: str) -> property:
+    """A property of a kernel: what the compiled one says under that name."""
+    return property(attrgetter(f"_kernel.{name}"), doc=doc)
+
+
 class KernelArtifacts:
     """The part of JITKernel that writes things out."""
 
     _kernel: _core.Kernel
     params: list[KernelParam]
 
-    @property
-    def host_source(self) -> str:
-        """What a call checks and launches, as text (it is not compiled: the runtime carries it out)."""
-        return self._kernel.host_source
+    host_source = told("host_source", "What a call checks and launches, as text (it is not compiled: the "
+                       "runtime carries it out).")
 
     def get_host_source(self) -> str:
         """The same as host_source."""
-        return self._kernel.host_source
+        return self.host_source
 
     @property
     def artifact(self) -> CompiledArtifact:
@@ -54,15 +58,10 @@ class KernelArtifacts:
         k = self._kernel
         return CompiledArtifact(k.host_source, k.source, self.params, k.source, k.binary, k.target)
 
-    @property
-    def adapter(self) -> Any:
-        """The kernel itself: here nothing stands between a kernel and its call."""
-        return self
-
-    @property
-    def torch_function(self) -> Any:
-        """The function of PyTorch tensors that this kernel is: itself."""
-        return self
+    adapter = property(lambda self: self, doc="The kernel itself: here nothing stands between a kernel and "
+                       "its call.")
+    torch_function = property(lambda self: self, doc="The function of PyTorch tensors that this kernel is: "
+                              "itself.")
 
     def run_once(self, func: Any = None) -> Any:
         """Run it, or `func`, once on random inputs of its own; what that returns."""
@@ -75,7 +74,7 @@ class KernelArtifacts:
             raise ValueError("export_sources: give kernel_path, host_path, or both")
         for path, text in ((kernel_path, self._kernel.source), (host_path, self._kernel.host_source)):
             if path is not None:
-                _write(path, text.encode())
+                Path(path).write_bytes(text.encode())
 
     def show_ptx(self) -> None:
         """Print the PTX."""
@@ -83,7 +82,7 @@ class KernelArtifacts:
 
     def export_ptx(self, path: str | os.PathLike) -> None:
         """Write the PTX to a file."""
-        _write(path, self._kernel.ptx().encode())
+        Path(path).write_bytes(self._kernel.ptx().encode())
 
     def show_sass(self) -> None:
         """Print the GPU's machine code, by cuobjdump or nvdisasm of the CUDA toolkit."""
@@ -91,7 +90,7 @@ class KernelArtifacts:
 
     def export_sass(self, path: str | os.PathLike) -> None:
         """Write the GPU's machine code to a file, as show_sass prints it."""
-        _write(path, self._sass().encode())
+        Path(path).write_bytes(self._sass().encode())
 
     def _sass(self) -> str:
         target = self._kernel.target
@@ -113,7 +112,7 @@ class KernelArtifacts:
         if binary is None:
             raise RuntimeError(f"a kernel for {target} is not compiled to a binary: compile for cuda or cpu")
         if Path(path).suffix != ".so":
-            _write(path, binary)
+            Path(path).write_bytes(binary)
             return
         if not target.startswith("cpu"):
             raise RuntimeError(f"a kernel for {target} is a cubin, no shared library: name the file .cubin")
@@ -128,34 +127,19 @@ class KernelArtifacts:
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip()}")
 
-    @property
-    def resource_usage(self) -> list[dict[str, Any]]:
-        """Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and
-        spill_loads (bytes) of a thread, None where the device compiler says nothing of them (on the CPU)."""
-        return self._kernel.resources
-
-    @property
-    def n_regs(self) -> int | None:
-        """Registers of a thread, the most of any kernel; None where that is not known."""
-        return self._most("registers")
-
-    @property
-    def n_spills(self) -> int | None:
-        """Bytes that a thread writes to spill registers, the most of any kernel; None where not known."""
-        return self._most("spill_stores")
-
-    @property
-    def n_max_threads(self) -> int | None:
-        """Threads of a block, the most of any kernel; None where that is not known."""
-        return self._most("threads")
+    resource_usage = told("resources", """\
+        Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).""")
+    n_regs = property(lambda self: self._most("registers"),
+                      doc="Registers of a thread, the most of any kernel; None where that is not known.")
+    n_spills = property(lambda self: self._most("spill_stores"), doc="Bytes that a thread writes to spill "
+                        "registers, the most of any kernel; None where not known.")
+    n_max_threads = property(lambda self: self._most("threads"),
+                             doc="Threads of a block, the most of any kernel; None where that is not known.")
 
     def _most(self, what: str) -> int | None:
         known = [row[what] for row in self._kernel.resources if row[what] is not None]
         return max(known, default=None)
-
-
-def _write(path: str | os.PathLike, content: bytes) -> None:
-    Path(path).write_bytes(content)
 
 
 def disassemble(cubin: bytes) -> str:

@@ -15,7 +15,8 @@ from ..front.dtypes import DType
 from ..front.errors import CompileError
 from ..front.parse import names_outside
 from ..front.source import function_tree
-from .function import Tensor, evaluate_annotation, scope_of
+from .eager import annotates_tensor
+from .function import evaluate_annotation, scope_of
 from .lookahead import own_nodes
 
 
@@ -28,7 +29,7 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
     try:
         tree, _ = function_tree(fn)
     except CompileError:
-        if "Kernel" in fn.__code__.co_names or any(map(_is_tensor, fn.__annotations__.values())):
+        if "Kernel" in fn.__code__.co_names or any(map(annotates_tensor, fn.__annotations__.values())):
             raise
         return None  # a factory, which Python runs as it stands
     parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
@@ -77,11 +78,7 @@ def _kind(fn: FunctionType, arg: ast.arg, scope: dict[str, Any]) -> str:
             kind = evaluate_annotation(arg.annotation, fn.__code__.co_filename, fn, scope)
         except CompileError:  # the trace will say what is wrong with it
             return "tensor" if "Tensor" in ast.unparse(arg.annotation) else ""
-    if _is_tensor(kind):
+    if annotates_tensor(kind):
         return "tensor"
     kind_of = kind if isinstance(kind, type) else type(kind)  # a dtype, a pointer
     return "number" if kind_of.__module__.startswith("tilelang.") and kind is not DType else ""
-
-
-def _is_tensor(kind: Any) -> bool:
-    return isinstance(kind, Tensor) or (isinstance(kind, type) and issubclass(kind, Tensor))

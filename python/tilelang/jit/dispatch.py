@@ -94,10 +94,6 @@ class EagerImpl(_core.CallCache, JITImpl):
         values, constants = self._bind_some(args, kwargs)
         return self._trace(values, constants)[0]
 
-    def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
-        """The generated text of the kernel for these arguments (as in compile)."""
-        return self.compile(*args, **kwargs).get_kernel_source()
-
     def _make(self, args: tuple, constants: dict[str, int]) -> JITKernel:
         self._check_tensors(args)
         changed = self._captures is None or self._captures.refresh()

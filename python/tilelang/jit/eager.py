@@ -125,7 +125,7 @@ class Session:
         if name in self.in_body:
             return Undeclared(name, self)
         kind = annotation()
-        if _is_tensor(kind):
+        if annotates_tensor(kind):
             return self.declare(name, kind)
         self.places[name] = (self.trace.file, *self.trace.site)
         return NotImplemented
@@ -207,7 +207,8 @@ class Session:
                             f"parameter nor a T.const name (there are {known})")
 
 
-def _is_tensor(annotation: Any) -> bool:
+def annotates_tensor(annotation: Any) -> bool:
+    """Whether an annotation says that a parameter is a tensor."""
     return isinstance(annotation, Tensor) or (isinstance(annotation, type) and issubclass(annotation, Tensor))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -42,11 +43,12 @@ class BoundJIT:
     def par_compile(self, configs: Any, num_workers: int | None = None,
                     ignore_error: bool = False) -> list[JITKernel | None]:
         """As JITImpl.par_compile."""
+        return _compile_all(self.compile, configs, num_workers, ignore_error)
 
-        def one(config: Any) -> JITKernel:
-            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
 
-        return run_all(one, list(configs), num_workers, ignore_error)
+def _compile_all(make: Callable, configs: Any, num_workers: int | None, ignore_error: bool) -> list[Any]:
+    one = lambda config: make(**config) if isinstance(config, dict) else make(*config)
+    return run_all(one, list(configs), num_workers, ignore_error)
 
 
 class JITImpl:
@@ -83,15 +85,8 @@ class JITImpl:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return settings[name]
 
-    @property
-    def signature(self) -> inspect.Signature:
-        """Of the function."""
-        return inspect.signature(self.func)
-
-    @property
-    def func_source(self) -> str:
-        """The text of the function."""
-        return inspect.getsource(self.func)
+    signature = property(lambda self: inspect.signature(self.func), doc="Of the function.")
+    func_source = property(lambda self: inspect.getsource(self.func), doc="The text of the function.")
 
     @property
     def mode(self) -> str:
@@ -174,18 +169,14 @@ class JITImpl:
                              "it returns with the arrays, kernel(x, …)", caller_place(), ArrayForNumber)
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
-        """The generated text of the kernel for these arguments."""
-        return self(*args, **kwargs).get_kernel_source()
+        """The generated text of the kernel for these arguments (as in compile)."""
+        return self.compile(*args, **kwargs).get_kernel_source()
 
     def par_compile(self, configs: Any, num_workers: int | None = None,
                     ignore_error: bool = False) -> list[JITKernel | None]:
         """The kernels for several sets of arguments (dicts by name, or tuples), compiled on a pool of
         threads."""
-
-        def one(config: Any) -> JITKernel:
-            return self.compile(**config) if isinstance(config, dict) else self.compile(*config)
-
-        return run_all(one, list(configs), num_workers, ignore_error)
+        return _compile_all(self.compile, configs, num_workers, ignore_error)
 
     def _memo_key(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """By the values of the arguments and of what the factory captures; None for values without a hash."""

@@ -91,17 +91,12 @@ class PrimFunc:
         """The tensors among the parameters, each by itself: it has name, dtype and shape."""
         return {param: param for param in self.params if param.is_tensor}
 
-    @property
-    def body(self) -> str:
-        """The text IR without the line of the signature."""
-        return self.text.partition("\n")[2]
+    body = property(lambda self: self.text.partition("\n")[2],
+                    doc="The text IR without the line of the signature.")
 
     ret_type = None  # a kernel gives no value
 
-    @property
-    def orig_func(self) -> FunctionType:
-        """The function as it was written."""
-        return self.__wrapped__
+    orig_func = property(lambda self: self.__wrapped__, doc="The function as it was written.")
 
     def show(self, *_: Any, **__: Any) -> None:
         """Print the text IR; what is said about its style is not followed."""
@@ -129,10 +124,7 @@ class PrimFunc:
         raise fail(f"{self.name}.specialize: a prim_func is traced already; make what is to be constant a "
                    "parameter of the function around it, def factory(n): …, and call that with the number")
 
-    @property
-    def text(self) -> str:
-        """The program as text IR."""
-        return self.function.text()
+    text = property(lambda self: self.function.text(), doc="The program as text IR.")
 
     def script(self) -> str:
         """The program as text IR."""

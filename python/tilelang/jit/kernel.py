@@ -15,7 +15,7 @@ from ..front.errors import CompileError, caller_place, compile_error, kind_of
 from ..front.misuse import launched_in_brackets
 from ..front.texts import show
 from . import config
-from .artifact import KernelArtifacts
+from .artifact import KernelArtifacts, told
 from .env import env
 from .function import PrimFunc
 from .parameters import KernelParam, of_rows
@@ -69,40 +69,17 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                        compile_flags)
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
-    @property
-    def out_idx(self) -> list[int]:
-        """The parameters that are returned, as indices from 0."""
-        return list(self._outputs)
+    out_idx = property(lambda self: list(self._outputs),
+                       doc="The parameters that are returned, as indices from 0.")
 
-    @property
-    def target(self) -> str:
-        """The target as resolved, "cuda -arch=sm_90"."""
-        return self._kernel.target
+    target = told("target", 'The target as resolved, "cuda -arch=sm_90".')
+    device_type = told("device_type", 'Where its tensors live: "cuda" or "cpu".')
+    kernel_source = told("source", "The generated text: CUDA C++ or LLVM IR; for the reference its text IR.")
+    from_cache = told("from_cache", "Whether it came from the disk cache.")
+    phases = told("phases", "How long each phase of the compilation took, in milliseconds.")
 
-    @property
-    def device_type(self) -> str:
-        """Where its tensors live: "cuda" or "cpu"."""
-        return self._kernel.device_type
-
-    @property
-    def kernel_source(self) -> str:
-        """The generated text: CUDA C++ or LLVM IR; for the reference its text IR."""
-        return self._kernel.source
-
-    @property
-    def prim_func(self) -> PrimFunc:
-        """The program before compilation; str() of it is its text IR."""
-        return self._func
-
-    @property
-    def from_cache(self) -> bool:
-        """Whether it came from the disk cache."""
-        return self._kernel.from_cache
-
-    @property
-    def phases(self) -> dict[str, float]:
-        """How long each phase of the compilation took, in milliseconds."""
-        return self._kernel.phases
+    prim_func = property(lambda self: self._func,
+                         doc="The program before compilation; str() of it is its text IR.")
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The generated text; with kernel_only=False the text of the host side in front of it."""

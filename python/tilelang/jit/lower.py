@@ -9,8 +9,6 @@ from .artifact import CompiledArtifact
 from .function import PrimFunc
 from .kernel import compile
 
-__all__ = ["lower", "is_device_call"]
-
 
 def lower(func_or_mod: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
           enable_host_codegen: bool = False, enable_device_compile: bool = False) -> CompiledArtifact:

@@ -16,7 +16,6 @@ def par_compile(funcs: Sequence[Any], out_idx: Any = None, execution_backend: An
                 deterministic: bool = False) -> list[JITKernel | None]:
     """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None.  The
     parameters mean what they mean to compile, deterministic=True among them."""
-
     def one(func: Any) -> JITKernel:
         return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
                        compile_flags, deterministic=deterministic)

@@ -8,10 +8,6 @@ from typing import Any
 from ..front.trace import fail
 from . import config
 
-__all__ = ["register_c_postproc", "register_c_postproc_callback", "register_cuda_postproc",
-           "register_cuda_postproc_callback", "register_hip_postproc", "register_hip_postproc_callback",
-           "register_metal_postproc", "register_metal_postproc_callback"]
-
 
 def _pair(language: str, name: str, doc: str) -> tuple[Callable, Callable]:
     def register(func: Callable[[str, Any], str] | None, override: bool = True) -> Any:

@@ -74,22 +74,15 @@ class CPU(TileDevice):
     platform, default = "CPU", "cpu"
 
 
-class CDNA(TileDevice):
-    """A GPU of AMD's for computing: no target here, so that making one raises CompileError."""
-
-    platform, default = "CDNA", "hip"
-
-
-class RDNA(TileDevice):
-    """A GPU of AMD's for graphics: no target here, so that making one raises CompileError."""
-
-    platform, default = "RDNA", "hip"
+def _absent(name: str, target: str, what: str) -> type[TileDevice]:
+    doc = f"A GPU of {what}: no target here, so that making one raises CompileError."
+    return type(name, (TileDevice,), {"platform": name, "default": target, "__doc__": doc,
+                                      "__module__": __name__})
 
 
-class METAL(TileDevice):
-    """A GPU of Apple's: no target here, so that making one raises CompileError."""
-
-    platform, default = "METAL", "metal"
+CDNA = _absent("CDNA", "hip", "AMD's for computing")
+RDNA = _absent("RDNA", "hip", "AMD's for graphics")
+METAL = _absent("METAL", "metal", "Apple's")
 
 
 def get_arch(target: Any = "cuda") -> TileDevice:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import itertools
 import logging
@@ -153,16 +154,12 @@ class AutoTuner:
         self._args, self._kwargs = tuple(k_parameters[0]), dict(k_parameters[1])
         return self
 
-    @property
-    def cache_dir(self) -> Path:
-        """Where files of the tuner would lie; results are kept for the process alone."""
-        return Path(env.get_cache_dir(), "autotuner")
+    cache_dir = property(lambda self: Path(env.get_cache_dir(), "autotuner"),
+                         doc="Where files of the tuner would lie; results are kept for the process alone.")
 
     def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
         """A text that is the same for the same function, configurations, settings and parameters; None where
         the function has no text."""
-        import hashlib
-
         try:
             text = inspect.getsource(getattr(self.fn, "func", self.fn))
         except (OSError, TypeError):
@@ -292,7 +289,6 @@ def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
     from tqdm import tqdm
 
     with tqdm(total=total, desc="autotune", unit="config", disable=not sys.stderr.isatty()) as bar:
-
         def show(tuning: _Tuning) -> None:
             best = f"best {tuning.best[0]:.4f} ms" if tuning.best else "none works yet"
             bar.set_postfix_str(best + (f", {len(tuning.failures)} failed" if tuning.failures else ""))
@@ -394,7 +390,6 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     max_mismatched_ratio, or manual_check_prog), unless skip_check.  early_stop: drop a configuration whose
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds)."""
-
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
             raise TypeError("@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "

@@ -40,10 +40,7 @@ class BaseTemplate:
             raise TypeError(f"{type(self).__name__}: {', '.join(missing)} must be given")
         self.set_output_nodes(getattr(self, "_output_nodes", None))
 
-    @property
-    def output_nodes(self) -> list:
-        """The nodes of TVM's graph that it is made of: none here."""
-        return []
+    output_nodes = property(lambda self: [], doc="The nodes of TVM's graph that it is made of: none here.")
 
     def set_output_nodes(self, output_nodes: Any) -> None:
         """CompileError for any: templates here have a form of their own."""
@@ -56,10 +53,7 @@ class BaseTemplate:
         self._arch = arch
         return self
 
-    @property
-    def arch(self) -> TileDevice | None:
-        """The chip."""
-        return self._arch
+    arch = property(lambda self: self._arch, doc="The chip.")
 
     def has_arch(self) -> bool:
         """Whether it has a chip."""
@@ -83,10 +77,7 @@ class BaseTemplate:
         self._function = func
         return self
 
-    @property
-    def class_attributes(self) -> dict[str, Any]:
-        """What it was made with."""
-        return self.params_as_dict()
+    class_attributes = property(lambda self: self.params_as_dict(), doc="What it was made with.")
 
     def params_as_dict(self) -> dict[str, Any]:
         """What it was made with."""
@@ -139,12 +130,10 @@ def _fold(inputs: list[tuple], out: tuple, reduced: list[int], accum: str,
 
     kinds = [T.Tensor(shape, dtype) for shape, dtype in [*inputs, out]]
     if len(inputs) == 1:
-
         @T.prim_func
         def main(A: kinds[0], C: kinds[1]):
             body([A], C)
     elif len(inputs) == 2:
-
         @T.prim_func
         def main(A: kinds[0], B: kinds[1], C: kinds[2]):
             body([A, B], C)
@@ -244,7 +233,6 @@ class GeneralReductionTemplate(BaseTemplate):
                        self.structure.endswith("R"), math.prod(self.shape) * as_dtype(self.dtype).bits / 8)
 
     def _make(self) -> PrimFunc:
-
         def value(x: list, at: list, r: list) -> Any:
             sources = {"S": iter(at), "R": iter(r)}
             return x[0][tuple(next(sources[letter]) for letter in self.structure)]
@@ -282,7 +270,6 @@ class ConvTemplate(BaseTemplate):
                        self.accum_dtype)
 
     def _make(self) -> PrimFunc:
-
         def value(x: list, at: list, r: list) -> Any:
             y, z = (at[d + 1] * self.S + r[d] * self.D - self.P for d in (0, 1))
             factors = x[0][at[0], y, z, r[2]], x[1][r[0], r[1], r[2], at[3]]

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from ..front.annotations import Tensor
 from ..front.errors import caller_place, compile_error, kind_of
 from ..front.source import function_tree
 from ..jit.dispatch import EagerImpl
+from ..jit.eager import annotates_tensor
 from ..jit.kernel import JITKernel
+from ..jit.lookahead import own_nodes
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -216,17 +217,9 @@ class _OfEager(_Op):
         return [places[results.outputs[item]] for item in results.items]
 
 
-def _nodes(tree: ast.AST) -> Any:
-    """The nodes of a function, without those of functions in it."""
-    for node in ast.iter_child_nodes(tree):
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            yield from _nodes(node)
-
-
 def _returned(tree: ast.FunctionDef, name: str) -> int:
     """How many tensors an eager function returns."""
-    given = [node.value for node in _nodes(tree) if isinstance(node, ast.Return) and node.value is not None]
+    given = [n.value for n in own_nodes(tree) if isinstance(n, ast.Return) and n.value is not None]
     counts = {len(value.elts) if isinstance(value, (ast.Tuple, ast.List)) else 1 for value in given}
     if len(counts) > 1:
         raise _mistake(f"custom_op: {name} returns {' or '.join(map(str, sorted(counts)))} tensors, but an "
@@ -239,12 +232,11 @@ def _numbers(tree: ast.FunctionDef, impl: EagerImpl) -> dict[str, str]:
     kinds = dict(impl.func.__annotations__)
     parameters = (*tree.args.args, *tree.args.kwonlyargs)
     texts = {a.arg: ast.unparse(a.annotation) for a in parameters if a.annotation}
-    texts |= {node.target.id: ast.unparse(node.annotation) for node in _nodes(tree)
+    texts |= {node.target.id: ast.unparse(node.annotation) for node in own_nodes(tree)
               if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)}
     found = {}
     for name in (impl._names[i] for i in impl._runtime):
         kind, text = kinds.get(name), texts.get(name, "")
-        is_tensor = isinstance(kind, Tensor) or isinstance(kind, type) and issubclass(kind, Tensor)
-        if not (is_tensor or "Tensor" in text or "Buffer" in text):
+        if not (annotates_tensor(kind) or "Tensor" in text or "Buffer" in text):
             found[name] = "bool" if "bool" in text else "float" if "float" in text else "int"
     return found

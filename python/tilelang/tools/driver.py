@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["get_cuda_device_properties", "get_device_attribute", "get_device_name",
-           "get_max_dynamic_shared_size_bytes", "get_num_sms", "get_persisting_l2_cache_max_size",
-           "get_registers_per_block", "get_shared_memory_per_block"]  # fmt: skip
-
 _UNITS = {"bytes": 1, "kb": 1 << 10, "mb": 1 << 20}
 
 

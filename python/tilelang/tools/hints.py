@@ -27,10 +27,7 @@ class Rasterization:
 
     panel_width_: int | None = None
 
-    @property
-    def panel_width(self) -> int | None:
-        """How many blocks are side by side in a panel."""
-        return self.panel_width_
+    panel_width = property(lambda self: self.panel_width_, doc="How many blocks are side by side in a panel.")
 
     def get_code(self, panel_width: int | None = None) -> list[str]:
         """The lines that a kernel says it with."""
@@ -89,15 +86,10 @@ class Hint:
 
     tensorcore_legalization = complete_config
 
-    @property
-    def step(self) -> list[int]:
-        """How far apart the elements of a thread are: 1 along each dimension."""
-        return [1] * len(self.block)
-
-    @property
-    def raxis_order(self) -> list[int]:
-        """The order of the reductions: as they are written."""
-        return list(range(len(self.rstep)))
+    step = property(lambda self: [1] * len(self.block),
+                    doc="How far apart the elements of a thread are: 1 along each dimension.")
+    raxis_order = property(lambda self: list(range(len(self.rstep))),
+                           doc="The order of the reductions: as they are written.")
 
     def to_dict(self) -> dict[str, Any]:
         """Its fields."""

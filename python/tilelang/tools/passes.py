@@ -162,10 +162,7 @@ class LowerTraceSession(_Watcher):
     def see(self, name: str, records: list[LowerRecord], phases: Mapping[str, float]) -> None:
         """Take note of one compilation."""
         self.records += records
-        if self.mode == "html":
-            generate_html(records, self.trace_dir / f"{name}.html")
-        elif self.mode == "terminal":
-            _show(name, records, self.context)
+        _show(name, records, self.context, self.mode, self.trace_dir / f"{name}.html")
 
 
 def _head(r: LowerRecord) -> str:
@@ -173,8 +170,12 @@ def _head(r: LowerRecord) -> str:
     return f"{r.index}. {r.name} ({r.phase}): {said}"
 
 
-def _show(name: str, records: Sequence[LowerRecord], context: int) -> None:
-    for r in records:
+def _show(name: str, records: Sequence[LowerRecord], context: int, mode: str = "terminal",
+          page: str | os.PathLike = "") -> None:
+    """Write records as the page (mode "html"), print them ("terminal"), or neither."""
+    if mode == "html":
+        generate_html(records, page)
+    for r in records if mode == "terminal" else ():
         print(f"── {name}: {_head(r)}")
         if r.changed:
             print_diff(r.before_text, r.after_text, context=context, color=sys.stdout.isatty())
@@ -229,10 +230,7 @@ def lower_trace(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, m
     if unknown:
         raise ValueError(f"lower_trace: there is no pass {unknown[0]!r}; those here are {', '.join(names)}")
     chosen = [r for r in records if passes is None or r.name in passes or r.status == STATUS_FAILED]
-    if mode == "html":
-        generate_html(chosen, html_path)
-    elif mode == "terminal":
-        _show(func_or_mod.name, chosen, context)
+    _show(func_or_mod.name, chosen, context, mode, html_path)
     if failure:
         raise failure
     return chosen
@@ -242,10 +240,7 @@ def pass_diff(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, mod
               context: int = 3, html_path: str | os.PathLike = "pass_diff_report.html") -> list[LowerRecord]:
     """The same as lower_trace, of the passes that change something."""
     records = [r for r in lower_trace(func_or_mod, passes, mode="none") if r.changed]
-    if mode == "html":
-        generate_html(records, html_path)
-    elif mode == "terminal":
-        _show(func_or_mod.name, records, context)
+    _show(func_or_mod.name, records, context, mode, html_path)
     return records
 
 

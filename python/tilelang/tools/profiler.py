@@ -3,8 +3,10 @@ CPU; compared with a program of the user's."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,6 @@ from .supply import TensorSupplyType, default_device, make_input
 
 _MODES: dict[str, Callable] = {"mean": lambda times: sum(times) / len(times),
                                "median": lambda times: _quantile(times, 0.5), "min": min, "max": max}
-_BACKENDS = ("event", "cudagraph", "cupti", "wall")
 
 
 def _quantile(times: list[float], q: float) -> float:
@@ -51,9 +52,9 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_war
     flush = _flusher(torch, on_gpu, cache_size) if (on_gpu if flush_cache is None else flush_cache) else None
     measure: Callable = _clock
     if on_gpu:
-        measure = {"event": _events, "cudagraph": _graph, "cupti": _activity, "wall": _wall}[backend](torch)
+        measure = functools.partial(_BACKENDS[backend], torch)
     fn()
-    estimate = max((_events(torch) if on_gpu else _clock)(fn, None, 5)) or 1e-4
+    estimate = max((functools.partial(_events, torch) if on_gpu else _clock)(fn, None, 5)) or 1e-4
     if early_stop_baseline is not None and estimate > early_stop_baseline:
         return _answer([estimate], quantiles, return_mode)
     for _ in range(_n_warmup or max(1, int(warmup / estimate))):
@@ -88,60 +89,47 @@ def _clock(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> li
     return times
 
 
-def _wall(torch: Any) -> Callable:
-    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        done = torch.cuda.synchronize
-        return _clock(lambda: (fn(), done()), lambda: (flush and flush(), done()), n)
-
-    return measure
+def _wall(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+    done = torch.cuda.synchronize
+    return _clock(lambda: (fn(), done()), lambda: (flush and flush(), done()), n)
 
 
-def _events(torch: Any) -> Callable:
-    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-                 for _ in range(n)]
-        for begin, end in pairs:
-            if flush:
-                flush()
-            begin.record()
-            fn()
-            end.record()
-        torch.cuda.synchronize()
-        return [begin.elapsed_time(end) for begin, end in pairs]
-
-    return measure
+def _events(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+    event = functools.partial(torch.cuda.Event, enable_timing=True)
+    pairs = [(event(), event()) for _ in range(n)]
+    for begin, end in pairs:
+        if flush:
+            flush()
+        begin.record()
+        fn()
+        end.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) for begin, end in pairs]
 
 
-def _graph(torch: Any) -> Callable:
+def _graph(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
     """Captures the call once and replays it."""
-
-    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
-            fn()
-        return _events(torch)(graph.replay, flush, n)
-
-    return measure
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        fn()
+    return _events(torch, graph.replay, flush, n)
 
 
-def _activity(torch: Any) -> Callable:
+def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
     """The time the GPU spends in what `fn` launches: traced with the flushes, then without `fn`."""
-
-    def busy(fn: Callable[[], Any] | None, flush: Callable[[], Any] | None, n: int) -> float:
+    def busy(*calls: Callable[[], Any] | None) -> float:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
             for _ in range(n):
-                if flush:
-                    flush()
-                if fn:
-                    fn()
+                for call in filter(None, calls):
+                    call()
             torch.cuda.synchronize()
         return sum(row.self_device_time_total for row in trace.key_averages()) / 1e3
 
-    def measure(fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-        return [(busy(fn, flush, n) - (busy(None, flush, n) if flush else 0.0)) / n]
+    return [(busy(flush, fn) - (busy(flush) if flush else 0.0)) / n]
 
-    return measure
+
+_BACKENDS = {"event": _events, "cudagraph": _graph, "cupti": _activity, "wall": _wall}
 
 
 class Profiler:
@@ -214,8 +202,6 @@ class Profiler:
 
     def _simulate_once(self, inputs: list[Any], quantiles: Sequence[float] | None, return_mode: str) -> Any:
         """A simulated kernel has no time of its own: one run, and what it took here."""
-        import warnings
-
         warnings.warn(f"{self.func.prim_func.name} is simulated ({self.func.target}): one run, whose time "
                       "says nothing of a GPU's", TilelangWarning, stacklevel=3)
         return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
@@ -228,9 +214,9 @@ class Profiler:
         What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
         after it and the reference ran on copies of them (a reference that returns values is compared with
         the tensors that the kernel changed, in their order)."""
-        compare = lambda found, expected: torch_assert_close(
-            found, expected, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
-            check_dtype=False, check_device=False, base_name="found", ref_name="expected")  # fmt: skip
+        compare = functools.partial(
+            torch_assert_close, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
+            check_dtype=False, check_device=False, base_name="found", ref_name="expected")
         self._check(reference_program, input_tensors, compare)
 
     def manual_assert_close(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..front.texts import lines_of
 from ..language.maps import Fragment
 from .report_svg import bars, picture
-from .simulation import counter_rows
+from .simulation import counter_rows, plural
 
 if TYPE_CHECKING:
     from .report import AccessInfo, BufferInfo, LoopInfo, Place, Report
@@ -20,13 +20,12 @@ def _place(place: Place | None) -> str:
     return f'<span class="place">{escape(str(place))}</span>' if place else ""
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], classes: dict[int, str] | None = None) -> str:
-    marks = [(classes or {}).get(i, "") for i in range(32)]
-    cell = lambda tag, i, text: (f'<{tag} class="{marks[i]}">{text}</{tag}>' if marks[i]
-                                 else f"<{tag}>{text}</{tag}>")
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], numbers: tuple[int, ...] = ()) -> str:
+    """numbers: the columns that are numbers."""
+    style = ' class="num"'
+    cell = lambda tag, i, text: f"<{tag}{style * (i in numbers)}>{text}</{tag}>"
     head = "".join(cell("th", i, escape(text)) for i, text in enumerate(heads))
-    body = "".join("<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>\n"
-                   for row in rows)
+    body = "".join(f"<tr>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>\n" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
 
 
@@ -35,13 +34,12 @@ def _code(text: str) -> str:
 
 
 def _bytes(count: int | None) -> str:
-    if count is None:
-        return ""
-    return f"{count // 1024} KB" if count and count % 1024 == 0 else f"{count} bytes"
+    is_round = count and count % 1024 == 0
+    return "" if count is None else f"{count // 1024} KB" if is_round else f"{count} bytes"
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _refused(text: str, tag: str = "span") -> str:
+    return f'<{tag} class="refusal">{escape(text)}</{tag}>'
 
 
 # ── what a line led to ────────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +63,7 @@ def _verb(a: AccessInfo) -> str:
 
 def _layout_words(b: BufferInfo) -> str:
     if b.scope == "fragment" and b.elements is not None and isinstance(b.layout, Fragment):
-        return f"{_plural(b.elements, 'element')} on each of {_plural(b.layout.threads, 'thread')}"
+        return f"{plural(b.elements, 'element')} on each of {plural(b.layout.threads, 'thread')}"
     padding = f", {b.padding} of them padding" if b.padding else ""
     return f"{b.elements} elements, {_bytes(b.bytes)}{padding}" if b.elements is not None else ""
 
@@ -81,35 +79,23 @@ def _sayings(report: Report) -> dict[tuple[str, int], list[str]]:
                 said.append(text)
 
     for b in report.buffers:
-        if b.scope in ("tensor", "local"):
-            continue
-        by = f", laid out by {escape(b.decided_by)} ({b.strictness})" if b.decided_by else ""
-        say(b.place, f"<b>{escape(b.name)}</b> {escape(b.scope)}: {_layout_words(b)}{by}")
-        for why in b.why:
-            say(b.decided_at or b.place,
-                f'<b>{escape(b.name)}</b> <span class="refusal">{escape(why)}</span>')
+        if b.scope not in ("tensor", "local"):
+            by = f", laid out by {escape(b.decided_by)} ({b.strictness})" if b.decided_by else ""
+            say(b.place, f"<b>{escape(b.name)}</b> {escape(b.scope)}: {_layout_words(b)}{by}")
+            for why in b.why:
+                say(b.decided_at or b.place, f"<b>{escape(b.name)}</b> {_refused(why)}")
     for loop in report.loops:
-        say(loop.place, escape(loop.text))
-        for refusal in loop.refusals:
-            say(loop.place, f'<span class="refusal">{escape(refusal)}</span>')
+        for text in (escape(loop.text), *map(_refused, loop.refusals)):
+            say(loop.place, text)
     for o in report.operators:
-        if o.how:
-            say(o.place, escape(o.how))
-        for text in o.details:
-            say(o.place, escape(text))
-        for text in o.refusals:
-            if text != o.how:
-                say(o.place, f'<span class="refusal">{escape(text)}</span>')
+        said = [escape(text) for text in (*([o.how] if o.how else ()), *o.details)]
+        for text in (*said, *[_refused(text) for text in o.refusals if text != o.how]):
+            say(o.place, text)
     for a in report.accesses:
-        say(
-            a.place,
-            f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}: {_cost(a)}"
-            if a.count is not None
-            else f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}",
-        )
-    for note in report.notes:
-        if note.refusal:
-            say(note.place, f'<span class="refusal">{escape(note.text)}</span>')
+        cost = f": {_cost(a)}" if a.count is not None else ""
+        say(a.place, f"<b>{escape(a.buffer)}</b> {_verb(a)}, {_width(a)}{cost}")
+    for note in report.refusals:
+        say(note.place, _refused(note.text))
     return says
 
 
@@ -140,35 +126,36 @@ def _program(report: Report) -> str:
 
 
 # ── the sections ──────────────────────────────────────────────────────────────────────────────────────────
-def _overview(report: Report) -> str:
-    chips: list[tuple[str, str]] = []
+def _chips(report: Report) -> Iterator[tuple[str, str]]:
+    """What is said first: (style, text)."""
     for k in report.kernels:
-        chips.append(("", f"{escape(k.name)}: {_plural(k.threads, 'thread')} a block"))
+        yield "", f"{escape(k.name)}: {plural(k.threads, 'thread')} a block"
         if k.shared_bytes:
-            chips.append(("", f"{_bytes(k.shared_bytes)} of shared memory"))
+            yield "", f"{_bytes(k.shared_bytes)} of shared memory"
         if k.private_bytes:
-            chips.append(("", f"{_bytes(k.private_bytes)} of private memory a block"))
+            yield "", f"{_bytes(k.private_bytes)} of private memory a block"
         if k.registers is not None:
-            chips.append(("", f"{k.registers} registers a thread"))
+            yield "", f"{k.registers} registers a thread"
         if k.spill_stores is not None:
             spills = k.spill_stores or k.spill_loads
-            chips.append(("bad", f"spills {k.spill_stores} bytes") if spills else ("good", "no spills"))
+            yield ("bad", f"spills {k.spill_stores} bytes") if spills else ("good", "no spills")
     shared = [a for a in report.accesses if a.scope == "shared" and a.count is not None]
     if report.conflicts:
-        chips.append(("bad", f"{len(report.conflicts)} of {len(shared)} accesses of shared memory with bank "
-                      "conflicts"))
+        yield "bad", f"{len(report.conflicts)} of {len(shared)} accesses of shared memory with bank conflicts"
     elif shared:
-        chips.append(("good", "no bank conflicts"))
+        yield "good", "no bank conflicts"
     if report.refusals:
-        chips.append(("warn", _plural(len(report.refusals), "refusal")))
+        yield "warn", plural(len(report.refusals), "refusal")
+
+
+def _overview(report: Report) -> str:
     items = "".join(f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>"
-                    for style, text in chips)
+                    for style, text in _chips(report))
     made = "read from the disk cache" if report.from_cache else "compiled"
     by = f" by {escape(report.toolchain)}" if report.toolchain else ""
-    total = sum(report.phases.values())
     return (f'<h1>{escape(report.function)}</h1>\n'
             f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
-            f'{made}{by} in {total:.1f} ms</div>\n<ul class="chips">{items}</ul>')
+            f'{made}{by} in {sum(report.phases.values()):.1f} ms</div>\n<ul class="chips">{items}</ul>')
 
 
 def _buffer(b: BufferInfo) -> str:
@@ -185,17 +172,16 @@ def _buffer(b: BufferInfo) -> str:
         facts.append(("takes", _layout_words(b)))
     if b.address is not None:
         facts.append(("address", f"{b.address} in the block's memory"))
-    facts += [("why", f'<span class="refusal">{escape(why)}</span>') for why in b.why]
+    facts += [("why", _refused(why)) for why in b.why]
     body = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
     drawn = (picture(b.layout, b.dtype if b.scope == "shared" else None) if b.scope in ("shared", "fragment")
              else "")
     return (f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
-            f'<div class="buffer"><div class="facts"><dl>{body}'
-            f"</dl></div>\n{drawn}</div></div>")
+            f'<div class="buffer"><div class="facts"><dl>{body}</dl></div>\n{drawn}</div></div>')
 
 
 def _loop(loop: LoopInfo) -> list[str]:
-    refusals = "".join(f'<div class="refusal">{escape(r)}</div>' for r in loop.refusals)
+    refusals = "".join(_refused(text, "div") for text in loop.refusals)
     drawn = picture(loop.mapping, None, 64)
     drawn = f"<details><summary>picture of the mapping</summary>{drawn}</details>" if drawn else ""
     return [_place(loop.place), _code(loop.name), f"{escape(loop.text)}{refusals}{drawn}"]
@@ -205,64 +191,67 @@ def _accesses(report: Report) -> str:
     rows = [[_place(a.place), _code(a.buffer), escape(a.scope), _verb(a), _width(a), str(a.sites),
              "" if a.times is None else str(a.times), _cost(a)] for a in report.accesses]
     return _table(("line", "buffer", "scope", "access", "a thread, at once", "in the code", "times",
-                   "a warp, at worst"), rows, {5: "num", 6: "num"})
+                   "a warp, at worst"), rows, (5, 6))
 
 
 def _counted(simulation: Any) -> str:
     heads, rows = counter_rows(simulation.counters)
-    return (f'<div class="soft">{_plural(simulation.schedules, "schedule")} of '
-            f'{_plural(simulation.blocks, "block")}; counted in the last one</div>'
+    return (f'<div class="soft">{plural(simulation.schedules, "schedule")} of '
+            f'{plural(simulation.blocks, "block")}; counted in the last one</div>'
             f"{_table(heads, [[escape(cell) for cell in row] for row in rows])}")
 
 
-def _sections(report: Report) -> list[tuple[str, str, str]]:
-    """(anchor, title, body) of what there is to say."""
-    out = []
-    if program := _program(report):
-        out.append(("program", "Program", program))
-    tiles = [b for b in report.buffers if b.scope != "local"]
-    local = [b for b in report.buffers if b.scope == "local"]
-    body = "\n".join(map(_buffer, (b for b in tiles if b.scope != "tensor")))
+def _operators(report: Report) -> list[list[str]]:
+    """The rows of those whose line of the loops does not say all of it."""
+    mapped = {(loop.place, loop.text) for loop in report.loops}
+    rows = []
+    for o in report.operators:
+        if (o.place, o.how) not in mapped or o.details or o.refusals:
+            more = [*[f"<div>{escape(d)}</div>" for d in o.details],
+                    *[_refused(d, "div") for d in o.refusals if d != o.how]]
+            rows.append([_place(o.place), _code(f"{o.name}({o.operands})"), escape(o.how) + "".join(more)])
+    return rows
+
+
+def _buffers(report: Report) -> str:
+    """Tiles each by itself; tensors and the threads' own as a table."""
     plain = [[_place(b.place), _code(b.name), escape(b.scope), _code(f"{b.dtype}[{', '.join(b.shape)}]"),
-              _bytes(b.bytes), _code(b.formula)] for b in [b for b in tiles if b.scope == "tensor"] + local]
-    if plain:
-        table = _table(("line", "buffer", "scope", "type", "size", "layout"), plain)
-        body += f'<div class="card">{table}</div>'
-    if body:
-        out.append(("buffers", "Buffers", body))
+              _bytes(b.bytes), _code(b.formula)]
+             for scope in ("tensor", "local") for b in report.buffers if b.scope == scope]
+    table = _card(_table(("line", "buffer", "scope", "type", "size", "layout"), plain)) if plain else ""
+    return "\n".join(_buffer(b) for b in report.buffers if b.scope not in ("tensor", "local")) + table
+
+
+def _card(body: str) -> str:
+    return f'<div class="card">{body}</div>'
+
+
+def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
+    """(anchor, title, body) of what there is to say."""
+    if program := _program(report):
+        yield "program", "Program", program
+    if body := _buffers(report):
+        yield "buffers", "Buffers", body
     if report.loops:
         table = _table(("line", "loop", "mapping"), map(_loop, report.loops))
-        out.append(("loops", "Parallel loops and copies", f'<div class="card">{table}</div>'))
-    mapped = {(loop.place, loop.text) for loop in report.loops}
-    operators = [o for o in report.operators if (o.place, o.how) not in mapped or o.details or o.refusals]
-    if operators:
-        rows = [
-            [_place(o.place), _code(f"{o.name}({o.operands})"),
-             escape(o.how) + "".join(f"<div>{escape(d)}</div>"
-                                     for d in o.details) + "".join(f'<div class="refusal">{escape(d)}</div>'
-                                                                   for d in o.refusals if d != o.how)]
-            for o in operators]
-        out.append(("operators", "Operators",
-                    f'<div class="card">{_table(("line", "operator", "how it runs"), rows)}</div>'))
+        yield "loops", "Parallel loops and copies", _card(table)
+    if rows := _operators(report):
+        yield "operators", "Operators", _card(_table(("line", "operator", "how it runs"), rows))
     if report.accesses:
-        out.append(("accesses", "Accesses to memory", f'<div class="card">{_accesses(report)}</div>'))
+        yield "accesses", "Accesses to memory", _card(_accesses(report))
     if report.simulation is not None:
-        counted = f'<div class="card">{_counted(report.simulation)}</div>'
-        out.append(("simulation", "Counted by the simulator", counted))
+        yield "simulation", "Counted by the simulator", _card(_counted(report.simulation))
     if report.notes:
-        rows = [[_place(n.place), escape(n.subject),
-                 f'<span class="refusal">{escape(n.text)}</span>' if n.refusal else escape(n.text),
+        rows = [[_place(n.place), escape(n.subject), _refused(n.text) if n.refusal else escape(n.text),
                  escape(n.decided_by)] for n in report.notes]
-        out.append(("notes", "Notes and refusals",
-                    f'<div class="card">{_table(("line", "of", "note", "pass"), rows)}</div>'))
+        yield "notes", "Notes and refusals", _card(_table(("line", "of", "note", "pass"), rows))
     if any(report.phases.values()):
-        out.append(("time", "Time", f'<div class="card">{bars(report.phases)}</div>'))
-    return out
+        yield "time", "Time", _card(bars(report.phases))
 
 
 def page(report: Report) -> str:
     """The whole page."""
-    sections = _sections(report)
+    sections = list(_sections(report))
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
     body = "\n".join(f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>'
                      for name, title, text in sections)

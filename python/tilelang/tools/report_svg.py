@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
+from itertools import groupby
 
 from .. import _core
 from ..front.dtypes import as_dtype
@@ -37,12 +39,7 @@ def _thread_colour(thread: int) -> str:
 
 def _number(text: str) -> int:
     """The first number of a cell: the place, or the first thread."""
-    digits = ""
-    for c in text:
-        if not c.isdigit():
-            break
-        digits += c
-    return int(digits or 0)
+    return int(re.match("[0-9]*", text)[0] or 0)
 
 
 def _size(text: str) -> int:
@@ -64,24 +61,19 @@ def _grid(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> s
     step = 4 if size > 64 else 7 if size > 32 else 12
     paths: dict[str, list[str]] = {}
     for r in range(rows):
-        line = [colour for _, colour in cells[r * columns : r * columns + wide]]
         c = 0
-        while c < len(line):
-            n = 1
-            while c + n < len(line) and line[c + n] == line[c]:
-                n += 1
-            paths.setdefault(line[c], []).append(f"M{c * step} {r * step}h{n * step}v{step}h-{n * step}z")
+        for colour, run in groupby(colour for _, colour in cells[r * columns : r * columns + wide]):
+            n = len(list(run))
+            paths.setdefault(colour, []).append(f"M{c * step} {r * step}h{n * step}v{step}h-{n * step}z")
             c += n
     body = "".join(f'<path fill="{colour}" d="{"".join(d)}"/>' for colour, d in paths.items())
     lines = "".join(f"M{n * step} 0v{rows * step}" for n in range(8, wide, 8))
     lines += "".join(f"M0 {n * step}h{wide * step}" for n in range(8, rows, 8))
     width, height = wide * step, rows * step
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 32}" height="{height + 20}" '
-            f'viewBox="-30 -18 {width + 32} {height + 20}" font-size="9" fill="#5d6880">'
-            f'<g shape-rendering="crispEdges">{body}'
-            f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
-            f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
-            f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}</svg>")
+    return _svg(width, height, 9, f'<g shape-rendering="crispEdges">{body}'
+                f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
+                f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
+                f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}")
 
 
 def _corner(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> str:
@@ -95,9 +87,13 @@ def _corner(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) ->
     heads = "".join(f'<text x="{c * w + w / 2:g}" y="-5" text-anchor="middle">{c}</text>'
                     for c in range(wide))
     sides = "".join(f'<text x="-5" y="{r * h + 14}" text-anchor="end">{r}</text>' for r in range(rows))
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide * w + 32}" height="{rows * h + 20}" '
-            f'viewBox="-30 -18 {wide * w + 32} {rows * h + 20}" font-size="11" fill="#5d6880">'
-            f"{body}{heads}{sides}</svg>")
+    return _svg(wide * w, rows * h, 11, body + heads + sides)
+
+
+def _svg(width: int, height: int, font: int, body: str) -> str:
+    """A picture of that size, with room for numbers above it and to its left."""
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 32}" height="{height + 20}" '
+            f'viewBox="-30 -18 {width + 32} {height + 20}" font-size="{font}" fill="#5d6880">{body}</svg>')
 
 
 def picture(layout: Layout | Fragment | None, dtype: str | None, most: int = _MOST) -> str:

@@ -29,8 +29,13 @@ SimulationError = _core.SimulationError
 Place = tuple  # (file, line, column)
 
 
+class _Placed:
+    line = property(lambda self: self.place[1] if self.place else None,
+                    doc="The line of the user's statement.")
+
+
 @dataclass(frozen=True)
-class Finding:
+class Finding(_Placed):
     """One thing that is wrong, at one place of the program.
 
     kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
@@ -53,11 +58,6 @@ class Finding:
     index: int | None
     address: int
     times: int
-
-    @property
-    def line(self) -> int | None:
-        """The line of the user's statement."""
-        return self.place[1] if self.place else None
 
     @property
     def other_line(self) -> int | None:
@@ -85,7 +85,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Counter:
+class Counter(_Placed):
     """What the instructions of one kind on one line cost.
 
     kind: "load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier" or
@@ -110,11 +110,6 @@ class Counter:
     flops: int
     dropped: int
     waited: int
-
-    @property
-    def line(self) -> int | None:
-        """The line of the user's statement."""
-        return self.place[1] if self.place else None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ class TensorSupplyType(enum.Enum):
 def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) -> Callable[[Any], Any]:
     """A function from a parameter (`kernel.params`) to a new array for it: on the GPU for a kernel that runs
     there, else of PyTorch if the program has imported it, else of NumPy."""
-
     def supply(param: Any, device_type: str | None = None) -> Any:
         return make_input(supply_type, param, device_type or default_device())
 
