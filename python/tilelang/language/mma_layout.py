@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..front.offered import named
 from ..front.trace import fail
 from .maps import Layout
 
@@ -54,9 +55,7 @@ def _of(bits: int, is_b: bool, k_first: bool, back: bool) -> Callable[[Any, Any]
 
 
 def _name(function: Callable, name: str, doc: str) -> None:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    globals()[name] = function
+    globals()[name] = named(function, name, doc)
 
 
 # Bits of an element -> for A and B: the shape of the tile, the same with k first, the registers of a thread.
