@@ -14,7 +14,6 @@ from ..front.values import Lanewise, as_value, lanewise
 
 class Lanes:
     """Several values that belong together, such as neighbouring elements; T.extract_lane takes one."""
-
     __slots__ = ("lanes",)
 
     def __init__(self, lanes: tuple) -> None:
@@ -35,7 +34,6 @@ class Pair(Lanes):
 
     Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
     """
-
     __slots__ = ()
 
 

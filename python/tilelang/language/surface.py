@@ -23,7 +23,6 @@ _LANGUAGE = f"{_ROOT}.language"
 class Entry(NamedTuple):
     """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its
     members."""
-
     status: str
     reason: str
     declared: str
@@ -95,10 +94,8 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
     if equals:
         return ast.literal_eval(value)
     signature = _signature(declared[declared.index("("):])
-
     def refuse(*_: Any, **__: Any) -> Any:
         raise fail(f"{short(path)} {entry.reason}")
-
     refuse.__name__ = path.rpartition(".")[2]
     refuse.__qualname__, refuse.__signature__ = refuse.__name__, signature
     refuse.__doc__ = f"Raises CompileError: it {entry.reason}."
