@@ -225,9 +225,7 @@ class Part:
 
 def _sum(a: Any, b: Any) -> Any:
     a, b = as_value(a), as_value(b)
-    if a.__class__ is int and b.__class__ is int:
-        return a + b
-    return builder().binary("add", a, b)
+    return a + b if a.__class__ is int and b.__class__ is int else builder().binary("add", a, b)
 
 
 def as_operand(x: Any, what: str) -> Any:

@@ -92,9 +92,7 @@ class Macro:
                        or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        return MethodType(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         trace = current()

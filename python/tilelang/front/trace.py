@@ -107,9 +107,7 @@ def current() -> Trace | None:
 def place() -> Place | None:
     """Where the user is: the operation being built, else the line that called into this package."""
     trace = current()
-    if trace is not None and trace.file:
-        return (trace.file, *trace.site)
-    return caller_place()
+    return (trace.file, *trace.site) if trace is not None and trace.file else caller_place()
 
 
 def fail(text: str, kind: type = CompileError) -> Exception:

@@ -84,9 +84,7 @@ def stand_in(path: str) -> Any:
     """What stands for a name that does not work here: a function or class with its signature, which raises
     CompileError when it is called; None if the name is not listed."""
     entry = table()[0].get(path)
-    if entry is None:
-        return None
-    return _made(path, entry.declared, entry)
+    return None if entry is None else _made(path, entry.declared, entry)
 
 
 def _made(path: str, declared: str, entry: Entry) -> Any:
