@@ -188,9 +188,7 @@ def lanewise(x: Any) -> Any:
                    "dimension and constant length is; use T.copy, or a T.Parallel loop")
     (d,) = free
     def element(n: Any) -> Element:
-        place = Element(x.buffer, tuple([start if at != d or n.__class__ is int and n == 0
-                                         else binary("add", start, n) if isinstance(start, DEVICE)
-                                         or isinstance(n, DEVICE) else start + n
+        place = Element(x.buffer, tuple([start if at != d or n.__class__ is int and n == 0 else start + n
                                          for at, (start, _, _) in enumerate(ranges)]))
         place.writes = writes
         return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -93,8 +94,7 @@ class _Bound(Loop, Late):
     def __init__(self, start: Any, stop: Any, index: Any, count: int | None) -> None:
         super().__init__("bound", [start], [stop], [1], {})
         self.index, self.count = index, count
-        self.extent = binary("sub", stop, start) if isinstance(stop, DEVICE) or isinstance(start, DEVICE) \
-            else stop - start
+        self.extent = stop - start
 
     def load(self) -> Any:
         """The index."""
@@ -149,8 +149,7 @@ class _Persistent(Loop):
         self.domain, self.wave, self.index, self.group = domain, wave, index, group
 
     def begin(self, builder: Builder, names: tuple) -> Any:
-        total = _product(self.domain)
-        rest = binary("sub", total, self.index)
+        rest = binary("sub", functools.reduce(operator.mul, self.domain), self.index)
         trips = binary("floordiv", binary("add", rest, binary("sub", self.wave, 1)), self.wave)
         (wave,) = builder.begin_for("serial", ("wave",), [0], [trips], [1], {})
         tile = builder.let("tile", binary("add", self.index, binary("mul", wave, self.wave)))
@@ -172,14 +171,6 @@ class _Persistent(Loop):
         within = builder.let("within", binary("floormod", tile, area))
         row = binary("add", first, binary("floormod", within, height))
         return [row, binary("floordiv", within, height), *tail]
-
-
-def _product(extents: list) -> Any:
-    total = extents[0]
-    for extent in extents[1:]:
-        total = binary("mul", total, extent) if isinstance(total, DEVICE) or isinstance(extent, DEVICE) \
-            else total * extent
-    return total
 
 
 def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num_stages: int = 0, *,

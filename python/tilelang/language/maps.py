@@ -25,12 +25,6 @@ class Layout(Map):
         outputs = index_outputs(call(forward_fn, variables, "T.Layout: forward_fn"))
         self._core = ask(_core.Layout, extents, variables, outputs)
 
-    @classmethod
-    def _of(cls, core: _core.Layout) -> Layout:
-        made = object.__new__(Layout)
-        made._core = core
-        return made
-
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the indices."""
@@ -136,12 +130,6 @@ class Layout(Map):
         """The grid as SVG.  bits: of an element; colours are then the banks of shared memory."""
         return ask(_core.draw_svg, self._core, bits)
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def __str__(self) -> str:
-        return self.draw()
-
     def __repr__(self) -> str:
         return f"Layout({self._core}, shape={self.shape}, output_shape={self.output_shape})"
 
@@ -187,12 +175,6 @@ class Fragment(Map):
             variables.append(_core.index_var("rep"))
         register = None if register is None else as_value(register)
         self._core = ask(_core.Fragment, extents, copies, variables, as_value(thread), register)
-
-    @classmethod
-    def _of(cls, core: _core.Fragment) -> Fragment:
-        made = object.__new__(Fragment)
-        made._core = core
-        return made
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -344,12 +326,6 @@ class Fragment(Map):
     def svg(self) -> str:
         """The grid as SVG, coloured by thread."""
         return ask(_core.draw_svg, self._core, 0)
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def __str__(self) -> str:
-        return self.draw()
 
     def __repr__(self) -> str:
         return (f"Fragment({self._core}, shape={self.shape}, threads={self.threads}, "

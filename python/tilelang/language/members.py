@@ -11,7 +11,6 @@ from ..front.dtypes import DType, as_dtype
 from ..front.errors import caller_place, compile_error
 from ..front.indexing import store, subscript
 from ..front.trace import fail
-from ..front.values import DEVICE, binary
 from .foreign import Pointer, access_ptr
 from .operators import view
 
@@ -56,8 +55,7 @@ def _strides(self: Buffer) -> tuple:
         return self.given_strides
     strides: list[Any] = [1]
     for extent in reversed(self.shape[1:]):
-        either = isinstance(extent, DEVICE) or isinstance(strides[0], DEVICE)
-        strides.insert(0, binary("mul", strides[0], extent) if either else strides[0] * extent)
+        strides.insert(0, strides[0] * extent)
     return tuple(strides[len(strides) - len(self.shape) :])
 
 
@@ -73,8 +71,7 @@ def _access_ptr(self: Buffer, access_mask: Any, ptr_type: Any = "handle", conten
 def _part(buffer: Buffer, begin: Any, lanes: int) -> tuple:
     index = tuple(begin) if isinstance(begin, (tuple, list)) else (begin,)
     last = index[-1]
-    end = binary("add", last, lanes) if isinstance(last, DEVICE) else last + lanes
-    return index if lanes == 1 else (*index[:-1], slice(last, end))
+    return index if lanes == 1 else (*index[:-1], slice(last, last + lanes))
 
 
 def _vload(self: Buffer, begin: Any, dtype: Any = None) -> Any:

@@ -31,11 +31,9 @@ def _int(value: Any, what: str) -> int:
 
 def _extents(shape: Any, what: str) -> list:
     items = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return [as_value(e) for e in items] if items else _no_shape(what)
-
-
-def _no_shape(what: str) -> list:
-    raise fail(f"{what}: the new shape has no dimension")
+    if not items:
+        raise fail(f"{what}: the new shape has no dimension")
+    return [as_value(e) for e in items]
 
 
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────

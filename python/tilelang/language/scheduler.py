@@ -10,16 +10,10 @@ from .._core import Buffer
 from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
-from ..front.values import DEVICE, PYTHON, Element, as_value, binary
+from ..front.values import DEVICE, PYTHON, Element, as_value, binary, constant
 from .launch import no_cluster
 
 _WHAT = "T.PersistentTileScheduler"
-
-
-def _known(value: Any) -> Any:
-    """A Python integer where the value is one."""
-    value = as_value(value)
-    return value.value if value.__class__ not in (int, float) and value.is_const else value
 
 
 def _op(op: str, a: Any, b: Any) -> Any:
@@ -88,7 +82,7 @@ class PersistentTileScheduler:
                             "and the methods init, valid, next_tile and coord", caller_place(), UnknownName)
 
     def _settled(self, extent: Any) -> Any:
-        extent = _known(extent)
+        extent = constant(as_value(extent))
         if extent.__class__ is int and extent < 1:
             raise fail(f"{_WHAT}: an extent is {extent}; there must be a tile and a block")
         return self._trace.builder.let("extent", extent) if isinstance(extent, DEVICE) else extent

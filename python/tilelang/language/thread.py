@@ -117,9 +117,7 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
 def _number(value: Any, what: str) -> int:
-    value = as_value(value)
-    if value.__class__ is Expr and value.is_const:
-        value = value.value
+    value = constant(as_value(value))
     if value.__class__ is Expr or not hasattr(value, "__index__"):
         raise fail(f"{what} must be an integer known while the kernel is built: it is part of the "
                    "instruction")
@@ -159,28 +157,24 @@ def sync_warp(mask: Any = None) -> None:
     in_kernel("T.sync_warp").builder.call("sync_warp", (mask,))
 
 
-def sync_grid() -> None:
-    """Wait until every thread of every block of the grid is here.
+def _statement(name: str, doc: str) -> Any:
+    def statement() -> None:
+        in_kernel(f"T.{name}").builder.call(name, ())
+    return named(statement, name, doc)
+
+
+sync_grid = _statement("sync_grid", """Wait until every thread of every block of the grid is here.
 
     The kernel is then launched cooperatively: a grid of more blocks than fit on the GPU at once is an error.
-    """
-    in_kernel("T.sync_grid").builder.call("sync_grid", ())
-
-
-def pdl_sync() -> None:
-    """Wait until the kernel before this one in the stream has ended and its writes are seen (programmatic
-    dependent launch, sm_90).
+    """)
+pdl_sync = _statement("pdl_sync", """Wait until the kernel before this one in the stream has ended and its
+    writes are seen (programmatic dependent launch, sm_90).
 
     A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
     ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
-    one another anyway (older chips, CPUs, the simulator) it means nothing."""
-    in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
-
-
-def pdl_trigger() -> None:
-    """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
-    T.pdl_sync, by which it waits for this one's writes."""
-    in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
+    one another anyway (older chips, CPUs, the simulator) it means nothing.""")
+pdl_trigger = _statement("pdl_trigger", """Allow the next kernel of the stream to begin, once every block has
+    come here or ended, if that has a T.pdl_sync, by which it waits for this one's writes.""")
 
 
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
