@@ -22,21 +22,15 @@ from .values import Element, Late, as_value, binary, unary
 
 
 def _forward(op: str) -> Callable:
-    def method(self: Any, other: Any) -> Any:
-        return binary(op, self, other)
-    return method
+    return lambda self, other: binary(op, self, other)
 
 
 def _reflected(op: str) -> Callable:
-    def method(self: Any, other: Any) -> Any:
-        return binary(op, other, self)
-    return method
+    return lambda self, other: binary(op, other, self)
 
 
 def _unary(op: str) -> Callable:
-    def method(self: Any) -> Any:
-        return unary(op, self)
-    return method
+    return lambda self: unary(op, self)
 
 
 def _constant(x: Any, what: str) -> Any:

@@ -27,7 +27,6 @@ class Expressions:
     __slots__ = ()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
-
     def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
         if hint.__class__ is tuple:
@@ -71,7 +70,6 @@ class Expressions:
         return value
 
     # ── operators ─────────────────────────────────────────────────────────────────────────────────────
-
     def binary(self, site: tuple, op: str, a: Any, b: Any) -> Any:
         """`a op b`."""
         special = lookups.OPERATORS.get(op)
@@ -160,7 +158,6 @@ class Expressions:
         return bool(condition)
 
     # ── items and attributes ──────────────────────────────────────────────────────────────────────────
-
     def item(self, site: tuple, obj: Any, index: Any) -> Any:
         """`obj[index]`."""
         self.trace.at(self.file, site)

@@ -130,7 +130,6 @@ class Rewriter(ast.NodeTransformer):
         return result
 
     # ── expressions ───────────────────────────────────────────────────────────────────────────────────
-
     def visit_Call(self, node: ast.Call) -> ast.AST:
         hint = _constant(self.hints.get(node), node)
         args = [self.visit(arg) for arg in node.args]
@@ -211,7 +210,6 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     # ── assignments ───────────────────────────────────────────────────────────────────────────────────
-
     def hint(self, target: ast.AST, value: ast.AST) -> None:
         """Tell the calls in `value` which name they make a buffer for."""
         if isinstance(target, ast.Name):
@@ -300,7 +298,6 @@ class Rewriter(ast.NodeTransformer):
         return _at(ast.Assign([node.target], call), node)
 
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
-
     def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
         """Each with whether only branches within the loop or `if` assign the name."""
         own = liveness.targets(at.target) if isinstance(at, ast.For) else {}

@@ -48,7 +48,6 @@ _sure: set[int] = set()                            # the codes for which that wa
 _shown: dict[str, Text] = {}                       # file -> what errors of the compiler quote
 
 
-# ── texts ─────────────────────────────────────────────────────────────────────────────────────────────────
 def _present(file: str) -> Text | None:
     """The file as it is now; None where there is no such file."""
     try:

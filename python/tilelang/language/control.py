@@ -16,7 +16,6 @@ from .thread import get_block_binding, get_thread_binding
 from .tile import unused
 
 
-# ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
 def loop_break() -> None:
     """Leave the innermost loop that the device runs; the same as `break` there.
 
@@ -32,7 +31,6 @@ def thread_return(span: Any = None) -> None:
     in_kernel("T.thread_return").builder.call("thread_return", ())
 
 
-# ── branches as contexts ──────────────────────────────────────────────────────────────────────────────
 class If:
     """`with T.If(condition):` around `with T.Then():` and, where there is one, `with T.Else():`.
 
@@ -84,7 +82,6 @@ class Else(_Branch):
         self.trace.builder.begin_else()
 
 
-# ── loops over threads ────────────────────────────────────────────────────────────────────────────────
 class _Bound(Loop, Late):
     """A loop whose iterations are the threads, or blocks, along one dimension; where it is not the loop of a
     `for`, the index along that dimension."""
@@ -139,7 +136,6 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
     return _Bound(start, stop, get_thread_binding(dim), count)
 
 
-# ── blocks that stay ──────────────────────────────────────────────────────────────────────────────────
 class _Persistent(Loop):
     """The tiles that one of `wave_size` blocks works on."""
     __slots__ = ("domain", "wave", "index", "group")
@@ -193,7 +189,6 @@ def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num
     return _Persistent(settled, as_value(wave_size), as_value(index), operator.index(group_size))
 
 
-# ── memory of a call ──────────────────────────────────────────────────────────────────────────────────
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     """A tensor of the kernel's own in global memory, allocated for the time of a call, its content undefined.
 

@@ -69,7 +69,6 @@ class SwizzleMode(enum.IntEnum):
         return 8 * self.swizzle_byte_size()
 
 
-# ── the usual ones ────────────────────────────────────────────────────────────────────────────────────
 def _tile(tile: Any, dtype: Any, what: str) -> tuple[list[int], int]:
     """Shape and bits of an element of a buffer, a slice or (shape, dtype)."""
     if isinstance(tile, Element):
@@ -181,7 +180,6 @@ def matrix_fragment_names() -> list[str]:
     return _core.matrix_fragment_names()
 
 
-# ── what accesses cost ────────────────────────────────────────────────────────────────────────────────
 def wavefronts(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> tuple[int, int]:
     """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` access
     their elements in `memory`, `lanes` neighbouring registers at a time."""
@@ -195,7 +193,6 @@ def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> in
     return ask(_core.sectors, core_of(memory, "sectors"), bits, mapping._core, lanes)
 
 
-# ── in kernels ────────────────────────────────────────────────────────────────────────────────────────
 def annotate_layout(layout_map: dict) -> None:
     """Lay out buffers as given, {buffer: layout}, instead of as the compiler would.
 

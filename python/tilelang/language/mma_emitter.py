@@ -93,7 +93,6 @@ class TensorCoreIntrinEmitter:
         return self.warp_cols
 
     # ── who works on what ─────────────────────────────────────────────────────────────────────────────
-
     def get_thread_binding(self) -> Any:
         """The number of the thread in the block."""
         if self.thread_var is not None:
@@ -117,7 +116,6 @@ class TensorCoreIntrinEmitter:
         return IndexMap(mma_layout.sum_place if inverse else mma_layout.sum_element)
 
     # ── statements ────────────────────────────────────────────────────────────────────────────────────
-
     def ldmatrix_a(self, A_local_buf: Buffer, A_shared_buf: Any, ki: Any, rk: Any = 0) -> None:
         """Load the warp's rows of A, of micro step ki (and of part rk of k), from shared memory.
 
@@ -151,9 +149,8 @@ class TensorCoreIntrinEmitter:
         for half in range(self.n_dim // 8):
             c = (i * self.warp_cols + j) * self.local_size_out + 4 * half
             at_b = first_b + j * self.local_size_b + half * (8 * self.k_dim // WARP)
-            b.instruct(self._row, [b.address(C_local_buf, (c,), ""),
-                                   b.address(A_local_buf, (first_a + i * self.local_size_a,), "r"),
-                                   b.address(B_local_buf, (at_b,), "r")])
+            b.instruct(self._row, [b.address(C_local_buf, (c,), ""), b.address(
+                A_local_buf, (first_a + i * self.local_size_a,), "r"), b.address(B_local_buf, (at_b,), "r")])
         in_kernel(what).wrote(C_local_buf)
 
     def stmatrix(self, C_local_buf: Buffer, C_buf: Any, pid_m: Any = None, pid_n: Any = None) -> None:
@@ -188,7 +185,6 @@ class TensorCoreIntrinEmitter:
         trace.wrote(buffer)
 
     # ── fragments ─────────────────────────────────────────────────────────────────────────────────────
-
     def make_mma_load_layout(self, local_buf: Any, matrix: str = "A") -> Fragment:
         """Where the block's A (or B) lies as the instructions want it, for a fragment of that tile's shape,
         replicated over the warps that need the same part."""
@@ -225,7 +221,6 @@ class TensorCoreIntrinEmitter:
         return Fragment(tuple(local_buf.shape), place)
 
     # ── within ────────────────────────────────────────────────────────────────────────────────────────
-
     def _warp(self, along_m: Any, along_n: Any) -> Any:
         if self.is_m_first:
             return along_m * self.block_col_warps + along_n

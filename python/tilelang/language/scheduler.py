@@ -88,7 +88,6 @@ class PersistentTileScheduler:
         return self._trace.builder.let("extent", extent) if isinstance(extent, DEVICE) else extent
 
     # ── where a block is ──────────────────────────────────────────────────────────────────────────────
-
     def init(self, block_id: Any) -> None:
         """Begin with the tile of that number, which is the block's own, from 0."""
         self._move("init", as_value(block_id), 0)
@@ -142,7 +141,6 @@ class PersistentTileScheduler:
         return let("m", _op("floordiv", within, width)), let("n", column)
 
     # ── its variables ─────────────────────────────────────────────────────────────────────────────────
-
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
             raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "

@@ -18,7 +18,7 @@ from ..front.asserts import device_assert
 from ..front.dtypes import as_dtype
 from ..front.dtypes import dtype as dtype_of
 from ..front.indexing import Ramp
-from ..front.offered import OFFERED
+from ..front.offered import OFFERED, named
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
 from ..jit import function as _function
@@ -126,14 +126,12 @@ IntImm = _node("IntImm", "dtype value", lambda dtype, value: cast(value, dtype),
 FloatImm = _node("FloatImm", "dtype value", lambda dtype, value: cast(float(value), dtype), _constant(True),
                  "A constant floating-point number.")
 StringImm = _node("StringImm", "value", str, lambda x: isinstance(x, str), "A text.")
-Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False,
-                              "One value for several lanes: what a store to a slice gives each of its "
-                              "elements.")
+Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False, "One "
+                              "value for several lanes: what a store to a slice gives each of its elements.")
 BufferLoad = _node("BufferLoad", "buffer indices predicate=None",
-                   lambda buffer, indices, predicate=None: buffer[tuple(indices)]
-                   if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0),
-                   lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
-                   "An element, `A[i, j]`.")
+                   lambda buffer, indices, predicate=None: buffer[tuple(indices)] if predicate is None
+                   else if_then_else(predicate, buffer[tuple(indices)], 0), lambda x: x.__class__ is Element
+                   or isinstance(_tree(x), ast.Subscript), "An element, `A[i, j]`.")
 Call = _node("Call", "dtype op args annotations=None", _call, lambda x: isinstance(_tree(x), ast.Call)
              and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
              "A call of a function, by its name.")
@@ -251,14 +249,13 @@ def sblock_attr(attrs: dict) -> None:
     _log.debug("T.sblock_attr: %s changes nothing here", attrs)
 
 
-def reads(*buffer_slices: Any) -> None:
-    """What a block of statements reads: the compiler finds that out by itself."""
-    _log.debug("T.reads: %s changes nothing here", buffer_slices)
+def _accesses(name: str) -> Any:
+    def accesses(*buffer_slices: Any) -> None:
+        _log.debug("T.%s: %s changes nothing here", name, buffer_slices)
+    return named(accesses, name, f"What a block of statements {name}: the compiler finds that out by itself.")
 
 
-def writes(*buffer_slices: Any) -> None:
-    """What a block of statements writes: the compiler finds that out by itself."""
-    _log.debug("T.writes: %s changes nothing here", buffer_slices)
+reads, writes = _accesses("reads"), _accesses("writes")
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
@@ -291,6 +288,11 @@ def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return ceildiv(lhs, rhs)
 
 
+def tvm_warp_activemask() -> Expr:
+    """The same as T.activemask()."""
+    return activemask()
+
+
 def fmul(x: Any, y: Any) -> Any:
     """x * y."""
     return binary("mul", *_known(x, y))
@@ -304,11 +306,6 @@ def ignore_loop_partition(predicate: Any) -> Any:
 def tvm_thread_invariant(cond: Any) -> Any:
     """The condition; whether it differs among threads the compiler finds out by itself."""
     return cond
-
-
-def tvm_warp_activemask() -> Expr:
-    """The same as T.activemask()."""
-    return activemask()
 
 
 def _address(value: Any, what: str) -> Any:
