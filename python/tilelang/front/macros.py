@@ -87,8 +87,9 @@ class Macro:
         self.rewritten = rewrite(fn)
         self.references = {arg.arg for arg in self.rewritten.parameters
                            if arg.annotation is not None and any(map(_is_ref, ast.walk(arg.annotation)))}
-        self.scopes = {name: kind.scope for name, kind in fn.__annotations__.items() if isinstance(
-            kind, _TileAnnotation) or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))}
+        self.scopes = {name: kind.scope for name, kind in fn.__annotations__.items()
+                       if isinstance(kind, _TileAnnotation)
+                       or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)

@@ -40,9 +40,8 @@ _REFUSED = {
     ast.Delete: "'del' has no meaning in a kernel; a tile lives as long as it is used",
     ast.Import: "'import' is not allowed in a kernel; import at the top of the file",
     ast.ImportFrom: "'import' is not allowed in a kernel; import at the top of the file",
-    ast.AsyncFor: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.AsyncWith: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.AsyncFunctionDef: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
+    **dict.fromkeys((ast.AsyncFor, ast.AsyncWith, ast.AsyncFunctionDef),
+                    "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation"),
     ast.Await: "'await' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
     ast.Yield: "'yield' is not allowed in a kernel; write results to a buffer, or return them at the end of "
                "a macro",

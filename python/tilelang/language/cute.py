@@ -13,9 +13,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import maps
-from .cute_tuples import (E, IntTuple, IntTupleConst, IntTuplePrimExpr, IntTupleScaledBasis, IntTupleTuple,
-                          ScaledBasis, compatible, congruent, flatten_to_tuple, from_python, product,
-                          to_python)
+from .cute_tuples import (
+    E,
+    IntTuple,
+    IntTupleConst,
+    IntTuplePrimExpr,
+    IntTupleScaledBasis,
+    IntTupleTuple,
+    ScaledBasis,
+    compatible,
+    congruent,
+    flatten_to_tuple,
+    from_python,
+    product,
+    to_python,
+)
 from .layout import SwizzleMode
 
 __all__ = ["ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis",

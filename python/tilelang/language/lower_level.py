@@ -22,6 +22,7 @@ from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
 
 _log = logging.getLogger("tilelang")
 
+
 def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
                  elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
                  buffer_type: str = "default", axis_separators: Any = None) -> Buffer:

@@ -149,8 +149,9 @@ class Fragment(Map):
     take the number of the copy as a last argument."""
     __slots__ = ("_core",)
 
-    def __init__(self, shape: Sequence[int], forward_fn: Callable | None = None, forward_thread_fn: Callable
-                 | None = None, replicate: int = 1, forward_index_fn: Callable | None = None) -> None:
+    def __init__(self, shape: Sequence[int], forward_fn: Callable | None = None,
+                 forward_thread_fn: Callable | None = None, replicate: int = 1,
+                 forward_index_fn: Callable | None = None) -> None:
         extents, copies = ints(shape, "T.Fragment: the shape"), integer(replicate, "T.Fragment: replicate")
         if (forward_fn is None) == (forward_thread_fn is None):
             raise fail("T.Fragment takes either forward_fn, which gives (thread, register), or "

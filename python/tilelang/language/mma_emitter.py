@@ -149,8 +149,9 @@ class TensorCoreIntrinEmitter:
         for half in range(self.n_dim // 8):
             c = (i * self.warp_cols + j) * self.local_size_out + 4 * half
             at_b = first_b + j * self.local_size_b + half * (8 * self.k_dim // WARP)
-            b.instruct(self._row, [b.address(C_local_buf, (c,), ""), b.address(
-                A_local_buf, (first_a + i * self.local_size_a,), "r"), b.address(B_local_buf, (at_b,), "r")])
+            b.instruct(self._row, [b.address(C_local_buf, (c,), ""),
+                                   b.address(A_local_buf, (first_a + i * self.local_size_a,), "r"),
+                                   b.address(B_local_buf, (at_b,), "r")])
         in_kernel(what).wrote(C_local_buf)
 
     def stmatrix(self, C_local_buf: Buffer, C_buf: Any, pid_m: Any = None, pid_n: Any = None) -> None:

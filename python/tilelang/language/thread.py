@@ -17,6 +17,7 @@ from ..front.values import as_condition, as_value, binary, constant
 
 FULL_MASK = 0xFFFFFFFF
 
+
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
 def _dimension(dim: int, what: str) -> int:
     if dim not in (0, 1, 2):
@@ -189,6 +190,7 @@ syncthreads_and = _vote_of_block("syncthreads_and", "sync_threads_and",
                                  "1 if the predicate of all threads holds, else 0 (int32)")
 syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
                                 "1 if the predicate of any thread holds, else 0 (int32)")
+
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
 def _mask(mask: Any, what: str) -> Any:

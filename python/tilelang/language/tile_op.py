@@ -180,4 +180,5 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
         return out + [(True, (0,), b"")] * (len(results) - len(out))
     return run
 
+
 __all__ = ["read", "tile_op", "update", "value", "write"]  # fmt: skip

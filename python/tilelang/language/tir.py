@@ -34,6 +34,7 @@ from .thread import activemask
 
 _log = logging.getLogger("tilelang")
 
+
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────
 def _tree(x: Any) -> ast.expr | None:
     """A value of the kernel as Python would parse what text IR prints of it."""
@@ -126,12 +127,14 @@ IntImm = _node("IntImm", "dtype value", lambda dtype, value: cast(value, dtype),
 FloatImm = _node("FloatImm", "dtype value", lambda dtype, value: cast(float(value), dtype), _constant(True),
                  "A constant floating-point number.")
 StringImm = _node("StringImm", "value", str, lambda x: isinstance(x, str), "A text.")
-Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False, "One "
-                              "value for several lanes: what a store to a slice gives each of its elements.")
+Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False,
+                              "One value for several lanes: what a store to a slice gives each of its "
+                              "elements.")
 BufferLoad = _node("BufferLoad", "buffer indices predicate=None",
-                   lambda buffer, indices, predicate=None: buffer[tuple(indices)] if predicate is None
-                   else if_then_else(predicate, buffer[tuple(indices)], 0), lambda x: x.__class__ is Element
-                   or isinstance(_tree(x), ast.Subscript), "An element, `A[i, j]`.")
+                   lambda buffer, indices, predicate=None: buffer[tuple(indices)]
+                   if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0),
+                   lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
+                   "An element, `A[i, j]`.")
 Call = _node("Call", "dtype op args annotations=None", _call, lambda x: isinstance(_tree(x), ast.Call)
              and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
              "A call of a function, by its name.")
