@@ -1,8 +1,9 @@
 """What people write who come from Triton, PyTorch, NumPy or CUDA, and what it is called here: the tables of
 idioms.txt, each an attribute of this module (NAMES, ABSENT, OF_BUFFERS, …).
 
-Read only where an error is worded: of an unknown name of the language (surface.py), of an attribute that a
-buffer or a value does not have, of a keyword that a function does not take (misuse.py)."""
+Read where an error is worded: of an unknown name of the language (surface.py), of an attribute that a buffer
+or a value does not have, of a keyword that a function does not take (misuse.py); and where a kernel is
+parsed, for what it may not have (parse.py)."""
 
 from __future__ import annotations
 
