@@ -28,7 +28,6 @@ _VALUES = (Element, Buffer, Expr, Dynamic, Deferred, Lanewise)
 
 class Activation(Expressions):
     """One run of one rewritten function: the `__tl` of its text."""
-
     __slots__ = ("trace", "builder", "file", "frames", "names", "turns", "is_macro")
     slice = slice  # for the text: a kernel may have a variable of that name
 
@@ -45,13 +44,15 @@ class Activation(Expressions):
         return compile_error(text, (self.file, *site))
 
     # ── names ─────────────────────────────────────────────────────────────────────────────────────────
-
     def note(self, name: str, meaning: Buffer | None) -> None:
         """From here to the end of the open loop, branch or kernel of the device, `name` means that."""
         for frame in reversed(self.frames):
             if frame.undo is not None:
                 frame.undo.append((name, self.names.get(name)))
                 break
+        self._means(name, meaning)
+
+    def _means(self, name: str, meaning: Buffer | Element | None) -> None:
         if meaning is None:
             self.names.pop(name, None)
         else:
@@ -67,10 +68,7 @@ class Activation(Expressions):
         """End the innermost frame."""
         frame = self.frames.pop()
         for name, meaning in reversed(frame.undo or ()):
-            if meaning is None:
-                self.names.pop(name, None)
-            else:
-                self.names[name] = meaning
+            self._means(name, meaning)
         return frame
 
     def assign(self, site: tuple, name: str, value: Any, bound: bool = False) -> Any:
@@ -173,7 +171,6 @@ class Activation(Expressions):
         return value
 
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
-
     def loop(self, site: tuple, iterable: Any, names: Any, carried: tuple, escaping: tuple) -> Iterator:
         """`for names in iterable`: a device loop, or Python's own at trace time."""
         self.at(site)

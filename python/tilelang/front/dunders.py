@@ -22,24 +22,15 @@ from .values import Element, Late, as_value, binary, unary
 
 
 def _forward(op: str) -> Callable:
-    def method(self: Any, other: Any) -> Any:
-        return binary(op, self, other)
-
-    return method
+    return lambda self, other: binary(op, self, other)
 
 
 def _reflected(op: str) -> Callable:
-    def method(self: Any, other: Any) -> Any:
-        return binary(op, other, self)
-
-    return method
+    return lambda self, other: binary(op, other, self)
 
 
 def _unary(op: str) -> Callable:
-    def method(self: Any) -> Any:
-        return unary(op, self)
-
-    return method
+    return lambda self: unary(op, self)
 
 
 def _constant(x: Any, what: str) -> Any:
@@ -100,7 +91,6 @@ def _hasher(identity: Callable) -> Callable:
         if self.__class__ is Expr and self.is_const:
             return hash(self.value)
         raise refuse_key()
-
     return method
 
 
@@ -130,7 +120,6 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: An
         box = numpy.empty((), object)
         box[()] = x
         return box
-
     numbers = (numpy.generic, numpy.ndarray)
     inputs = tuple(x.item() if isinstance(x, numbers) and x.ndim == 0 else x for x in inputs)
     if ufunc.__name__ in _COMPARISONS:

@@ -24,11 +24,9 @@ def _is_var(value: Any) -> bool:
 
 class Expressions:
     """Expressions of a rewritten function; see Activation."""
-
     __slots__ = ()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
-
     def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
         if hint.__class__ is tuple:
@@ -72,7 +70,6 @@ class Expressions:
         return value
 
     # ── operators ─────────────────────────────────────────────────────────────────────────────────────
-
     def binary(self, site: tuple, op: str, a: Any, b: Any) -> Any:
         """`a op b`."""
         special = lookups.OPERATORS.get(op)
@@ -119,7 +116,6 @@ class Expressions:
         """The same where not the truth of it is asked for, but the value: in Python that is one of the
         operands, and so all of them must be truth values, from the first that only the device will know."""
         by_device, last = False, len(rest)
-
         def checked(n: int, value: Any) -> Any:
             nonlocal by_device
             combined = by_device or n < last and lookups.is_unknown(value)
@@ -130,7 +126,6 @@ class Expressions:
                            "T.if_then_else(x != 0, x, y) to choose, or compare it, x != 0")
             by_device = by_device or combined
             return value
-
         others = [lambda n=n, thunk=thunk: checked(n, thunk()) for n, thunk in enumerate(rest, 1)]
         return self.logic(site, op, checked(0, left), *others)
 
@@ -163,7 +158,6 @@ class Expressions:
         return bool(condition)
 
     # ── items and attributes ──────────────────────────────────────────────────────────────────────────
-
     def item(self, site: tuple, obj: Any, index: Any) -> Any:
         """`obj[index]`."""
         self.trace.at(self.file, site)

@@ -9,7 +9,8 @@ from . import loose
 from .dtypes import DType
 from .symbols import Undeclared
 from .trace import builder, fail, in_kernel
-from .values import Element, Lanewise, as_value, lanewise, misuse_of_indices
+from .values import Element, Lanewise, as_value, constant, lanewise, misuse_of_indices
+from .wording import shape_of
 
 
 def subscript(buffer: Buffer, index: Any) -> Element | Region:
@@ -62,7 +63,7 @@ def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     """`L[0:4] = A[tx, 0:4]`: a vector access of this thread."""
     sizes = [extent for _, extent, point in place.ranges if not point and extent != 1]
     if len(sizes) > 1 or any(size.__class__ is not int or size > _MOST_LANES for size in sizes):
-        raise fail(f"a store goes to one element of {buffer.name} (shape {_shape(buffer)}), or to a slice "
+        raise fail(f"a store goes to one element of {buffer.name} (shape {shape_of(buffer)}), or to a slice "
                    f"of one dimension, of up to {_MOST_LANES} elements, which this thread writes: use T.copy "
                    "or T.fill for a tile, or a T.Parallel loop over its elements")
     if value.__class__ is Element and sizes:
@@ -72,10 +73,8 @@ def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     if vector and given.count not in (1, to.count):
         raise fail(f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
                    "they must be of one length")
-
     def lane(n: Any) -> Any:
         return as_value(given.element(n if given.count > 1 else 0) if vector else given)
-
     make = trace.builder
     if to.count == 1 or vector and buffer.storage in given.reads:  # all are read before one is written
         values = [make.let("lane", lane(n)) for n in range(to.count)]
@@ -108,7 +107,7 @@ def _full_index(buffer: Buffer, index: Any) -> tuple:
         at = next(n for n, i in enumerate(index) if i is Ellipsis)
         index = index[:at] + (slice(None),) * (rank - len(index) + 1) + index[at + 1 :]
     if len(index) > rank:
-        raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {_shape(buffer)}) but is "
+        raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {shape_of(buffer)}) but is "
                    f"given {len(index)} indices{misuse_of_indices(index)}")
     return index
 
@@ -127,10 +126,10 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
             given.name if given.__class__ is Buffer else "this value" if not i.is_const else str(i)
         raise fail(f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
                    f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction")
-    value = i.value if i.__class__ is Expr and i.is_const else i
+    value = constant(i)
     if value.__class__ is not int or value >= 0:
         return i
-    n = n.value if n.__class__ is Expr and n.is_const else n
+    n = constant(n)
     if n.__class__ is not int:
         return builder().binary("add", n, value)
     if value < -n:
@@ -151,23 +150,18 @@ def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
         extent = stop - start
     else:
         extent = builder().binary("sub", stop, start)
-    if extent.__class__ is Expr and extent.is_const:
-        extent = extent.value
+    extent = constant(extent)
     if extent.__class__ is int and extent <= 0:
         raise fail(f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at "
                    f"{start}")
     return start, extent
 
 
-def _shape(buffer: Buffer) -> str:
-    return f"({', '.join(str(n) for n in buffer.shape)}{',' * (len(buffer.shape) == 1)})"
-
-
 def places_of_pair(region: Region, what: str) -> tuple[list, list]:
     """The indices of the two elements of a slice whose last dimension has two and whose others are points."""
     ranges = region.ranges
     extents = [1 if point else extent for _, extent, point in ranges]
-    sizes = [e.value if isinstance(e, Expr) and e.is_const else e for e in extents]
+    sizes = [constant(e) for e in extents]
     if sizes[-1] != 2 or any(size != 1 for size in sizes[:-1]):
         raise fail(f"{what} takes slices of two elements of the last dimension, such as "
                    f"{region.buffer.name}[…, i : i + 2]; this one has extents "
@@ -178,7 +172,6 @@ def places_of_pair(region: Region, what: str) -> tuple[list, list]:
 
 class Part:
     """A slice that was given to an operator of the user's: a tile of its own, indexed from 0."""
-
     __slots__ = ("region", "buffer", "ranges", "shape")
 
     def __init__(self, region: Region) -> None:
@@ -228,9 +221,7 @@ class Part:
 
 def _sum(a: Any, b: Any) -> Any:
     a, b = as_value(a), as_value(b)
-    if a.__class__ is int and b.__class__ is int:
-        return a + b
-    return builder().binary("add", a, b)
+    return a + b if a.__class__ is int and b.__class__ is int else builder().binary("add", a, b)
 
 
 def as_operand(x: Any, what: str) -> Any:

@@ -35,21 +35,11 @@ def _assign(stmt: ast.Assign, after: frozenset) -> frozenset:
     return after | reads(stmt.value)
 
 
-def _ann_assign(stmt: ast.AnnAssign, after: frozenset) -> frozenset:
-    return (after - targets(stmt.target).keys()) | reads(stmt)
-
-
-def _aug_assign(stmt: ast.AugAssign, after: frozenset) -> frozenset:
-    return after | targets(stmt.target).keys() | reads(stmt)
-
-
 def _for(stmt: ast.For, after: frozenset) -> frozenset:
     own = targets(stmt.target)
     inside = assigned(stmt.body)
     carried = (_live(stmt.body, _NONE) - own.keys()) & inside.keys()
-    head = (
-        _live(stmt.body, after | carried) - own.keys()
-    )  # what an iteration leaves for the next is read after it
+    head = _live(stmt.body, after | carried) - own.keys()  # what an iteration leaves is read after it
     stmt.carried = sorted((name, inside[name]) for name in carried)
     stmt.escaping = sorted((name, node) for name, node in {**inside, **own}.items() if name in after)
     return after | head | reads(stmt.iter) | reads(stmt.target)
@@ -79,16 +69,11 @@ def _with(stmt: ast.With, after: frozenset) -> frozenset:
     return live
 
 
-def _return(stmt: ast.Return, after: frozenset) -> frozenset:
-    return reads(stmt.value) if stmt.value else _NONE
-
-
-def _def(stmt: ast.FunctionDef, after: frozenset) -> frozenset:
-    return (after - {stmt.name}) | reads(stmt)
-
-
-_RULES = {ast.Assign: _assign, ast.AnnAssign: _ann_assign, ast.AugAssign: _aug_assign, ast.For: _for,
-          ast.While: _while, ast.If: _if, ast.With: _with, ast.Return: _return, ast.FunctionDef: _def}
+_RULES = {ast.Assign: _assign, ast.For: _for, ast.While: _while, ast.If: _if, ast.With: _with,
+          ast.AnnAssign: lambda stmt, after: (after - targets(stmt.target).keys()) | reads(stmt),
+          ast.AugAssign: lambda stmt, after: after | targets(stmt.target).keys() | reads(stmt),
+          ast.Return: lambda stmt, after: reads(stmt.value) if stmt.value else _NONE,
+          ast.FunctionDef: lambda stmt, after: (after - {stmt.name}) | reads(stmt)}
 
 
 def targets(node: ast.AST) -> dict[str, ast.AST]:

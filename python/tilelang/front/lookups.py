@@ -30,7 +30,6 @@ def is_truth(x: Any) -> bool:
     return isinstance(x, bool) or (isinstance(x, DEVICE) and is_value(x) and x.dtype == "bool")
 
 
-# ── in ────────────────────────────────────────────────────────────────────────────────────────────────
 def _membership(activation: Any, op: str, x: Any, items: Any) -> Any:
     """`x in items` and `x not in items`"""
     found = _found(activation, x, items)
@@ -78,7 +77,6 @@ def _number(x: Any) -> Any:
     return x
 
 
-# ── is ────────────────────────────────────────────────────────────────────────────────────────────────
 def _identity(activation: Any, op: str, a: Any, b: Any) -> bool:
     """`a is b` and `a is not b`"""
     values = isinstance(a, DEVICE) or isinstance(b, DEVICE)
@@ -92,7 +90,6 @@ def _identity(activation: Any, op: str, a: Any, b: Any) -> bool:
 OPERATORS = {"in": _membership, "not_in": _membership, "is": _identity, "is_not": _identity}
 
 
-# ── keys and searches ─────────────────────────────────────────────────────────────────────────────────
 def refuse_key() -> Exception:
     """The error of a value in a set, as a key of a dict, as an argument of a function that caches."""
     return fail(f"{_UNKNOWN}, as a key of a dict, a member of a set, or an argument of a cached function: "
@@ -120,7 +117,6 @@ def check_call(fn: Any, args: tuple) -> None:
                    "== 1) | (x == 2), or T.if_then_else(x == 1, a, b)")
 
 
-# ── texts ─────────────────────────────────────────────────────────────────────────────────────────────
 def _no_text() -> Exception:
     return fail(f"{_UNKNOWN}, as a part of a text: T.print(value, 'text') prints both when the kernel runs; "
                 "the message of an `assert` is a plain text")
@@ -132,7 +128,6 @@ def refuse_text(x: Any) -> None:
         raise _no_text()
 
 
-# ── reducers ──────────────────────────────────────────────────────────────────────────────────────────
 _CONTRIBUTIONS = {"sum": ("add", "sub"), "prod": ("mul",), "bitand": ("and",), "bitor": ("or",),
                   "bitxor": ("xor",)}  # fmt: skip
 

@@ -15,13 +15,13 @@ from . import dtypes
 from .dtypes import DType
 from .errors import caller_place, compile_error
 from .trace import Trace, current, fail
+from .wording import shape_of
 
 PLACEHOLDER = dtypes.float64  # holds every number that may be filled in meanwhile
 
 
 class _Open:
     """Tiles that will have one dtype, which nobody knows yet."""
-
     __slots__ = ("tiles", "place")
 
     def __init__(self, tile: Buffer, place: tuple) -> None:
@@ -38,11 +38,7 @@ def refuse_scalar(trace: Trace, tile: Buffer, what: str) -> None:
     if tile.id in trace.undecided:
         raise fail(f"{what} {tile.name}, whose dtype is not known yet: it was allocated without one, and no "
                    "tile operator has said it since (T.clear, and T.fill by a number, do not); give it "
-                   f"one, T.alloc_...({_shape(tile)}, dtype)")
-
-
-def _shape(tile: Buffer) -> str:
-    return f"({', '.join(map(str, tile.shape))}{',' * (len(tile.shape) == 1)})"
+                   f"one, T.alloc_...({shape_of(tile)}, dtype)")
 
 
 def decide(op: str, operands: Sequence[Any]) -> None:
@@ -103,7 +99,7 @@ def _set(trace: Trace, tile: Buffer, dtype: DType) -> None:
 def _nothing_known(trace: Trace, op: str, tiles: list) -> Exception:
     names = " and ".join(dict.fromkeys(tile.name for tile in tiles))
     return fail(f"T.{op}: the dtype of {names} is not known: allocated without one, and nothing was copied "
-                f"there before; give it one, T.alloc_...({_shape(tiles[0])}, dtype)")
+                f"there before; give it one, T.alloc_...({shape_of(tiles[0])}, dtype)")
 
 
 def check_all_known(trace: Trace) -> None:

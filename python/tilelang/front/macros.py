@@ -19,7 +19,6 @@ class Ref:
 
     `def add(x: T.Ref, v): x += v` called as `add(A[i, j], 1)` changes the element; so does `x: T.Ref = A[i,
     j]` and then x += 1.  Also x.load(), x.store(v).  T.Ref(A[i, j]) is the place as an argument."""
-
     is_reference = True
     load, store, buffer = Element.load, Element.store, Element.buffer
 
@@ -48,19 +47,16 @@ class _TileAnnotation(metaclass=_TileType):
 
 class FragmentBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: a fragment; T.FragmentBuffer(shape, dtype)."""
-
     scope = "fragment"
 
 
 class SharedBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: a shared tile; T.SharedBuffer(shape, dtype)."""
-
     scope = "shared"
 
 
 class LocalBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: an array of each thread; T.LocalBuffer(shape, dtype)."""
-
     scope = "local"
 
 
@@ -74,7 +70,6 @@ class FragmentTensor(FragmentBuffer):
 
 class LocalTensor(_TileAnnotation):
     """Annotation of a macro's parameter: a fragment or an array of each thread; an older name."""
-
     scope = None
 
 
@@ -83,7 +78,6 @@ _DEEPEST = 100  # macros that call one another; Python itself allows about 200
 
 class Macro:
     """A function that kernels call and that is built in place; see `macro`."""
-
     said = "a @T.macro"
 
     def __init__(self, fn: FunctionType) -> None:
@@ -98,9 +92,7 @@ class Macro:
                        or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        return MethodType(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         trace = current()

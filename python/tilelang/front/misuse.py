@@ -22,7 +22,6 @@ _KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple value
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
 
 
-# ── attributes ────────────────────────────────────────────────────────────────────────────────────────
 def unknown_attribute(x: Any, name: str) -> Exception:
     """The error of `x.name`, of a buffer, a part of one, or a value of the kernel."""
     if name.startswith("_"):  # asked by protocols of Python, NumPy, notebooks
@@ -64,7 +63,6 @@ def _described(x: Any) -> tuple[str, str]:
     return "a value of the kernel", "value"
 
 
-# ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | None:
     """The error at the user's line if `error`, of a call of fn, says that a function of this package was not
     called as it is defined: fn itself, or one that a plain function of the user's called.  The innermost

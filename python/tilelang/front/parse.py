@@ -18,7 +18,7 @@ import builtins
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from . import liveness
+from . import idioms, liveness
 from .errors import compile_error
 from .source import function_tree
 from .texts import Text, adopt
@@ -31,30 +31,6 @@ _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
             ast.Is: "is", ast.IsNot: "is_not", ast.In: "in", ast.NotIn: "not_in"}  # fmt: skip
 _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not"}
-
-_REFUSED = {
-    ast.Try: "'try' has no meaning in a kernel; check the values before the kernel is built, in the factory",
-    ast.ClassDef: "a class cannot be defined in a kernel; define it outside",
-    ast.Global: "'global' is not allowed in a kernel; pass values as parameters of the factory",
-    ast.Nonlocal: "'nonlocal' is not allowed in a kernel; a macro returns its result",
-    ast.Delete: "'del' has no meaning in a kernel; a tile lives as long as it is used",
-    ast.Import: "'import' is not allowed in a kernel; import at the top of the file",
-    ast.ImportFrom: "'import' is not allowed in a kernel; import at the top of the file",
-    ast.AsyncFor: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.AsyncWith: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.AsyncFunctionDef: "'async' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.Await: "'await' is not allowed in a kernel; T.Pipelined overlaps copies with computation",
-    ast.Yield: "'yield' is not allowed in a kernel; write results to a buffer, or return them at the end of "
-               "a macro",
-    ast.YieldFrom: "'yield' is not allowed in a kernel; write results to a buffer, or return them from a "
-                   "macro",
-    ast.NamedExpr: "':=' is not allowed in a kernel; assign in a statement of its own",
-}
-for _name, _why in (("Match", "'match' is not allowed in a kernel; use if and elif"),
-                    ("TryStar", "'try' has no meaning in a kernel; check the values in the factory"),
-                    ("TypeAlias", "'type' is not allowed in a kernel; define it outside")):
-    if hasattr(ast, _name):
-        _REFUSED[getattr(ast, _name)] = _why
 
 
 def site_of(node: ast.AST) -> tuple[int, int, int, int]:
@@ -95,7 +71,7 @@ class Rewriter(ast.NodeTransformer):
     """Rewrites the body of one function."""
 
     def __init__(self, file: str, parameters: frozenset[str] = frozenset()) -> None:
-        self.file, self.parameters = file, parameters
+        self.file, self.parameters, self.refused = file, parameters, idioms.REFUSED
         self.temporaries = 0
         # the call whose value is assigned -> the name it is assigned to, or those of its turns
         self.hints: dict[ast.AST, str | tuple[str, ...]] = {}
@@ -104,7 +80,7 @@ class Rewriter(ast.NodeTransformer):
         return compile_error(text, (self.file, *site_of(node)))
 
     def visit(self, node: ast.AST) -> Any:
-        why = _REFUSED.get(node.__class__)
+        why = self.refused.get(node.__class__.__name__)
         if why is not None:
             raise self.error(why, node)
         return super().visit(node)
@@ -130,7 +106,6 @@ class Rewriter(ast.NodeTransformer):
         return result
 
     # ── expressions ───────────────────────────────────────────────────────────────────────────────────
-
     def visit_Call(self, node: ast.Call) -> ast.AST:
         hint = _constant(self.hints.get(node), node)
         args = [self.visit(arg) for arg in node.args]
@@ -211,7 +186,6 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     # ── assignments ───────────────────────────────────────────────────────────────────────────────────
-
     def hint(self, target: ast.AST, value: ast.AST) -> None:
         """Tell the calls in `value` which name they make a buffer for."""
         if isinstance(target, ast.Name):
@@ -300,7 +274,6 @@ class Rewriter(ast.NodeTransformer):
         return _at(ast.Assign([node.target], call), node)
 
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
-
     def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
         """Each with whether only branches within the loop or `if` assign the name."""
         own = liveness.targets(at.target) if isinstance(at, ast.For) else {}
@@ -385,7 +358,6 @@ class Rewriter(ast.NodeTransformer):
 
 class Rewritten:
     """The code of a function after rewriting, and what its definition says about its parameters."""
-
     __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text", "bound")
 
     def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:

@@ -53,10 +53,7 @@ def _place(fn: FunctionType) -> Place:
 def _find(text: Text, code: CodeType) -> ast.AST | None:
     if code.co_firstlineno > len(text.lines):
         return None
-    found = _match(_parse_block(text.lines, code), code)
-    if found is None:
-        found = _match(_parse_file(text), code)
-    return found
+    return _match(_parse_block(text.lines, code), code) or _match(_parsed(text.joined()), code)
 
 
 def _match(tree: ast.AST | None, code: CodeType) -> ast.AST | None:
@@ -70,9 +67,9 @@ def _match(tree: ast.AST | None, code: CodeType) -> ast.AST | None:
     return None
 
 
-def _parse_file(text: Text) -> ast.AST | None:
+def _parsed(text: str) -> ast.AST | None:
     try:
-        return ast.parse(text.joined())
+        return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
 
@@ -89,10 +86,7 @@ def _parse_block(lines: list[str], code: CodeType) -> ast.AST | None:
         last += 1
     block = "\n".join(line.rstrip("\n") for line in lines[first:last])
     lead = "\n" * (first - 1) + "if 1:\n" if indent else "\n" * first
-    try:
-        return ast.parse(lead + block)
-    except (SyntaxError, ValueError):
-        return None
+    return _parsed(lead + block)
 
 
 def _indent(line: str) -> int:

@@ -19,7 +19,6 @@ from . import same_code
 
 class Text:
     """The lines of a file, or of a notebook's cell, as they stood at one time."""
-
     __slots__ = ("compiled", "file", "lines", "tree")
 
     def __init__(self, file: str, lines: list[str]) -> None:
@@ -49,7 +48,6 @@ _sure: set[int] = set()                            # the codes for which that wa
 _shown: dict[str, Text] = {}                       # file -> what errors of the compiler quote
 
 
-# ── texts ─────────────────────────────────────────────────────────────────────────────────────────────────
 def _present(file: str) -> Text | None:
     """The file as it is now; None where there is no such file."""
     try:

@@ -17,7 +17,6 @@ _local = threading.local()
 
 class Trace:
     """One prim_func being built."""
-
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
@@ -108,9 +107,7 @@ def current() -> Trace | None:
 def place() -> Place | None:
     """Where the user is: the operation being built, else the line that called into this package."""
     trace = current()
-    if trace is not None and trace.file:
-        return (trace.file, *trace.site)
-    return caller_place()
+    return (trace.file, *trace.site) if trace is not None and trace.file else caller_place()
 
 
 def fail(text: str, kind: type = CompileError) -> Exception:

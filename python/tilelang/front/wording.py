@@ -7,16 +7,21 @@ from typing import Any
 from .._core import Buffer, Expr
 
 
+def shape_of(x: Buffer) -> str:
+    """Its extents as a tuple of Python's."""
+    return f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
+
+
 def whole_tile(x: Buffer) -> str:
     """What is said where a tile stands for a value: the loop over its elements that was meant."""
-    shape = f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
     names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
     index = ", ".join(names[: len(x.shape)])
     small = x.scope != "global" and all(n.__class__ is int for n in x.shape)
     extents = ", ".join(map(str, x.shape)) if small else "…"
     loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
-    return (f"{x.name} is a {x.scope} buffer of shape {shape}, not a value: index it, {x.name}[{index}], in "
-            f"a loop over its elements, `for {index} in {loop}({extents}): {x.name}[{index}] = …`")
+    at = f"{x.name}[{index}]"
+    return (f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, {at}, in a loop "
+            f"over its elements, `for {index} in {loop}({extents}): {at} = …`")
 
 
 def is_wide(x: Any) -> bool:

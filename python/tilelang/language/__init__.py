@@ -8,42 +8,18 @@ they mean."""
 
 from __future__ import annotations
 
-from ..front import annotations as _annotations
-from ..front import asserts as _asserts
+import sys as _sys
+
 from ..front import dtypes as dtypes
-from ..front import macros as _macros
-from ..front import values as _values
 from ..front.annotations import *  # noqa: F403
 from ..front.asserts import *  # noqa: F403
 from ..front.dtypes import *  # noqa: F403
 from ..front.macros import *  # noqa: F403
 from ..front.offered import OFFERED as _OFFERED
 from ..front.values import *  # noqa: F403
-from ..jit import eager as _eager
-from ..jit import prim_func as _prim_func
 from ..jit.eager import *  # noqa: F403
 from ..jit.prim_func import *  # noqa: F403
-from . import (
-    allreduce,
-    annotate,
-    atomic,
-    control,
-    debug,
-    foreign,
-    launch,
-    layout,
-    lower_level,
-    members,
-    operators,
-    packed,
-    pairs,
-    random,
-    scalar,
-    scheduler,
-    thread,
-    tile,
-)
-from . import tile_op as _tile_op
+from . import layout, members
 from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
 from .atomic import *  # noqa: F403
@@ -51,17 +27,6 @@ from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .foreign import *  # noqa: F403
 from .launch import *  # noqa: F403
-from .layout import (
-    Fragment,
-    Layout,
-    annotate_layout,
-    make_full_bank_swizzled_layout,
-    make_half_bank_swizzled_layout,
-    make_linear_layout,
-    make_quarter_bank_swizzled_layout,
-    make_swizzled_layout,
-    make_wgmma_swizzled_layout,
-)
 from .lower_level import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
@@ -77,16 +42,18 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
-           _asserts, annotate, allreduce, dtypes)  # fmt: skip
-
-_NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", "Fragment",
-          "Layout", "annotate_layout", "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout",
-          "make_linear_layout", "make_quarter_bank_swizzled_layout", "make_swizzled_layout",
-          "make_wgmma_swizzled_layout"]  # fmt: skip
-_NAMES += [name for module in MODULES if module is not layout for name in module.__all__]
-_OFFERED.update({name: globals()[name] for name in _NAMES})
+MODULES = [_sys.modules[f"{__name__.rpartition('.')[0]}.{_name}"] for _name in """
+    language.launch language.tile language.operators language.tile_op front.annotations jit.prim_func
+    jit.eager front.macros front.values language.scalar language.pairs language.packed language.thread
+    language.control language.scheduler language.layout language.atomic language.foreign language.lower_level
+    language.random language.debug front.asserts language.annotate language.allreduce front.dtypes""".split()]  # noqa: SIM905
+_OF_LAYOUT = ["Fragment", "Layout", "annotate_layout", "make_full_bank_swizzled_layout",
+              "make_half_bank_swizzled_layout", "make_linear_layout", "make_quarter_bank_swizzled_layout",
+              "make_swizzled_layout", "make_wgmma_swizzled_layout"]
+globals().update({_name: getattr(layout, _name) for _name in _OF_LAYOUT})
+_NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", *_OF_LAYOUT]
+_NAMES += [_name for _module in MODULES if _module is not layout for _name in _module.__all__]
+_OFFERED.update({_name: globals()[_name] for _name in _NAMES})
 
 
 def __getattr__(name: str) -> object:

@@ -29,6 +29,7 @@ from typing import Any
 from .._core import Buffer, Expr, Region
 from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
+from ..front.offered import named
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, Nothing, as_value
 from .pairs import Lanes, Pair
@@ -158,18 +159,15 @@ def _no_annotations(op: str, annotations: Any) -> None:
                                      "version does not use")
 
 
-def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
+def _bound(word: str) -> Any:
+    def update(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
                annotations: Any = None) -> Expr | Buffer | None:
-    """dst = max(dst, value), indivisibly; as atomic_add."""
-    _no_annotations("atomic_max", annotations)
-    return _update("atomic_max", dst, value, memory_order, return_prev)
+        _no_annotations(f"atomic_{word}", annotations)
+        return _update(f"atomic_{word}", dst, value, memory_order, return_prev)
+    return named(update, f"atomic_{word}", f"dst = {word}(dst, value), indivisibly; as atomic_add.")
 
 
-def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Expr | Buffer | None:
-    """dst = min(dst, value), indivisibly; as atomic_add."""
-    _no_annotations("atomic_min", annotations)
-    return _update("atomic_min", dst, value, memory_order, return_prev)
+atomic_max, atomic_min = _bound("max"), _bound("min")
 
 
 def atomic_or(dst: Any, value: Any, memory_order: str | None = None,

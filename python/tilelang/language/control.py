@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -15,7 +16,6 @@ from .thread import get_block_binding, get_thread_binding
 from .tile import unused
 
 
-# ── jumps ─────────────────────────────────────────────────────────────────────────────────────────────
 def loop_break() -> None:
     """Leave the innermost loop that the device runs; the same as `break` there.
 
@@ -31,7 +31,6 @@ def thread_return(span: Any = None) -> None:
     in_kernel("T.thread_return").builder.call("thread_return", ())
 
 
-# ── branches as contexts ──────────────────────────────────────────────────────────────────────────────
 class If:
     """`with T.If(condition):` around `with T.Then():` and, where there is one, `with T.Else():`.
 
@@ -83,19 +82,16 @@ class Else(_Branch):
         self.trace.builder.begin_else()
 
 
-# ── loops over threads ────────────────────────────────────────────────────────────────────────────────
 class _Bound(Loop, Late):
     """A loop whose iterations are the threads, or blocks, along one dimension; where it is not the loop of a
     `for`, the index along that dimension."""
-
     __slots__ = ("index", "extent", "count")
     bound = True
 
     def __init__(self, start: Any, stop: Any, index: Any, count: int | None) -> None:
         super().__init__("bound", [start], [stop], [1], {})
         self.index, self.count = index, count
-        self.extent = binary("sub", stop, start) if isinstance(stop, DEVICE) or isinstance(start, DEVICE) \
-            else stop - start
+        self.extent = stop - start
 
     def load(self) -> Any:
         """The index."""
@@ -140,10 +136,8 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
     return _Bound(start, stop, get_thread_binding(dim), count)
 
 
-# ── blocks that stay ──────────────────────────────────────────────────────────────────────────────────
 class _Persistent(Loop):
     """The tiles that one of `wave_size` blocks works on."""
-
     __slots__ = ("domain", "wave", "index", "group")
 
     def __init__(self, domain: list, wave: Any, index: Any, group: int) -> None:
@@ -151,8 +145,7 @@ class _Persistent(Loop):
         self.domain, self.wave, self.index, self.group = domain, wave, index, group
 
     def begin(self, builder: Builder, names: tuple) -> Any:
-        total = _product(self.domain)
-        rest = binary("sub", total, self.index)
+        rest = binary("sub", functools.reduce(operator.mul, self.domain), self.index)
         trips = binary("floordiv", binary("add", rest, binary("sub", self.wave, 1)), self.wave)
         (wave,) = builder.begin_for("serial", ("wave",), [0], [trips], [1], {})
         tile = builder.let("tile", binary("add", self.index, binary("mul", wave, self.wave)))
@@ -176,14 +169,6 @@ class _Persistent(Loop):
         return [row, binary("floordiv", within, height), *tail]
 
 
-def _product(extents: list) -> Any:
-    total = extents[0]
-    for extent in extents[1:]:
-        total = binary("mul", total, extent) if isinstance(total, DEVICE) or isinstance(extent, DEVICE) \
-            else total * extent
-    return total
-
-
 def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num_stages: int = 0, *,
                annotations: Any = None) -> Loop:
     """`for bx, by in T.Persistent([m, n], wave_size, block):`, the tiles of a block that stays on the chip.
@@ -204,7 +189,6 @@ def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num
     return _Persistent(settled, as_value(wave_size), as_value(index), operator.index(group_size))
 
 
-# ── memory of a call ──────────────────────────────────────────────────────────────────────────────────
 def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> Buffer:
     """A tensor of the kernel's own in global memory, allocated for the time of a call, its content undefined.
 

@@ -7,7 +7,7 @@ from typing import Any
 from .._core import Buffer, Expr, Region
 from ..front.indexing import Part
 from ..front.trace import Trace, fail, in_kernel
-from ..front.values import Element, as_value
+from ..front.values import Element, as_value, constant
 from .tile import copy
 
 _PER_LINE = 16
@@ -87,7 +87,6 @@ def _print_tile(trace: Trace, obj: Any, lead: str, blocks: list, only: int | Non
     extent, point = ranges[-1][1], ranges[-1][2]
     width = extent if isinstance(extent, int) else 1
     step = min(width, _PER_LINE)
-
     def row(first: Any, count: int) -> None:
         at = [*indices, b.binary("add", starts[-1], first)]
         places = ["{}"] * len(at)
@@ -98,7 +97,6 @@ def _print_tile(trace: Trace, obj: Any, lead: str, blocks: list, only: int | Non
         text = f"{head} index=({', '.join(places)}) dtype={buffer.dtype.name} values="
         text += " ".join(["{}"] * count)
         b.call("print", (b.text(text), *blocks, *at, *values))
-
     lines = width // step if isinstance(extent, int) else extent
     if isinstance(lines, int) and lines == 1:
         row(0, step)
@@ -117,12 +115,8 @@ def _ranges_of(obj: Any) -> tuple[Buffer, list]:
     """The buffer, and per dimension (start, extent, is it a point?)."""
     if isinstance(obj, Buffer):
         return obj, [(0, extent, False) for extent in obj.shape]
-    ranges = [(start, 1 if point else _number(extent), point) for start, extent, point in obj.ranges]
+    ranges = [(start, 1 if point else constant(extent), point) for start, extent, point in obj.ranges]
     return obj.buffer, ranges
-
-
-def _number(extent: Any) -> Any:
-    return extent.value if isinstance(extent, Expr) and extent.is_const else extent
 
 
 __all__ = ["print"]

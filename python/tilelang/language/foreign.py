@@ -17,6 +17,7 @@ from typing import Any
 from .. import _core
 from ..front.dtypes import as_dtype, element_of
 from ..front.indexing import Part
+from ..front.offered import named
 from ..front.trace import active, fail, in_kernel
 from ..front.values import Element, as_value
 from . import ptx_rows
@@ -29,7 +30,6 @@ from .places import moved, run_of
 class Pointer:
     """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how
     many elements, None where nobody said it."""
-
     __slots__ = ("buffer", "index", "access", "count")
 
     def __init__(self, buffer: _core.Buffer, index: tuple, access: str, count: Any = None) -> None:
@@ -144,7 +144,6 @@ def _meaning(name: str, function: Callable | None) -> str:
 
 def _adapted(name: str, function: Callable) -> Callable:
     """`function` as the executors call it: on memory, giving a list of numbers."""
-
     def call(given: list, results: list) -> list:
         values = [_array(*x) if isinstance(x, tuple) else x for x in given]
         made = function(*values)
@@ -156,7 +155,6 @@ def _adapted(name: str, function: Callable) -> Callable:
                             "expected")
         return [float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
                 for x, dtype in zip(made, results, strict=True)]
-
     return call
 
 
@@ -349,52 +347,36 @@ class CUDASourceCodeKernel:
 
 
 # ── accesses of a given width ─────────────────────────────────────────────────────────────────────────
-def _load(name: str, doc: str) -> Callable:
-    bits = int(name[3:])
-
+def _load(name: str, size: int, doc: str) -> Callable:
     def load(src: Any, pred: Any = None) -> _core.Expr:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(src, f"T.{name}")
-        return trace.builder.load_wide(name, buffer, index, bits // 8,
-                                       None if pred is None else as_value(pred))
-
-    return _named(load, name, doc)
+        return trace.builder.load_wide(name, buffer, index, size, None if pred is None else as_value(pred))
+    return named(load, name, doc)
 
 
-def _store(name: str, doc: str) -> Callable:
-    bits = int(name[3:])
-
+def _store(name: str, size: int, doc: str) -> Callable:
     def store(dst: Any, value: Any, pred: Any = None) -> None:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(dst, f"T.{name}")
         condition = None if pred is None else as_value(pred)
-        trace.builder.store_wide(name, buffer, index, as_value(value), bits // 8, condition)
+        trace.builder.store_wide(name, buffer, index, as_value(value), size, condition)
         trace.wrote(buffer)
-
-    return _named(store, name, doc)
-
-
-def _named(function: Callable, name: str, doc: str) -> Callable:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(store, name, doc)
 
 
-_WORDS = "as {n} uint32 (a value that only a store of that width takes)"
-_ALIGNED = "The address must be divisible by {bytes} bytes; pred: where it is false, {otherwise}."
 _WIDE = {}
 for _bits in (32, 64, 128, 256):
-    _many = "as a uint32" if _bits == 32 else _WORDS.format(n=_bits // 32)
-    for _kind, _what in (("ldg", "a tensor"), ("lds", "a shared tile")):
-        if _kind == "ldg" or _bits < 256:
-            _doc = f"{_bits} bits of {_what} from the element src on, in one access, {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _load(f"{_kind}{_bits}", _doc + _ALIGNED.format(
-                bytes=min(_bits // 8, 16), otherwise="the result is 0"))
-    for _kind, _what in (("stg", "a tensor"), ("sts", "a shared tile")):
-        if _kind == "stg" or _bits < 256:
-            _doc = f"Store {_bits} bits to {_what}, the element dst on, in one access, given {_many}.\n\n    "
-            _WIDE[f"{_kind}{_bits}"] = _store(f"{_kind}{_bits}", _doc + _ALIGNED.format(
-                bytes=min(_bits // 8, 16), otherwise="nothing is stored"))
+    _many = (f"as {_bits // 32} uint32 (a value that only a store of that width takes)" if _bits > 32
+             else "as a uint32")
+    _aligned = f"The address must be divisible by {min(_bits // 8, 16)} bytes; pred: where it is false"
+    for _letter, _what in (("g", "a tensor"), ("s", "a shared tile"))[: 2 if _bits < 256 else 1]:
+        _WIDE[f"ld{_letter}{_bits}"] = _load(
+            f"ld{_letter}{_bits}", _bits // 8, f"{_bits} bits of {_what} from the element src on, in one "
+            f"access, {_many}.\n\n    {_aligned}, the result is 0.")
+        _WIDE[f"st{_letter}{_bits}"] = _store(
+            f"st{_letter}{_bits}", _bits // 8, f"Store {_bits} bits to {_what}, the element dst on, in one "
+            f"access, given {_many}.\n\n    {_aligned}, nothing is stored.")
 globals().update(_WIDE)
 
 __all__ = ["CUDASourceCodeKernel", "access_ptr", "address_of", "call_extern", "call_pure_extern",

@@ -30,7 +30,6 @@ __all__ = ["Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout"
 class SwizzleMode(enum.IntEnum):
     """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
     banks)."""
-
     NONE = 0
     QUARTER = SWIZZLE_32B = 1
     HALF = SWIZZLE_64B = 2
@@ -70,7 +69,6 @@ class SwizzleMode(enum.IntEnum):
         return 8 * self.swizzle_byte_size()
 
 
-# ── the usual ones ────────────────────────────────────────────────────────────────────────────────────
 def _tile(tile: Any, dtype: Any, what: str) -> tuple[list[int], int]:
     """Shape and bits of an element of a buffer, a slice or (shape, dtype)."""
     if isinstance(tile, Element):
@@ -154,13 +152,11 @@ def make_fully_replicated_layout_fragment(buffer: Any, threads: int) -> Fragment
     """Every thread holds the whole tile, row-major."""
     what = "make_fully_replicated_layout_fragment"
     shape, _ = _tile(buffer, "float32", what)
-
     def place(*index: Any) -> Any:
         register = 0
         for i, extent in zip(index, shape, strict=False):
             register = register * extent + i
         return (index[-1] if len(index) > len(shape) else 0, register)
-
     return Fragment(shape, place, replicate=integer(threads, f"{what}: threads"))
 
 
@@ -184,7 +180,6 @@ def matrix_fragment_names() -> list[str]:
     return _core.matrix_fragment_names()
 
 
-# ── what accesses cost ────────────────────────────────────────────────────────────────────────────────
 def wavefronts(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> tuple[int, int]:
     """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` access
     their elements in `memory`, `lanes` neighbouring registers at a time."""
@@ -198,7 +193,6 @@ def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> in
     return ask(_core.sectors, core_of(memory, "sectors"), bits, mapping._core, lanes)
 
 
-# ── in kernels ────────────────────────────────────────────────────────────────────────────────────────
 def annotate_layout(layout_map: dict) -> None:
     """Lay out buffers as given, {buffer: layout}, instead of as the compiler would.
 

@@ -22,7 +22,7 @@ from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
 
 _log = logging.getLogger("tilelang")
 
-# ── parameters ────────────────────────────────────────────────────────────────────────────────────────
+
 def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
                  elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
                  buffer_type: str = "default", axis_separators: Any = None) -> Buffer:
@@ -46,7 +46,6 @@ def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: An
 Tensor.from_ptr = staticmethod(make_tensor)
 
 
-# ── memory ────────────────────────────────────────────────────────────────────────────────────────────
 _ALLOCATIONS = {"global": alloc_global, "shared": alloc_shared, "shared.dyn": alloc_shared,
                 "local": alloc_local, "local.fragment": alloc_fragment}  # fmt: skip
 
@@ -71,7 +70,6 @@ def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global",
 allocate = alloc_buffer
 
 
-# ── statements ────────────────────────────────────────────────────────────────────────────────────────
 def func_attr(attrs: dict) -> None:
     """Attributes of the prim_func, {"global_symbol": "main"}: kept in its `attrs`, without effect."""
     if not isinstance(attrs, dict):
@@ -119,7 +117,6 @@ def ret(val: Any = None, span: Any = None) -> None:
     thread_return()
 
 
-# ── values ────────────────────────────────────────────────────────────────────────────────────────────
 def likely(cond: Any, span: Any = None) -> Any:
     """The condition; that it mostly holds is a hint that this version does not use."""
     return cond

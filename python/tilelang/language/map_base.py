@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .. import _core
 from .._core import CompileError, Expr
 from ..front.trace import fail
-from ..front.values import Dynamic, Element, as_value
+from ..front.values import Dynamic, Element, as_value, constant
 
 
 def ask(question: Callable, *args: Any) -> Any:
@@ -25,7 +25,7 @@ def ask(question: Callable, *args: Any) -> Any:
 
 
 def integer(value: Any, what: str) -> int:
-    value = value.value if value.__class__ is Expr and value.is_const else value
+    value = constant(value)
     if isinstance(value, (Expr, Dynamic, Element)):
         raise fail(f"{what} must be known while the layout is made, but only the device will know {value}")
     if not hasattr(value, "__index__"):
@@ -64,7 +64,6 @@ def index_outputs(value: Any) -> list:
 
 class Range(NamedTuple):
     """The numbers from `begin` on, up to `end`."""
-
     begin: Any
     end: Any
 
@@ -81,8 +80,19 @@ class Range(NamedTuple):
 
 class Map:
     """What layouts and fragments tell of themselves as expressions of their indices."""
-
     __slots__ = ("_vars",)
+
+    @classmethod
+    def _of(cls, core: Any) -> Any:
+        made = object.__new__(cls)
+        made._core = core
+        return made
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __str__(self) -> str:
+        return self.draw()
 
     def get_forward_vars(self) -> list[Expr]:
         """The variables of the expressions: the indices, and of a fragment with copies the number of the
@@ -134,7 +144,6 @@ class Map:
         if math.prod(self.shape) * num != math.prod(extents) * den:
             raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
                        f"{math.prod(extents)}, which is not {num}/{den} of them")
-
         def here(index: Any) -> tuple[list, Any]:
             number = 0
             for i, extent in zip(index, extents, strict=True):
@@ -146,7 +155,6 @@ class Map:
                 rest.insert(0, number % extent)
                 number = number // extent
             return [number, *rest], part
-
         return extents, here
 
 

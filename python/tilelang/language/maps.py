@@ -17,7 +17,6 @@ class Layout(Map):
 
     shape: the tile's extents.  forward_fn: a function of as many indices that gives an integer expression, or
     several (then the place is in a memory of as many dimensions)."""
-
     __slots__ = ("_core",)
 
     def __init__(self, shape: Sequence[int], forward_fn: Callable) -> None:
@@ -25,12 +24,6 @@ class Layout(Map):
         variables = index_variables(len(extents))
         outputs = index_outputs(call(forward_fn, variables, "T.Layout: forward_fn"))
         self._core = ask(_core.Layout, extents, variables, outputs)
-
-    @classmethod
-    def _of(cls, core: _core.Layout) -> Layout:
-        made = object.__new__(Layout)
-        made._core = core
-        return made
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -102,13 +95,11 @@ class Layout(Map):
         if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
             raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in "
                        f"{self._core}")
-
         def place(*index: Any) -> list:
             at, part = here(index)
             found = self._places(at)
             found[-1] = found[-1] * num // den + part if num > den else found[-1] // (den // num)
             return found
-
         return Layout(extents, place)
 
     def is_equal(self, other: Layout) -> bool:
@@ -139,12 +130,6 @@ class Layout(Map):
         """The grid as SVG.  bits: of an element; colours are then the banks of shared memory."""
         return ask(_core.draw_svg, self._core, bits)
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def __str__(self) -> str:
-        return self.draw()
-
     def __repr__(self) -> str:
         return f"Layout({self._core}, shape={self.shape}, output_shape={self.output_shape})"
 
@@ -162,7 +147,6 @@ class Fragment(Map):
     thread and forward_index_fn(i, j, …) the register, without which each thread numbers its elements in
     row-major order.  replicate: copies of each element; if more than one, forward_fn and forward_thread_fn
     take the number of the copy as a last argument."""
-
     __slots__ = ("_core",)
 
     def __init__(self, shape: Sequence[int], forward_fn: Callable | None = None,
@@ -191,12 +175,6 @@ class Fragment(Map):
             variables.append(_core.index_var("rep"))
         register = None if register is None else as_value(register)
         self._core = ask(_core.Fragment, extents, copies, variables, as_value(thread), register)
-
-    @classmethod
-    def _of(cls, core: _core.Fragment) -> Fragment:
-        made = object.__new__(Fragment)
-        made._core = core
-        return made
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -263,14 +241,12 @@ class Fragment(Map):
     def expand(self, leading_shape: Any) -> Fragment:
         """New leading indices, of copies of the tile in further registers of the same threads."""
         leading = ints(leading_shape, "expand: leading_shape")
-
         def place(*index: Any) -> tuple:
             number = 0
             for i, extent in zip(index, leading, strict=False):
                 number = number * extent + i
             thread, register = self._both(list(index[len(leading):]))
             return thread, number * self.registers + register
-
         return Fragment([*leading, *self.shape], place, replicate=self.replicas)
 
     def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Fragment:
@@ -287,12 +263,10 @@ class Fragment(Map):
                 if register % wide or points[at + n] != (thread, register + n // copies):
                     raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a "
                                f"thread of {self._core}")
-
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])
             thread, register = self._both([*at, *index[len(extents):]])
             return thread, register * num // den + part if num > den else register // (den // num)
-
         return Fragment(extents, place, replicate=self.replicas)
 
     @property
@@ -352,12 +326,6 @@ class Fragment(Map):
     def svg(self) -> str:
         """The grid as SVG, coloured by thread."""
         return ask(_core.draw_svg, self._core, 0)
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def __str__(self) -> str:
-        return self.draw()
 
     def __repr__(self) -> str:
         return (f"Fragment({self._core}, shape={self.shape}, threads={self.threads}, "

@@ -11,14 +11,12 @@ from ..front.dtypes import DType, as_dtype
 from ..front.errors import caller_place, compile_error
 from ..front.indexing import store, subscript
 from ..front.trace import fail
-from ..front.values import DEVICE, binary
 from .foreign import Pointer, access_ptr
 from .operators import view
 
 
 class Scope(str):
     """Where a buffer lives, as this package says it; called, `A.scope()`, as published programs name it."""
-
     __slots__ = ()
     published = {"shared": "shared.dyn", "fragment": "local.fragment", "var": "local.var"}
 
@@ -29,7 +27,6 @@ class Scope(str):
 class Data:
     """The elements of a buffer, `A.data`: T.Tensor(shape, dtype, A.data) shows them in another shape; as an
     argument of foreign code it is the address of the first one."""
-
     __slots__ = ("buffer",)
 
     def __init__(self, buffer: Buffer) -> None:
@@ -58,8 +55,7 @@ def _strides(self: Buffer) -> tuple:
         return self.given_strides
     strides: list[Any] = [1]
     for extent in reversed(self.shape[1:]):
-        either = isinstance(extent, DEVICE) or isinstance(strides[0], DEVICE)
-        strides.insert(0, binary("mul", strides[0], extent) if either else strides[0] * extent)
+        strides.insert(0, strides[0] * extent)
     return tuple(strides[len(strides) - len(self.shape) :])
 
 
@@ -75,8 +71,7 @@ def _access_ptr(self: Buffer, access_mask: Any, ptr_type: Any = "handle", conten
 def _part(buffer: Buffer, begin: Any, lanes: int) -> tuple:
     index = tuple(begin) if isinstance(begin, (tuple, list)) else (begin,)
     last = index[-1]
-    end = binary("add", last, lanes) if isinstance(last, DEVICE) else last + lanes
-    return index if lanes == 1 else (*index[:-1], slice(last, end))
+    return index if lanes == 1 else (*index[:-1], slice(last, last + lanes))
 
 
 def _vload(self: Buffer, begin: Any, dtype: Any = None) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..front.offered import named
 from ..front.trace import fail
 from .maps import Layout
 
@@ -45,18 +46,14 @@ def sum_element(thread: Any, register: Any) -> Place:
 def _of(bits: int, is_b: bool, k_first: bool, back: bool) -> Callable[[Any, Any], Place]:
     def place(i: Any, j: Any) -> Place:
         return operand_place(bits, *((j, i) if k_first else (i, j)), is_b)
-
     def element(thread_id: Any, local_id: Any) -> Place:
         found = operand_element(bits, thread_id, local_id, is_b)
         return found[::-1] if k_first else found
-
     return element if back else place
 
 
 def _name(function: Callable, name: str, doc: str) -> None:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    globals()[name] = function
+    globals()[name] = named(function, name, doc)
 
 
 # Bits of an element -> for A and B: the shape of the tile, the same with k first, the registers of a thread.
@@ -94,7 +91,6 @@ def mma_store_32x2_to_shared_8x8_layout_fp64(thread_id: Any, local_id: Any) -> P
 def _smooth(columns: int, held: int) -> Callable[[Any, Any], Place]:
     def place(i: Any, j: Any) -> Place:
         return (i * columns + j) // held, j % held
-
     return place
 
 
@@ -107,14 +103,12 @@ for _one, _columns, _held in (("16x16_to_mma_32x8", 16, 8), ("16x32_to_mma_32x16
 def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
     """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row.
     """
-
     def begins(thread_id: Any, local_id: Any = 0) -> Place:
         row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16
         outer, inner = (high, low) if is_b else (low, high)  # B's blocks go along k first, A's along m
         if trans:
             return across * inner + row, 8 * outer + local_id % across
         return 8 * outer + row, across * inner + local_id % across
-
     return (lambda thread_id: begins(thread_id)) if alone else begins
 
 

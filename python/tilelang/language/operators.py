@@ -9,6 +9,7 @@ from .._core import Buffer, Expr, Region
 from ..front import dtypes
 from ..front.dtypes import DType
 from ..front.indexing import as_operand
+from ..front.offered import named
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, as_value, constant
 from . import scalar as _scalar
@@ -18,6 +19,7 @@ from .tile import _tile
 
 _FOLDS = ("sum", "max", "min", "abssum", "absmax", "prod", "bitand", "bitor", "bitxor", "any", "all")
 _NAN = ("max", "min", "absmax")
+_AS = "shapes and dtypes as in T.reduce."
 _REDUCERS = ("sum", "max", "min", "prod", "bitand", "bitor", "bitxor")
 
 
@@ -29,11 +31,9 @@ def _int(value: Any, what: str) -> int:
 
 def _extents(shape: Any, what: str) -> list:
     items = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return [as_value(e) for e in items] if items else _no_shape(what)
-
-
-def _no_shape(what: str) -> list:
-    raise fail(f"{what}: the new shape has no dimension")
+    if not items:
+        raise fail(f"{what}: the new shape has no dimension")
+    return [as_value(e) for e in items]
 
 
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
@@ -98,73 +98,42 @@ def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any
     return attrs
 
 
-def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               annotations: Any = None) -> None:
-    """out = the sums of buffer along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "sum", dim, clear, batch, annotations)
-
-
-def reduce_prod(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                annotations: Any = None) -> None:
-    """out = the products of buffer along dim, times out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "prod", dim, clear, batch, annotations)
-
-
-def reduce_max(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+def _reduction(kind: str, doc: str) -> Any:
+    """The function T.reduce_… of a kind; those that may meet a NaN take nan_propagate as well."""
+    def reduction(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
+                  annotations: Any = None) -> None:
+        reduce(buffer, out, kind, dim, clear, batch, annotations)
+    def of_nan(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
                nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the maxima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "max", dim, clear, batch, annotations, nan_propagate)
+        reduce(buffer, out, kind, dim, clear, batch, annotations, nan_propagate)
+    return named(of_nan if kind in _NAN else reduction, f"reduce_{kind}", doc)
 
 
-def reduce_min(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the minima of buffer along dim, and of out if not clear; shapes and dtypes as in T.reduce."""
-    reduce(buffer, out, "min", dim, clear, batch, annotations, nan_propagate)
+reduce_sum = _reduction("sum", "out = the sums of buffer along dim, added to out if not clear; " + _AS)
+reduce_prod = _reduction("prod", "out = the products of buffer along dim, times out if not clear; " + _AS)
+reduce_max = _reduction("max", "out = the maxima of buffer along dim, and of out if not clear; " + _AS)
+reduce_min = _reduction("min", "out = the minima of buffer along dim, and of out if not clear; " + _AS)
+reduce_absmax = _reduction("absmax", "out = the maxima of |buffer| along dim, and of out if not clear; " + _AS
+                           + """
+
+    The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
+    result only where all numbers are that one.""")
+reduce_bitand = _reduction("bitand", "out = the bitwise and of buffer along dim, and of out if not clear; "
+                           "integers or bools.")
+reduce_bitor = _reduction("bitor", "out = the bitwise or of buffer along dim, and of out if not clear; "
+                          "integers or bools.")
+reduce_bitxor = _reduction("bitxor", "out = the exclusive or of buffer along dim, and of out if not clear; "
+                           "integers or bools.")
+reduce_any = _reduction("any", "out = whether an element of buffer along dim is not 0 (or of out, if not "
+                        "clear): bools, integers.")
+reduce_all = _reduction("all", "out = whether no element of buffer along dim is 0 (nor of out, if not "
+                        "clear): bools, integers.")
 
 
 def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None,
                   clear: bool = True) -> None:
     """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
     reduce(buffer, out, "abssum", dim, clear, batch, annotations)
-
-
-def reduce_absmax(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                  nan_propagate: bool = False, annotations: Any = None) -> None:
-    """out = the maxima of |buffer| along dim, and of out if not clear; shapes and dtypes as in T.reduce.
-
-    The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
-    result only where all numbers are that one."""
-    reduce(buffer, out, "absmax", dim, clear, batch, annotations, nan_propagate)
-
-
-def reduce_bitand(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                  annotations: Any = None) -> None:
-    """out = the bitwise and of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitand", dim, clear, batch, annotations)
-
-
-def reduce_bitor(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                 annotations: Any = None) -> None:
-    """out = the bitwise or of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitor", dim, clear, batch, annotations)
-
-
-def reduce_bitxor(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                  annotations: Any = None) -> None:
-    """out = the exclusive or of buffer along dim, and of out if not clear; integers or bools."""
-    reduce(buffer, out, "bitxor", dim, clear, batch, annotations)
-
-
-def reduce_any(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               annotations: Any = None) -> None:
-    """out = whether an element of buffer along dim is not 0 (or of out, if not clear): bools, integers."""
-    reduce(buffer, out, "any", dim, clear, batch, annotations)
-
-
-def reduce_all(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               annotations: Any = None) -> None:
-    """out = whether no element of buffer along dim is 0 (nor of out, if not clear): bools, integers."""
-    reduce(buffer, out, "all", dim, clear, batch, annotations)
 
 
 def any_of(buffer: Any) -> Expr:

@@ -8,7 +8,7 @@ from typing import Any
 from .._core import Expr
 from ..front.dtypes import as_dtype, bfloat16, float32, int32, uint32
 from ..front.trace import fail
-from ..front.values import as_value, binary
+from ..front.values import as_value, binary, constant
 from . import scalar
 
 __all__ = ["unpack_e2m1", "unpack_int", "unpack_uint"]
@@ -23,8 +23,7 @@ def _check_bits(what: str, num_bits: Any) -> None:
 
 def _check_position(what: str, num_bits: int, value: Any, pos: Any) -> None:
     """A position that is known now lies within the value, of which 32 bits are read."""
-    pos = as_value(pos)
-    pos = pos.value if pos.__class__ is Expr and pos.is_const else pos
+    pos = constant(as_value(pos))
     if pos.__class__ is not int:
         return
     value = as_value(value)
@@ -79,11 +78,9 @@ def _tir_packed_to_signed_convert(storage_type: str = "uint", storage_nbit: int 
     """A function (num_bits, value, pos, dtype) that unpacks numbers stored with an offset: the stored
     unsigned number less 2^(num_bits - 1)."""
     as_dtype(f"{storage_type}{storage_nbit}")
-
     def convert(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
         offset = scalar.cast(1 << (num_bits - 1), int32)
         return scalar.cast(binary("sub", unpack_uint(num_bits, value, pos, int32), offset), dtype)
-
     return convert
 
 

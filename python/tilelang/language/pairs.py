@@ -8,13 +8,13 @@ from typing import Any
 from .._core import Buffer, Expr, Region
 from ..front.dtypes import as_dtype
 from ..front.indexing import places_of_pair
+from ..front.offered import named
 from ..front.trace import builder, fail
 from ..front.values import Lanewise, as_value, lanewise
 
 
 class Lanes:
     """Several values that belong together, such as neighbouring elements; T.extract_lane takes one."""
-
     __slots__ = ("lanes",)
 
     def __init__(self, lanes: tuple) -> None:
@@ -35,7 +35,6 @@ class Pair(Lanes):
 
     Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
     """
-
     __slots__ = ()
 
 
@@ -87,34 +86,22 @@ def _half(b: Any, word: Expr, dtype: Any) -> Expr:
     return b.call("reinterpret", (b.cast(as_dtype("uint16"), word),), dtype)
 
 
-def add2(x: Any, y: Any) -> Pair:
-    """x + y of two pairs; each lane is rounded once, in its dtype."""
-    return _lanewise("add2", lambda a, b: builder().binary("add", a, b), x, y)
+def _of_two(op: str, doc: str) -> Any:
+    def pair(x: Any, y: Any) -> Pair:
+        return _lanewise(f"{op}2", lambda a, b: builder().binary(op, a, b), x, y)
+    return named(pair, f"{op}2", doc)
 
 
-def sub2(x: Any, y: Any) -> Pair:
-    """x - y of two pairs."""
-    return _lanewise("sub2", lambda a, b: builder().binary("sub", a, b), x, y)
-
-
-def mul2(x: Any, y: Any) -> Pair:
-    """x * y of two pairs."""
-    return _lanewise("mul2", lambda a, b: builder().binary("mul", a, b), x, y)
+add2 = _of_two("add", "x + y of two pairs; each lane is rounded once, in its dtype.")
+sub2 = _of_two("sub", "x - y of two pairs.")
+mul2 = _of_two("mul", "x * y of two pairs.")
+max2 = _of_two("max", "The greater of each lane; of a NaN and a number, the number.")
+min2 = _of_two("min", "The lesser of each lane; of a NaN and a number, the number.")
 
 
 def fma2(x: Any, y: Any, z: Any) -> Pair:
     """x * y + z of three pairs; each lane is rounded once."""
     return _lanewise("fma2", lambda a, b, c: builder().call("fma", (a, b, c)), x, y, z)
-
-
-def max2(x: Any, y: Any) -> Pair:
-    """The greater of each lane; of a NaN and a number, the number."""
-    return _lanewise("max2", lambda a, b: builder().binary("max", a, b), x, y)
-
-
-def min2(x: Any, y: Any) -> Pair:
-    """The lesser of each lane; of a NaN and a number, the number."""
-    return _lanewise("min2", lambda a, b: builder().binary("min", a, b), x, y)
 
 
 def abs2(x: Any) -> Pair:
@@ -127,18 +114,18 @@ def extract_lane(vector: Any, lane: int, span: Any = None) -> Any:
     element of several lanes."""
     vector = lanewise(vector)
     if vector.__class__ is Lanewise:
-        if lane.__class__ is not int or not 0 <= lane < vector.count:
-            raise fail(f"T.extract_lane: {vector.count} elements have the lanes 0 to {vector.count - 1}, not "
-                       f"{lane}")
-        return as_value(vector.element(lane))
+        return as_value(vector.element(_lane(lane, vector.count, "elements")))
     if isinstance(vector, Lanes):
-        if lane.__class__ is not int or not 0 <= lane < len(vector):
-            raise fail(f"T.extract_lane: {len(vector)} values have the lanes 0 to {len(vector) - 1}, not "
-                       f"{lane}")
-        return vector.lanes[lane]
+        return vector.lanes[_lane(lane, len(vector), "values")]
     if lane not in (0, 1):
         raise fail(f"T.extract_lane: a pair has the lanes 0 and 1, not {lane}")
     return as_pair(vector, "T.extract_lane")[lane]
+
+
+def _lane(lane: Any, count: int, what: str) -> int:
+    if lane.__class__ is not int or not 0 <= lane < count:
+        raise fail(f"T.extract_lane: {count} {what} have the lanes 0 to {count - 1}, not {lane}")
+    return lane
 
 
 __all__ = ["abs2", "add2", "extract_lane", "fma2", "max2", "min2", "mul2", "sub2"]

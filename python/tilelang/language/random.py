@@ -87,9 +87,7 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
         raise fail(f"T.rng_rand_float: bit must be 32 or 64, not {bit}")
     if dist not in ("uniform", "normal"):
         raise fail(f"T.rng_rand_float: dist must be 'uniform' or 'normal', not {dist!r}")
-    if dist == "uniform":
-        return _uniform(trace, bit)
-    return _normal(trace, g, bit)
+    return _uniform(trace, bit) if dist == "uniform" else _normal(trace, g, bit)
 
 
 def _uniform(trace: Trace, bit: int, scale: float = 1.0, shift: int = 53 - 32) -> Expr:

@@ -26,6 +26,7 @@ from typing import Any
 from .._core import Buffer, Expr, scalar_functions
 from ..front.arithmetic import cast, power
 from ..front.dtypes import as_dtype, limits
+from ..front.offered import named
 from ..front.trace import builder, fail
 from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
 from ..front.values import binary as _binary
@@ -80,34 +81,24 @@ def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
     return python(as_value(a), as_value(b))
 
 
-def max(a: Any, b: Any, span: Any = None) -> Any:
-    """The greater of two values; of a NaN and a number, the number."""
-    return _arithmetic("max", a, b, lambda x, y: x if x > y else y)
+def _of_two(name: str, doc: str, python: Any) -> Any:
+    def function(a: Any, b: Any, span: Any = None) -> Any:
+        return _arithmetic(name, a, b, python)
+    return named(function, name, doc)
 
 
-def min(a: Any, b: Any, span: Any = None) -> Any:
-    """The lesser of two values; of a NaN and a number, the number."""
-    return _arithmetic("min", a, b, lambda x, y: x if x < y else y)
-
-
-def floordiv(a: Any, b: Any, span: Any = None) -> Any:
-    """The quotient of two integers, rounded towards minus infinity (Python's //)."""
-    return _arithmetic("floordiv", a, b, lambda x, y: x // y)
-
-
-def floormod(a: Any, b: Any, span: Any = None) -> Any:
-    """The remainder of floordiv; it has the sign of b (Python's %)."""
-    return _arithmetic("floormod", a, b, lambda x, y: x % y)
-
-
-def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
-    """The quotient of two integers, rounded towards zero (C's /)."""
-    return _arithmetic("truncdiv", a, b, lambda x, y: x // y if (x < 0) == (y < 0) else -(-x // y))
-
-
-def truncmod(a: Any, b: Any, span: Any = None) -> Any:
-    """The remainder of truncdiv; it has the sign of a (C's %)."""
-    return _arithmetic("truncmod", a, b, lambda x, y: x - y * truncdiv(x, y))
+max = _of_two("max", "The greater of two values; of a NaN and a number, the number.",
+              lambda x, y: x if x > y else y)
+min = _of_two("min", "The lesser of two values; of a NaN and a number, the number.",
+              lambda x, y: x if x < y else y)
+floordiv = _of_two("floordiv", "The quotient of two integers, rounded towards minus infinity (Python's //).",
+                   lambda x, y: x // y)
+floormod = _of_two("floormod", "The remainder of floordiv; it has the sign of b (Python's %).",
+                   lambda x, y: x % y)
+truncdiv = _of_two("truncdiv", "The quotient of two integers, rounded towards zero (C's /).",
+                   lambda x, y: x // y if (x < 0) == (y < 0) else -(-x // y))
+truncmod = _of_two("truncmod", "The remainder of truncdiv; it has the sign of a (C's %).",
+                   lambda x, y: x - y * truncdiv(x, y))
 
 
 def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
@@ -128,7 +119,6 @@ def _bitwise(name: str, doc: str) -> Any:
         if name.startswith("sh") and y < 0:
             raise fail(f"a shift by {y}: the amount must not be negative")
         return PYTHON[name](x, y)
-
     bitwise.__doc__ = doc
     return bitwise
 
@@ -213,6 +203,7 @@ def min_value(dtype: Any, span: Any = None) -> Expr:
     """The least finite value of a dtype, as a constant."""
     dtype = as_dtype(dtype)
     return builder().const(limits(dtype)[0], dtype)
+
 
 def index_to_coordinates(index: Any, shape: Any) -> list:
     """The coordinates of the element with that number in a row-major array of that shape.

@@ -10,16 +10,10 @@ from .._core import Buffer
 from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
-from ..front.values import DEVICE, PYTHON, Element, as_value, binary
+from ..front.values import DEVICE, PYTHON, Element, as_value, binary, constant
 from .launch import no_cluster
 
 _WHAT = "T.PersistentTileScheduler"
-
-
-def _known(value: Any) -> Any:
-    """A Python integer where the value is one."""
-    value = as_value(value)
-    return value.value if value.__class__ not in (int, float) and value.is_const else value
 
 
 def _op(op: str, a: Any, b: Any) -> Any:
@@ -88,13 +82,12 @@ class PersistentTileScheduler:
                             "and the methods init, valid, next_tile and coord", caller_place(), UnknownName)
 
     def _settled(self, extent: Any) -> Any:
-        extent = _known(extent)
+        extent = constant(as_value(extent))
         if extent.__class__ is int and extent < 1:
             raise fail(f"{_WHAT}: an extent is {extent}; there must be a tile and a block")
         return self._trace.builder.let("extent", extent) if isinstance(extent, DEVICE) else extent
 
     # ── where a block is ──────────────────────────────────────────────────────────────────────────────
-
     def init(self, block_id: Any) -> None:
         """Begin with the tile of that number, which is the block's own, from 0."""
         self._move("init", as_value(block_id), 0)
@@ -148,7 +141,6 @@ class PersistentTileScheduler:
         return let("m", _op("floordiv", within, width)), let("n", column)
 
     # ── its variables ─────────────────────────────────────────────────────────────────────────────────
-
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
             raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "

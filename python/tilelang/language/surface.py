@@ -23,7 +23,6 @@ _LANGUAGE = f"{_ROOT}.language"
 class Entry(NamedTuple):
     """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its
     members."""
-
     status: str
     reason: str
     declared: str
@@ -85,9 +84,7 @@ def stand_in(path: str) -> Any:
     """What stands for a name that does not work here: a function or class with its signature, which raises
     CompileError when it is called; None if the name is not listed."""
     entry = table()[0].get(path)
-    if entry is None:
-        return None
-    return _made(path, entry.declared, entry)
+    return None if entry is None else _made(path, entry.declared, entry)
 
 
 def _made(path: str, declared: str, entry: Entry) -> Any:
@@ -95,7 +92,6 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
     if equals:
         return ast.literal_eval(value)
     signature = _signature(declared[declared.index("("):])
-
     why = f"{short(path)} {entry.reason}"
 
     def refuse(*_: Any, **__: Any) -> Any:

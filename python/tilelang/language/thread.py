@@ -10,11 +10,13 @@ from typing import Any
 
 from .._core import Expr
 from ..front.dtypes import DType
+from ..front.offered import named
 from ..front.registers import WARP
 from ..front.trace import fail, in_kernel
 from ..front.values import as_condition, as_value, binary, constant
 
 FULL_MASK = 0xFFFFFFFF
+
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
 def _dimension(dim: int, what: str) -> int:
@@ -116,9 +118,7 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
 def _number(value: Any, what: str) -> int:
-    value = as_value(value)
-    if value.__class__ is Expr and value.is_const:
-        value = value.value
+    value = constant(as_value(value))
     if value.__class__ is Expr or not hasattr(value, "__index__"):
         raise fail(f"{what} must be an integer known while the kernel is built: it is part of the "
                    "instruction")
@@ -158,37 +158,30 @@ def sync_warp(mask: Any = None) -> None:
     in_kernel("T.sync_warp").builder.call("sync_warp", (mask,))
 
 
-def sync_grid() -> None:
-    """Wait until every thread of every block of the grid is here.
+def _statement(name: str, doc: str) -> Any:
+    def statement() -> None:
+        in_kernel(f"T.{name}").builder.call(name, ())
+    return named(statement, name, doc)
+
+
+sync_grid = _statement("sync_grid", """Wait until every thread of every block of the grid is here.
 
     The kernel is then launched cooperatively: a grid of more blocks than fit on the GPU at once is an error.
-    """
-    in_kernel("T.sync_grid").builder.call("sync_grid", ())
-
-
-def pdl_sync() -> None:
-    """Wait until the kernel before this one in the stream has ended and its writes are seen (programmatic
-    dependent launch, sm_90).
+    """)
+pdl_sync = _statement("pdl_sync", """Wait until the kernel before this one in the stream has ended and its
+    writes are seen (programmatic dependent launch, sm_90).
 
     A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
     ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
-    one another anyway (older chips, CPUs, the simulator) it means nothing."""
-    in_kernel("T.pdl_sync").builder.call("pdl_sync", ())
-
-
-def pdl_trigger() -> None:
-    """Allow the next kernel of the stream to begin, once every block has come here or ended, if that has a
-    T.pdl_sync, by which it waits for this one's writes."""
-    in_kernel("T.pdl_trigger").builder.call("pdl_trigger", ())
+    one another anyway (older chips, CPUs, the simulator) it means nothing.""")
+pdl_trigger = _statement("pdl_trigger", """Allow the next kernel of the stream to begin, once every block has
+    come here or ended, if that has a T.pdl_sync, by which it waits for this one's writes.""")
 
 
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
     def barrier(predicate: Any) -> Expr:
         return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
-
-    barrier.__name__ = barrier.__qualname__ = name
-    barrier.__doc__ = f"T.sync_threads() that gives every thread {doc}."
-    return barrier
+    return named(barrier, name, f"T.sync_threads() that gives every thread {doc}.")
 
 
 syncthreads_count = _vote_of_block("syncthreads_count", "sync_threads_count",
@@ -197,6 +190,7 @@ syncthreads_and = _vote_of_block("syncthreads_and", "sync_threads_and",
                                  "1 if the predicate of all threads holds, else 0 (int32)")
 syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
                                 "1 if the predicate of any thread holds, else 0 (int32)")
+
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
 def _mask(mask: Any, what: str) -> Any:
@@ -253,19 +247,17 @@ def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FU
     return _shuffle("shfl_sync", "T.shfl_sync", value, srcLane, width, mask)
 
 
-def shfl_xor(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
-    """`value` as lane (own ^ delta) has it."""
-    return _shuffle("shfl_xor_sync", "T.shfl_xor", value, delta, width, mask)
+def _shuffled(name: str, doc: str) -> Any:
+    def shuffle(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+        return _shuffle(f"{name}_sync", f"T.{name}", value, delta, width, mask)
+    return named(shuffle, name, f"`value` as lane {doc}.")
 
 
-def shfl_down(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
-    """`value` as lane (own + delta) has it; the own one where that is beyond the run of `width` lanes."""
-    return _shuffle("shfl_down_sync", "T.shfl_down", value, delta, width, mask)
-
-
-def shfl_up(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
-    """`value` as lane (own - delta) has it; the own one where that is before the run of `width` lanes."""
-    return _shuffle("shfl_up_sync", "T.shfl_up", value, delta, width, mask)
+shfl_xor = _shuffled("shfl_xor", "(own ^ delta) has it")
+shfl_down = _shuffled("shfl_down", "(own + delta) has it; the own one where that is beyond the run of "
+                      "`width` lanes")
+shfl_up = _shuffled("shfl_up", "(own - delta) has it; the own one where that is before the run of `width` "
+                    "lanes")
 
 
 def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
@@ -273,35 +265,26 @@ def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, war
     return _shuffle("shfl_sync", "T.tvm_warp_shuffle", value, warp_id, width, mask)
 
 
-def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
-    """shfl_up with its older order of arguments."""
-    return _shuffle("shfl_up_sync", "T.tvm_warp_shuffle_up", value, offset, width, mask)
+def _older_shuffle(way: str) -> Any:
+    name = f"tvm_warp_shuffle_{way}"
+    def shuffle(mask: Any, value: Any, offset: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
+        return _shuffle(f"shfl_{way}_sync", f"T.{name}", value, offset, width, mask)
+    return named(shuffle, name, f"shfl_{way} with its older order of arguments.")
 
 
-def tvm_warp_shuffle_down(mask: Any, value: Any, offset: Any, width: int = WARP,
-                          warp_size: int = WARP) -> Expr:
-    """shfl_down with its older order of arguments."""
-    return _shuffle("shfl_down_sync", "T.tvm_warp_shuffle_down", value, offset, width, mask)
+tvm_warp_shuffle_up, tvm_warp_shuffle_down = _older_shuffle("up"), _older_shuffle("down")
 
 
-def _vote(row: str, predicate: Any, mask: Any) -> Expr:
-    what = f"T.{row}"
-    return in_kernel(what).builder.call(row, (_condition(predicate, what), _mask(mask, what)))
+def _vote(name: str, doc: str) -> Any:
+    def vote(predicate: Any, mask: Any = FULL_MASK) -> Expr:
+        builder = in_kernel(f"T.{name}").builder
+        return builder.call(name, (_condition(predicate, f"T.{name}"), _mask(mask, f"T.{name}")))
+    return named(vote, name, doc)
 
 
-def any_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
-    """1 if the predicate holds in any lane of `mask`, else 0 (int32)."""
-    return _vote("any_sync", predicate, mask)
-
-
-def all_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
-    """1 if the predicate holds in all lanes of `mask`, else 0 (int32)."""
-    return _vote("all_sync", predicate, mask)
-
-
-def ballot_sync(predicate: Any, mask: Any = FULL_MASK) -> Expr:
-    """The lanes of `mask` in which the predicate holds, one bit each (uint32)."""
-    return _vote("ballot_sync", predicate, mask)
+any_sync = _vote("any_sync", "1 if the predicate holds in any lane of `mask`, else 0 (int32).")
+all_sync = _vote("all_sync", "1 if the predicate holds in all lanes of `mask`, else 0 (int32).")
+ballot_sync = _vote("ballot_sync", "The lanes of `mask` in which the predicate holds, one bit each (uint32).")
 
 
 def ballot(predicate: Any) -> Expr:
@@ -323,16 +306,16 @@ def _matched(value: Any, what: str) -> Any:
     raise fail(f"{what} compares values of 32 or 64 bits, not {value.dtype}: cast this one")
 
 
-def match_any_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
-    """The lanes of `mask` that have the same bits as the own value (uint32)."""
-    what = "T.match_any_sync"
-    return in_kernel(what).builder.call("match_any_sync", (_matched(value, what), _mask(mask, what)))
+def _match(name: str, doc: str) -> Any:
+    def match(value: Any, mask: Any = FULL_MASK) -> Expr:
+        builder = in_kernel(f"T.{name}").builder
+        return builder.call(name, (_matched(value, f"T.{name}"), _mask(mask, f"T.{name}")))
+    return named(match, name, doc)
 
 
-def match_all_sync(value: Any, mask: Any = FULL_MASK) -> Expr:
-    """`mask` if all its lanes have the same value, else 0 (uint32)."""
-    what = "T.match_all_sync"
-    return in_kernel(what).builder.call("match_all_sync", (_matched(value, what), _mask(mask, what)))
+match_any_sync = _match("match_any_sync", "The lanes of `mask` that have the same bits as the own value "
+                        "(uint32).")
+match_all_sync = _match("match_all_sync", "`mask` if all its lanes have the same value, else 0 (uint32).")
 
 
 # ── reductions over threads ───────────────────────────────────────────────────────────────────────────
@@ -348,7 +331,6 @@ def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
 
 def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any:
     what = f"T.warp_reduce_{name}"
-
     def reduction(value: Any) -> Expr:
         value = as_value(value)
         if value.__class__ is not Expr:
@@ -356,11 +338,8 @@ def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any
         if integers and not value.dtype.is_int:
             raise fail(f"{what} takes integers, not {value.dtype}")
         return butterfly(value, WARP, lambda a, b: binary(op, a, b), f"warp_{name}")
-
-    reduction.__name__ = reduction.__qualname__ = what[2:]
-    reduction.__doc__ = (f"{doc} of the values of the 32 lanes of the warp, in every lane; computed in their "
-                         "dtype.")
-    return reduction
+    return named(reduction, what[2:], f"{doc} of the values of the 32 lanes of the warp, in every lane; "
+                 "computed in their dtype.")
 
 
 warp_reduce_sum = _warp_reduction("sum", "add", "The sum")
@@ -374,10 +353,8 @@ warp_reduce_bitor = _warp_reduction("bitor", "or", "The bitwise or", integers=Tr
 def _hint(name: str) -> Any:
     def hint() -> None:
         in_kernel(f"T.{name}").builder.annotate(name, 1)
-
-    hint.__name__ = hint.__qualname__ = name
-    hint.__doc__ = "Accepted: it is about registers of warp groups, which needs sm_90a; explain() says so."
-    return hint
+    return named(hint, name, "Accepted: it is about registers of warp groups, which needs sm_90a; explain() "
+                 "says so.")
 
 
 disable_warp_group_reg_alloc = _hint("disable_warp_group_reg_alloc")

@@ -18,7 +18,7 @@ from ..front.asserts import device_assert
 from ..front.dtypes import as_dtype
 from ..front.dtypes import dtype as dtype_of
 from ..front.indexing import Ramp
-from ..front.offered import OFFERED
+from ..front.offered import OFFERED, named
 from ..front.trace import fail, in_kernel
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
 from ..jit import function as _function
@@ -33,6 +33,7 @@ from .scalar import min as _min
 from .thread import activemask
 
 _log = logging.getLogger("tilelang")
+
 
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────
 def _tree(x: Any) -> ast.expr | None:
@@ -53,7 +54,6 @@ def _operation(*operators: type, call: str = "") -> Callable[[Any], bool]:
             return tree.func.id == call
         op = tree.ops[0] if isinstance(tree, ast.Compare) else getattr(tree, "op", None)
         return isinstance(op, operators)
-
     return holds
 
 
@@ -172,7 +172,6 @@ def Assert(condition: Any, message: Any, error_kind: str = "RuntimeError") -> An
 
 class While:
     """`with T.While(condition):`, the same as `while condition:` for a condition that the device computes."""
-
     next = ""
 
     def __init__(self, condition: Any) -> None:
@@ -253,14 +252,13 @@ def sblock_attr(attrs: dict) -> None:
     _log.debug("T.sblock_attr: %s changes nothing here", attrs)
 
 
-def reads(*buffer_slices: Any) -> None:
-    """What a block of statements reads: the compiler finds that out by itself."""
-    _log.debug("T.reads: %s changes nothing here", buffer_slices)
+def _accesses(name: str) -> Any:
+    def accesses(*buffer_slices: Any) -> None:
+        _log.debug("T.%s: %s changes nothing here", name, buffer_slices)
+    return named(accesses, name, f"What a block of statements {name}: the compiler finds that out by itself.")
 
 
-def writes(*buffer_slices: Any) -> None:
-    """What a block of statements writes: the compiler finds that out by itself."""
-    _log.debug("T.writes: %s changes nothing here", buffer_slices)
+reads, writes = _accesses("reads"), _accesses("writes")
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
@@ -293,6 +291,11 @@ def cdiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return ceildiv(lhs, rhs)
 
 
+def tvm_warp_activemask() -> Expr:
+    """The same as T.activemask()."""
+    return activemask()
+
+
 def fmul(x: Any, y: Any) -> Any:
     """x * y."""
     return binary("mul", *_known(x, y))
@@ -306,11 +309,6 @@ def ignore_loop_partition(predicate: Any) -> Any:
 def tvm_thread_invariant(cond: Any) -> Any:
     """The condition; whether it differs among threads the compiler finds out by itself."""
     return cond
-
-
-def tvm_warp_activemask() -> Expr:
-    """The same as T.activemask()."""
-    return activemask()
 
 
 def _address(value: Any, what: str) -> Any:
