@@ -105,6 +105,7 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
     refuse.__name__ = path.rpartition(".")[2]
     refuse.__qualname__, refuse.__signature__ = refuse.__name__, signature
     refuse.__doc__ = f"Raises CompileError: it {entry.reason}."
+    refuse.refused = f"{short(path)} {entry.reason}"
     if not declared.startswith("class "):
         return refuse
     inside: dict[str, Any] = {"__init__": refuse, "__signature__": signature, "__doc__": refuse.__doc__,
