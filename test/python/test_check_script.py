@@ -35,6 +35,7 @@ def checked(tmp_path, capsys, text):
     ("f = tilelang.compile(f, target='cuda -arch=sm_12')\n", "there is no chip 'sm_12'", "3:32"),
     ("@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n    try:\n        pass\n    finally:\n        pass\n",
      "'try' has no meaning in a kernel", "5:5"),
+    ("def f():\n    T.tcgen05_gemm(1, 2, 3)\n", "T.tcgen05_gemm needs sm_100", "4:5"),
     ("def f(:\n", "this is not Python", "3:7"),
 ])
 def test_what_would_fail(tmp_path, capsys, text, said, place):
@@ -49,6 +50,8 @@ def test_what_would_fail(tmp_path, capsys, text, said, place):
     "args = (1, 2)\nT.gemm(*args, 3)\nT.copy(**{})\n",
     "class T:\n    copyy = 1\nT.copyy\n",  # the script's own T
     "from tilelang.profiler import do_bench\nimport tilelang.layout.cute as cute\ncute.Layout\n",
+    "def f(x, y, t):\n    T.tvm_thread_allreduce(T.uint32(1), x, True, y, t, dtype='handle')\n"
+    "    T.reinterpret(T.uint64(0), dtype='handle')\n",
     "def f(dtype):\n    try:\n        return T.float16\n    except KeyError:\n        return None\n",
 ])
 def test_what_would_not(tmp_path, capsys, text):

@@ -99,13 +99,34 @@ class ProfileArgs:
 
 def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """Configurations as a list of dicts: from such a list, a dict of lists (every combination), or a function
-    of the kernel's arguments that gives either."""
+    that gives either: of the kernel's arguments, of these as `(args, kwargs)`, or of nothing."""
     if callable(configs):
-        configs = configs(*args, **kwargs)
+        configs = _asked(configs, args, kwargs)
     if isinstance(configs, Mapping):
         names = list(configs)
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*configs.values())]
     return [dict(config) for config in configs]
+
+
+def _asked(configs: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What the function of configurations answers, called as its parameters say."""
+    try:
+        signature = inspect.signature(configs)
+    except ValueError:  # a builtin that does not tell its parameters
+        return configs(*args, **kwargs)
+
+    def takes(*given: Any, **named: Any) -> bool:
+        try:
+            signature.bind(*given, **named)
+        except TypeError:
+            return False
+        return True
+
+    names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    spread = takes(*args, **kwargs)
+    if takes(args, kwargs) and (names[:2] == ["args", "kwargs"] or not spread):
+        return configs(args, kwargs)
+    return configs() if takes() and not spread else configs(*args, **kwargs)
 
 
 class AutoTuner:
@@ -384,7 +405,8 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     """Decorate a @tilelang.jit function (this above that): it chooses the fastest of `configs` by itself.
 
     configs: a list of dicts of keyword arguments, a dict of lists (every combination is tried), or a function
-    of the kernel's arguments that gives either.  warmup, rep: milliseconds a configuration; timeout: seconds.
+    that gives either: of the kernel's arguments, of these as `(args, kwargs)`, or of nothing.  warmup, rep:
+    milliseconds a configuration; timeout: seconds.
     Inputs are those of the call (eager), of set_autotune_inputs, of supply_prog(params), or random by
     supply_type.  ref_prog: each configuration is checked against it first (rtol, atol,
     max_mismatched_ratio, or manual_check_prog), unless skip_check.  early_stop: drop a configuration whose

@@ -27,6 +27,7 @@ from ..front.texts import Text, show
 from ..jit.kernel import resolve_target
 
 _TOPS = ("tilelang", "tvm")
+_GIVE_HANDLES = ("reinterpret", "tvm_thread_allreduce", "call_extern", "call_pure_extern", "call_intrin")
 
 
 class Checker(ast.NodeVisitor):
@@ -159,13 +160,15 @@ class Checker(ast.NodeVisitor):
             return
         for name, value in bound.arguments.items():
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                self._check_text(name, value)
+                self._check_text(getattr(called, "__name__", ""), name, value)
             elif name == "pass_configs" and isinstance(value, ast.Dict):
                 for key in value.keys:
                     if key is not None:
                         self.meaning(key)
 
-    def _check_text(self, parameter: str, node: ast.Constant) -> None:
+    def _check_text(self, called: str, parameter: str, node: ast.Constant) -> None:
+        if parameter == "dtype" and called in _GIVE_HANDLES and node.value in ("handle", "void"):
+            return
         try:
             if parameter == "dtype" or parameter.endswith("_dtype"):
                 as_dtype(node.value)

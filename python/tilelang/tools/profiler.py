@@ -152,6 +152,12 @@ class Profiler:
         return [make_input(self.supply_type, param, self.device_type, extents)
                 for index, param in enumerate(self.params) if index not in self.result_idx]
 
+    def _get_inputs(self, with_output: bool = False) -> list[Any]:
+        """`inputs`, as published scripts call it; with_output: tensors for the results as well."""
+        if not with_output:
+            return self.inputs()
+        return [make_input(self.supply_type, param, self.device_type, None) for param in self.params]
+
     def with_default_adapter(self, adapter: Any) -> Profiler:
         """This profiler, of that kernel from here on."""
         self.adapter, self.device_type = adapter, getattr(adapter, "device_type", self.device_type)
