@@ -28,6 +28,7 @@ _VALUES = (Element, Buffer, Expr, Dynamic, Deferred, Lanewise)
 
 class Activation(Expressions):
     """One run of one rewritten function: the `__tl` of its text."""
+
     __slots__ = ("trace", "builder", "file", "frames", "names", "turns", "is_macro")
     slice = slice  # for the text: a kernel may have a variable of that name
 

@@ -11,11 +11,13 @@ from .values import Late, as_value
 class handle(ptr):
     """`a: T.handle`: a parameter that T.match_buffer(a, shape, dtype) makes a tensor; without it an address,
     as T.ptr."""
+
     __slots__ = ()
 
 
 class Handle(Late):
     """Such a parameter in the body."""
+
     __slots__ = ("trace", "name", "made")
 
     def __init__(self, trace: Trace, name: str) -> None:

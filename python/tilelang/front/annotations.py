@@ -84,11 +84,13 @@ def _extents(value: Any, what: str, least: int) -> tuple:
 
 class Buffer(Tensor):
     """The same as Tensor."""
+
     __slots__ = ()
 
 
 class StridedTensor(Tensor):
     """A parameter in global memory with strides of its own: T.StridedTensor(shape, strides, dtype)."""
+
     __slots__ = ()
 
     def __init__(self, shape: Any, strides: Any, dtype: Any = "float32") -> None:
@@ -102,6 +104,7 @@ class ptr:
     T.Tensor([n], T.ptr) is a table of addresses, of int64.  T.ptr(dtype)(address): an integer of 64 bits,
     such as an element of a table of addresses, as a pointer.
     An address is only good for T.make_tensor and as an argument of foreign code."""
+
     __slots__ = ("dtype",)
     is_address = True
 

@@ -28,6 +28,7 @@ class dtype(str):
 
     bits: of one lane; lanes: how many numbers an element holds, 2 of "float16x2"; bytes, itemsize: of an
     element; type_code: DLPack's.  Called, T.float16(x), it is a cast."""
+
     # name: the compiler's; stored: that of an element in other libraries; why_not: why nothing may have it
     __slots__ = ("name", "bits", "lanes", "type_code", "stored", "why_not")
 

@@ -24,6 +24,7 @@ def _is_var(value: Any) -> bool:
 
 class Expressions:
     """Expressions of a rewritten function; see Activation."""
+
     __slots__ = ()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
@@ -116,6 +117,7 @@ class Expressions:
         """The same where not the truth of it is asked for, but the value: in Python that is one of the
         operands, and so all of them must be truth values, from the first that only the device will know."""
         by_device, last = False, len(rest)
+
         def checked(n: int, value: Any) -> Any:
             nonlocal by_device
             combined = by_device or n < last and lookups.is_unknown(value)
@@ -126,6 +128,7 @@ class Expressions:
                            "T.if_then_else(x != 0, x, y) to choose, or compare it, x != 0")
             by_device = by_device or combined
             return value
+
         others = [lambda n=n, thunk=thunk: checked(n, thunk()) for n, thunk in enumerate(rest, 1)]
         return self.logic(site, op, checked(0, left), *others)
 

@@ -20,6 +20,7 @@ CONDITIONAL = ("is bound under a condition that the device evaluates and read af
 class Frame:
     """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
     do)."""
+
     __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number")
 
     def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
@@ -32,6 +33,7 @@ class Frame:
 
 class With:
     """A `with` item of a kernel: opens the user's context manager in a frame of its own."""
+
     __slots__ = ("activation", "site", "manager", "depth")
 
     def __init__(self, activation: Activation, site: tuple, manager: Any) -> None:

@@ -73,8 +73,10 @@ def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     if vector and given.count not in (1, to.count):
         raise fail(f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
                    "they must be of one length")
+
     def lane(n: Any) -> Any:
         return as_value(given.element(n if given.count > 1 else 0) if vector else given)
+
     make = trace.builder
     if to.count == 1 or vector and buffer.storage in given.reads:  # all are read before one is written
         values = [make.let("lane", lane(n)) for n in range(to.count)]
@@ -172,6 +174,7 @@ def places_of_pair(region: Region, what: str) -> tuple[list, list]:
 
 class Part:
     """A slice that was given to an operator of the user's: a tile of its own, indexed from 0."""
+
     __slots__ = ("region", "buffer", "ranges", "shape")
 
     def __init__(self, region: Region) -> None:

@@ -21,6 +21,7 @@ def whole(value: Any, what: str) -> Any:
 class Loop:
     """What T.serial, T.Parallel, … return: the bounds of a device loop, opened by the `for` that runs over
     it."""
+
     __slots__ = ("kind", "starts", "stops", "steps", "attrs")
     bound = False  # are its iterations threads that are there anyway?
 

@@ -22,6 +22,7 @@ PLACEHOLDER = dtypes.float64  # holds every number that may be filled in meanwhi
 
 class _Open:
     """Tiles that will have one dtype, which nobody knows yet."""
+
     __slots__ = ("tiles", "place")
 
     def __init__(self, tile: Buffer, place: tuple) -> None:

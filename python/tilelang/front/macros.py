@@ -19,6 +19,7 @@ class Ref:
 
     `def add(x: T.Ref, v): x += v` called as `add(A[i, j], 1)` changes the element; so does `x: T.Ref = A[i,
     j]` and then x += 1.  Also x.load(), x.store(v).  T.Ref(A[i, j]) is the place as an argument."""
+
     is_reference = True
     load, store, buffer = Element.load, Element.store, Element.buffer
 
@@ -47,16 +48,19 @@ class _TileAnnotation(metaclass=_TileType):
 
 class FragmentBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: a fragment; T.FragmentBuffer(shape, dtype)."""
+
     scope = "fragment"
 
 
 class SharedBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: a shared tile; T.SharedBuffer(shape, dtype)."""
+
     scope = "shared"
 
 
 class LocalBuffer(_TileAnnotation):
     """Annotation of a macro's parameter: an array of each thread; T.LocalBuffer(shape, dtype)."""
+
     scope = "local"
 
 
@@ -70,6 +74,7 @@ class FragmentTensor(FragmentBuffer):
 
 class LocalTensor(_TileAnnotation):
     """Annotation of a macro's parameter: a fragment or an array of each thread; an older name."""
+
     scope = None
 
 
@@ -78,6 +83,7 @@ _DEEPEST = 100  # macros that call one another; Python itself allows about 200
 
 class Macro:
     """A function that kernels call and that is built in place; see `macro`."""
+
     said = "a @T.macro"
 
     def __init__(self, fn: FunctionType) -> None:

@@ -358,6 +358,7 @@ class Rewriter(ast.NodeTransformer):
 
 class Rewritten:
     """The code of a function after rewriting, and what its definition says about its parameters."""
+
     __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text", "bound")
 
     def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:

@@ -12,6 +12,7 @@ from .trace import Trace
 
 class Results:
     """What a kernel returns: for each value the number of an output, or the name of a parameter."""
+
     __slots__ = ("items", "is_tuple", "outputs")
 
     def __init__(self, trace: Trace) -> None:

@@ -12,6 +12,7 @@ from .errors import caller_place, compile_error
 
 class Const:
     """A T.const name: as good as the integer, also before an annotation has bound it."""
+
     __slots__ = ("name", "value", "source", "place", "guess", "is_guessed")
 
     def __init__(self, name: str, place: tuple | None, guess: Callable[[Const], int]) -> None:
@@ -62,6 +63,7 @@ for _name, _function in (("int", int), ("float", float), ("bool", bool), ("divmo
 
 class Undeclared:
     """A tensor parameter before its annotation is executed: only its shape and dtype can be asked for."""
+
     __slots__ = ("_name", "_session")
 
     def __init__(self, name: str, session: Any) -> None:

@@ -19,6 +19,7 @@ from . import same_code
 
 class Text:
     """The lines of a file, or of a notebook's cell, as they stood at one time."""
+
     __slots__ = ("compiled", "file", "lines", "tree")
 
     def __init__(self, file: str, lines: list[str]) -> None:

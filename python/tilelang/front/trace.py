@@ -17,6 +17,7 @@ _local = threading.local()
 
 class Trace:
     """One prim_func being built."""
+
     __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
                  "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
                  "undecided", "activations", "branches", "born", "outputs", "returns", "eager",

@@ -39,6 +39,7 @@ OPERATORS: dict[str, Callable] = {}
 
 class Element:
     """`A[i, j]`: one element as a value; as an operand of a tile operator, the place where a tile begins."""
+
     __slots__ = ("buffer", "index", "writes")
 
     def __init__(self, buffer: Buffer, index: tuple) -> None:
@@ -85,6 +86,7 @@ class Element:
 
 class Late:
     """What becomes a value of the kernel where it is used: `load()`."""
+
     __slots__ = ()
 
     def load(self) -> Expr:
@@ -94,6 +96,7 @@ class Late:
 
 class Nothing(Late):
     """What a function gives that could give a value but was not asked for it: nobody can use it."""
+
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
@@ -114,6 +117,7 @@ class Nothing(Late):
 
 class Dynamic(Late):
     """An extent that only the call knows: T.dynamic("m").  In a kernel it is a variable of that name."""
+
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
@@ -138,6 +142,7 @@ class Dynamic(Late):
 
 class Deferred(Dynamic):
     """Arithmetic on run-time extents that was written outside the kernel: `[m * heads, dim]`, a shape."""
+
     __slots__ = ("op", "operands")
 
     def __init__(self, op: str, operands: tuple) -> None:
@@ -166,6 +171,7 @@ class Lanewise(Late):
     """What is computed with slices of one length, `A[i, 0:4] * 2`, element by element: stored to a slice.
 
     count: the elements; element: gives the one of that number; reads: the storages that it reads."""
+
     __slots__ = ("count", "element", "reads")
 
     def __init__(self, count: int, element: Callable[[Any], Any], reads: frozenset) -> None:
@@ -187,11 +193,13 @@ def lanewise(x: Any) -> Any:
         raise fail(f"this slice of {x.buffer.name} is not a value: element by element only a slice of one "
                    "dimension and constant length is; use T.copy, or a T.Parallel loop")
     (d,) = free
+
     def element(n: Any) -> Element:
         place = Element(x.buffer, tuple([start if at != d or n.__class__ is int and n == 0 else start + n
                                          for at, (start, _, _) in enumerate(ranges)]))
         place.writes = writes
         return place
+
     trace = current()
     writes = trace.writes.get(x.buffer.storage, 0) if trace is not None else 0
     return Lanewise(sizes[d], element, frozenset((x.buffer.storage,)))

@@ -17,6 +17,7 @@ from .thread import WARP, butterfly
 
 class Reducer:
     """A commutative, associative combiner of two values, and its identity."""
+
     __slots__ = ("combine", "identity")
 
     def __init__(self, combine: Callable, identity: Any) -> None:

@@ -90,6 +90,7 @@ class attr:
 
     Keys that mean something here are read by what they are about ("reduce_scope": the reduction of
     T.tvm_thread_allreduce); others are accepted and do nothing."""
+
     __slots__ = ("node", "key", "value", "trace")
 
     def __init__(self, node: Any, attr_key: str, value: Any) -> None:

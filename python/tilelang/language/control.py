@@ -85,6 +85,7 @@ class Else(_Branch):
 class _Bound(Loop, Late):
     """A loop whose iterations are the threads, or blocks, along one dimension; where it is not the loop of a
     `for`, the index along that dimension."""
+
     __slots__ = ("index", "extent", "count")
     bound = True
 
@@ -138,6 +139,7 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
 
 class _Persistent(Loop):
     """The tiles that one of `wave_size` blocks works on."""
+
     __slots__ = ("domain", "wave", "index", "group")
 
     def __init__(self, domain: list, wave: Any, index: Any, group: int) -> None:

@@ -69,6 +69,7 @@ def _compact(shape: Any) -> Any:
 
 class Layout:
     """shape: extents; stride: what a step in each costs, first mode fastest without gaps if left out."""
+
     __slots__ = ("shape", "stride")
 
     def __init__(self, shape: Any, stride: Any | None = None) -> None:
@@ -110,12 +111,14 @@ class Layout:
     def to_tilelang(self) -> maps.Layout:
         """The same as a T.Layout over the extents of the modes."""
         modes = [self[i] for i in range(len(self))]
+
         def place(*index: Any) -> Any:
             total = 0
             for i, mode in zip(index, modes, strict=True):
                 for n, d in mode.modes():
                     total, i = total + i % n * d, i // n
             return total
+
         return maps.Layout([mode.size() for mode in modes], place)
 
     def with_shape(self, shape: Any) -> Layout:
@@ -178,8 +181,10 @@ def coshape(layout: Layout) -> Any:
     """Of a layout of coordinates the extents that they reach; of any other its cosize."""
     if not any(isinstance(d, ScaledBasis) for d in flatten_to_tuple(layout.stride)):
         return layout.cosize()
+
     def one_more(x: Any) -> Any:
         return tuple(map(one_more, x)) if isinstance(x, tuple) else x + 1
+
     return one_more(layout(layout.size() - 1))
 
 
@@ -208,6 +213,7 @@ def make_identity_layout(shape: Any) -> Layout:
         if isinstance(part, tuple):
             return tuple(basis(x, (*path, i)) for i, x in enumerate(part))
         return E(path or 0)
+
     return Layout(shape, basis(shape, ()))
 
 
@@ -363,6 +369,7 @@ def left_inverse(layout: Layout) -> Layout:
 
 class Swizzle:
     """An XOR of bits: the b_bits bits from m_base on with those s_shift above."""
+
     __slots__ = ("b_bits", "m_base", "s_shift")
 
     def __init__(self, b_bits: int, m_base: int, s_shift: int) -> None:
@@ -409,6 +416,7 @@ class Swizzle:
 
 class ComposedLayout:
     """coordinate -> swizzle(offset + layout(coordinate)); the swizzle may be a Layout as well."""
+
     __slots__ = ("swizzle", "offset", "layout")
 
     def __init__(self, swizzle: Any, offset: int, layout: Layout) -> None:

@@ -39,6 +39,7 @@ class IntTupleConst(int, IntTuple):
 
 class IntTupleTuple(tuple, IntTuple):
     """A tuple."""
+
     __slots__ = ()
 
     def __new__(cls, fields: Any) -> IntTupleTuple:
@@ -59,6 +60,7 @@ class IntTuplePrimExpr:
 
 class _Coordinate(tuple):
     """Coordinates add up part by part; what is missing at the end is 0."""
+
     __slots__ = ()
 
     def __add__(self, other: Any) -> Any:

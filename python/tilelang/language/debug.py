@@ -87,6 +87,7 @@ def _print_tile(trace: Trace, obj: Any, lead: str, blocks: list, only: int | Non
     extent, point = ranges[-1][1], ranges[-1][2]
     width = extent if isinstance(extent, int) else 1
     step = min(width, _PER_LINE)
+
     def row(first: Any, count: int) -> None:
         at = [*indices, b.binary("add", starts[-1], first)]
         places = ["{}"] * len(at)
@@ -97,6 +98,7 @@ def _print_tile(trace: Trace, obj: Any, lead: str, blocks: list, only: int | Non
         text = f"{head} index=({', '.join(places)}) dtype={buffer.dtype.name} values="
         text += " ".join(["{}"] * count)
         b.call("print", (b.text(text), *blocks, *at, *values))
+
     lines = width // step if isinstance(extent, int) else extent
     if isinstance(lines, int) and lines == 1:
         row(0, step)

@@ -62,6 +62,7 @@ def reduce_by(buffer: Any, out: Any, attrs: dict[str, Any], annotations: Any, co
     dtype = (target if target.__class__ is Buffer else target.buffer).dtype
     if dtype.is_float and dtype.bits < 32:
         dtype = dtypes.as_dtype("float32")
+
     def compute(a: Expr, b: Expr) -> Any:
         try:
             joined = combine(a, b)
@@ -71,5 +72,6 @@ def reduce_by(buffer: Any, out: Any, attrs: dict[str, Any], annotations: Any, co
             raise fail(f"{WHAT}: combine must give one value, as one tile is folded; for several (argmax) "
                        "give tuples of tiles, outs and identities")
         return checked(joined, dtype)
+
     attrs["combine"] = function_of(trace, dtype, compute, as_value(identity))
     _tile("reduce_by", (source, target), attrs, annotations, target)

@@ -135,18 +135,24 @@ def reduce_several(buffers: Any, outs: Any, attrs: dict[str, Any], annotations: 
                    "must be as many")
     packing = _Packing([r.buffer.dtype for r in targets])
     builder, int64 = trace.builder, dtypes.as_dtype("int64")
+
     def tile(name: str, extents: list) -> Buffer:
         return builder.alloc(name, "fragment", extents, int64, {})
+
     packed, folded = tile("packed", _extents(sources[0])), tile("folded", _extents(targets[0]) or [1])
+
     def gather(into: Buffer, regions: list[Region]) -> Callable[[list], None]:
         return lambda loops: builder.store(into, loops, packing.pack([_at(r, loops).load() for r in regions]))
+
     def scatter(loops: list) -> None:
         word = builder.let("word", builder.load(folded, loops))
         for r, value in zip(targets, packing.unpack(word), strict=True):
             _at(r, loops).store(value)
+
     _loop(trace, _extents(sources[0]), gather(packed, sources))
     if not attrs["clear"]:
         _loop(trace, _extents(targets[0]), gather(folded, targets))
+
     def compute(a: Expr, b: Expr) -> Expr:
         try:
             joined = combine(packing.unpack(a), packing.unpack(b))
@@ -155,6 +161,7 @@ def reduce_several(buffers: Any, outs: Any, attrs: dict[str, Any], annotations: 
         if not isinstance(joined, (tuple, list)) or len(joined) != count:
             raise fail(f"{_WHAT}: combine must give a tuple of {count} values, as it takes them")
         return packing.pack([checked(x, t) for x, t in zip(joined, packing.types, strict=True)])
+
     attrs["combine"] = function_of(trace, int64, compute, packing.constant(identity))
     _tile("reduce_by", (packed, folded), attrs, annotations, folded)
     _loop(trace, _extents(targets[0]), scatter)

@@ -30,6 +30,7 @@ from .places import moved, run_of
 class Pointer:
     """The address of an element of a buffer, what is done through it ("r", "w" or "" for both), and to how
     many elements, None where nobody said it."""
+
     __slots__ = ("buffer", "index", "access", "count")
 
     def __init__(self, buffer: _core.Buffer, index: tuple, access: str, count: Any = None) -> None:
@@ -144,6 +145,7 @@ def _meaning(name: str, function: Callable | None) -> str:
 
 def _adapted(name: str, function: Callable) -> Callable:
     """`function` as the executors call it: on memory, giving a list of numbers."""
+
     def call(given: list, results: list) -> list:
         values = [_array(*x) if isinstance(x, tuple) else x for x in given]
         made = function(*values)
@@ -155,6 +157,7 @@ def _adapted(name: str, function: Callable) -> Callable:
                             "expected")
         return [float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
                 for x, dtype in zip(made, results, strict=True)]
+
     return call
 
 
@@ -352,6 +355,7 @@ def _load(name: str, size: int, doc: str) -> Callable:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(src, f"T.{name}")
         return trace.builder.load_wide(name, buffer, index, size, None if pred is None else as_value(pred))
+
     return named(load, name, doc)
 
 
@@ -362,6 +366,7 @@ def _store(name: str, size: int, doc: str) -> Callable:
         condition = None if pred is None else as_value(pred)
         trace.builder.store_wide(name, buffer, index, as_value(value), size, condition)
         trace.wrote(buffer)
+
     return named(store, name, doc)
 
 

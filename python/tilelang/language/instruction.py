@@ -72,6 +72,7 @@ def _on_bytes(eval: Callable, shape: tuple, types: list[DType]) -> Callable:
     """`eval` as the compiler calls it: tiles are the bytes of their elements as doubles."""
     m, n, k = shape
     extents = ((m, k), (k, n), (m, n))
+
     def run(*tiles: bytes) -> bytes:
         import numpy
         kinds = [t.as_numpy() for t in types]
@@ -83,4 +84,5 @@ def _on_bytes(eval: Callable, shape: tuple, types: list[DType]) -> Callable:
         if result.dtype != kinds[2]:
             raise fail(f"register_matrix: eval gave an array of {result.dtype}, but D is {types[2]}")
         return result.astype(numpy.float64).tobytes()
+
     return run

@@ -20,17 +20,23 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
     """Name -> the least and the greatest number of arguments, and what makes the value of them."""
     def shuffle(name: str) -> Callable:
         return lambda mask, value, lane, width=None: getattr(t, name)(value, lane, width, mask)
+
     def masked(function: Callable) -> Callable:
         return lambda mask, value: function(value, mask)
+
     def rounded(dtype: str, mode: str) -> Callable:
         return lambda x: s.cast(s.cast(x, "float32"), dtype, mode)
+
     def to_int(mode: str, dtype: str = "int32") -> Callable:
         return lambda x: s.cast(s.round(x, mode), dtype)
+
     def bits(dtype: str) -> Callable:
         return lambda x: s.reinterpret(s.cast(x, "float32") if dtype != "float32" else x, dtype)
+
     def in_float(name: str) -> Callable:
         function = OFFERED[name]
         return lambda *args: function(*[s.cast(x, "float32") for x in args])
+
     known: dict[str, tuple[int, int, Callable]] = {
         "__syncthreads": (0, 0, t.sync_threads), "__syncwarp": (0, 1, t.sync_warp),
         "__activemask": (0, 0, t.activemask), "__match_any_sync": (2, 2, masked(t.match_any_sync)),

@@ -30,6 +30,7 @@ __all__ = ["Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout"
 class SwizzleMode(enum.IntEnum):
     """How wide the pattern of a swizzled tile is: none, or 32, 64 or 128 bytes (a quarter, half or all
     banks)."""
+
     NONE = 0
     QUARTER = SWIZZLE_32B = 1
     HALF = SWIZZLE_64B = 2
@@ -152,11 +153,13 @@ def make_fully_replicated_layout_fragment(buffer: Any, threads: int) -> Fragment
     """Every thread holds the whole tile, row-major."""
     what = "make_fully_replicated_layout_fragment"
     shape, _ = _tile(buffer, "float32", what)
+
     def place(*index: Any) -> Any:
         register = 0
         for i, extent in zip(index, shape, strict=False):
             register = register * extent + i
         return (index[-1] if len(index) > len(shape) else 0, register)
+
     return Fragment(shape, place, replicate=integer(threads, f"{what}: threads"))
 
 

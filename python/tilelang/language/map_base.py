@@ -64,6 +64,7 @@ def index_outputs(value: Any) -> list:
 
 class Range(NamedTuple):
     """The numbers from `begin` on, up to `end`."""
+
     begin: Any
     end: Any
 
@@ -80,6 +81,7 @@ class Range(NamedTuple):
 
 class Map:
     """What layouts and fragments tell of themselves as expressions of their indices."""
+
     __slots__ = ("_vars",)
 
     @classmethod
@@ -144,6 +146,7 @@ class Map:
         if math.prod(self.shape) * num != math.prod(extents) * den:
             raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
                        f"{math.prod(extents)}, which is not {num}/{den} of them")
+
         def here(index: Any) -> tuple[list, Any]:
             number = 0
             for i, extent in zip(index, extents, strict=True):
@@ -155,6 +158,7 @@ class Map:
                 rest.insert(0, number % extent)
                 number = number // extent
             return [number, *rest], part
+
         return extents, here
 
 

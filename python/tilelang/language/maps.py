@@ -17,6 +17,7 @@ class Layout(Map):
 
     shape: the tile's extents.  forward_fn: a function of as many indices that gives an integer expression, or
     several (then the place is in a memory of as many dimensions)."""
+
     __slots__ = ("_core",)
 
     def __init__(self, shape: Sequence[int], forward_fn: Callable) -> None:
@@ -95,11 +96,13 @@ class Layout(Map):
         if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
             raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in "
                        f"{self._core}")
+
         def place(*index: Any) -> list:
             at, part = here(index)
             found = self._places(at)
             found[-1] = found[-1] * num // den + part if num > den else found[-1] // (den // num)
             return found
+
         return Layout(extents, place)
 
     def is_equal(self, other: Layout) -> bool:
@@ -147,6 +150,7 @@ class Fragment(Map):
     thread and forward_index_fn(i, j, …) the register, without which each thread numbers its elements in
     row-major order.  replicate: copies of each element; if more than one, forward_fn and forward_thread_fn
     take the number of the copy as a last argument."""
+
     __slots__ = ("_core",)
 
     def __init__(self, shape: Sequence[int], forward_fn: Callable | None = None,
@@ -241,12 +245,14 @@ class Fragment(Map):
     def expand(self, leading_shape: Any) -> Fragment:
         """New leading indices, of copies of the tile in further registers of the same threads."""
         leading = ints(leading_shape, "expand: leading_shape")
+
         def place(*index: Any) -> tuple:
             number = 0
             for i, extent in zip(index, leading, strict=False):
                 number = number * extent + i
             thread, register = self._both(list(index[len(leading):]))
             return thread, number * self.registers + register
+
         return Fragment([*leading, *self.shape], place, replicate=self.replicas)
 
     def reshape(self, shape: Sequence[int], rescale_num: int = 1, rescale_den: int = 1) -> Fragment:
@@ -263,10 +269,12 @@ class Fragment(Map):
                 if register % wide or points[at + n] != (thread, register + n // copies):
                     raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a "
                                f"thread of {self._core}")
+
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])
             thread, register = self._both([*at, *index[len(extents):]])
             return thread, register * num // den + part if num > den else register // (den // num)
+
         return Fragment(extents, place, replicate=self.replicas)
 
     @property

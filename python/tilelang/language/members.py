@@ -17,6 +17,7 @@ from .operators import view
 
 class Scope(str):
     """Where a buffer lives, as this package says it; called, `A.scope()`, as published programs name it."""
+
     __slots__ = ()
     published = {"shared": "shared.dyn", "fragment": "local.fragment", "var": "local.var"}
 
@@ -27,6 +28,7 @@ class Scope(str):
 class Data:
     """The elements of a buffer, `A.data`: T.Tensor(shape, dtype, A.data) shows them in another shape; as an
     argument of foreign code it is the address of the first one."""
+
     __slots__ = ("buffer",)
 
     def __init__(self, buffer: Buffer) -> None:

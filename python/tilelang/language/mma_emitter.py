@@ -46,6 +46,7 @@ class TensorCoreIntrinEmitter:
     a_transposed: A's tile is (k, m); b_transposed: B's is (n, k), as it mostly is.  is_m_first: warps are
     numbered along n first.  thread_var: the number of the thread; that of the kernel if left out.
     float32 is multiplied as tf32, its last 13 bits not looked at."""
+
     M_DIM = _M
     WARP_SIZE = WARP
     n_dim, warp_rows, warp_cols, is_m_first = 16, 1, 1, False
@@ -198,6 +199,7 @@ class TensorCoreIntrinEmitter:
         mine, others = self.block_row_warps, self.block_col_warps
         if is_b:
             mine, others = others, mine
+
         def place(i: Any, j: Any, replica: Any = 0) -> tuple[Any, Any]:
             outer, k = (j, i) if k_first else (i, j)
             lane, register = mma_layout.operand_place(self.a_dtype.bits, outer % size, k % self.k_dim, is_b)
@@ -205,6 +207,7 @@ class TensorCoreIntrinEmitter:
             own = tile // tiles
             warp = self._warp(replica, own) if is_b else self._warp(own, replica)
             return (warp * WARP + lane, (k // self.k_dim * tiles + tile % tiles) * local + register)
+
         self._check_tile("make_mma_load_layout", local_buf, 1 if k_first else 0, mine * tiles * size)
         return Fragment(tuple(local_buf.shape), place, replicate=others)
 
@@ -216,6 +219,7 @@ class TensorCoreIntrinEmitter:
             warp = self._warp(row // self.warp_rows, column // self.warp_cols)
             tile = row % self.warp_rows * self.warp_cols + column % self.warp_cols
             return (warp * WARP + lane, tile * self.local_size_out + register)
+
         for dim, size in enumerate((self.block_row_warps * self.warp_row_tiles,
                                     self.block_col_warps * self.warp_col_tiles)):
             self._check_tile("make_mma_store_layout", local_buf, dim, size)
@@ -264,10 +268,12 @@ class TensorCoreIntrinEmitter:
         first = along_n * self.warp_col_tiles if is_b else along_m * self.warp_row_tiles
         k = as_value(rk) * self.chunk + as_value(ki) * self.k_dim
         (i,) = trace.builder.begin_for("unrolled", ["i"], [0], [tiles], [1], {})
+
         def at(outer: Any, inner: Any) -> tuple:
             place = (first + i * (self.n_dim if is_b else _M) + outer, k + inner)
             place = place[::-1] if k_first else place
             return (*start[:-2], start[-2] + place[0], start[-1] + place[1])
+
         if k_first and dtype.bits != 16:
             self._by_elements(trace.builder, local, buffer, at, i * size, lane, is_b)
         else:

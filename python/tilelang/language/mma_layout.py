@@ -46,9 +46,11 @@ def sum_element(thread: Any, register: Any) -> Place:
 def _of(bits: int, is_b: bool, k_first: bool, back: bool) -> Callable[[Any, Any], Place]:
     def place(i: Any, j: Any) -> Place:
         return operand_place(bits, *((j, i) if k_first else (i, j)), is_b)
+
     def element(thread_id: Any, local_id: Any) -> Place:
         found = operand_element(bits, thread_id, local_id, is_b)
         return found[::-1] if k_first else found
+
     return element if back else place
 
 
@@ -91,6 +93,7 @@ def mma_store_32x2_to_shared_8x8_layout_fp64(thread_id: Any, local_id: Any) -> P
 def _smooth(columns: int, held: int) -> Callable[[Any, Any], Place]:
     def place(i: Any, j: Any) -> Place:
         return (i * columns + j) // held, j % held
+
     return place
 
 
@@ -103,12 +106,14 @@ for _one, _columns, _held in (("16x16_to_mma_32x8", 16, 8), ("16x32_to_mma_32x16
 def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
     """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row.
     """
+
     def begins(thread_id: Any, local_id: Any = 0) -> Place:
         row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16
         outer, inner = (high, low) if is_b else (low, high)  # B's blocks go along k first, A's along m
         if trans:
             return across * inner + row, 8 * outer + local_id % across
         return 8 * outer + row, across * inner + local_id % across
+
     return (lambda thread_id: begins(thread_id)) if alone else begins
 
 

@@ -103,9 +103,11 @@ def _reduction(kind: str, doc: str) -> Any:
     def reduction(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
                   annotations: Any = None) -> None:
         reduce(buffer, out, kind, dim, clear, batch, annotations)
+
     def of_nan(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
                nan_propagate: bool = False, annotations: Any = None) -> None:
         reduce(buffer, out, kind, dim, clear, batch, annotations, nan_propagate)
+
     return named(of_nan if kind in _NAN else reduction, f"reduce_{kind}", doc)
 
 

@@ -78,9 +78,11 @@ def _tir_packed_to_signed_convert(storage_type: str = "uint", storage_nbit: int 
     """A function (num_bits, value, pos, dtype) that unpacks numbers stored with an offset: the stored
     unsigned number less 2^(num_bits - 1)."""
     as_dtype(f"{storage_type}{storage_nbit}")
+
     def convert(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:
         offset = scalar.cast(1 << (num_bits - 1), int32)
         return scalar.cast(binary("sub", unpack_uint(num_bits, value, pos, int32), offset), dtype)
+
     return convert
 
 

@@ -15,6 +15,7 @@ from ..front.values import Lanewise, as_value, lanewise
 
 class Lanes:
     """Several values that belong together, such as neighbouring elements; T.extract_lane takes one."""
+
     __slots__ = ("lanes",)
 
     def __init__(self, lanes: tuple) -> None:
@@ -35,6 +36,7 @@ class Pair(Lanes):
 
     Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
     """
+
     __slots__ = ()
 
 

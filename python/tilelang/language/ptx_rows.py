@@ -54,17 +54,21 @@ def write(trace: Any, row: tuple, given: list, results: list[DType]) -> Any:
     """The instruction on arrays of its registers: the results, as T.ptx gives them."""
     name, inputs, count, result = row
     b, word = trace.builder, DType("u32")
+
     def array(hint: str, size: int, dtype: DType) -> Any:
         return b.alloc(hint, "local", (size,), dtype, {})
+
     def as_bits(x: Any, dtype: DType) -> Any:
         if x.__class__ is not Expr:
             return b.const(x, dtype)
         return x if x.dtype == dtype else b.call("reinterpret", (x,), dtype)
+
     def filled(hint: str, holes: list[int], dtype: DType) -> Any:
         made = array(hint, len(holes), dtype)
         for i, n in enumerate(holes):
             b.store(made, (i,), as_bits(given[n], dtype))
         return made
+
     if len(inputs) == 1:  # a move: its operand is an address
         d = array("d", count, word)
         b.instruct(name, [b.address(d, (0,), "w"), given[inputs[0][0]]])

@@ -119,6 +119,7 @@ def _bitwise(name: str, doc: str) -> Any:
         if name.startswith("sh") and y < 0:
             raise fail(f"a shift by {y}: the amount must not be negative")
         return PYTHON[name](x, y)
+
     bitwise.__doc__ = doc
     return bitwise
 

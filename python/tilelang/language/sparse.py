@@ -120,8 +120,10 @@ def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, tr
     whole = alloc_shared((m, k), A_sparse.dtype)
     b = trace.builder
     i, j = b.begin_for("parallel", ["i", "k"], [0, 0], [m, k], [1, 1], {})
+
     def at(tile: Buffer, column: Any, transposed: bool) -> Any:
         return b.load(tile, (column, i) if transposed else (i, column))
+
     whole_number = as_dtype("int32")
     bits = b.cast(whole_number, at(E, j // per, transpose_E)) >> b.cast(whole_number, j % per // of * 4)
     value, zero = None, b.const(0, A_sparse.dtype)

@@ -181,6 +181,7 @@ pdl_trigger = _statement("pdl_trigger", """Allow the next kernel of the stream t
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
     def barrier(predicate: Any) -> Expr:
         return in_kernel(f"T.{name}").builder.call(row, (_condition(predicate, f"T.{name}"),))
+
     return named(barrier, name, f"T.sync_threads() that gives every thread {doc}.")
 
 
@@ -250,6 +251,7 @@ def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FU
 def _shuffled(name: str, doc: str) -> Any:
     def shuffle(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
         return _shuffle(f"{name}_sync", f"T.{name}", value, delta, width, mask)
+
     return named(shuffle, name, f"`value` as lane {doc}.")
 
 
@@ -267,8 +269,10 @@ def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, war
 
 def _older_shuffle(way: str) -> Any:
     name = f"tvm_warp_shuffle_{way}"
+
     def shuffle(mask: Any, value: Any, offset: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
         return _shuffle(f"shfl_{way}_sync", f"T.{name}", value, offset, width, mask)
+
     return named(shuffle, name, f"shfl_{way} with its older order of arguments.")
 
 
@@ -279,6 +283,7 @@ def _vote(name: str, doc: str) -> Any:
     def vote(predicate: Any, mask: Any = FULL_MASK) -> Expr:
         builder = in_kernel(f"T.{name}").builder
         return builder.call(name, (_condition(predicate, f"T.{name}"), _mask(mask, f"T.{name}")))
+
     return named(vote, name, doc)
 
 
@@ -310,6 +315,7 @@ def _match(name: str, doc: str) -> Any:
     def match(value: Any, mask: Any = FULL_MASK) -> Expr:
         builder = in_kernel(f"T.{name}").builder
         return builder.call(name, (_matched(value, f"T.{name}"), _mask(mask, f"T.{name}")))
+
     return named(match, name, doc)
 
 
@@ -331,6 +337,7 @@ def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
 
 def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any:
     what = f"T.warp_reduce_{name}"
+
     def reduction(value: Any) -> Expr:
         value = as_value(value)
         if value.__class__ is not Expr:
@@ -338,6 +345,7 @@ def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any
         if integers and not value.dtype.is_int:
             raise fail(f"{what} takes integers, not {value.dtype}")
         return butterfly(value, WARP, lambda a, b: binary(op, a, b), f"warp_{name}")
+
     return named(reduction, what[2:], f"{doc} of the values of the 32 lanes of the warp, in every lane; "
                  "computed in their dtype.")
 
@@ -353,6 +361,7 @@ warp_reduce_bitor = _warp_reduction("bitor", "or", "The bitwise or", integers=Tr
 def _hint(name: str) -> Any:
     def hint() -> None:
         in_kernel(f"T.{name}").builder.annotate(name, 1)
+
     return named(hint, name, "Accepted: it is about registers of warp groups, which needs sm_90a; explain() "
                  "says so.")
 

@@ -122,6 +122,7 @@ class GemmWarpPolicy(enum.IntEnum):
     """How the warps of a block share the C tile of a gemm: as a square, or all along its rows or columns.
 
     Made by number or name, too: T.GemmWarpPolicy(1), T.GemmWarpPolicy("full_row")."""
+
     Square = 0
     FullRow = 1
     FullCol = 2

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 class Access:
     """What a tile operator does with a parameter: T.read, T.write, T.update or T.value; an annotation."""
+
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
@@ -158,6 +159,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
     """`eval` as the compiler calls it: an array is (dtype, shape, the bytes of 64-bit numbers)."""
     options = [p for p in signature.parameters if p not in operands]
     targets = [p for p, access in operands.items() if access in ("write", "update")]
+
     def array(given: Any) -> Any:
         import numpy
         if isinstance(given, (int, float)):
@@ -165,6 +167,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
         dtype, shape, data = given
         wide = numpy.frombuffer(data, numpy.float64 if dtype.is_float else numpy.int64)
         return wide.reshape(shape).astype(dtype.as_numpy())
+
     def run(given: list, written: list, attrs: dict) -> list:
         import numpy
         results = eval(*map(array, given), **{p: attrs[p] for p in options if p in attrs})
@@ -178,6 +181,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
             kind = numpy.float64 if floats else numpy.int64
             out.append((floats, result.shape, numpy.ascontiguousarray(result.astype(kind)).tobytes()))
         return out + [(True, (0,), b"")] * (len(results) - len(out))
+
     return run
 
 

@@ -54,6 +54,7 @@ def _operation(*operators: type, call: str = "") -> Callable[[Any], bool]:
             return tree.func.id == call
         op = tree.ops[0] if isinstance(tree, ast.Compare) else getattr(tree, "op", None)
         return isinstance(op, operators)
+
     return holds
 
 
@@ -172,6 +173,7 @@ def Assert(condition: Any, message: Any, error_kind: str = "RuntimeError") -> An
 
 class While:
     """`with T.While(condition):`, the same as `while condition:` for a condition that the device computes."""
+
     next = ""
 
     def __init__(self, condition: Any) -> None:
