@@ -64,3 +64,27 @@ def test_variables_as_extents():
     tilelang.compile(main, target="cpu")(np.zeros((3, 8), np.float32), np.zeros(4, np.float32), c)
     assert c[0] == 304
     assert isinstance(N, T.Var) and N.name == "N" and repr(M) == "M"
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
+def test_an_integer_without_a_value_is_an_extent(target):
+    @T.prim_func
+    def main(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
+            for i in T.Parallel(32):
+                if bx * 32 + i < n:
+                    B[bx * 32 + i] = A[bx * 32 + i] + 1
+
+    kernel = tilelang.compile(main, target=target)
+    for n in (5, 64, 70):
+        a, b = np.random.rand(n).astype(np.float32), np.zeros(n, np.float32)
+        kernel(a, b)
+        np.testing.assert_array_equal(b, a + 1)
+
+
+def test_a_float_without_a_value():
+    with pytest.raises(tilelang.CompileError, match=r"T.float32\(\) without a value: a constant"):
+        T.float32()

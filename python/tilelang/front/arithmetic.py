@@ -9,7 +9,7 @@ from .._core import Expr, Region
 from .dtypes import DType, element_of
 from .symbols import Const
 from .trace import builder, current, fail
-from .values import DEVICE, OPERATORS, SLICES, as_value, each
+from .values import DEVICE, OPERATORS, SLICES, Dynamic, as_value, each
 from .values import binary as _binary
 
 _MOST_FACTORS = 64
@@ -108,7 +108,19 @@ def _whole(value: float, dtype: DType) -> int | bool:
     return bool(value) if dtype.name == "bool" else int(value)
 
 
-DType.__call__ = lambda self, value=0: cast(value, self)  # of a number a constant, of anything else a cast
+def _called(dtype: DType, value: Any = None) -> Any:
+    """T.float16(x): of a number a constant, of anything else a cast.  `n = T.int32()`, an integer without a
+    value in the body of a prim_func, is an extent that the call knows, as T.dynamic("n")."""
+    if value is not None:
+        return cast(value, dtype)
+    trace = current()
+    if trace is None or dtype.is_float or trace.kernel is not None:
+        raise fail(f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that only the call "
+                   "knows T.dynamic('n')")
+    return Dynamic(trace.take_hint("n"))
+
+
+DType.__call__ = _called
 Region.astype = lambda self, dtype: cast(self, dtype)
 Const.astype = lambda self, dtype: cast(self.__index__(), dtype)
 OPERATORS["pow"] = lambda a, b: power(as_value(a), as_value(b))

@@ -3,11 +3,9 @@ defined: what was asked, what there is, and what people mean by it who come from
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import re
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from .._core import ArgumentError, Buffer, Region
@@ -38,7 +36,7 @@ def unknown_attribute(x: Any, name: str) -> Exception:
         cure = "write " + instead.format(who) if instead.startswith(("T.", "len(")) else instead.format(who)
     elif not whole and idioms.OF_BUFFERS.get(name, "").startswith("T.reduce_"):
         cure = "it is one value; of a tile, " + idioms.OF_BUFFERS[name].format("tile")
-    elif name in OFFERED and inspect.isfunction(OFFERED[name]):
+    elif name in OFFERED and isinstance(OFFERED[name], FunctionType):
         cure = f"T.{name} takes one element, {who}[…], in a T.Parallel loop" if whole else \
             f"write T.{name}({who})"
     else:
@@ -75,7 +73,7 @@ def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | No
     called = _CALLED.match(str(error))
     if frames == 0:
         ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
-        if not inspect.isfunction(fn) and any(isinstance(x, DEVICE) for x in (fn, *args)):
+        if not isinstance(fn, FunctionType) and any(isinstance(x, DEVICE) for x in (fn, *args)):
             return compile_error(_of_a_value(fn, args), place())
         return compile_error(_wording(str(error), fn), place()) if ours or called else None
     where = place_of_traceback(traceback)
@@ -128,6 +126,8 @@ def launched_in_brackets(name: str) -> ArgumentError:
 
 def _wording(text: str, fn: Callable) -> str:
     """Python's words on the call, and what fn takes."""
+    import inspect
+
     name = getattr(fn, "__name__", "")
     if OFFERED.get(name) is fn:
         name = f"T.{name}"
@@ -137,7 +137,8 @@ def _wording(text: str, fn: Callable) -> str:
     except (TypeError, ValueError):
         return text
     keyword = _KEYWORD.search(text)
-    taken = f"t takes ({_parameters(signature)})"
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    taken = f"t takes {inspect.Signature(plain)}"
     if keyword is None or "unexpected" not in text:
         return f"{text}; i{taken}"
     return f"{text}; {_near(keyword.group(1), list(signature.parameters))}{taken}"
@@ -145,15 +146,11 @@ def _wording(text: str, fn: Callable) -> str:
 
 def _near(keyword: str, known: list[str]) -> str:
     """What an unknown keyword may mean, up to the first letter of the next clause."""
+    import difflib
+
     meant = idioms.KEYWORDS.get(keyword)
     if meant not in known:
         if keyword in idioms.CURES:
             return f"{idioms.CURES[keyword]}; i"
         meant = next(iter(difflib.get_close_matches(keyword, known, 1)), None)
     return f"did you mean {meant}? I" if meant else "i"
-
-
-def _parameters(signature: inspect.Signature) -> str:
-    """The parameters without their annotations, "src, dst, *, coalesced_width=None"."""
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    return str(inspect.Signature(plain))[1:-1]

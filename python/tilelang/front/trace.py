@@ -116,6 +116,13 @@ def fail(text: str, kind: type = CompileError) -> Exception:
     return compile_error(text, place(), kind)
 
 
+def note(text: str, *args: Any) -> None:
+    """A line of the log, at level DEBUG: what is accepted and changes nothing."""
+    import logging
+
+    logging.getLogger("tilelang").debug(text, *args)
+
+
 def active(what: str) -> Trace:
     """The trace, for something that only makes sense inside a prim_func."""
     trace = current()

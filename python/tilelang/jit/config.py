@@ -7,7 +7,7 @@ import enum
 import os
 from typing import Any
 
-from ..front.trace import fail
+from ..front.trace import fail, note
 from .env import env
 
 
@@ -107,10 +107,7 @@ def options_of(pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_ro
     for name, value in configs.items():
         means = _OPTIONS.get(name)
         if means is None:
-            import logging
-
-            logging.getLogger("tilelang").debug("pass config %s has no meaning in this version; "
-                                                "ignored", name)
+            note("pass config %s has no meaning in this version; ignored", name)
             continue
         wanted = means(value)
         flags += wanted.pop("flags", [])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from .._core import Buffer, Expr
-from ..front.trace import Trace, active, fail, in_kernel
+from ..front.trace import Trace, active, fail, in_kernel, note
 from ..front.values import as_condition, as_value
 from ..jit.config import normalize_pass_configs
-
-_log = logging.getLogger("tilelang")
 
 
 def assume(cond: Any = None) -> None:
@@ -98,7 +95,7 @@ class attr:
         self.trace: Trace = in_kernel("T.attr")
         self.trace.attributes.append(self)
         if self.key != "reduce_scope":
-            _log.debug("T.attr %s has no meaning in this version; ignored", self.key)
+            note("T.attr %s has no meaning in this version; ignored", self.key)
 
     def __enter__(self) -> attr:
         return self

@@ -23,18 +23,15 @@ or 8 elements where the chip has it; each element is updated for itself all the 
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from .._core import Buffer, Expr, Region
 from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
 from ..front.offered import named
-from ..front.trace import fail, in_kernel
+from ..front.trace import fail, in_kernel, note
 from ..front.values import Element, Nothing, as_value
 from .pairs import Lanes, Pair
-
-_log = logging.getLogger("tilelang")
 
 
 def _order(memory_order: Any, what: str) -> str:
@@ -147,7 +144,7 @@ def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_pre
     use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same."""
     if use_tma:
         in_kernel("T.atomic_add")
-        _log.debug("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
+        note("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
     _no_annotations("atomic_add", annotations)
     return _update("atomic_add", dst, value, memory_order, return_prev)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from .._core import Buffer
-from ..front.trace import fail, in_kernel
+from ..front.trace import fail, in_kernel, note
 from ..front.values import as_value
 from .scalar import if_then_else
-
-_log = logging.getLogger("tilelang")
 
 
 def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, stride: int, dilation: int,
@@ -33,7 +30,7 @@ def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, st
         raise fail(f"{what}: kernel, stride and dilation are positive integers and pad is none below 0, not "
                    f"{kernel}, {stride}, {dilation}, {pad}")
     if eviction_policy is not None or annotations is not None:
-        _log.debug("T.im2col: eviction_policy and annotations change nothing here")
+        note("T.im2col: eviction_policy and annotations change nothing here")
     _, height, width, channels = img.shape
     rows, columns = col.shape
     reach = dilation * (kernel - 1) + 1

@@ -3,7 +3,6 @@ raw allocations, indices of several lanes, hints."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from .._core import Buffer, Expr
@@ -19,8 +18,6 @@ from .foreign import make_tensor
 from .scalar import cast
 from .thread import sync_threads, sync_warp
 from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
-
-_log = logging.getLogger("tilelang")
 
 
 def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,

@@ -32,38 +32,42 @@ from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_valu
 from ..front.values import binary as _binary
 
 
-def _defined(rows: list[tuple[str, str, str, str]]) -> dict[str, Any]:
-    """Functions from (name, parameters, value, help), as if they were written here."""
-    text = "".join(f"def {name}({parameters}):\n    return {value}\n" for name, parameters, value, _ in rows)
-    made: dict[str, Any] = {}
-    exec(compile(text, __file__, "exec"), globals(), made)
-    for name, *_, doc in rows:
-        made[name].__doc__ = doc
-    return made
+def _call(row: str, *args: Any) -> Expr:
+    return builder().call(row, tuple([as_value(x) for x in args]))
 
 
-def _listed() -> list[tuple[str, str, str, str]]:
-    """What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own."""
-    rows = []
-    for name, row, parameters, doc, _ in scalar_functions():
-        values = "".join(f"as_value({x}), " for x in parameters)
-        one = len(parameters) == 1 or "integer" in doc
-        more = "" if one else "\n\nAll of one dtype (a Python number takes the others')."
-        rows.append((name, f"{', '.join(parameters)}, span=None", f"builder().call({row!r}, ({values}))",
-                     doc + more))
-    return rows
+def _ieee_call(row: str, *args: Any) -> Expr:
+    *args, rounding_mode = args
+    return _call(f"{row}_{_one_of(f'T.{row}', rounding_mode, ('rn', 'rz', 'ru', 'rd'))}", *args)
 
 
-_IEEE = (("add", "x, y", "x + y of float32 or float64, rounded as asked and never fused"),
-         ("sub", "x, y", "x - y of float32 or float64, rounded as asked and never fused"),
-         ("mul", "x, y", "x * y of float32 or float64, rounded as asked and never fused"),
-         ("fdiv", "x, y", "x / y of float32 or float64, rounded as asked"),
-         ("fmaf", "x, y, z", "x * y + z of float32 or float64, rounded once, as asked"),
-         ("frcp", "x", "1 / x of float32 or float64, rounded as asked"),
-         ("fsqrt", "x", "The square root of float32 or float64, rounded as asked"))
-FUNCTIONS = _defined(_listed() + [
-    (f"ieee_{name}", f"{given}, rounding_mode='rn'", f"_ieee({name!r}, rounding_mode, {given})",
-     f"{doc}: rn to nearest, rz towards zero, ru up, rd down.") for name, given, doc in _IEEE])  # fmt: skip
+# A function of a row, by its parameters: errors and help name them.
+_FORMS = {
+    ("x",): lambda row: lambda x, span=None: _call(row, x),
+    ("x1", "x2"): lambda row: lambda x1, x2, span=None: _call(row, x1, x2),
+    ("x", "y"): lambda row: lambda x, y, span=None: _call(row, x, y),
+    ("x", "y", "z"): lambda row: lambda x, y, z, span=None: _call(row, x, y, z),
+}
+_IEEE_FORMS = {
+    1: lambda row: lambda x, rounding_mode="rn": _ieee_call(row, x, rounding_mode),
+    2: lambda row: lambda x, y, rounding_mode="rn": _ieee_call(row, x, y, rounding_mode),
+    3: lambda row: lambda x, y, z, rounding_mode="rn": _ieee_call(row, x, y, z, rounding_mode),
+}
+_IEEE = (("add", 2, "x + y of float32 or float64, rounded as asked and never fused"),
+         ("sub", 2, "x - y of float32 or float64, rounded as asked and never fused"),
+         ("mul", 2, "x * y of float32 or float64, rounded as asked and never fused"),
+         ("fdiv", 2, "x / y of float32 or float64, rounded as asked"),
+         ("fmaf", 3, "x * y + z of float32 or float64, rounded once, as asked"),
+         ("frcp", 1, "1 / x of float32 or float64, rounded as asked"),
+         ("fsqrt", 1, "The square root of float32 or float64, rounded as asked"))
+
+# What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own.
+FUNCTIONS = {name: named(_FORMS[parameters](row), name, doc if len(parameters) == 1 or "integer" in doc else
+                         f"{doc}\n\nAll of one dtype (a Python number takes the others').")
+             for name, row, parameters, doc, _ in scalar_functions()}
+FUNCTIONS |= {f"ieee_{name}": named(_IEEE_FORMS[count](f"ieee_{name}"), f"ieee_{name}",
+                                    f"{doc}: rn to nearest, rz towards zero, ru up, rd down.")
+              for name, count, doc in _IEEE}
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
@@ -268,11 +272,6 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
 
 
 # ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
-def _ieee(name: str, rounding_mode: str, *args: Any) -> Expr:
-    mode = _one_of(f"T.ieee_{name}", rounding_mode, ("rn", "rz", "ru", "rd"))
-    return builder().call(f"ieee_{name}_{mode}", tuple([as_value(a) for a in args]))
-
-
 def ieee_frsqrt(x: Any) -> Expr:
     """1 / sqrt(x) of float32, rounded to nearest."""
     return builder().call("ieee_frsqrt_rn", (as_value(x),))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import logging
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from ..front.dtypes import as_dtype
 from ..front.dtypes import dtype as dtype_of
 from ..front.indexing import Ramp
 from ..front.offered import OFFERED, named
-from ..front.trace import fail, in_kernel
+from ..front.trace import fail, in_kernel, note
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
 from ..jit import function as _function
 from .control import loop_break
@@ -31,8 +30,6 @@ from .scalar import cast, ceildiv, if_then_else, truncdiv, truncmod
 from .scalar import max as _max
 from .scalar import min as _min
 from .thread import activemask
-
-_log = logging.getLogger("tilelang")
 
 
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -251,12 +248,12 @@ def meta_var(value: Any) -> Any:
 
 def sblock_attr(attrs: dict) -> None:
     """Attributes of a block of statements: a hint, noted in the log."""
-    _log.debug("T.sblock_attr: %s changes nothing here", attrs)
+    note("T.sblock_attr: %s changes nothing here", attrs)
 
 
 def _accesses(name: str) -> Any:
     def accesses(*buffer_slices: Any) -> None:
-        _log.debug("T.%s: %s changes nothing here", name, buffer_slices)
+        note("T.%s: %s changes nothing here", name, buffer_slices)
     return named(accesses, name, f"What a block of statements {name}: the compiler finds that out by itself.")
 
 
@@ -266,12 +263,12 @@ reads, writes = _accesses("reads"), _accesses("writes")
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
     """How many registers a thread that computes should get from those that copy: a hint; all have as many
     here."""
-    _log.debug("T.annotate_consumer_reg_alloc(%s) changes nothing here", reg_count)
+    note("T.annotate_consumer_reg_alloc(%s) changes nothing here", reg_count)
 
 
 def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
     """How many registers a thread that copies should keep: a hint; all have as many here."""
-    _log.debug("T.annotate_producer_reg_dealloc(%s) changes nothing here", reg_count)
+    note("T.annotate_producer_reg_dealloc(%s) changes nothing here", reg_count)
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────
