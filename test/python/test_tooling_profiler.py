@@ -36,8 +36,9 @@ def test_made_by_hand():
     assert profiler.with_default_adapter(kernel) is profiler
     assert (profiler.run_once() == 2).all()
     profiler.assert_allclose(lambda a: a + 1)
-    plain = tilelang.Profiler(kernel.params, -1, tilelang.TensorSupplyType.One, adapter=lambda a: kernel(a))
-    assert plain.do_bench(n_warmup=1, n_repeat=2, backend="wall") > 0
+    if not tilelang.resolve_target().startswith("cuda"):  # where inputs would be made for an adapter of its own
+        plain = tilelang.Profiler(kernel.params, -1, tilelang.TensorSupplyType.One, adapter=lambda a: kernel(a))
+        assert plain.do_bench(n_warmup=1, n_repeat=2, backend="wall") > 0
 
 
 def test_every_published_keyword():

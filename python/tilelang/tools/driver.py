@@ -14,6 +14,8 @@ def get_cuda_device_properties(device_id: int = 0) -> Any:
 
     if not torch.cuda.is_available():
         raise RuntimeError("no CUDA device answers here")
+    if not 0 <= device_id < torch.cuda.device_count():
+        raise RuntimeError(f"there is no cuda:{device_id}, only {torch.cuda.device_count()} GPUs")
     return torch.cuda.get_device_properties(device_id)
 
 
