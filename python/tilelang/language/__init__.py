@@ -2,9 +2,10 @@
 
 Shapes and extents are in elements.  An operand of a tile operator is a buffer, a slice `A[i0:i1, j0:j1]` (a
 plain index drops its dimension, missing trailing dimensions are whole) or an element `A[i, j]`, the place
-where a tile begins whose extents the other operand gives.  Whatever is wrong raises CompileError at the
-user's line.  This file only collects the names: each module below lists its own in `__all__` and says what
-they mean."""
+where a tile begins whose extents the other operand gives.  A store to a slice of one dimension of up to 64
+elements, `L[0:4] = A[i, 0:4]` or `A[i] = 0`, is done by the thread that comes there.  Whatever is wrong
+raises CompileError at the user's line.  This file only collects the names: each module below lists its own
+in `__all__` and says what they mean."""
 
 from __future__ import annotations
 
