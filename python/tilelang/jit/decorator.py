@@ -10,7 +10,7 @@ from typing import Any
 
 from ..front.errors import caller_place, compile_error, kind_of
 from ..front.texts import note
-from . import dialect
+from . import style
 from .dispatch import EagerImpl
 from .factory import BoundJIT, JITImpl
 from .function import PrimFunc
@@ -73,5 +73,5 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     if not isinstance(func, FunctionType):
         raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)
-    found = dialect.read(func, frame)
+    found = style.read(func, frame)
     return JITImpl(func=func, **settings) if found is None else EagerImpl(func, settings, *found)

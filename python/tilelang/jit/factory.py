@@ -13,7 +13,7 @@ from typing import Any
 from ..front.errors import ArrayForNumber, caller_place, compile_error, kind_of
 from ..front.interop import is_array
 from ..front.misuse import launched_in_brackets
-from . import dialect
+from . import style
 from .captures import Captures, key_of_argument
 from .function import PrimFunc, defaults_of
 from .kernel import JITKernel, compile
@@ -148,7 +148,7 @@ class JITImpl:
             return made
         name, code = self.func.__name__, self.func.__code__
         place = (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1)
-        kernel = dialect.kernel_in(self.func) if made is None else None
+        kernel = style.kernel_in(self.func) if made is None else None
         if kernel is not None:
             raise compile_error(f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with "
                                 f"`return {kernel}`", place)
