@@ -1,4 +1,4 @@
-"""Which of the two dialects a `@tilelang.jit` function is written in, by its text alone.
+"""Which of the two styles a `@tilelang.jit` function is written in, by its text alone.
 
 Lazy: it makes or calls for a prim_func and returns it.  Eager: its own body is the kernel; it annotates its
 tensors, in its signature or in its body, or opens a T.Kernel."""
