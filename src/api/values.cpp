@@ -45,6 +45,13 @@ Expr meet(BinaryOp op, const Value& v, DType t, Span span) {
   return is_bitwise(op) ? as_pattern(v, t, span) : to_type(v, t, "the number", span);
 }
 
+void refuse_addresses(std::initializer_list<const Value*> values, Span span) {
+  for (const Value* v : values)
+    if (auto* e = std::get_if<Expr>(v); e && (*e)->dtype.is_handle())
+      fail(span, "an address is no number to compute with: make_tensor(p, shape) makes a tensor of the memory there, "
+                 "whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
+}
+
 Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {
   auto *x = std::get_if<Expr>(&a), *y = std::get_if<Expr>(&b);
   DType t;
@@ -109,6 +116,7 @@ std::optional<Expr> fold_call(const Callee& row, const std::vector<Expr>& args, 
 
 Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   std::optional<DType> common;
+  for (auto& a : args) refuse_addresses({&a}, span);
   for (auto& a : args)
     if (auto* e = std::get_if<Expr>(&a)) common = promote(common.value_or((*e)->dtype), (*e)->dtype);
   if (type && row.result == Callee::Result::same) common = arithmetic_type(*type);
@@ -300,6 +308,7 @@ DType promote(DType a, DType b) {
 }
 
 Expr apply_unary(std::string_view op, const Value& a, Span span) {
+  refuse_addresses({&a}, span);
   Expr x = in_arithmetic(strong(a, span), span);
   if (op == "not") return unary(UnaryOp::logical_not, to_bool(x, span), span);
   if (op == "invert") return unary(x->dtype.is_bool() ? UnaryOp::logical_not : UnaryOp::bit_not, x, span);
@@ -335,6 +344,7 @@ static Expr apply_shift(BinaryOp op, const Value& a, const Value& b, Span span) 
 }
 
 Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
+  refuse_addresses({&a, &b}, span);
   if (is_logical(op)) return binary(op, to_bool(a, span), to_bool(b, span), span);
   if (op == BinaryOp::shl || op == BinaryOp::shr) return apply_shift(op, a, b, span);
   auto [x, y] = same_type(op, a, b, span);
@@ -342,6 +352,7 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
 }
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {
+  refuse_addresses({&cond, &a, &b}, span);
   Expr c = to_bool(cond, span);
   auto *first = std::get_if<Expr>(&a), *second = std::get_if<Expr>(&b);
   if (first && second && (*first)->dtype == (*second)->dtype) return select(std::move(c), *first, *second, span);

@@ -2,6 +2,7 @@
 elements.
 """
 
+
 import numpy as np
 import pytest
 import tilelang
@@ -156,3 +157,10 @@ def test_only_global_pointers_are_parameters():
 def test_a_kernel_with_pointers_shows_itself():
     compiled = tilelang.compile(add(16, 32, True), target="cpu")
     assert "a: handle" in repr(compiled)
+
+
+@pytest.mark.parametrize("written", ["p + 16", "16 * p", "-p", "p == 0", "T.exp(p)", "T.if_then_else(p, 1, 2)",
+                                     "p << 1"])
+def test_an_address_is_no_number(tmp_path, written):
+    error = failure(tmp_path, f"x = {written}", signature="p: T.ptr")
+    assert "an address is no number to compute with" in error.text and "A[16]" in error.text
