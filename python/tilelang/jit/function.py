@@ -4,7 +4,6 @@ parameters."""
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 from types import FunctionType
 from typing import Any
@@ -102,10 +101,15 @@ class PrimFunc:
         """Print the text IR; what is said about its style is not followed."""
         print(self.text)
 
+    def _copied(self) -> PrimFunc:
+        import copy
+
+        return copy.copy(self)
+
     def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> PrimFunc:
         """The same with another attribute, or those of a dict: they are kept in `attrs`, without effect."""
         given = attr_key_or_dict
-        made = copy.copy(self)
+        made = self._copied()
         made.attrs = {**self.attrs, **(given if isinstance(given, dict) else {given: attr_value})}
         return made
 
@@ -115,7 +119,7 @@ class PrimFunc:
 
     def without_attr(self, attr_key: str) -> PrimFunc:
         """The same without an attribute."""
-        made = copy.copy(self)
+        made = self._copied()
         made.attrs = {key: value for key, value in self.attrs.items() if key != attr_key}
         return made
 
