@@ -194,7 +194,8 @@ class Package:
     def __init__(self) -> None:
         import tilelang
 
-        self.refused: tuple = (tilelang.CompileError, NotImplementedError, AttributeError, ImportError)
+        self.error = tilelang.CompileError
+        self.absent: tuple = (tilelang.CompileError, AttributeError, ImportError)
         self._samples: dict[str, Any] | None = None
 
     def find(self, row: Row) -> Any:
@@ -209,7 +210,7 @@ class Package:
             return importlib.import_module(row.path)
         try:
             return getattr(value, member)
-        except self.refused:
+        except self.absent:
             if owner in self.samples:
                 return getattr(self.samples[owner], member)
             if member in getattr(value, "__annotations__", ()):
@@ -229,7 +230,7 @@ class Package:
         try:
             self.find(row)(*[None for p in needed if p.kind == P], **keywords)
         except Exception as error:
-            return str(error) if isinstance(error, self.refused) else f"{type(error).__name__}: {error}"
+            return str(error) if isinstance(error, self.error) else f"{type(error).__name__}: {error}"
         return "it did not say anything"
 
 
@@ -371,7 +372,7 @@ def compare(rows: list[Row], closed: dict[str, str]) -> dict[str, list[str]]:
             value = package.find(row)
         except Exception as error:
             kind = "missing" if row.name and row.module in sys.modules else "cannot be imported"
-            known = isinstance(error, package.refused)
+            known = isinstance(error, package.absent)
             faults[kind].append(row.short + ("" if known else f" ({type(error).__name__}: {error})"))
             continue
         how = differs(row, value) if row.kind in CALLABLE else ""

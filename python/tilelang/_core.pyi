@@ -283,12 +283,12 @@ class Launcher:
         """New arrays for the parameters in `outputs`."""
 
 class CallCache:
-    """The kernels of one function of the eager dialect, each with the key of the calls that want it.  A call whose key is
-    known goes straight to its kernel in C++; any other, and one with arguments that do not fit, to the subclass's
+    """The kernels of one function of the eager dialect, each with the key of the calls that want it.  A call whose key
+    is known goes straight to its kernel in C++; any other, and one with arguments that do not fit, to the subclass's
     `_call(args, kwargs)`.  A key is: the values of the arguments that are not runtime ones (numbers, texts, dtypes and
     containers of them by value, other objects by the rule, or by identity and hash if they never change), the same of
-    what is watched (functions by identity), which runtime arguments are arrays, where these live, and what `reads` names
-    of them.  args: one value for each name, then name and value of each other keyword."""
+    what is watched (functions by identity), which runtime arguments are arrays, where these live, and what `reads`
+    names of them.  args: one value for each name, then name and value of each other keyword."""
     def __init__(self, names: Sequence[str], defaults: dict[str, Any], runtime: Sequence[int],
                  watches: Sequence[tuple[Any, str, Sequence[str]]] = (),
                  rule: Callable[[Any, int], Any] = ...) -> None:
@@ -330,8 +330,8 @@ def scalar_functions() -> list[tuple[str, str, tuple[str, ...], str, str]]:
     Builder.call; result: "same" as the first argument's dtype, or a dtype."""
 
 def target_info(target: str) -> dict[str, Any]:
-    """The chip that a target means, by its literal: target, as resolved, kind ("cuda", "sim", "cpu", "reference", which has
-    no chip and nothing more), name, language ("cuda", "llvm"), warp, default_threads (of a T.Kernel that names none),
+    """The chip that a target means, by its literal: target, as resolved, kind ("cuda", "sim", "cpu", "reference", which
+    has no chip and nothing more), name, language ("cuda", "llvm"), warp, default_threads (of a T.Kernel that names none),
     max_threads (of a block), max_cluster, shared_bytes (of a block), registers (of a thread), vector_bytes,
     vector_registers, shared_banks, and multiprocessors, a dict of count and, of each, threads, blocks, shared_bytes, of
     which reserved_bytes are lost to every block, and registers.

@@ -78,8 +78,8 @@ std::span<const Callee> exact_functions();
 std::span<const Callee> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition);
 // breakpoint(), where the simulator stops and all others go on; and the two of programmatic dependent launch:
-// pdl_sync() waits for the kernel before, pdl_trigger() lets the next one begin.  Where kernels follow one another, as in
-// the executors here, on CPUs and on chips without it, both mean nothing.
+// pdl_sync() waits for the kernel before, pdl_trigger() lets the next one begin.  Where kernels follow one another, as
+// in the executors here, on CPUs and on chips without it, both mean nothing.
 // A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
 std::span<const Callee> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.

@@ -1,5 +1,5 @@
-// H100 and H200.  132 SMs; 228 KB of shared memory each, of which a block may take 227 KB; mma.sync reaches about 0.6 of
-// the tensor rate; DRAM 3.35 TB/s (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
+// H100 and H200.  132 SMs; 228 KB of shared memory each, of which a block may take 227 KB; mma.sync reaches about 0.6
+// of the tensor rate; DRAM 3.35 TB/s (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -97,7 +97,7 @@ struct IntegerText : RandomText {
         return fmt::format("(({} << {}:{}) // {})", a, k, type, d);
     }
   }
-  // The same bits as another type of the width, and maybe back; floats are finite, of whose other bits nobody loses any.
+  // The same bits as another type of the width, and maybe back; floats are finite: of whose other bits none is lost.
   std::string reinterpreted(const std::string& type, int depth) {
     int bits = bits_of(type);
     std::string other = fmt::format("{}{}", is_signed(type) ? "u" : "i", bits);

@@ -9,18 +9,42 @@ in `__all__` and says what they mean."""
 
 from __future__ import annotations
 
-import sys as _sys
-
+from ..front import annotations as _annotations
+from ..front import asserts as _asserts
 from ..front import dtypes as dtypes
+from ..front import macros as _macros
+from ..front import values as _values
 from ..front.annotations import *  # noqa: F403
 from ..front.asserts import *  # noqa: F403
 from ..front.dtypes import *  # noqa: F403
 from ..front.macros import *  # noqa: F403
 from ..front.offered import OFFERED as _OFFERED
 from ..front.values import *  # noqa: F403
+from ..jit import eager as _eager
+from ..jit import prim_func as _prim_func
 from ..jit.eager import *  # noqa: F403
 from ..jit.prim_func import *  # noqa: F403
-from . import layout, members
+from . import (
+    allreduce,
+    annotate,
+    atomic,
+    control,
+    debug,
+    foreign,
+    launch,
+    layout,
+    lower_level,
+    members,
+    operators,
+    packed,
+    pairs,
+    random,
+    scalar,
+    scheduler,
+    thread,
+    tile,
+)
+from . import tile_op as _tile_op
 from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
 from .atomic import *  # noqa: F403
@@ -43,11 +67,9 @@ bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"
 int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = [_sys.modules[f"{__name__.rpartition('.')[0]}.{_name}"] for _name in """
-    language.launch language.tile language.operators language.tile_op front.annotations jit.prim_func
-    jit.eager front.macros front.values language.scalar language.pairs language.packed language.thread
-    language.control language.scheduler language.layout language.atomic language.foreign language.lower_level
-    language.random language.debug front.asserts language.annotate language.allreduce front.dtypes""".split()]  # noqa: SIM905
+MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
+           pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
+           _asserts, annotate, allreduce, dtypes)  # fmt: skip
 _OF_LAYOUT = ["Fragment", "Layout", "annotate_layout", "make_full_bank_swizzled_layout",
               "make_half_bank_swizzled_layout", "make_linear_layout", "make_quarter_bank_swizzled_layout",
               "make_swizzled_layout", "make_wgmma_swizzled_layout"]
