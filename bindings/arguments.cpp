@@ -20,8 +20,7 @@ Argument integer_of(PyObject* o) {
   unsigned long long large = PyLong_AsUnsignedLongLong(o);
   if (!PyErr_Occurred()) return uint64_t(large);
   PyErr_Clear();
-  unusable("the number " + nb::cast<std::string>(nb::str(nb::handle(o))) +
-           ", which does not fit in 64 bits");
+  unusable("the number " + nb::cast<std::string>(nb::str(nb::handle(o))) + ", which does not fit in 64 bits");
 }
 
 Argument number(nb::handle object) {
@@ -134,7 +133,7 @@ void Arguments::read_tensor(const ParamSpec& spec, nb::handle object, ArrayType&
 void Arguments::read(size_t param, nb::handle object, ArrayType& type) {
   const ParamSpec& spec = program.params[param];
   try {
-    if (spec.is_tensor || spec.dtype == "handle")   // an address, of which the tensor may be given
+    if (spec.is_tensor || spec.dtype == "handle")  // an address, of which the tensor may be given
       read_tensor(spec, object, type, items[param]);
     else
       items[param] = number(object);

@@ -72,7 +72,8 @@ ArrayType look_up(PyTypeObject* type) {
   } else if (derives_from_ndarray(type)) {
     found.protocol = Protocol::numpy;
     found.is_masked = derives_from(type, "numpy.ma", "MaskedArray");
-  } else if ((found.family == ArrayType::Family::cupy || found.family == ArrayType::Family::jax) && has("__dlpack__"))
+  } else if ((found.family == ArrayType::Family::cupy || found.family == ArrayType::Family::jax) &&
+             has("__dlpack__"))
     found.protocol = Protocol::capsule;  // their buffers are there for arrays in host memory only
   else if (type->tp_as_buffer && type->tp_as_buffer->bf_getbuffer)
     found.protocol = Protocol::buffer;
@@ -362,8 +363,9 @@ bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_
     }
     case Protocol::numpy:
       if (type.is_masked && PyObject_IsTrue(nb::object(object.attr("mask").attr("any")()).ptr()) != 0)
-        unusable("a masked array, whose mask no kernel sees: pass a.filled(value), or a.data and the mask as a "
-                 "tensor of its own");
+        unusable(
+            "a masked array, whose mask no kernel sees: pass a.filled(value), or a.data and the mask as a "
+            "tensor of its own");
       if (!read_numpy(object, type, view)) read_array_interface(object, view);
       return true;
     case Protocol::buffer:

@@ -63,7 +63,8 @@ nb::tuple region_extents(const BufferRegion& r) {
 nb::list ranges_of(const BufferRegion& region) {
   nb::list ranges;
   for (auto& r : region.ranges)
-    ranges.append(nb::make_tuple(extent_object(r.min), r.extent ? extent_object(r.extent) : nb::none(), r.point));
+    ranges.append(
+        nb::make_tuple(extent_object(r.min), r.extent ? extent_object(r.extent) : nb::none(), r.point));
   return ranges;
 }
 

@@ -1,6 +1,7 @@
-// The kernels of one function of the eager dialect.  A key is words: of the values that a kernel is built with, of
-// what the function captures, of what its trace read of the tensors.  It is made again at every call and compared, so
-// nothing that changed is missed; what is not found, and every complaint, is a matter for Python (`_call`).
+// The kernels of one function of the eager dialect.  A key is words: of the values that a kernel is built
+// with, of what the function captures, of what its trace read of the tensors.  It is made again at every call
+// and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter for
+// Python (`_call`).
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -134,8 +135,8 @@ const Entry* State::find(Words& words, std::span<PyObject* const> args) const {
   return nullptr;
 }
 
-// One object for each name, in order, then name and value of each further keyword, an integer for a T.const name.
-// How many these are, or nothing where Python has to say what is wrong, or what keywords mean.
+// One object for each name, in order, then name and value of each further keyword, an integer for a T.const
+// name. How many these are, or nothing where Python has to say what is wrong, or what keywords mean.
 std::optional<size_t> State::order(PyObject* const* given, size_t count, PyObject* keywords,
                                    std::span<PyObject*> args) const {
   size_t named = keywords ? size_t(PyTuple_GET_SIZE(keywords)) : 0, total = names.size();
@@ -321,7 +322,8 @@ PyObject* find(PyObject* self, PyObject* args) {
   });
 }
 
-// The part of the key that is known before the trace, as bytes.  Objects that count by identity are not kept alive.
+// The part of the key that is known before the trace, as bytes.  Objects that count by identity are not kept
+// alive.
 PyObject* key(PyObject* self, PyObject* args) {
   return guarded([&] {
     const State& state = state_of(self);
@@ -379,6 +381,6 @@ PyMethodDef cache_methods[] = {
 
 void bind_call_cache(nb::module_& m) {
   add_callable_type<State, call_cached>(m, "tilelang._core.CallCache",
-                                        "The call forms of one eager function, each with its kernel.", cache_methods,
-                                        initialise_cache);
+                                        "The call forms of one eager function, each with its kernel.",
+                                        cache_methods, initialise_cache);
 }

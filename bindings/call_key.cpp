@@ -46,7 +46,7 @@ bool is_static_type(PyObject* o) {
 
 nb::object root_of(const Watch& w) {
   PyObject* found = PyDict_Check(w.holder.ptr()) ? PyDict_GetItemWithError(w.holder.ptr(), w.name.ptr())
-                                               : PyCell_GET(w.holder.ptr());
+                                                 : PyCell_GET(w.holder.ptr());
   if (!found && PyErr_Occurred()) throw nb::python_error();
   return nb::borrow<nb::object>(found);
 }

@@ -1,5 +1,5 @@
-// What tells one call of an eager function from another: its values as words, and the names that the function reads
-// from around itself.
+// What tells one call of an eager function from another: its values as words, and the names that the function
+// reads from around itself.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -68,13 +68,14 @@ class Words {
   std::vector<uint64_t> large;
 };
 
-// Values as words: equal exactly for equal values.  Numbers, texts, dtypes and containers of them count by value, what
-// never changes by identity.  Of all other objects a rule in Python says what counts.
+// Values as words: equal exactly for equal values.  Numbers, texts, dtypes and containers of them count by
+// value, what never changes by identity.  Of all other objects a rule in Python says what counts.
 struct KeyWriter {
   Words& words;
   std::vector<nb::object>* kept;  // gets the objects that are known by identity; may be null
-  // rule(object, place) -> its key, of tuples, frozensets, plain values and objects that count by identity; null: such
-  // objects are a TypeError.  place: of the parameter whose value it is; -1: a part of one, or captured.
+  // rule(object, place) -> its key, of tuples, frozensets, plain values and objects that count by identity;
+  // null: such objects are a TypeError.  place: of the parameter whose value it is; -1: a part of one, or
+  // captured.
   PyObject* rule;
 
   void argument(PyObject* o, int place);

@@ -1,5 +1,5 @@
-// A type of Python whose objects are called by vectorcall and own one C++ value.  Raw CPython, for nanobind has no
-// vectorcall for classes that Python derives from.
+// A type of Python whose objects are called by vectorcall and own one C++ value.  Raw CPython, for nanobind
+// has no vectorcall for classes that Python derives from.
 #pragma once
 #include <structmember.h>
 

@@ -27,10 +27,10 @@ tl::AttrValue attr_of(const std::string& key, nb::handle object);
 tl::Attrs attrs_of(const nb::dict& dict);
 std::vector<nb::object> items_of(nb::handle sequence);
 nb::object extent_object(const tl::Expr& e);  // an int if it is a constant
-nb::object place_of(const tl::Span& span);  // (file, line, column), or None where nobody wrote it
+nb::object place_of(const tl::Span& span);    // (file, line, column), or None where nobody wrote it
 // A message with Python's names of the dtypes, but for names that the user's own line, `source`, has.
 std::string in_words_of_python(std::string_view text, std::string_view source);
-nb::object known(int64_t number);           // None for a negative one
+nb::object known(int64_t number);  // None for a negative one
 nb::tuple tuple_of(const std::vector<nb::object>& items);
 
 // An operator of the user's, as Python holds it.

@@ -1,4 +1,5 @@
-// What one thread does to memory, and foreign code: the Builder's methods for it, and Python functions as its meaning.
+// What one thread does to memory, and foreign code: the Builder's methods for it, and Python functions as its
+// meaning.
 #include <nanobind/stl/optional.h>
 
 #include "api/user.h"
@@ -24,8 +25,8 @@ nb::object memory_of(const ForeignValue& v) {
   return nb::steal<nb::object>(PyMemoryView_FromMemory(bytes, v.elements * v.type.bytes(), PyBUF_WRITE));
 }
 
-// A Python function (values, result dtypes) -> numbers; a place is given as (memoryview, dtype).  Called from any
-// thread.
+// A Python function (values, result dtypes) -> numbers; a place is given as (memoryview, dtype).  Called from
+// any thread.
 ForeignEval foreign_eval(const nb::object& function) {
   PyObject* called = nb::object(function).release().ptr();  // the entry is never removed
   return [called](std::span<const ForeignValue> args, std::span<const DType> results) {

@@ -104,8 +104,8 @@ Settings settings_of(const nb::dict& options) {
       s.edit_text = editor_of(nb::borrow(value));
     else
       fail({}, "compile has no option `{}`{}", name,
-           did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text", "flags",
-                               "own_barriers", "skip", "stop_after", "fast_math"}));
+           did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text",
+                               "flags", "own_barriers", "skip", "stop_after", "fast_math"}));
   }
   if (!cached)
     s.cache = Cache{};
@@ -139,8 +139,8 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
 
 // A run of the simulator: its report as a dict.  fresh: the places of arguments that nobody has written.
 nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<size_t>& fresh, uint64_t seed,
-                         int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch, bool count, nb::object progress,
-                         nb::object stop) {
+                         int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch,
+                         bool count, nb::object progress, nb::object stop) {
   std::vector<nb::object> objects = items_of(args);
   Arguments arguments(k.program, objects.size(), false);
   std::vector<nb::handle> handles(objects.begin(), objects.end());
@@ -148,7 +148,12 @@ nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<s
   std::iota(places.begin(), places.end(), size_t(0));
   arguments.read_all(handles.data(), places, 0);
   for (size_t i : fresh) arguments.read_new(i, handles.at(i));
-  SimulationOptions options{.seed = seed, .schedules = schedules, .blocks = std::move(blocks), .sample = sample, .watch = watch, .count = count};
+  SimulationOptions options{.seed = seed,
+                            .schedules = schedules,
+                            .blocks = std::move(blocks),
+                            .sample = sample,
+                            .watch = watch,
+                            .count = count};
   if (!progress.is_none())
     options.progress = [&](int64_t done, int64_t all) {
       nb::gil_scoped_acquire held;
@@ -322,8 +327,10 @@ void bind_kernel(nb::module_& m) {
         return resolve_target(target).text();
       },
       nb::arg("target"));
-  m.def("register_source", [](const std::string& file, std::string text) { register_source(file, std::move(text)); },
-        nb::arg("file"), nb::arg("text"));
+  m.def(
+      "register_source",
+      [](const std::string& file, std::string text) { register_source(file, std::move(text)); },
+      nb::arg("file"), nb::arg("text"));
   m.def("tile_ops", &tile_ops);
   m.def(
       "parse", [](const std::string& text, const std::string& file) { return parse_text(text, file); },

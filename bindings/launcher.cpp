@@ -254,15 +254,16 @@ PyObject* allocate_outputs(PyObject* self, PyObject* sequence) {
   });
 }
 
-PyMethodDef launcher_methods[] = {{"launch", &launch_all, METH_O,
-                          "launch(self, args) -> None\n\nRun on all the parameters, outputs included, on the "
-                          "current stream of the "
-                          "arrays' library."},
-                         {"allocate_outputs", &allocate_outputs, METH_O,
-                          "allocate_outputs(self, inputs) -> list\n\nNew arrays for the parameters that "
-                          "out_idx names, of the library "
-                          "and on the device of the first array among the inputs."},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef launcher_methods[] = {
+    {"launch", &launch_all, METH_O,
+     "launch(self, args) -> None\n\nRun on all the parameters, outputs included, on the "
+     "current stream of the "
+     "arrays' library."},
+    {"allocate_outputs", &allocate_outputs, METH_O,
+     "allocate_outputs(self, inputs) -> list\n\nNew arrays for the parameters that "
+     "out_idx names, of the library "
+     "and on the device of the first array among the inputs."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -278,6 +279,6 @@ LaunchPlan* direct_plan_of(nb::handle object) {
 
 void bind_launcher(nb::module_& m) {
   launcher_type = add_callable_type<LaunchPlan, call_launcher>(
-      m, "tilelang._core.Launcher", "A compiled kernel to be called: Launcher(kernel, outputs).", launcher_methods,
-      initialise_launcher);
+      m, "tilelang._core.Launcher", "A compiled kernel to be called: Launcher(kernel, outputs).",
+      launcher_methods, initialise_launcher);
 }

@@ -87,8 +87,9 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // module-level values of Python outlive the module at interpreter exit
   compile_error =
       new_exception(m, "CompileError", PyExc_Exception, "The user's error, at a place in the program.");
-  simulation_error = new_exception(m, "SimulationError", nb::handle(compile_error),
-                                   "The program ran in the simulator, and is wrong; see tilelang.simulation.");
+  simulation_error =
+      new_exception(m, "SimulationError", nb::handle(compile_error),
+                    "The program ran in the simulator, and is wrong; see tilelang.simulation.");
   nb::object bases = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_ValueError));
   argument_error = new_exception(m, "ArgumentError", bases, "A call whose arguments do not fit the kernel.");
   nb::register_exception_translator(&translate);

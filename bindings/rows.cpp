@@ -32,13 +32,27 @@ nb::dict copy_row(const CopyInstr& c) {
 
 nb::dict async_row(const AsyncInstr& a) {
   using Does = AsyncInstr::Does;
-  static const std::map<Does, std::string> names = {
-      {Does::copy, "copy"}, {Does::commit, "commit"}, {Does::wait_groups, "wait_groups"}, {Does::wait_all, "wait_all"},
-      {Does::signal, "signal"}, {Does::signal_counted, "signal_counted"}, {Does::init, "init"}, {Does::inval, "inval"},
-      {Does::arrive, "arrive"}, {Does::expect, "expect"}, {Does::arrive_expect, "arrive_expect"}, {Does::test, "test"},
-      {Does::bulk_load, "bulk_load"}, {Does::bulk_store, "bulk_store"}, {Does::tensor_load, "tensor_load"},
-      {Does::tensor_store, "tensor_store"}, {Does::bulk_commit, "bulk_commit"}, {Does::bulk_wait, "bulk_wait"},
-      {Does::bulk_wait_read, "bulk_wait_read"}, {Does::fence, "fence"}, {Does::fence_init, "fence_init"}};
+  static const std::map<Does, std::string> names = {{Does::copy, "copy"},
+                                                    {Does::commit, "commit"},
+                                                    {Does::wait_groups, "wait_groups"},
+                                                    {Does::wait_all, "wait_all"},
+                                                    {Does::signal, "signal"},
+                                                    {Does::signal_counted, "signal_counted"},
+                                                    {Does::init, "init"},
+                                                    {Does::inval, "inval"},
+                                                    {Does::arrive, "arrive"},
+                                                    {Does::expect, "expect"},
+                                                    {Does::arrive_expect, "arrive_expect"},
+                                                    {Does::test, "test"},
+                                                    {Does::bulk_load, "bulk_load"},
+                                                    {Does::bulk_store, "bulk_store"},
+                                                    {Does::tensor_load, "tensor_load"},
+                                                    {Does::tensor_store, "tensor_store"},
+                                                    {Does::bulk_commit, "bulk_commit"},
+                                                    {Does::bulk_wait, "bulk_wait"},
+                                                    {Does::bulk_wait_read, "bulk_wait_read"},
+                                                    {Does::fence, "fence"},
+                                                    {Does::fence_init, "fence_init"}};
   nb::dict row = row_of("async", a.callee.name);
   row["does"] = names.at(a.does);
   row["bytes"] = a.bytes;
@@ -70,7 +84,7 @@ nb::list instruction_rows(const std::string& chip) {
   for (auto& a : target->async) rows.append(async_row(a));
   for (auto& a : target->atomics) rows.append(atomic_row(a));
   const std::pair<std::string_view, std::span<const Callee>> functions[] = {
-      {"scalar", scalar_functions()}, {"exact", exact_functions()}, {"narrow", narrow_functions()},
+      {"scalar", scalar_functions()}, {"exact", exact_functions()},   {"narrow", narrow_functions()},
       {"lane", lane_functions()},     {"thread", thread_functions()}, {"message", message_functions()}};
   for (auto& [group, callees] : functions)
     for (auto& callee : callees) {
@@ -82,8 +96,8 @@ nb::list instruction_rows(const std::string& chip) {
   return rows;
 }
 
-// (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for Builder.call,
-// result "same" as the first argument, or a dtype.
+// (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for
+// Builder.call, result "same" as the first argument, or a dtype.
 nb::list offered() {
   constexpr std::string_view results[] = {"same",  "bool",  "handle", "none",
                                           "int64", "int32", "uint32", "given"};

@@ -91,6 +91,7 @@ nb::dict dict_of(const SimulationReport& report) {
   d["seed"] = report.seed;
   d["schedules"] = report.schedules;
   d["blocks"] = report.blocks;
-  d["error"] = report.findings.empty() ? nb::object(nb::none()) : nb::cast(std::string(SimulationError(report).what()));
+  d["error"] = report.findings.empty() ? nb::object(nb::none())
+                                       : nb::cast(std::string(SimulationError(report).what()));
   return d;
 }

@@ -65,19 +65,20 @@ nb::object option_object(const AttrValue& value) {
 UserEval tile_eval(const nb::object& function) {
   if (function.is_none()) return nullptr;
   PyObject* called = nb::object(function).release().ptr();  // the operator is never removed
-  return [called](const std::vector<UserArgument>& read, const std::vector<Array>& written,
-                  const Attrs& attrs) {
-    nb::gil_scoped_acquire held;
-    nb::list given, shapes;
-    nb::dict options;
-    for (auto& [array, is_number] : read) given.append(is_number ? number_from(array) : tuple_from(array));
-    for (auto& a : written) shapes.append(tuple_from(a));
-    for (auto& [name, value] : attrs.entries) options[name.c_str()] = option_object(value);
-    nb::object results = nb::handle(called)(given, shapes, options);
-    std::vector<Array> out;
-    for (auto& result : items_of(results)) out.push_back(array_from(result));
-    return out;
-  };
+  return
+      [called](const std::vector<UserArgument>& read, const std::vector<Array>& written, const Attrs& attrs) {
+        nb::gil_scoped_acquire held;
+        nb::list given, shapes;
+        nb::dict options;
+        for (auto& [array, is_number] : read)
+          given.append(is_number ? number_from(array) : tuple_from(array));
+        for (auto& a : written) shapes.append(tuple_from(a));
+        for (auto& [name, value] : attrs.entries) options[name.c_str()] = option_object(value);
+        nb::object results = nb::handle(called)(given, shapes, options);
+        std::vector<Array> out;
+        for (auto& result : items_of(results)) out.push_back(array_from(result));
+        return out;
+      };
 }
 
 Access access_named(const std::string& name) {

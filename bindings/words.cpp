@@ -25,9 +25,9 @@ void for_words(std::string_view text, Visit&& visit) {
 }  // namespace
 
 std::string in_words_of_python(std::string_view text, std::string_view source) {
-  static constexpr std::string_view briefs[] = {"i4",  "i8",   "i16",  "i32", "i64",  "u4",   "u8",   "u16",  "u32",
-                                                "u64", "bf16", "tf32", "f16", "f32",  "f64",  "e4m3", "e5m2", "e8m0",
-                                                "e2m1"};
+  static constexpr std::string_view briefs[] = {"i4",  "i8",   "i16",  "i32",  "i64",  "u4",  "u8",
+                                                "u16", "u32",  "u64",  "bf16", "tf32", "f16", "f32",
+                                                "f64", "e4m3", "e5m2", "e8m0", "e2m1"};
   std::string out;
   size_t done = 0;
   for_words(text, [&](size_t at, std::string_view word) {

@@ -207,9 +207,9 @@ void declare_options(CLI::App& app, Arguments& a) {
     sub->add_option("--set", a.set, "NAME=NUMBER: an extent or a scalar; may be repeated")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    sub->add_option(
-           "--inputs", a.inputs,
-           "eighths from -1 to 1, whole numbers from -3 to 3, integers at the ends of their types, or any bits")
+    sub->add_option("--inputs", a.inputs,
+                    "eighths from -1 to 1, whole numbers from -3 to 3, integers at the ends of their types, "
+                    "or any bits")
         ->check(CLI::IsMember({"eighths", "whole", "extreme", "bits"}));
   }
   run->add_flag("--check", a.check, "compare with the reference");

@@ -44,8 +44,14 @@ int64_t Tensor::whole(int64_t i) { return element_access(type).get(at(i)).i; }
 static int64_t extreme_number(std::mt19937_64& random, DType type) {
   int64_t power = int64_t(uint64_t(1) << random() % type.bits), near = int64_t(random() % 3) - 1;
   int64_t end = type.is_signed() ? int64_t(uint64_t(1) << (type.bits - 1)) : 0;
-  const int64_t pool[] = {end, int64_t(uint64_t(end) - 1), power, int64_t(0 - uint64_t(power)), near,
-                          int64_t(uint64_t(power) + uint64_t(near)), int64_t(random()), int64_t(random() % 21) - 10};
+  const int64_t pool[] = {end,
+                          int64_t(uint64_t(end) - 1),
+                          power,
+                          int64_t(0 - uint64_t(power)),
+                          near,
+                          int64_t(uint64_t(power) + uint64_t(near)),
+                          int64_t(random()),
+                          int64_t(random() % 21) - 10};
   return wrap_int(pool[random() % std::size(pool)], type);
 }
 
@@ -90,7 +96,7 @@ Trial random_trial(const Program& program, const Given& given, uint64_t seed, In
         continue;
       }
       int64_t n = whole ? int64_t(random() % 7) - 3 : int64_t(random() % 17) - 8;
-      Scalar v = extreme              ? scalar(extreme_number(random, t.type))
+      Scalar v = extreme             ? scalar(extreme_number(random, t.type))
                  : t.type.is_float() ? scalar(whole ? double(n) : double(n) / 8)
                                      : scalar(wrap_int(n, t.type));
       element_access(t.type).put(t.at(i), v);
@@ -105,9 +111,9 @@ std::vector<Argument> arguments_of(const Program& program, Trial& trial, int dev
     Tensor& t = trial.tensors[i];
     auto& spec = program.params[i];
     if (!spec.is_tensor) {
-      arguments.push_back(t.type.is_float() ? Argument(trial.scalars[i])
-                                            : trial.scalars[i] >= 0x1p63 ? Argument(uint64_t(trial.scalars[i]))
-                                                                         : Argument(int64_t(trial.scalars[i])));
+      arguments.push_back(t.type.is_float()            ? Argument(trial.scalars[i])
+                          : trial.scalars[i] >= 0x1p63 ? Argument(uint64_t(trial.scalars[i]))
+                                                       : Argument(int64_t(trial.scalars[i])));
       continue;
     }
     DlType dl = dl_type(spec.dtype);
@@ -202,11 +208,10 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
     }
     double error = error_of(got.tensors[i], wanted.tensors[i]), most = tolerance(got.tensors[i].type);
     if (error > (most > 0 ? std::max(test.tolerance, most) : 0))
-      return {
-          .kind = Verdict::Kind::wrong,
-          .what = "",
-          .text = fmt::format("{} differs by {:.2g} of its largest number: {}", program.params[i].name, error,
-                              differences(got.tensors[i], wanted.tensors[i]))};
+      return {.kind = Verdict::Kind::wrong,
+              .what = "",
+              .text = fmt::format("{} differs by {:.2g} of its largest number: {}", program.params[i].name,
+                                  error, differences(got.tensors[i], wanted.tensors[i]))};
   }
   return {};
 }

@@ -30,10 +30,10 @@ struct Trial {
   std::vector<double> scalars;
 };
 
-// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; whole numbers from -3 to 3; the same, but
-// integers that are the ends of their types, powers of two, and what lies next to these; or any bits, of which those of
-// floats are often NaN: then results are compared bit for bit.  A tensor's are the same whatever other parameters there
-// are.
+// Eighths from -1 to 1 (integers from -8 to 8), exact in every float type; whole numbers from -3 to 3; the
+// same, but integers that are the ends of their types, powers of two, and what lies next to these; or any
+// bits, of which those of floats are often NaN: then results are compared bit for bit.  A tensor's are the
+// same whatever other parameters there are.
 enum class Inputs : uint8_t { eighths, whole, extreme, bits };
 std::string_view name_of(Inputs inputs);
 std::optional<Inputs> find_inputs(std::string_view name);
@@ -78,8 +78,8 @@ Verdict compare(const Program& program, Trial& got, Trial& wanted, const Test& t
 
 // Compiles, runs, compares.  What the user did wrong is `refused`, a broken invariant of ours a `crash`.
 Verdict judge(const std::string& text, const Test& test);
-// The same in a process of its own, so that one that dies or does not end (within so many seconds of its processor) is a
-// crash like any other.
+// The same in a process of its own, so that one that dies or does not end (within so many seconds of its
+// processor) is a crash like any other.
 Verdict judge_apart(const std::string& text, const Test& test, double seconds = 60);
 
 // Whether it fails as `before` did.  A wrong result of what was compiled for a device counts only where the

@@ -1,6 +1,6 @@
-// Indices that leave a tile whatever happens: the access is reached in any case, and its index takes every value that
-// its loops give it.  What stands under a condition is not looked at, for it may be there to keep the index inside;
-// accesses to tensors are guarded.  Indices by threads are the simulator's to look at.
+// Indices that leave a tile whatever happens: the access is reached in any case, and its index takes every
+// value that its loops give it.  What stands under a condition is not looked at, for it may be there to keep
+// the index inside; accesses to tensors are guarded.  Indices by threads are the simulator's to look at.
 #include "api/bounds.h"
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace {
 
 struct Bounds {
   const Function& f;
-  Facts facts = {};                        // ranges of the variables that take all of their values
+  Facts facts = {};  // ranges of the variables that take all of their values
   VarMap lets = {};
 
   Expr plain(const Expr& e) const {
@@ -86,7 +86,8 @@ struct Bounds {
     } else if (auto* c = e.as<Call>()) {
       for (auto& a : c->args) {
         auto* at = place_of(a);
-        if (at && c->callee->atomic != Callee::Atomic::none && !at->mask) place(at->buffer, at->index, e->span);
+        if (at && c->callee->atomic != Callee::Atomic::none && !at->mask)
+          place(at->buffer, at->index, e->span);
         if (!at) value(a);
       }
     }
@@ -95,7 +96,8 @@ struct Bounds {
   void tile(const Tile& t) {
     for (auto& o : t.operands)
       if (auto* r = std::get_if<Region>(&o))
-        for (size_t d = 0; d < r->ranges.size(); d++) check(r->buffer, d, r->ranges[d].min, r->ranges[d].extent, t.span);
+        for (size_t d = 0; d < r->ranges.size(); d++)
+          check(r->buffer, d, r->ranges[d].min, r->ranges[d].extent, t.span);
   }
 
   static bool jumps(const Stmt& s) {
@@ -139,8 +141,7 @@ void check_bounds_of_tiles(const Function& f) {
     Bounds bounds{.f = f};
     bool runs = true;
     for (size_t d = 0; d < k.grid.size(); d++)
-      if (auto n = as_int(k.grid[d]))
-        bounds.facts.bind(k.grid_vars[d], Interval{0, *n - 1}), runs &= *n > 0;
+      if (auto n = as_int(k.grid[d])) bounds.facts.bind(k.grid_vars[d], Interval{0, *n - 1}), runs &= *n > 0;
     if (runs) bounds.statement(k.body);
   }
 }

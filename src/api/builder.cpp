@@ -244,7 +244,8 @@ void Builder::begin_while() {
 }
 
 void Builder::while_condition(const Value& cond) {
-  internal_check(!frames.empty() && frames.back().kind == Frame::Kind::while_loop, "a while loop that is open");
+  internal_check(!frames.empty() && frames.back().kind == Frame::Kind::while_loop,
+                 "a while loop that is open");
   Frame& frame = frames.back();
   frame.cond = to_bool(cond, here());
   if (frame.stmts.empty()) return;
@@ -263,7 +264,8 @@ void Builder::end_while() {
   emit(while_loop(frame.cond, block(std::move(frame.stmts), frame.span), frame.span));
 }
 
-// A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel loop.
+// A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel
+// loop.
 void Builder::check_control(const Callee& callee) const {
   std::string_view what = callee.name == "thread_return" ? "return" : callee.name;
   for (size_t i = frames.size(); i-- > 0;) {
@@ -271,12 +273,18 @@ void Builder::check_control(const Callee& callee) const {
     bool is_loop = f.kind == Frame::Kind::loop;
     if (f.kind == Frame::Kind::tile) fail(here(), "`{}` in the body of a tile operator: use `if`", what);
     if (is_loop && (f.loop == Loop::parallel || f.loop == Loop::vectorized))
-      fail(here(), "`{}` in a {} loop (line {}): its iterations are independent and run together; guard the rest of the "
-           "body with `if`, or use T.serial", what, to_string(f.loop), f.span.line);
+      fail(here(),
+           "`{}` in a {} loop (line {}): its iterations are independent and run together; guard the rest of "
+           "the "
+           "body with `if`, or use T.serial",
+           what, to_string(f.loop), f.span.line);
     if (&callee == &thread_return) continue;
     if (is_loop && f.loop == Loop::pipelined)
-      fail(here(), "`{}` in a T.Pipelined loop (line {}): copies of later iterations may be on their way; use T.serial, "
-           "or guard the body with `if`", what, f.span.line);
+      fail(here(),
+           "`{}` in a T.Pipelined loop (line {}): copies of later iterations may be on their way; use "
+           "T.serial, "
+           "or guard the body with `if`",
+           what, f.span.line);
     if (is_loop || f.kind == Frame::Kind::while_loop) return;
   }
   if (&callee != &thread_return) fail(here(), "`{}` outside of a loop that the device runs", what);

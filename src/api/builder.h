@@ -14,7 +14,7 @@ namespace tl {
 // What a Builder and its buffers share.
 struct Draft {
   Function function;
-  Span here;  // where what is being built was written
+  Span here;    // where what is being built was written
   VarMap lets;  // what the names of values stand for, where that reads no memory
 };
 
@@ -59,8 +59,8 @@ class Builder {
                               const std::vector<Value>& starts, const std::vector<Value>& stops,
                               const std::vector<Value>& steps, Attrs attrs);
   void end_for();
-  // A loop that runs as long as its condition holds.  What is built between begin_while and while_condition belongs to
-  // the condition: it runs before each iteration.
+  // A loop that runs as long as its condition holds.  What is built between begin_while and while_condition
+  // belongs to the condition: it runs before each iteration.
   void begin_while();
   void while_condition(const Value& cond);
   void end_while();
@@ -70,8 +70,8 @@ class Builder {
   void end_if();
 
   // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
-  // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a call and
-  // which may be made outside of a kernel.
+  // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a
+  // call and which may be made outside of a kernel.
   Buffer alloc(const std::string& name, std::string_view scope, const std::vector<Value>& shape, DType type,
                Attrs attrs);
   // Another shape or type of a buffer's storage, its elements in row-major order; `what` asks for it.
@@ -79,7 +79,8 @@ class Builder {
                std::string_view what);
   // What a read outside a tensor gives, instead of 0.
   void annotate_safe_value(const Buffer& buffer, const Value& value);
-  // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used it.
+  // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used
+  // it.
   void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
@@ -103,10 +104,10 @@ class Builder {
   // Neighbouring elements from one on, as 32-bit words; `what` is the name by which the user asks.
   Expr load_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
                  const std::optional<Value>& predicate);
-  void store_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, const Value& value,
-                  int64_t bytes, const std::optional<Value>& predicate);
-  // kind: call_extern, call_pure_extern, or ptx, which writes the `outputs`, addresses of local variables.  key: of
-  // what it means (target/foreign.h), or empty.
+  void store_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index,
+                  const Value& value, int64_t bytes, const std::optional<Value>& predicate);
+  // kind: call_extern, call_pure_extern, or ptx, which writes the `outputs`, addresses of local variables.
+  // key: of what it means (target/foreign.h), or empty.
   Expr foreign(const std::string& kind, const std::string& text, const std::string& key,
                const std::vector<Expr>& outputs, const std::vector<Value>& args, std::optional<DType> type);
 
@@ -119,8 +120,8 @@ class Builder {
   // A value for its effect, as a statement.
   void evaluate(const Value& value);
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);
-  // A function of values, as an option of an operator: variables for its arguments, and its results, all of a type.
-  // Between the two calls nothing may become a statement; `said` is what the user calls it.
+  // A function of values, as an option of an operator: variables for its arguments, and its results, all of a
+  // type. Between the two calls nothing may become a statement; `said` is what the user calls it.
   std::vector<Expr> begin_function(const std::string& said, const std::vector<std::string>& names,
                                    DType type);
   IndexMap end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type);
@@ -129,8 +130,10 @@ class Builder {
   void end_tile();
   // Where the elements of a shared tile, a tensor (Layout) or a fragment (Fragment) live: instead of what
   // infer_layouts would choose.
-  void annotate_layout(const Buffer& buffer, const Layout& layout, const std::string& by = "T.annotate_layout");
-  void annotate_layout(const Buffer& buffer, const Fragment& fragment, const std::string& by = "T.annotate_layout");
+  void annotate_layout(const Buffer& buffer, const Layout& layout,
+                       const std::string& by = "T.annotate_layout");
+  void annotate_layout(const Buffer& buffer, const Fragment& fragment,
+                       const std::string& by = "T.annotate_layout");
   // Blocks visit the grid in panels of that many columns (order "row") or rows ("col").
   void use_swizzle(const Value& panel_size, std::string_view order = "row");
   // A condition that holds from here on; over parameters alone, outside of loops and branches, everywhere.

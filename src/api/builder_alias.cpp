@@ -23,17 +23,18 @@ Expr size_of(const std::vector<Expr>& shape, int64_t unit) {
 
 void check_storage(const BufferInfo& info, DType type, std::string_view what, const Span& here) {
   if (!info.strides.empty() || (info.scope == Scope::global && info.layout))
-    fail(here, "{}: {} has {} of its own; only a tensor whose elements lie in row-major order has another shape", what,
-         info.name, info.strides.empty() ? "a layout" : "strides");
+    fail(here,
+         "{}: {} has {} of its own; only a tensor whose elements lie in row-major order has another shape",
+         what, info.name, info.strides.empty() ? "a layout" : "strides");
   if (info.shape.empty()) fail(here, "{}: {} is a single value", what, info.name);
   if (!info.reducer.empty()) fail(here, "{}: {} is a reducer", what, info.name);
   if (info.safe_value) fail(here, "{}: {} has a safe value; annotate it afterwards", what, info.name);
   if (type == info.dtype || info.scope == Scope::shared) return;
   auto whole = [](DType t) { return !t.is_bool() && !t.is_packed() && t.lanes == 1; };
   if (whole(type) && whole(info.dtype)) return;
-  fail(here, "{}: {} is {} of {}, which cannot be looked at as {}: copy it to a shared buffer", what, info.name,
-       info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array", to_string(info.dtype),
-       to_string(type));
+  fail(here, "{}: {} is {} of {}, which cannot be looked at as {}: copy it to a shared buffer", what,
+       info.name, info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array",
+       to_string(info.dtype), to_string(type));
 }
 
 }  // namespace
@@ -44,8 +45,13 @@ Buffer Builder::alias(const std::string& name, const Buffer& of, const std::vect
   check_owner(of);
   const BufferInfo base = of.info();
   check_storage(base, type, what, here());
-  BufferInfo info{
-      .name = name, .dtype = type, .shape = {}, .strides = {}, .scope = base.scope, .span = here(), .layout = {}};
+  BufferInfo info{.name = name,
+                  .dtype = type,
+                  .shape = {},
+                  .strides = {},
+                  .scope = base.scope,
+                  .span = here(),
+                  .layout = {}};
   info.alias_of = base.alias_of ? base.alias_of : of.id;
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());
@@ -59,8 +65,8 @@ Buffer Builder::alias(const std::string& name, const Buffer& of, const std::vect
   if (type.bits != root.bits) check_storage(draft->function[info.alias_of], type, what, here());
   Expr have = size_of(base.shape, base.dtype.bits), want = size_of(info.shape, type.bits);
   if (!is_int(simplify(eq(have, want)), 1))
-    fail(here(), "{}: {} takes {} bits, but {}{} takes {}; they must be equal", what, describe(of), print(have),
-         to_string(type), shape_text(info.shape), print(want));
+    fail(here(), "{}: {} takes {} bits, but {}{} takes {}; they must be equal", what, describe(of),
+         print(have), to_string(type), shape_text(info.shape), print(want));
   BufferId id = draft->function.add(std::move(info));
   emit(tl::alloc(id, here()));
   return {draft, id};
@@ -70,8 +76,10 @@ void Builder::annotate_safe_value(const Buffer& buffer, const Value& value) {
   check_owner(buffer);
   BufferInfo& info = draft->function[buffer.id];
   if (info.scope != Scope::global)
-    fail(here(), "annotate_safe_value: {} is a tile; only a tensor may be read outside of its bounds", info.name);
-  if (info.alias_of) fail(here(), "annotate_safe_value: {} is another shape of a tensor: annotate that", info.name);
+    fail(here(), "annotate_safe_value: {} is a tile; only a tensor may be read outside of its bounds",
+         info.name);
+  if (info.alias_of)
+    fail(here(), "annotate_safe_value: {} is another shape of a tensor: annotate that", info.name);
   Expr e = to_type(value, info.dtype, "annotate_safe_value: the value for " + info.name, here());
   auto* real = e.as<FloatImm>();
   auto whole = as_int(e);

@@ -70,8 +70,8 @@ Fragment make_fragment(const std::vector<int64_t>& shape, int64_t replicas, cons
 void Builder::set_layout(BufferId buffer, const Layout& layout, const std::string& by) {
   BufferInfo& info = draft->function[buffer];
   if (info.layout && !equal(from_map(*info.layout), layout))
-    fail({}, "{} has a layout already, {} (by {}), and cannot also have {} (by {}): annotate it once", info.name,
-         to_string(from_map(*info.layout)), layout_by[buffer], to_string(layout), by);
+    fail({}, "{} has a layout already, {} (by {}), and cannot also have {} (by {}): annotate it once",
+         info.name, to_string(from_map(*info.layout)), layout_by[buffer], to_string(layout), by);
   info.layout = layout.map();
   layout_by.emplace(buffer, by);
 }
@@ -105,8 +105,10 @@ void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) cons
   const std::vector<BufferInfo>& all = draft->function.buffers;
   auto shows = std::find_if(all.begin(), all.end(), [&](auto& b) { return b.alias_of == buffer.id; });
   if (info.alias_of || shows != all.end())
-    fail({}, "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements lie in "
-             "row-major order has; index it as it lies, or do without the layout",
+    fail({},
+         "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements "
+         "lie in "
+         "row-major order has; index it as it lies, or do without the layout",
          describe(buffer), info.alias_of ? info.name : shows->name,
          info.alias_of ? draft->function[info.alias_of].name : info.name);
   if (!info.strides.empty())
@@ -142,7 +144,8 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
     if (std::string why = why_not_inverse(f); !why.empty())
       fail({},
            "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because "
-           "{}. Thread and register are sums of the indices' digits (i // a % b, times a stride), each digit in "
+           "{}. Thread and register are sums of the indices' digits (i // a % b, times a stride), each digit "
+           "in "
            "one of the two",
            info.name, to_string(f), why);
     int64_t threads = draft->function.kernels.empty() ? 0 : thread_count(draft->function.kernels.back());

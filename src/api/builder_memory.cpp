@@ -1,5 +1,5 @@
-// What one thread does to memory: addresses, atomic accesses, accesses of a given width, tensors made from addresses,
-// foreign code.
+// What one thread does to memory: addresses, atomic accesses, accesses of a given width, tensors made from
+// addresses, foreign code.
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +22,8 @@ void check_order(std::string_view op, Callee::Atomic kind, const std::string& or
   if (kind == Callee::Atomic::load) drop("release"), drop("acq_rel");
   if (kind == Callee::Atomic::store) drop("acquire"), drop("acq_rel");
   if (std::find(fit.begin(), fit.end(), order) == fit.end())
-    fail(span, "{}: the memory order cannot be `{}`; it is one of {}{}", op, order, listed(fit), did_you_mean(order, fit));
+    fail(span, "{}: the memory order cannot be `{}`; it is one of {}{}", op, order, listed(fit),
+         did_you_mean(order, fit));
 }
 
 constexpr int64_t widest_access = 16;  // of one thread, in bytes, on every target
@@ -47,15 +48,17 @@ void check_holes(const std::string& text, size_t operands, size_t outputs, Span 
     if (!number || digits.size() > 3 || (digits.empty() && !output)) continue;
     size_t hole = digits.empty() ? 0 : size_t(std::stoul(digits)), count = output ? outputs : operands;
     if (hole >= count)
-      fail(span, "ptx: the template names {{{}}}, but there {} {} {}", word, count == 1 ? "is" : "are", count,
-           output ? (count == 1 ? "output (out=)" : "outputs (out=)") : (count == 1 ? "operand" : "operands"));
+      fail(
+          span, "ptx: the template names {{{}}}, but there {} {} {}", word, count == 1 ? "is" : "are", count,
+          output ? (count == 1 ? "output (out=)" : "outputs (out=)") : (count == 1 ? "operand" : "operands"));
   }
 }
 
 }  // namespace
 
 // ── addresses ─────────────────────────────────────────────────────────────────────────────────────────
-// Code that goes on from an address sees rows one after another: a shared tile whose address is taken is not swizzled.
+// Code that goes on from an address sees rows one after another: a shared tile whose address is taken is not
+// swizzled.
 void Builder::keep_rows(const Buffer& buffer, const std::string& by) {
   const BufferInfo& info = buffer.info();
   if (info.scope != Scope::shared || info.layout) return;
@@ -68,8 +71,11 @@ Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std
                       const std::optional<Value>& count) {
   std::vector<Expr> at = index_of(buffer, index, "taking the address of an element of");
   if (buffer.info().scope == Scope::fragment)
-    fail(here(), "{} is spread over the registers of the block's threads and has no address: copy it to a shared tile, or "
-                 "use T.alloc_local", describe(buffer));
+    fail(here(),
+         "{} is spread over the registers of the block's threads and has no address: copy it to a shared "
+         "tile, or "
+         "use T.alloc_local",
+         describe(buffer));
   keep_rows(buffer, "its address, which is taken");
   // The elements of a strided tensor do not follow one another.
   bool counted = count && buffer.info().strides.empty();
@@ -85,11 +91,12 @@ Expr Builder::pointer(const std::string& name) {
   return v;
 }
 
-Buffer Builder::tensor_at(const std::string& name, const Value& base, const std::vector<Value>& shape, DType type,
-                          const std::optional<std::vector<Value>>& strides) {
+Buffer Builder::tensor_at(const std::string& name, const Value& base, const std::vector<Value>& shape,
+                          DType type, const std::optional<std::vector<Value>>& strides) {
   Expr from = strong(base, here());
   if (!from->dtype.is_handle() && from->dtype != i64 && from->dtype != u64)
-    fail(here(), "{}: an address is a T.ptr parameter or an integer of 64 bits, not {}", name, to_string(from->dtype));
+    fail(here(), "{}: an address is a T.ptr parameter or an integer of 64 bits, not {}", name,
+         to_string(from->dtype));
   if (!type.is_int() && !type.is_float() && !type.is_bool())
     fail(here(), "{}: an element cannot be {}", name, to_string(type));
   if (shape.empty()) fail(here(), "{}: a tensor has at least one dimension", name);
@@ -105,14 +112,19 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
     bool ok = true;
     visit(e, [&](const Var& v) { ok &= known(v); }, [&](const Load&) { ok = false; });
     if (!ok)
-      fail(here(), "{}: {} must be known when the function is called, from constants, scalar parameters and T.dynamic "
-                   "extents: the shape of a tensor does not change within a kernel", name, what);
+      fail(
+          here(),
+          "{}: {} must be known when the function is called, from constants, scalar parameters and T.dynamic "
+          "extents: the shape of a tensor does not change within a kernel",
+          name, what);
     return e;
   };
   BufferInfo info{.name = name, .dtype = type, .shape = {}, .strides = {}, .span = here(), .layout = {}};
-  for (auto& e : shape) info.shape.push_back(outside(to_index(e, "an extent of " + name, here()), "an extent"));
+  for (auto& e : shape)
+    info.shape.push_back(outside(to_index(e, "an extent of " + name, here()), "an extent"));
   if (strides)
-    for (auto& e : *strides) info.strides.push_back(outside(to_index(e, "a stride of " + name, here()), "a stride"));
+    for (auto& e : *strides)
+      info.strides.push_back(outside(to_index(e, "a stride of " + name, here()), "a stride"));
   BufferId id = draft->function.add(std::move(info));
   Stmt begin = tl::alloc(id, here(), {.entries = {{"base", from}}});
   Expr number = from->dtype.is_handle() ? cast(u64, from, here()) : from;
@@ -137,11 +149,15 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
   std::vector<Expr> at = index_of(buffer, index, op + " at");
   const BufferInfo& info = buffer.info();
   if (info.scope != Scope::global && info.scope != Scope::shared)
-    fail(here(), "{}: {} belongs to one thread or is spread over the registers of several, which no other thread reaches; "
-                 "atomics are for tensors and shared tiles", op, describe(buffer));
+    fail(here(),
+         "{}: {} belongs to one thread or is spread over the registers of several, which no other thread "
+         "reaches; "
+         "atomics are for tensors and shared tiles",
+         op, describe(buffer));
   check_atomic_type(op, row->atomic, info.dtype, here());
   check_order(op, row->atomic, order, here());
-  std::vector<Expr> args{tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), "", here())};
+  std::vector<Expr> args{
+      tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), "", here())};
   if (value) args.push_back(to_type(*value, info.dtype, op + ":", here()));
   args.push_back(string_imm(order, here()));
   bool gives = returns || row->atomic == Callee::Atomic::load;
@@ -151,41 +167,46 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
   return e;
 }
 
-Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
-                         const std::optional<Value>& predicate) {
+Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index,
+                         int64_t bytes, const std::optional<Value>& predicate) {
   std::vector<Expr> at = index_of(buffer, index, std::string(what) + " at");
   const BufferInfo& info = buffer.info();
   bool wants_shared = what.find("ds") != what.npos || what.starts_with("sts");
   if (info.scope != (wants_shared ? Scope::shared : Scope::global))
-    fail(here(), "{} takes an element of a {}, not of {}", what, wants_shared ? "shared tile" : "tensor", describe(buffer));
+    fail(here(), "{} takes an element of a {}, not of {}", what, wants_shared ? "shared tile" : "tensor",
+         describe(buffer));
   int64_t element = info.dtype.bytes(), need = std::min<int64_t>(bytes, 16);
   Modular m = modular_of(offset_of(info, at), Facts{});
   int64_t step = std::gcd(m.modulus * element, need);
   if ((m.remainder * element) % step)
-    fail(here(), "{} moves {} bytes, which must begin at an address divisible by {}, but this element of {} does not", what,
-         bytes, need, describe(buffer));
+    fail(here(),
+         "{} moves {} bytes, which must begin at an address divisible by {}, but this element of {} does not",
+         what, bytes, need, describe(buffer));
   if (auto row = as_int(info.shape.back()); row && !wants_shared && *row * element < bytes)
-    fail(here(), "{} moves {} bytes, which are {} elements, but a row of {} has {}, so that no such access lies within it; give "
-         "it longer rows (T.view), or move fewer bytes", what, bytes, bytes / element, describe(buffer), *row);
+    fail(here(),
+         "{} moves {} bytes, which are {} elements, but a row of {} has {}, so that no such access lies "
+         "within it; give "
+         "it longer rows (T.view), or move fewer bytes",
+         what, bytes, bytes / element, describe(buffer), *row);
   keep_rows(buffer, fmt::format("{}, which moves neighbouring elements", what));
   Expr mask = predicate ? to_bool(*predicate, here()) : Expr();
   return tl::address(tl::load(draft->function, buffer.id, std::move(at), here(), mask), "", here());
 }
 
-Expr Builder::load_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
-                        const std::optional<Value>& predicate) {
+Expr Builder::load_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index,
+                        int64_t bytes, const std::optional<Value>& predicate) {
   Expr place = wide_place(what, buffer, index, bytes, predicate);
   return let("wide", tl::call(tl::load_wide, {place}, u32.with_lanes(int(bytes / 4)), here()));
 }
 
-void Builder::store_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, const Value& value,
-                         int64_t bytes, const std::optional<Value>& predicate) {
+void Builder::store_wide(std::string_view what, const Buffer& buffer, const std::vector<Value>& index,
+                         const Value& value, int64_t bytes, const std::optional<Value>& predicate) {
   Expr v = strong(value, here());
   DType wanted = u32.with_lanes(int(bytes / 4));
   if (bytes == 4 && (v->dtype == i64 || v->dtype == i32)) v = cast(u32, v, here());
   if (v->dtype != wanted)
-    fail(here(), "{} stores {} ({} bytes, as a load of that width gives), not {}", what, to_string(wanted), bytes,
-         to_string(v->dtype));
+    fail(here(), "{} stores {} ({} bytes, as a load of that width gives), not {}", what, to_string(wanted),
+         bytes, to_string(v->dtype));
   Expr place = wide_place(what, buffer, index, bytes, predicate);
   emit(eval(tl::call(tl::store_wide, {place, v}, none_type, here()), here()));
 }
@@ -196,13 +217,15 @@ void Builder::instruct(std::string_view name, const std::vector<Expr>& places) {
   if (!row || row->effect != Callee::Effect::memory || row->access.size() != places.size())
     fail(here(), "there is no instruction `{}` with {} operands", name, places.size());
   for (auto& p : places)
-    if (!place_of(p)) fail(here(), "{}: an operand is the address of an element, not {}", name, to_string(p->dtype));
+    if (!place_of(p))
+      fail(here(), "{}: an operand is the address of an element, not {}", name, to_string(p->dtype));
   emit(eval(tl::call(*row, places, none_type, here()), here()));
 }
 
 // ── foreign code ──────────────────────────────────────────────────────────────────────────────────────
 Expr Builder::foreign(const std::string& kind, const std::string& text, const std::string& key,
-                      const std::vector<Expr>& outputs, const std::vector<Value>& args, std::optional<DType> type) {
+                      const std::vector<Expr>& outputs, const std::vector<Value>& args,
+                      std::optional<DType> type) {
   require_kernel(kind);
   const Callee* row = find_callee(kind);
   internal_check(row && is_foreign(*row), "a kind of foreign code");
@@ -216,9 +239,11 @@ Expr Builder::foreign(const std::string& kind, const std::string& text, const st
   for (auto& a : args) {
     auto* n = std::get_if<int64_t>(&a);
     Expr e = n && !ptx && *n == int32_t(*n) ? imm(*n, i32, here()) : strong(a, here());
-    if (e->dtype.is_handle() && !place_of(e) && !e.as<Var>()) fail(here(), "{}: this address names no element", kind);
+    if (e->dtype.is_handle() && !place_of(e) && !e.as<Var>())
+      fail(here(), "{}: this address names no element", kind);
     if (ptx && (e->dtype.lanes > 1 || e->dtype.is_bool() || (e->dtype.bits < 16)))
-      fail(here(), "ptx: an operand cannot be {}: registers hold 16, 32 or 64 bits; cast it to int32", to_string(e->dtype));
+      fail(here(), "ptx: an operand cannot be {}: registers hold 16, 32 or 64 bits; cast it to int32",
+           to_string(e->dtype));
     all.push_back(std::move(e));
   }
   Expr e = tl::call(*row, std::move(all), type.value_or(none_type), here());

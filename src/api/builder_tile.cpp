@@ -77,7 +77,8 @@ bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
 }  // namespace
 
 namespace {
-// (i + 1) * n - i * n is n, also where the two ends have got names: these are looked through, a step at a time.
+// (i + 1) * n - i * n is n, also where the two ends have got names: these are looked through, a step at a
+// time.
 Expr constant_if_it_is(const Expr& extent, const VarMap& lets) {
   constexpr int steps = 8;
   Expr found = simplify(extent), e = found;
@@ -204,11 +205,11 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   if (operands.size() != op.operands.size()) {
     std::vector<std::string_view> names;
     for (auto& o : op.operands) names.push_back(o.name);
-    fail(here(), "{} takes {} operands ({}), not {}", op.said(), names.size(), listed(names), operands.size());
+    fail(here(), "{} takes {} operands ({}), not {}", op.said(), names.size(), listed(names),
+         operands.size());
   }
   std::vector<Operand> made;
-  for (size_t i = 0; i < operands.size(); i++)
-    made.push_back(tile_operand(op, i, operands[i], element));
+  for (size_t i = 0; i < operands.size(); i++) made.push_back(tile_operand(op, i, operands[i], element));
   return made;
 }
 
@@ -284,7 +285,10 @@ void Builder::use_swizzle(const Value& panel_size, std::string_view order) {
 void Builder::begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs) {
   require_kernel(op.info.said());
   std::vector<Operand> made = tile_operands(op.info, operands, {});
-  frames.push_back({.kind = Frame::Kind::tile, .span = here(), .attrs = std::move(attrs), .op = &op,
+  frames.push_back({.kind = Frame::Kind::tile,
+                    .span = here(),
+                    .attrs = std::move(attrs),
+                    .op = &op,
                     .operands = std::move(made)});
 }
 
@@ -353,7 +357,8 @@ void Builder::require(const Value& cond, const std::string& message) {
 }
 
 void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {
-  draft->function.notes.push_back({.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
+  draft->function.notes.push_back(
+      {.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
 }
 
 void Builder::annotate(const std::string& key, AttrValue value) {

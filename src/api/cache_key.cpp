@@ -9,8 +9,8 @@
 namespace tl {
 namespace {
 
-// On the CPU a division by 0 is told at its line, which stands in the binary but not in the function's text: a kernel
-// that moved within its file, or to another one, is another kernel.
+// On the CPU a division by 0 is told at its line, which stands in the binary but not in the function's text:
+// a kernel that moved within its file, or to another one, is another kernel.
 std::string lines_of_divisions(const Function& f) {
   bool divides = false;
   std::string lines;

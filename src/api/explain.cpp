@@ -1,5 +1,6 @@
-// What the compiler decided, as the rows of a report.  Nothing is decided or computed twice here: notes of the
-// passes, attributes that they left, and the analysis of accesses are brought together by buffer and by place.
+// What the compiler decided, as the rows of a report.  Nothing is decided or computed twice here: notes of
+// the passes, attributes that they left, and the analysis of accesses are brought together by buffer and by
+// place.
 #include <fmt/ranges.h>
 
 #include <algorithm>

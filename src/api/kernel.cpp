@@ -45,10 +45,13 @@ void refuse_thread_code(const Function& f) {
     visit(as_evaluated(k.body), [&](const Call& n) {
       if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
       if (n.callee == &sync_threads) return;
-      if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee) || find_instr(n.callee->name))
-        fail(n.span, "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
-                     "simulator of one (target='sim:…')",
-             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name);
+      if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee) ||
+          find_instr(n.callee->name))
+        fail(n.span,
+             "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
+             "simulator of one (target='sim:…')",
+             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread"
+                                                                     : n.callee->name);
     });
   }
 }
@@ -81,8 +84,8 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride, true};
 }
 
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major rows
-// are as far apart as all extents but the first say.
+// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major
+// rows are as far apart as all extents but the first say.
 int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
   int64_t elements = 1;
   for (auto& p : f.params) {
@@ -131,7 +134,8 @@ std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string
   if (settings.options.deterministic) check_order(f);
   ResolvedTarget resolved = resolve_target(target);
   if (settings.at_machine && resolved.kind != "sim")
-    fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}", resolved.text());
+    fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}",
+         resolved.text());
   return std::make_shared<CompiledKernel>(f, resolved, std::move(settings));
 }
 
@@ -152,8 +156,10 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   report.function = function.name;
   report.target = target.text();
   if (settings.options.deterministic)
-    report.notes.push_back({.subject = "deterministic", .text = "no result depends on the order of atomic accesses",
-                            .pass = "", .place = {}});
+    report.notes.push_back({.subject = "deterministic",
+                            .text = "no result depends on the order of atomic accesses",
+                            .pass = "",
+                            .place = {}});
   note_flags();
   if (!target.chip) {
     refuse_thread_code(function);
@@ -199,13 +205,15 @@ CompiledKernel::Usual CompiledKernel::find_usual() const {
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
   for (size_t i = 0; i < vars.size(); i++) {
-    if (!signature.params[size_t(signature.integers[i].param)].is_used) continue;  // a tensor that may be None
+    if (!signature.params[size_t(signature.integers[i].param)].is_used)
+      continue;  // a tensor that may be None
     int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
     if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
       u.dimensions.push_back({vars[i], signature.integers[i], elements});
   }
   for (size_t i = 0; i < function.params.size() && narrows; i++)
-    if (BufferId b = function.params[i].buffer; b && !as_int(simplify(span_of(function[b])))) u.sized.push_back(i);
+    if (BufferId b = function.params[i].buffer; b && !as_int(simplify(span_of(function[b]))))
+      u.sized.push_back(i);
   return u;
 }
 
@@ -213,7 +221,8 @@ bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
   if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
   for (auto& d : usual.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0) return false;
+    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)
+      return false;
   }
   for (size_t i : usual.sized)
     if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
@@ -223,7 +232,8 @@ bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
 
 std::string CompiledKernel::describe_usual() const {
   std::vector<std::string> parts;
-  if (usual.alignment > 1) parts.push_back(fmt::format("addresses are divisible by {} bytes", usual.alignment));
+  if (usual.alignment > 1)
+    parts.push_back(fmt::format("addresses are divisible by {} bytes", usual.alignment));
   for (auto& d : usual.dimensions)
     if (d.divisor > 1) parts.push_back(fmt::format("{} is divisible by {}", d.source.name, d.divisor));
   if (!usual.sized.empty()) parts.push_back("tensors span fewer than 2^31 elements");
@@ -256,16 +266,19 @@ Function CompiledKernel::function_for(bool is_usual) const {
   }
   for (auto& d : usual.dimensions) {
     DType type = d.var->dtype;
-    if (d.divisor > 1) f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
+    if (d.divisor > 1)
+      f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
     if (type != i64) continue;
     f.facts.push_back(le(imm(0), d.var));
     f.facts.push_back(le(d.var, imm(INT32_MAX)));
   }
-  for (size_t i : usual.sized) f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));
+  for (size_t i : usual.sized)
+    f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));
   return f;
 }
 
-std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cache, const std::string& key) const {
+std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cache,
+                                                               const std::string& key) const {
   auto start = std::chrono::steady_clock::now();
   auto entry = key.empty() ? std::nullopt : cache.load(key);
   if (!entry) return {};
@@ -301,8 +314,9 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   }
   std::future<void> opening;  // waited for on every way out
   if (!simulated && settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
-  Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
-                                          : compile(f, chip, settings.options, dump);
+  Compiled compiled = settings.at_machine
+                          ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
+                          : compile(f, chip, settings.options, dump);
   if (!settings.options.stop_after.empty() && compiled.program.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (edits) {  // what the user's function makes of it, only it itself can tell
@@ -412,7 +426,8 @@ void CompiledKernel::launch(std::span<const Argument> arguments, Stream stream) 
   run_simulation(*variant->simulation, host_arguments(variant->program, arguments, packed));
 }
 
-SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments, const SimulationOptions& options) {
+SimulationReport CompiledKernel::simulate(std::span<const Argument> arguments,
+                                          const SimulationOptions& options) {
   internal_check(target.kind == "sim", "a kernel for the simulator");
   const Variant& variant = variant_for(arguments);
   Packed packed;
@@ -442,7 +457,8 @@ std::string CompiledKernel::machine_text() const {
   std::string text;
   on_stack_for(function, [&] {
     Target chip = with_user_rows(*target.chip);
-    text = print(settings.at_machine ? function : compile(function_for(true), chip, settings.options).function);
+    text =
+        print(settings.at_machine ? function : compile(function_for(true), chip, settings.options).function);
   });
   return text;
 }
@@ -459,7 +475,8 @@ Report CompiledKernel::current_report() {
   };
   if (target.chip && (general || !usual.dimensions.empty())) {
     note("usual variant", "for calls where " + describe_usual(), usual_ran);
-    if (general) note("general variant", "for all other calls; made for one where " + general_reason, general_ran);
+    if (general)
+      note("general variant", "for all other calls; made for one where " + general_reason, general_ran);
   }
   return now;
 }

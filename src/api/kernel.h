@@ -1,6 +1,6 @@
-// A function compiled and ready to be called: target resolved, disk cache asked.  There are two variants at most: the
-// usual one takes for granted what nearly every call brings, whatever its sizes; the general one takes nothing for
-// granted, and is made when the first call wants it.
+// A function compiled and ready to be called: target resolved, disk cache asked.  There are two variants at
+// most: the usual one takes for granted what nearly every call brings, whatever its sizes; the general one
+// takes nothing for granted, and is made when the first call wants it.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -20,9 +20,10 @@ struct Settings {
   Options options;
   std::optional<Cache> cache;  // none: that of the environment
   std::string dump_dir;        // a folder for the text of every level; empty: none
-  // Edits the generated text, of that language ("cuda", "llvm"), before a device compiler sees it; empty: nobody does.
+  // Edits the generated text, of that language ("cuda", "llvm"), before a device compiler sees it; empty:
+  // nobody does.
   std::function<std::string(std::string_view language, std::string text)> edit_text = {};
-  bool at_machine = false;     // for the simulator: the function is at level machine already
+  bool at_machine = false;  // for the simulator: the function is at level machine already
 };
 
 // What a target string means on this machine: one kind, one chip.
@@ -57,13 +58,13 @@ class CompiledKernel {
   const DeviceBinary* device_binary() const { return first.executable ? &first.executable->binary : nullptr; }
   // What a GPU's kernel, or its simulation, is at level machine, as text IR.
   std::string machine_text() const;
-  // Everything, with the variants made so far.  The first time, what the passes decided is found out by running
-  // them once more: nothing of it is kept for kernels that nobody asks.
+  // Everything, with the variants made so far.  The first time, what the passes decided is found out by
+  // running them once more: nothing of it is kept for kernels that nobody asks.
   Report current_report();
 
  private:
-  // An extent or stride that a call brings.  Usually it is divisible by 16 bytes of elements, where that decides
-  // whether rows of a tensor are aligned; and it fits 32 bits.
+  // An extent or stride that a call brings.  Usually it is divisible by 16 bytes of elements, where that
+  // decides whether rows of a tensor are aligned; and it fits 32 bits.
   struct Dimension {
     Expr var;
     IntegerSource source;

@@ -2,8 +2,8 @@
 #pragma once
 #include "api/values.h"
 #include "base/error.h"
-#include "layout/algebra.h"
 #include "layout/access.h"
+#include "layout/algebra.h"
 #include "layout/draw.h"
 #include "layout/swizzle.h"
 #include "target/fragments.h"

@@ -31,7 +31,8 @@ UsersText find_users_text(const Function& f, std::string_view log) {
       else if (find_user_row(n.callee->name))
         offer(n.span, fmt::format("the instruction {} of tilelang.register_matrix", n.callee->name), false);
     });
-    if (k.attrs.find("source")) offer(k.span ? k.span : f.span, "the text of T.import_source or prelude=", false);
+    if (k.attrs.find("source"))
+      offer(k.span ? k.span : f.span, "the text of T.import_source or prelude=", false);
   }
   return found;
 }

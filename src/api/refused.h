@@ -1,5 +1,5 @@
-// A device compiler refuses what it was given: whose fault that is.  What the user handed over (a flag, text that
-// stands in the program, an edit of it) is the user's; text that we alone wrote is the compiler's.
+// A device compiler refuses what it was given: whose fault that is.  What the user handed over (a flag, text
+// that stands in the program, an edit of it) is the user's; text that we alone wrote is the compiler's.
 #pragma once
 #include "ir/kernel.h"
 #include "runtime/device.h"

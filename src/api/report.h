@@ -1,6 +1,6 @@
-// Why everything is as it is: what explain() prints.  A Report is rows, each with the user's place; what the passes
-// decided is gathered by explain() (explain.h) when somebody asks, what the device compiler said is kept with the
-// binary, so that a kernel from the cache explains itself as well.
+// Why everything is as it is: what explain() prints.  A Report is rows, each with the user's place; what the
+// passes decided is gathered by explain() (explain.h) when somebody asks, what the device compiler said is
+// kept with the binary, so that a kernel from the cache explains itself as well.
 #pragma once
 #include <string>
 #include <vector>
@@ -76,8 +76,8 @@ struct Report {
 std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceBinary& binary);
 std::string place_text(const Span& span);  // "matmul.py:12"; empty where unknown
 
-// Gathers what was decided for `tile`: from the function after infer_layouts, where operators and loops are still
-// whole and have their mappings, and from the one at machine level.
+// Gathers what was decided for `tile`: from the function after infer_layouts, where operators and loops are
+// still whole and have their mappings, and from the one at machine level.
 void explain(Report& report, const Function& tile, const Function& laid_out, const Function& machine,
              const Target& target);
 

@@ -180,7 +180,9 @@ class Element {
  private:
   friend struct detail::Access;
   Element(Buffer buffer, std::vector<Expr> index, Where where)
-      : buffer(std::move(buffer)), index(std::move(index)), where(where) {}
+      : buffer(std::move(buffer)),
+        index(std::move(index)),
+        where(where) {}
   Buffer buffer;
   std::vector<Expr> index;
   Where where;
@@ -258,7 +260,9 @@ struct Range {
     requires std::convertible_to<const T&, Expr>
   Range(const T& count) : stop(count) {}
   Range(Expr start, Expr stop, Expr step = 1)
-      : start(std::move(start)), stop(std::move(stop)), step(std::move(step)) {}
+      : start(std::move(start)),
+        stop(std::move(stop)),
+        step(std::move(step)) {}
 };
 
 // The threads of a block: a count, up to three extents, or the target's default.
@@ -355,7 +359,8 @@ class Builder {
   // Computes a value once, under a name.
   Expr let(std::string name, Operand value);
 
-  // Where the elements of a shared tile, a tensor or a fragment live, instead of what the compiler would choose.
+  // Where the elements of a shared tile, a tensor or a fragment live, instead of what the compiler would
+  // choose.
   void annotate_layout(const Buffer& buffer, const Layout& layout, Where where = Where::current());
   void annotate_layout(const Buffer& buffer, const Fragment& fragment, Where where = Where::current());
 
@@ -364,10 +369,12 @@ class Builder {
             Where where = Where::current());
   void clear(const Tile& tile, Where where = Where::current());
   void fill(const Tile& tile, Operand value);
-  // dst = the fold of src along dim: "sum", "max", "min", "abssum", "absmax"; of dst's old elements too if not clear.
+  // dst = the fold of src along dim: "sum", "max", "min", "abssum", "absmax"; of dst's old elements too if
+  // not clear.
   void reduce(std::string_view fold, const Tile& src, const Tile& dst, int dim = -1, bool clear = true,
               Where where = Where::current());
-  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows ("col").
+  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows
+  // ("col").
   void use_swizzle(Operand panel_size, std::string_view order = "row");
   // Any tile operator by its name.
   void tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,

@@ -48,8 +48,10 @@ Expr meet(BinaryOp op, const Value& v, DType t, Span span) {
 void refuse_addresses(std::initializer_list<const Value*> values, Span span) {
   for (const Value* v : values)
     if (auto* e = std::get_if<Expr>(v); e && (*e)->dtype.is_handle())
-      fail(span, "an address is no number to compute with: make_tensor(p, shape) makes a tensor of the memory there, "
-                 "whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
+      fail(span,
+           "an address is no number to compute with: make_tensor(p, shape) makes a tensor of the memory "
+           "there, "
+           "whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
 }
 
 Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {
@@ -180,9 +182,10 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
 }
 
 void check_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
-  bool ok = args.size() == 3 && type && std::holds_alternative<int64_t>(args[1]) && std::holds_alternative<int64_t>(args[2]) &&
-            row.name.substr(3) == to_string(*type);
-  if (!ok) fail(span, "{} takes a number, a rounding, whether to saturate, and the type that it makes", row.name);
+  bool ok = args.size() == 3 && type && std::holds_alternative<int64_t>(args[1]) &&
+            std::holds_alternative<int64_t>(args[2]) && row.name.substr(3) == to_string(*type);
+  if (!ok)
+    fail(span, "{} takes a number, a rounding, whether to saturate, and the type that it makes", row.name);
 }
 
 // to_e4m3(x, rounding, saturate) and its like: the rounded value.
@@ -190,7 +193,8 @@ Expr call_narrow(const Callee& row, const std::vector<Value>& args, std::optiona
   check_narrow(row, args, type, span);
   Expr x = as_single(in_arithmetic(strong(args[0], span), span), span);
   DType code = type->bits == 32 ? u32 : type->bits == 16 ? u16 : u8;
-  Expr bits = call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
+  Expr bits =
+      call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
   return call(*find_callee("reinterpret"), {bits}, *type, span);
 }
 
@@ -201,8 +205,8 @@ Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional
   DType from = exprs[0]->dtype;
   if (!type) fail(span, "{} needs the type of its result", row.name);
   if (!(type->is_int() || type->is_float()) || type->bits != from.bits)
-    fail(span, "{}: {} has {} bits, but {} has {}: the two must be numbers of one width", row.name, to_string(from),
-         from.bits, to_string(*type), type->bits);
+    fail(span, "{}: {} has {} bits, but {} has {}: the two must be numbers of one width", row.name,
+         to_string(from), from.bits, to_string(*type), type->bits);
   return *type == from ? exprs[0] : call(row, std::move(exprs), *type, span);
 }
 
@@ -223,8 +227,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-// A finite number that the type's rounding makes infinite is nobody's intention: a mask of -1e9 in half precision, whose
-// sums are then NaN.
+// A finite number that the type's rounding makes infinite is nobody's intention: a mask of -1e9 in half
+// precision, whose sums are then NaN.
 static Expr to_float(double d, DType type, std::string_view what, Span span) {
   if (std::isfinite(d) && std::isinf(round_float(d, type.scalar()))) {
     std::string name = to_string(type.scalar());
@@ -251,7 +255,8 @@ static std::string cure_of(int64_t n, DType type, std::string_view what) {
   if (what == "the number")
     return fmt::format("; cast the other operand to a {} type first", only_sign ? "signed" : "wider");
   if (only_sign && type.bits <= 32 && n >= -(int64_t(1) << (type.bits - 1)))
-    return fmt::format("; the number that has its bits is {}", uint64_t(n) & ((uint64_t(1) << type.bits) - 1));
+    return fmt::format("; the number that has its bits is {}",
+                       uint64_t(n) & ((uint64_t(1) << type.bits) - 1));
   return only_sign ? "; take a signed type" : "; take a wider type";
 }
 
@@ -260,7 +265,8 @@ Expr to_type(const Value& value, DType type, std::string_view what, Span span) {
   if (auto* b = std::get_if<bool>(&value)) return imm(*b, type, span);
   if (auto* n = std::get_if<int64_t>(&value)) {
     if (type.is_float()) return to_float(double(*n), type, what, span);
-    if (!fits(*n, type)) fail(span, "{} {} does not fit in {}{}", what, *n, to_string(type), cure_of(*n, type, what));
+    if (!fits(*n, type))
+      fail(span, "{} {} does not fit in {}{}", what, *n, to_string(type), cure_of(*n, type, what));
     return imm(*n, type, span);
   }
   if (auto* n = std::get_if<uint64_t>(&value)) {
@@ -355,7 +361,8 @@ Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) 
   refuse_addresses({&cond, &a, &b}, span);
   Expr c = to_bool(cond, span);
   auto *first = std::get_if<Expr>(&a), *second = std::get_if<Expr>(&b);
-  if (first && second && (*first)->dtype == (*second)->dtype) return select(std::move(c), *first, *second, span);
+  if (first && second && (*first)->dtype == (*second)->dtype)
+    return select(std::move(c), *first, *second, span);
   auto [x, y] = same_type(BinaryOp::eq, a, b, span);
   return select(std::move(c), std::move(x), std::move(y), span);
 }

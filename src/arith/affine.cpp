@@ -10,7 +10,8 @@ namespace {
 
 DType residue_type(DType t) { return {DType::Kind::signed_int, t.bits}; }
 
-// A coefficient as the sum keeps it: residues lie around 0, and half of 2^n, which an unsigned type has, is positive.
+// A coefficient as the sum keeps it: residues lie around 0, and half of 2^n, which an unsigned type has, is
+// positive.
 int64_t kept(Sum& s, Wide value) {
   if (!s.integers) {
     int64_t r = wrap_int(int64_t(uint64_t(value)), residue_type(s.type));

@@ -1,6 +1,6 @@
-// Sums of products: an integer expression as c0 + c1*t1 + c2*t2 + … over distinct opaque terms.  For an i64 that
-// has no data in it (see Info::data) this is exact; else the coefficients count modulo 2^n, and only where the exact
-// range of the sum fits the type (see `exact`) is the sum also the value as an integer.
+// Sums of products: an integer expression as c0 + c1*t1 + c2*t2 + … over distinct opaque terms.  For an i64
+// that has no data in it (see Info::data) this is exact; else the coefficients count modulo 2^n, and only
+// where the exact range of the sum fits the type (see `exact`) is the sum also the value as an integer.
 #pragma once
 #include "arith/analysis.h"
 

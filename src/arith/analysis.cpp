@@ -85,7 +85,8 @@ Info of_cast(const Cast& n, const Info& a) {
   g.info.data |= from.is_float() || from.scalar() == u64;
   g.info.range = range_of_cast(a.range, from, n.dtype);
   if (!n.dtype.is_int() || !has_range(from)) return g.info;
-  g.info.modular = g.info.range == a.range ? a.modular : modular_wrapped(a.modular, n.dtype, true);  // i64, too
+  g.info.modular =
+      g.info.range == a.range ? a.modular : modular_wrapped(a.modular, n.dtype, true);  // i64, too
   return g.info;
 }
 

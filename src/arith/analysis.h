@@ -14,13 +14,13 @@ struct Info {
   bool loads = false;    // its value may change when memory does
   bool partial = false;  // it has no meaning everywhere: a load, or a division by what may be 0
   bool fails = false;    // it has a division by what may be 0
-  // Made of what memory or a call brings, or of a constant that no index has: an i64 that wraps, while other i64
-  // never overflow.
+  // Made of what memory or a call brings, or of a constant that no index has: an i64 that wraps, while other
+  // i64 never overflow.
   bool data = false;
 };
 
-// No memory has more elements than these bits count, so what is made of a larger constant, or shifted further, is no
-// index.
+// No memory has more elements than these bits count, so what is made of a larger constant, or shifted
+// further, is no index.
 constexpr int index_bits = 48;
 inline bool is_beyond_index(int64_t constant) {
   constexpr int64_t most = int64_t(1) << index_bits;

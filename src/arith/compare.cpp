@@ -192,7 +192,8 @@ Expr decide_equality(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b, c
 Expr one_against_constant(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   Sum w = s.parse(a);
   add_sum(w, s.parse(b), -1, s.known);
-  if (!w.ok || w.integers || w.terms.size() != 1 || (w.terms[0].factor != 1 && w.terms[0].factor != -1)) return {};
+  if (!w.ok || w.integers || w.terms.size() != 1 || (w.terms[0].factor != 1 && w.terms[0].factor != -1))
+    return {};
   Sum value = empty_sum(a->dtype);
   value.integers = value.index = false;
   add_constant(value, w.constant, -w.terms[0].factor);

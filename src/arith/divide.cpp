@@ -220,7 +220,8 @@ Sum Simplifier::remainder(Sum f, int64_t c) {
     if (auto x = through_xor(*this, BinaryOp::floormod, *e, c)) return *x;
   Sum reduced = integer_sum(f.type);
   add_constant(reduced, p.rest.constant);
-  for (auto& t : p.rest.terms) add_term(reduced, SumTerm{1, t.e, t.range, t.hash, t.data}, t.factor % c, known);
+  for (auto& t : p.rest.terms)
+    add_term(reduced, SumTerm{1, t.e, t.range, t.hash, t.data}, t.factor % c, known);
   return opaque(*this, BinaryOp::floormod, printable(reduced) ? reduced : p.rest, c);
 }
 

@@ -33,8 +33,8 @@ struct Facts {
   void assume(const Expr& condition);
 };
 
-// What the value of a name says of it.  Nothing is noted where it says no more than the type: facts are copied
-// often.
+// What the value of a name says of it.  Nothing is noted where it says no more than the type: facts are
+// copied often.
 void learn(Facts& facts, const Expr& var, const Expr& value);
 
 Interval interval_of(const Expr& e, const Facts& facts);

@@ -21,7 +21,7 @@ std::vector<Expr> operands_of(BinaryOp op, const Expr& a, const Expr& b) {
   return list;
 }
 
-constexpr size_t few = 12;  // beyond this many operands, pairs are not compared
+constexpr size_t few = 12;            // beyond this many operands, pairs are not compared
 constexpr size_t most_operands = 48;  // of a chain that is sorted, anew at each of its links
 
 // `and` where `absorbing` is false, `or` where it is true.  Operands keep their order, for those in front may

@@ -11,7 +11,8 @@ struct Linear {
   Expr base;
 };
 std::optional<Linear> linear_in(const Expr& e, const Expr& var, const Facts& facts = {});
-// The facts that hold inside a kernel: those of the function, and ranges of extents, grid variables and the thread.
+// The facts that hold inside a kernel: those of the function, and ranges of extents, grid variables and the
+// thread.
 Facts facts_of(const Function& f, const Kernel& k);
 
 }  // namespace tl

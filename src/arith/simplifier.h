@@ -14,11 +14,11 @@ struct Simplifier {
   Facts facts;      // change them through set_facts and learn
   VarMap replaced;  // variables that stand for a simpler expression
   Analysis known;
-  Span here;                // that of the node being simplified: new nodes get it
-  std::vector<Sum> bounds;  // facts.at_most_zero, read
-  bool remember = false;    // note the result of every node, not only of shared ones
+  Span here;                  // that of the node being simplified: new nodes get it
+  std::vector<Sum> bounds;    // facts.at_most_zero, read
+  bool remember = false;      // note the result of every node, not only of shared ones
   std::vector<Expr> failing;  // of the sum being collected: operands that divide by what may be 0
-  int proof_steps = 0;      // left to the comparison at hand: a proof is short or not at all
+  int proof_steps = 0;        // left to the comparison at hand: a proof is short or not at all
 
   void set_facts(Facts f);
   void learn(const Expr& condition);  // simplified, and free of loads

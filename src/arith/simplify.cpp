@@ -39,7 +39,8 @@ bool holds(DType to, DType from) {
   if (to.is_storage()) return false;
   if (to.is_float() && from.is_storage() && from.is_float()) {
     bool small = from.bits < 8 || from.kind == DType::Kind::e4m3 || from.kind == DType::Kind::e5m2;
-    return to.bits >= 32 || (small && to.bits == 16) || (to == bf16.with_lanes(to.lanes) && from != tf32.with_lanes(from.lanes));
+    return to.bits >= 32 || (small && to.bits == 16) ||
+           (to == bf16.with_lanes(to.lanes) && from != tf32.with_lanes(from.lanes));
   }
   if (to.is_float() && from.is_float()) return to.bits >= 32 && from.bits == 16;
   return false;
@@ -168,32 +169,32 @@ Expr rebuild_select(Simplifier& s, const Select& n) {
 }
 
 Expr rebuild(Simplifier& s, const Expr& e) {
-  return dispatch(
-      e, overloads{
-             [&](const Binary& n) { return rebuild_binary(s, e, n); },
-             [&](const Unary& n) { return rebuild_unary(s, n); },
-             [&](const Cast& n) { return rebuild_cast(s, n); },
-             [&](const Select& n) { return rebuild_select(s, n); },
-             [&](const Load& n) { return rebuild_load(s, n); },
-             [&](const Call& n) { return rebuild_call(s, n); },
-             [&](const Ramp& n) {
-               Expr base = s.walk(n.base), stride = s.walk(n.stride);
-               if (is_int(stride, 0)) return broadcast(base, n.dtype.lanes, s.here);
-               return base.same(n.base) && stride.same(n.stride) ? e
-                                                                 : ramp(base, stride, n.dtype.lanes, n.span);
-             },
-             [&](const Broadcast& n) {
-               Expr value = s.walk(n.value);
-               return value.same(n.value) ? e : broadcast(value, n.dtype.lanes, n.span);
-             },
-             [&](const Var&) {
-               auto it = s.replaced.find(e.get());
-               return it == s.replaced.end() ? e : it->second;
-             },
-             [&](const IntImm&) { return e; },
-             [&](const FloatImm&) { return e; },
-             [&](const StringImm&) { return e; },
-         });
+  return dispatch(e, overloads{
+                         [&](const Binary& n) { return rebuild_binary(s, e, n); },
+                         [&](const Unary& n) { return rebuild_unary(s, n); },
+                         [&](const Cast& n) { return rebuild_cast(s, n); },
+                         [&](const Select& n) { return rebuild_select(s, n); },
+                         [&](const Load& n) { return rebuild_load(s, n); },
+                         [&](const Call& n) { return rebuild_call(s, n); },
+                         [&](const Ramp& n) {
+                           Expr base = s.walk(n.base), stride = s.walk(n.stride);
+                           if (is_int(stride, 0)) return broadcast(base, n.dtype.lanes, s.here);
+                           return base.same(n.base) && stride.same(n.stride)
+                                      ? e
+                                      : ramp(base, stride, n.dtype.lanes, n.span);
+                         },
+                         [&](const Broadcast& n) {
+                           Expr value = s.walk(n.value);
+                           return value.same(n.value) ? e : broadcast(value, n.dtype.lanes, n.span);
+                         },
+                         [&](const Var&) {
+                           auto it = s.replaced.find(e.get());
+                           return it == s.replaced.end() ? e : it->second;
+                         },
+                         [&](const IntImm&) { return e; },
+                         [&](const FloatImm&) { return e; },
+                         [&](const StringImm&) { return e; },
+                     });
 }
 
 }  // namespace
@@ -237,7 +238,8 @@ Expr Simplifier::make_cast(DType type, const Expr& a) {
   bool number = from.is_int() || from.is_bool();
   bool kept = number && by.is_int() && fits(widen(known.range(n->a)), by.scalar());
   bool low_bits = number && by.is_int() && type.is_int() && type.bits <= by.bits;
-  if (type.kind == DType::Kind::tfloat) return cast(type, a, here);  // what is stored has bits that this cuts off
+  if (type.kind == DType::Kind::tfloat)
+    return cast(type, a, here);  // what is stored has bits that this cuts off
   bool wider = from.is_float() && type.is_float() && holds(by, from);
   return kept || low_bits || wider || holds(by, from) ? make_cast(type, n->a) : cast(type, a, here);
 }

@@ -124,7 +124,8 @@ struct Walker {
     nest = inside;
     Stmt body = walk(stmt);
     auto* inner = body.as<For>();
-    if (stmt.as<For>() || !inner || !is_int(inner->extent, 1) || !removable(*inner, inner->body, inside)) return body;
+    if (stmt.as<For>() || !inner || !is_int(inner->extent, 1) || !removable(*inner, inner->body, inside))
+      return body;
     nest = inside;
     return walk(body);
   }
@@ -196,8 +197,8 @@ struct Walker {
 
   Stmt walk_block(const Block& n) {
     VarMap replaced = s.replaced;
-    bool binds =
-        std::any_of(n.stmts.begin(), n.stmts.end(), [](auto& x) { return x.template as<Let>() || is_assumption(x); });
+    bool binds = std::any_of(n.stmts.begin(), n.stmts.end(),
+                             [](auto& x) { return x.template as<Let>() || is_assumption(x); });
     auto each = [&] {
       std::vector<Stmt> out;
       bool changed = false;

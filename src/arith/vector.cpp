@@ -1,6 +1,6 @@
 // Operators on several lanes: broadcasts move out, ramps stay ramps, and what is the same for all lanes of a
-// ramp is computed once.  A sum of a broadcast and the steps 0, 1, 2, … stays a sum: as the index of an access, a
-// ramp of stride 1 promises that the access is aligned.
+// ramp is computed once.  A sum of a broadcast and the steps 0, 1, 2, … stays a sum: as the index of an
+// access, a ramp of stride 1 promises that the access is aligned.
 #include "arith/simplifier.h"
 
 namespace tl {
@@ -19,8 +19,8 @@ std::optional<Lanes> lanes_of(Simplifier& s, const Expr& e) {
   auto* sum = e.as<Binary>();
   if (!sum || sum->op != BinaryOp::add) return std::nullopt;
   for (auto [x, y] : {std::pair(&sum->a, &sum->b), std::pair(&sum->b, &sum->a)}) {
-    auto *fixed = x->as<Broadcast>();
-    auto *steps = y->as<Ramp>();
+    auto* fixed = x->as<Broadcast>();
+    auto* steps = y->as<Ramp>();
     if (fixed && steps && is_steps({steps->base, steps->stride})) return Lanes{fixed->value, steps->stride};
   }
   return std::nullopt;
@@ -32,7 +32,9 @@ Expr with_lanes(Simplifier& s, const Expr& base, const Expr& stride, int lanes) 
 }
 
 Expr linear(Simplifier& s, BinaryOp op, const Lanes& a, const Lanes& b, int lanes) {
-  auto moves = [](const Lanes& x, const Lanes& by) { return is_steps(x) && is_int(by.stride, 0) && !is_int(by.base, 0); };
+  auto moves = [](const Lanes& x, const Lanes& by) {
+    return is_steps(x) && is_int(by.stride, 0) && !is_int(by.base, 0);
+  };
   if (op == BinaryOp::add && (moves(a, b) || moves(b, a))) return {};
   if (op != BinaryOp::mul)
     return with_lanes(s, s.make(op, a.base, b.base), s.make(op, a.stride, b.stride), lanes);

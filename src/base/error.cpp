@@ -67,7 +67,8 @@ std::string render_source(const Span& span) {
   std::optional<std::string> line = read_line(*span.file, span.line);
   if (!line) return "";
   size_t first = span.column > 0 ? size_t(span.column - 1) : 0;
-  size_t last = span.end_line == span.line && span.end_column > span.column ? size_t(span.end_column - 1) : first + 1;
+  size_t last =
+      span.end_line == span.line && span.end_column > span.column ? size_t(span.end_column - 1) : first + 1;
   if (span.end_line > span.line) last = line->size();
   std::string marks;  // tabs stay tabs, so that the caret stands under its character
   for (size_t i = 0; i < first && i < line->size(); i++) marks += (*line)[i] == '\t' ? '\t' : ' ';
@@ -77,12 +78,14 @@ std::string render_source(const Span& span) {
 }
 
 CompileError::CompileError(Span s, std::string t, std::string_view more)
-    : std::runtime_error(located(s, t) + std::string(more)), span(s), text(std::move(t)) {}
+    : std::runtime_error(located(s, t) + std::string(more)),
+      span(s),
+      text(std::move(t)) {}
 
 void internal_error(std::string_view what, std::source_location at) {
-  throw InternalError(fmt::format("internal error of the compiler, please report it: {} ({}:{})", what,
-                                  std::string_view(at.file_name()).substr(std::string_view(at.file_name()).rfind('/') + 1),
-                                  at.line()));
+  throw InternalError(fmt::format(
+      "internal error of the compiler, please report it: {} ({}:{})", what,
+      std::string_view(at.file_name()).substr(std::string_view(at.file_name()).rfind('/') + 1), at.line()));
 }
 
 }  // namespace tl

@@ -30,7 +30,8 @@ std::string render_source(const Span& span);
 struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
-[[noreturn]] void internal_error(std::string_view what, std::source_location at = std::source_location::current());
+[[noreturn]] void internal_error(std::string_view what,
+                                 std::source_location at = std::source_location::current());
 inline void internal_check(bool ok, std::string_view what,
                            std::source_location at = std::source_location::current()) {
   if (!ok) internal_error(what, at);

@@ -212,13 +212,14 @@ Text Printer::print_float(const FloatImm& n) {
   if (is_half(t))
     return {fmt::format("{}::raw(0x{:04x} /* {} */)", type(t), stored_bits(n.value, t), n.value)};
   if (!std::isfinite(n.value))
-    return {fmt::format(fmt::runtime(t.bits == 64 ? "__longlong_as_double(0x{:x}ll)" : "__int_as_float(0x{:x})"),
-                        stored_bits(n.value, t))};
+    return {
+        fmt::format(fmt::runtime(t.bits == 64 ? "__longlong_as_double(0x{:x}ll)" : "__int_as_float(0x{:x})"),
+                    stored_bits(n.value, t))};
   return {float_digits(n.value, t) + (t.bits == 64 ? "" : "f"), std::signbit(n.value) ? prefix : postfix};
 }
 
-// C++ computes 8 and 16 bits, and bits of bools, as int; an overload, a template, a brace or an operand of inline PTX
-// must see the type itself.
+// C++ computes 8 and 16 bits, and bits of bools, as int; an overload, a template, a brace or an operand of
+// inline PTX must see the type itself.
 std::string Printer::argument(const Expr& e) {
   DType t = e->dtype;
   if (auto* n = e.as<IntImm>()) return print_int(*n, true).text;
@@ -259,8 +260,9 @@ bool Printer::wraps(const Expr& e) const {
 std::string c_string(std::string_view text) {
   std::string s = "\"";
   for (unsigned char c : text)
-    s += c == '"' || c == '\\' ? fmt::format("\\{:c}", char(c)) : c < ' ' || c > '~' ? fmt::format("\\{:03o}", c)
-                                                                                : std::string(1, char(c));
+    s += c == '"' || c == '\\' ? fmt::format("\\{:c}", char(c))
+         : c < ' ' || c > '~'  ? fmt::format("\\{:03o}", c)
+                               : std::string(1, char(c));
   return s + "\"";
 }
 
@@ -372,8 +374,8 @@ Text Printer::print_division(const Binary& n) {
     return {fmt::format("{} & {}", text(n.a, prefix), *divisor - 1), bit_and_rank};
   }
   need(floors ? "floordiv" : "truncdiv");
-  return {fmt::format("tl_{}{}<{}>({}, {})", floors ? "floor" : "trunc", quotient ? "div" : "mod", type(t), text(n.a),
-                      text(n.b))};
+  return {fmt::format("tl_{}{}<{}>({}, {})", floors ? "floor" : "trunc", quotient ? "div" : "mod", type(t),
+                      text(n.a), text(n.b))};
 }
 
 // Sums and products that wrap: signed ones are done in unsigned arithmetic unless they provably stay in
@@ -435,11 +437,13 @@ Text Printer::print_call(const Call& n) {
     internal_check(at, "the address of something that is not in memory");
     return {"&" + element(at->buffer, at->index), prefix};
   }
-  if (n.callee == &even_lanes || n.callee == &odd_lanes) return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
+  if (n.callee == &even_lanes || n.callee == &odd_lanes)
+    return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
   if (n.callee == &sync_threads) return {"__syncthreads()"};
   if (n.callee == &breakpoint_row) return {"(void)0"};
   if (n.callee == &block_uniform) return print(n.args[0]);
-  if (n.callee->effect == Callee::Effect::control) return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
+  if (n.callee->effect == Callee::Effect::control)
+    return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
   if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)
     return print_message(n);
   if (n.callee == &thread_index) {

@@ -1,5 +1,6 @@
-// Calls that reach memory through a place (atomics, explicit-width accesses), external functions and inline PTX.  An
-// access is a call of a small function that the dialect writes; it stands under the mask of its place.
+// Calls that reach memory through a place (atomics, explicit-width accesses), external functions and inline
+// PTX.  An access is a call of a small function that the dialect writes; it stands under the mask of its
+// place.
 #include <algorithm>
 
 #include "codegen/c_like.h"
@@ -57,13 +58,17 @@ std::string Printer::pointer(const Expr& place) {
 std::string Printer::atomic_call(const Call& n) {
   const Load& at = *place_of(n.args[0]);
   bool has_value = n.args.size() == 3, returns = n.dtype != none_type;
-  AtomicUse use{.op = n.callee->atomic, .type = at.dtype, .order = order_of(n), .returns = returns,
-                .global = f[at.buffer].scope == Scope::global, .name = {}};
+  AtomicUse use{.op = n.callee->atomic,
+                .type = at.dtype,
+                .order = order_of(n),
+                .returns = returns,
+                .global = f[at.buffer].scope == Scope::global,
+                .name = {}};
   std::string_view order = memory_orders()[size_t(use.order)];
   use.name = fmt::format("tl_{}_{}{}{}{}", n.callee->name, to_string(use.type), use.global ? "" : "_shared",
                          use.order == MemoryOrder::relaxed ? "" : fmt::format("_{}", order),
                          returns && has_value ? "_old" : "");
-  type(use.type);                                 // its section of the prelude
+  type(use.type);  // its section of the prelude
   atomics.emplace(use.name, use);
   std::string value;
   if (has_value) value = ", " + (use.type.lanes > 1 ? gathered(lanes(n.args[1], {})) : argument(n.args[1]));
@@ -87,7 +92,8 @@ std::string Printer::ptx_statement(const Call& n) {
     auto* at = place_of(e);
     if (i < 3 + outputs) {
       std::string variable = element(at->buffer, at->index);
-      to.push_back(fmt::format("\"={}\"({}{})", constraint(at->dtype), variable, is_half(at->dtype) ? ".bits" : ""));
+      to.push_back(
+          fmt::format("\"={}\"({}{})", constraint(at->dtype), variable, is_half(at->dtype) ? ".bits" : ""));
     } else if (at) {
       memory = true;
       bool in_window = f[at->buffer].scope == Scope::shared;
@@ -119,7 +125,8 @@ Text Printer::print_memory_call(const Call& n) {
   std::string s = memory_call(n);
   Expr mask = mask_of(n);
   Rank rank = n.callee == &load_wide ? prefix : postfix;
-  return mask ? Text{fmt::format("{} ? {} : {}", text(mask, or_rank), s, zero_of(n.dtype)), ternary} : Text{s, rank};
+  return mask ? Text{fmt::format("{} ? {} : {}", text(mask, or_rank), s, zero_of(n.dtype)), ternary}
+              : Text{s, rank};
 }
 
 // At most 16 bytes an access.
@@ -132,7 +139,8 @@ std::vector<Expr> Printer::load_wide_lanes(const Call& n, const Guard& guard) {
   std::vector<Expr> result;
   std::string at = pointer(n.args[0]);
   for (int first = 0; first < n.dtype.lanes; first += count) {
-    std::string name = names.unique("wide"), value = fmt::format("tl_load<{}>((const u32*){} + {})", count, at, first);
+    std::string name = names.unique("wide"),
+                value = fmt::format("tl_load<{}>((const u32*){} + {})", count, at, first);
     std::string t = type(n.dtype.with_lanes(count));
     line(mask ? fmt::format("{} {} = {{}};", t, name) : fmt::format("const {} {} = {};", t, name, value));
     if (mask) line(fmt::format("if ({}) {} = {};", text(mask), name, value));
@@ -158,7 +166,7 @@ void Printer::print_eval(const Eval& n) {
     }
     return;
   }
-  std::string s = memory_call(*c);                // may put temporaries in front
+  std::string s = memory_call(*c);  // may put temporaries in front
   line(fmt::format("{}{};", mask ? fmt::format("if ({}) ", text(mask)) : "", s));
 }
 

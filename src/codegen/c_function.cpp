@@ -90,7 +90,8 @@ Text Printer::print_exact(const Call& n) {
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), argument(n.args.at(0)))};
   }
   if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
-  if (name == "dp4a_u8") return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
+  if (name == "dp4a_u8")
+    return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
   if (name.starts_with("to_") || name.starts_with("from_")) {
     need("narrow");
     return {fmt::format("tl_{}({})", name, list)};
@@ -100,7 +101,8 @@ Text Printer::print_exact(const Call& n) {
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
     std::string count =
         fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, text(n.args[0]));
-    if (name == "clz") return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
+    if (name == "clz")
+      return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
     return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
   }
   if (name == "ldexp") {
@@ -135,8 +137,9 @@ Text Printer::print_message(const Call& n) {
   need("message");
   if (n.callee == &device_assert) {
     std::string_view said = n.args[1].as<StringImm>()->value;
-    std::string line = fmt::format("{}: assertion failed{}{}, in block (%d, %d, %d), thread (%d, %d, %d)\n",
-                                   escaped(n.args[2].as<StringImm>()->value), said.empty() ? "" : ": ", escaped(said));
+    std::string line =
+        fmt::format("{}: assertion failed{}{}, in block (%d, %d, %d), thread (%d, %d, %d)\n",
+                    escaped(n.args[2].as<StringImm>()->value), said.empty() ? "" : ": ", escaped(said));
     return {fmt::format("tl_assert({}, {})", text(n.args[0]), c_string(line))};
   }
   std::string format;

@@ -132,7 +132,8 @@ void Printer::stmt(const Stmt& s) {
                   },
                   [&](const Eval& n) {
                     print_eval(n);
-                    if (auto* c = n.value.as<Call>(); c && c->callee == &assume_function) facts.assume(c->args[0]);
+                    if (auto* c = n.value.as<Call>(); c && c->callee == &assume_function)
+                      facts.assume(c->args[0]);
                   },
               });
 }
@@ -212,10 +213,11 @@ void Printer::print_group(const Group& n) {
 void Printer::print_alloc(const Alloc& n) {
   const BufferInfo& b = f[n.buffer];
   std::string name = buffers[n.buffer] = names.unique(b.name), element_type = type(b.dtype);
-  if (b.scope == Scope::global) {                 // made from an address
+  if (b.scope == Scope::global) {  // made from an address
     auto* base = n.attrs.find("base");
     internal_check(base && std::get_if<Expr>(base), "a tensor allocated in a kernel: " + b.name);
-    return line(fmt::format("{0}* const {1} = ({0}*)({2});", element_type, name, text(std::get<Expr>(*base))));
+    return line(
+        fmt::format("{0}* const {1} = ({0}*)({2});", element_type, name, text(std::get<Expr>(*base))));
   }
   if (b.scope == Scope::shared) {
     internal_check(b.address >= 0, "a shared buffer without a place: " + b.name);
@@ -253,8 +255,9 @@ struct KernelText {
   const EntrySpec& entry;
   const std::vector<Expr>& integers;
 
-  // What a kernel writes and reads may be another thread's, behind a barrier: __restrict__ would let the device
-  // compiler keep the value that it read before.  Nor may it take as fixed what the kernel before still writes.
+  // What a kernel writes and reads may be another thread's, behind a barrier: __restrict__ would let the
+  // device compiler keep the value that it read before.  Nor may it take as fixed what the kernel before
+  // still writes.
   bool is_shared(BufferId id, bool is_written) const {
     bool is_read = false;
     if (is_written) visit(body, [&](const Load& n) { is_read |= n.buffer == id; });
@@ -280,7 +283,8 @@ struct KernelText {
         result.push_back(value(integers[i], i64, program.integers[i].name));
       } else if (arg.from == EntrySpec::Arg::From::map) {
         p.need("tensor_map");
-        result.push_back("const __grid_constant__ tensor_map " + (p.maps[p.f.maps[i].name] = p.names.unique(p.f.maps[i].name)));
+        result.push_back("const __grid_constant__ tensor_map " +
+                         (p.maps[p.f.maps[i].name] = p.names.unique(p.f.maps[i].name)));
       } else if (const Param& param = p.f.params[i]; param.buffer) {
         result.push_back(pointer(param.buffer, written.contains(param.buffer)));
       } else {
@@ -376,9 +380,11 @@ std::string foreign_sources(const Function& f, std::set<std::string>& names) {
   std::vector<std::string> sources;
   for (auto& k : f.kernels) {
     std::string text = k.attrs.get_string("source");
-    if (!text.empty() && std::find(sources.begin(), sources.end(), text) == sources.end()) sources.push_back(text);
+    if (!text.empty() && std::find(sources.begin(), sources.end(), text) == sources.end())
+      sources.push_back(text);
     visit(k.body, [&](const Call& n) {
-      if (n.callee == &call_extern || n.callee == &call_pure_extern) names_in(n.args[0].as<StringImm>()->value, names);
+      if (n.callee == &call_extern || n.callee == &call_pure_extern)
+        names_in(n.args[0].as<StringImm>()->value, names);
     });
   }
   std::string all;
@@ -408,7 +414,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   if (ours) printer.need("types");
   std::string kernels;
   for (size_t i = 0; i < f.kernels.size(); i++) {
-    if (c::is_foreign_kernel(f.kernels[i])) {      // its text is among the sources
+    if (c::is_foreign_kernel(f.kernels[i])) {  // its text is among the sources
       program.entries[i].name = f.kernels[i].attrs.get_string("source_entry");
       continue;
     }
@@ -419,8 +425,9 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   std::string instructions;
   for (auto* callee : printer.instructions) instructions += dialect.instruction(*callee, target);
   for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
-  program.text = fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
-                             c::paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
+  program.text =
+      fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
+                  c::paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
   return program;
 }
 

@@ -1,7 +1,7 @@
 // Function@machine -> C++ text in the dialect that CUDA and HIP share.  A statement prints what it says; only
-// vectors, which C++ has not got, take thought: a vector is taken apart into scalar expressions, one per lane,
-// after each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device compiler
-// sees wide accesses where the IR has them, and plain registers in between.
+// vectors, which C++ has not got, take thought: a vector is taken apart into scalar expressions, one per
+// lane, after each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device
+// compiler sees wide accesses where the IR has them, and plain registers in between.
 #pragma once
 #include <optional>
 #include <set>
@@ -16,10 +16,10 @@ namespace tl {
 // An atomic access that a kernel makes: a small function `name` of a pointer and, unless it loads, a value.
 struct AtomicUse {
   Callee::Atomic op;
-  DType type;        // of the value; lanes: so many neighbouring elements
+  DType type;  // of the value; lanes: so many neighbouring elements
   MemoryOrder order;
-  bool returns;      // what the element held
-  bool global;       // else shared
+  bool returns;  // what the element held
+  bool global;   // else shared
   std::string name;
 };
 
@@ -78,7 +78,7 @@ struct Printer {
   std::vector<const Callee*> instructions = {};      // in the order of first use
   std::map<std::string, AtomicUse> atomics = {};     // by name
   std::set<std::string> outside = {};                // names of foreign text, which no local one may hide
-  bool made_tensors = false;                         // some tensor may be part of another: nothing is restrict
+  bool made_tensors = false;  // some tensor may be part of another: nothing is restrict
 
   // of the kernel being printed
   std::string out = {};
@@ -86,7 +86,7 @@ struct Printer {
   Names names = {};
   Facts facts = {};
   mutable std::optional<Analysis> known = {};  // under the facts of the statement
-  std::string thread = {};  // the linear thread index
+  std::string thread = {};                     // the linear thread index
   int64_t threads = 0;
   std::map<BufferId, std::string> buffers = {};
   std::map<std::string, std::string, std::less<>> maps = {};  // of tensors, by name
@@ -104,7 +104,8 @@ struct Printer {
   std::string element(BufferId buffer, const std::vector<Expr>& index);
   std::string zero_of(DType t);
   Interval range_of(const Expr& e) const;
-  bool wraps(const Expr& e) const;  // a sum, difference or product that C++ may compute in unsigned integers only
+  bool wraps(
+      const Expr& e) const;  // a sum, difference or product that C++ may compute in unsigned integers only
   void need(std::string_view section) { sections.emplace(section); }
 
   Text print(const Expr& e);
@@ -141,7 +142,7 @@ struct Printer {
   void store_lanes(const Store& n, std::vector<Expr> values);
   bool reads_other_lanes(BufferId buffer, const std::vector<Expr>& index, const std::vector<Expr>& values);
   Expr hoisted(const Expr& scalar, std::string_view hint);  // a name for it, if it is worth one
-  std::string gathered(const std::vector<Expr>& values);  // as one vec<T, n>
+  std::string gathered(const std::vector<Expr>& values);    // as one vec<T, n>
   std::vector<Expr> temporary(DType t, const std::string& init, std::string_view hint);
   std::vector<Expr> named_lanes(DType t, const std::string& name);
 

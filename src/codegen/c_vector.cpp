@@ -220,7 +220,10 @@ std::vector<Expr> Printer::load_lanes(const Load& n, const Guard& guard) {
 void Printer::store_vector(const Store& n) {
   bool bare_load = false;
   visit(n.value, [&](const Load& l) { bare_load |= !l.mask && in_memory(f[l.buffer]); });
-  Expr cond = !n.mask ? Expr() : is_uniform(n.mask) ? uniform(n.mask) : bare_load ? some_lane(n.mask, {}) : Expr();
+  Expr cond = !n.mask              ? Expr()
+              : is_uniform(n.mask) ? uniform(n.mask)
+              : bare_load          ? some_lane(n.mask, {})
+                                   : Expr();
   if (!cond) return store_lanes(n, lanes(n.value, {}));
   std::vector<Expr> values;
   if (!bare_load) values = lanes(n.value, {});
@@ -242,7 +245,8 @@ Expr Printer::some_lane(const Expr& mask, const Guard& guard) {
     return both(left, some_lane(n->b, right_of(*n, {left}, guard)));
   }
   auto* rising = n && (n->op == BinaryOp::lt || n->op == BinaryOp::le) ? n->a.as<Ramp>() : nullptr;
-  if (rising && as_int(rising->stride).value_or(0) > 0 && uniform(n->b)) return binary(n->op, rising->base, uniform(n->b));
+  if (rising && as_int(rising->stride).value_or(0) > 0 && uniform(n->b))
+    return binary(n->op, rising->base, uniform(n->b));
   Expr any;
   for (auto& lane : lanes(mask, guard)) any = any ? binary(BinaryOp::logical_or, any, lane) : lane;
   return any;

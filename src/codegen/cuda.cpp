@@ -97,7 +97,11 @@ std::string async_function(const AsyncInstr& row) {
     else if (kind == 'm')
       params.push_back(fmt::format("const tensor_map* {}", name));
     else
-      params.push_back(fmt::format("{} {}", !place ? "u32" : row.callee.access[i] == 'r' ? "const void*" : "void*", name));
+      params.push_back(fmt::format("{} {}",
+                                   !place                        ? "u32"
+                                   : row.callee.access[i] == 'r' ? "const void*"
+                                                                 : "void*",
+                                   name));
     from.push_back(kind == 's'   ? fmt::format("\"r\"(u32(__cvta_generic_to_shared({})))", name)
                    : kind == 'g' ? fmt::format("\"l\"(__cvta_generic_to_global({}))", name)
                    : kind == 'm' ? fmt::format("\"l\"({})", name)
@@ -111,9 +115,10 @@ std::string async_function(const AsyncInstr& row) {
   }
   if (gives) statement = "{ .reg .pred p; " + statement + " selp.u32 %0, 1, 0, p; }";
   std::string head = constants.empty() ? "" : fmt::format("template <{}> ", fmt::join(constants, ", "));
-  return fmt::format("\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}\" : {} : {} : \"memory\");\n{}}}\n", head,
-                     gives ? "bool" : "void", row.callee.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "", statement,
-                     gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
+  return fmt::format(
+      "\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}\" : {} : {} : \"memory\");\n{}}}\n", head,
+      gives ? "bool" : "void", row.callee.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "",
+      statement, gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
 }
 
 std::string instruction(const Callee& callee, const Target& target) {

@@ -1,8 +1,8 @@
-// Atomic accesses in CUDA C++: one small function each, around the chip's own instruction where its table has one,
-// else a loop that compares and swaps (floating minima and maxima; bf16 sums before sm_90).
+// Atomic accesses in CUDA C++: one small function each, around the chip's own instruction where its table has
+// one, else a loop that compares and swaps (floating minima and maxima; bf16 sums before sm_90).
 //
-// Memory orders are PTX's: the access says relaxed, acquire, release or acq_rel; seq_cst puts a fence.sc in front.
-// Shared memory is ordered among the block's threads (cta), global among all of the GPU's (gpu).
+// Memory orders are PTX's: the access says relaxed, acquire, release or acq_rel; seq_cst puts a fence.sc in
+// front. Shared memory is ordered among the block's threads (cta), global among all of the GPU's (gpu).
 #include "codegen/c_like.h"
 
 namespace tl {
@@ -47,7 +47,8 @@ std::string head(const AtomicUse& u, bool returns) {
   std::string value = u.type.lanes > 1 ? fmt::format("const vec<{}, {}>& x", element, u.type.lanes)
                                        : fmt::format("{} x", element);
   return fmt::format("\nTL_DEVICE {} {}({}{}* p{}) {{\n{}", returns ? element : "void", u.name,
-                     u.op == Atomic::load ? "const " : "", element, u.op == Atomic::load ? "" : ", " + value, fence(u));
+                     u.op == Atomic::load ? "const " : "", element, u.op == Atomic::load ? "" : ", " + value,
+                     fence(u));
 }
 
 // Loads and stores move bits.
@@ -55,14 +56,16 @@ std::string access_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
   std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), r.bits);
   std::string_view t = value_type(u.type);
-  bool narrow = u.type.bits == 8;                 // held in a 16-bit register
+  bool narrow = u.type.bits == 8;  // held in a 16-bit register
   if (u.op == Atomic::store)
     return head(u, false) +
-           (narrow ? fmt::format("  {} w = u8(x);\n", r.type) : fmt::format("  {0} w = *({0}*)&x;\n", r.type)) +
-           fmt::format("  asm volatile(\"st.{} [%0], %1;\" :: {}, \"{}\"(w) : \"memory\");\n}}\n", where, where_of(u),
-                       r.letter);
-  return head(u, true) + fmt::format("  {} w;\n  asm volatile(\"ld.{} %0, [%1];\" : \"={}\"(w) : {} : \"memory\");\n",
-                                     r.type, where, r.letter, where_of(u)) +
+           (narrow ? fmt::format("  {} w = u8(x);\n", r.type)
+                   : fmt::format("  {0} w = *({0}*)&x;\n", r.type)) +
+           fmt::format("  asm volatile(\"st.{} [%0], %1;\" :: {}, \"{}\"(w) : \"memory\");\n}}\n", where,
+                       where_of(u), r.letter);
+  return head(u, true) +
+         fmt::format("  {} w;\n  asm volatile(\"ld.{} %0, [%1];\" : \"={}\"(w) : {} : \"memory\");\n", r.type,
+                     where, r.letter, where_of(u)) +
          (narrow ? fmt::format("  return {}(w);\n}}\n", t) : fmt::format("  return *({}*)&w;\n}}\n", t));
 }
 
@@ -79,11 +82,12 @@ Values values_of(DType t, int first) {
     char letter = t.is_float() ? (t.bits == 64 ? 'd' : 'f') : t.bits == 64 ? 'l' : 'r';
     return {fmt::format("%{}", first), fmt::format("\"{}\"(x)", letter), type, letter};
   }
-  int words = t.lanes * t.bits / 32;              // 16-bit elements go in pairs
+  int words = t.lanes * t.bits / 32;  // 16-bit elements go in pairs
   std::vector<std::string> holes, values;
   for (int i = 0; i < words; i++) {
     holes.push_back(fmt::format("%{}", first + i));
-    values.push_back(t.bits == 32 ? fmt::format("\"f\"(x[{}])", i) : fmt::format("\"r\"(((const u32*)&x)[{}])", i));
+    values.push_back(t.bits == 32 ? fmt::format("\"f\"(x[{}])", i)
+                                  : fmt::format("\"r\"(((const u32*)&x)[{}])", i));
   }
   std::string all = fmt::format("{}", fmt::join(holes, ", "));
   return {words > 1 ? "{" + all + "}" : all, fmt::format("{}", fmt::join(values, ", ")), "", ' '};
@@ -91,20 +95,23 @@ Values values_of(DType t, int first) {
 
 std::string instruction_function(const AtomicUse& u, const AtomicInstr& row) {
   bool plain = u.order == MemoryOrder::relaxed || u.order == MemoryOrder::release;
-  bool reduces = !u.returns && plain;             // `red` gives nothing and knows these two
+  bool reduces = !u.returns && plain;  // `red` gives nothing and knows these two
   std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), row.ptx);
   if (reduces) {
     Values x = values_of(u.type, 1);
-    return head(u, false) + fmt::format("  asm volatile(\"red.{} [%0], {};\" :: {}, {} : \"memory\");\n}}\n", where, x.holes,
-                                        where_of(u), x.values);
+    return head(u, false) + fmt::format("  asm volatile(\"red.{} [%0], {};\" :: {}, {} : \"memory\");\n}}\n",
+                                        where, x.holes, where_of(u), x.values);
   }
   internal_check(u.type.lanes == 1, "an old value, or an order that red has not, of a vector");
   Values x = values_of(u.type, 2);
-  std::string s = head(u, u.returns) + fmt::format("  {} old;\n  asm volatile(\"atom.{} %0, [%1], {};\" : \"={}\"(old) : "
-                                                   "{}, {} : \"memory\");\n", x.type, where, x.holes, x.letter,
-                                                   where_of(u), x.values);
+  std::string s =
+      head(u, u.returns) + fmt::format(
+                               "  {} old;\n  asm volatile(\"atom.{} %0, [%1], {};\" : \"={}\"(old) : "
+                               "{}, {} : \"memory\");\n",
+                               x.type, where, x.holes, x.letter, where_of(u), x.values);
   if (!u.returns) return s + "}\n";
-  return s + (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", value_type(u.type)) : "  return old;\n}\n");
+  return s + (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", value_type(u.type))
+                                : "  return old;\n}\n");
 }
 
 // What the update makes of `old`, which is a value, and x.
@@ -128,12 +135,15 @@ std::string swap_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
   std::string_view t = value_type(u.type);
   std::string s = head(u, u.returns);
-  s += fmt::format("  {0} seen, next, found = *(const volatile {0}*)p;\n  do {{\n    seen = found;\n", r.type);
-  s += fmt::format("    {0} old = *({0}*)&seen;\n    {0} made = {1};\n    next = *({2}*)&made;\n", t, updated(u), r.type);
+  s +=
+      fmt::format("  {0} seen, next, found = *(const volatile {0}*)p;\n  do {{\n    seen = found;\n", r.type);
+  s += fmt::format("    {0} old = *({0}*)&seen;\n    {0} made = {1};\n    next = *({2}*)&made;\n", t,
+                   updated(u), r.type);
   if (u.order == MemoryOrder::relaxed) s += "    if (next == seen) break;\n";
-  s += fmt::format("    asm volatile(\"atom.{}.{}.{}.cas.{} %0, [%1], %2, %3;\" : \"={}\"(found) : {}, \"{}\"(seen), "
-                   "\"{}\"(next) : \"memory\");\n", semantics(u), scope_of(u), space_of(u), r.bits, r.letter,
-                   where_of(u), r.letter, r.letter);
+  s += fmt::format(
+      "    asm volatile(\"atom.{}.{}.{}.cas.{} %0, [%1], %2, %3;\" : \"={}\"(found) : {}, \"{}\"(seen), "
+      "\"{}\"(next) : \"memory\");\n",
+      semantics(u), scope_of(u), space_of(u), r.bits, r.letter, where_of(u), r.letter, r.letter);
   s += "  } while (found != seen);\n";
   return s + (u.returns ? fmt::format("  return *({}*)&found;\n}}\n", t) : "}\n");
 }

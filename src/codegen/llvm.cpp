@@ -1,7 +1,7 @@
-// Function@machine -> LLVM IR text.  A kernel is two functions: the entry that the runtime calls takes the slots
-// apart, and hands pointers and scalars to a body whose parameters are `noalias`, which is what LLVM reasons from.
-// The arena holds what GPUs keep in shared memory and registers; local buffers become allocas, which LLVM turns
-// into registers where all indices are constants.
+// Function@machine -> LLVM IR text.  A kernel is two functions: the entry that the runtime calls takes the
+// slots apart, and hands pointers and scalars to a body whose parameters are `noalias`, which is what LLVM
+// reasons from. The arena holds what GPUs keep in shared memory and registers; local buffers become allocas,
+// which LLVM turns into registers where all indices are constants.
 #include <fmt/format.h>
 
 #include <utility>
@@ -105,10 +105,11 @@ void let(KernelWriter& k, const Let& n) {
 
 void alloc(KernelWriter& k, const Alloc& n) {
   const BufferInfo& info = k.f[n.buffer];
-  if (auto* base = info.scope == Scope::global ? n.attrs.find("base") : nullptr) {   // made from an address
+  if (auto* base = info.scope == Scope::global ? n.attrs.find("base") : nullptr) {  // made from an address
     auto& e = std::get<Expr>(*base);
     Value v = k.expr(e);
-    k.pointers[n.buffer] = e->dtype.is_handle() ? v : k.w.fresh(fmt::format("inttoptr {} {} to ptr", type_text(e->dtype), v));
+    k.pointers[n.buffer] =
+        e->dtype.is_handle() ? v : k.w.fresh(fmt::format("inttoptr {} {} to ptr", type_text(e->dtype), v));
     return;
   }
   if (info.scope != Scope::local || is_in_arena(info) || k.pointers.count(n.buffer)) return;
@@ -234,7 +235,7 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
                  .facts = facts_of(f, kernel),
                  .has_half = target.features.find("f16c") != std::string_view::npos,
                  .streamed = streamed};
-  bool made_tensors = false;                      // may be part of an argument
+  bool made_tensors = false;  // may be part of an argument
   visit(kernel.body, [&](const Alloc& n) { made_tensors |= f[n.buffer].scope == Scope::global; });
   std::string params = "ptr noalias align 64 %arena";
   w.name("arena");

@@ -1,8 +1,8 @@
 // Bits, IEEE operations, random numbers in LLVM IR; prints, assertions and assumptions.
 //
-// The CPU's rounding mode stays what it is.  A directed operation on f32 is done in f64, to nearest: where the exact
-// result is no f32, the f64 lies on the same side of every f32 as the exact one does (sums apart, whose error is
-// found out), so it can be rounded up or down from there.
+// The CPU's rounding mode stays what it is.  A directed operation on f32 is done in f64, to nearest: where
+// the exact result is no f32, the f64 lies on the same side of every f32 as the exact one does (sums apart,
+// whose error is found out), so it can be rounded up or down from there.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -98,13 +98,17 @@ Value ieee(KernelWriter& k, const Call& n, const std::vector<Value>& args) {
   }
   if (mode == "rn") return nearest(m, op, args);
   if (t.bits == 64)
-    fail(n.span, "{} of f64: the CPU target rounds f64 to nearest only; use rounding_mode='rn', or f32", name);
-  return directed(m, op, args, mode == "rz" ? Direction::zero : mode == "ru" ? Direction::up : Direction::down);
+    fail(n.span, "{} of f64: the CPU target rounds f64 to nearest only; use rounding_mode='rn', or f32",
+         name);
+  return directed(m, op, args,
+                  mode == "rz"   ? Direction::zero
+                  : mode == "ru" ? Direction::up
+                                 : Direction::down);
 }
 
 // ── neighbours and powers of two ──────────────────────────────────────────────────────────────────────
-// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their bits here,
-// are compared as f32.
+// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their
+// bits here, are compared as f32.
 Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   Writer& w = k.w;
   bool half = t.bits == 16;
@@ -127,8 +131,8 @@ Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   return half ? result : m.from_bits(result);
 }
 
-// x * 2^n of doubles, rounded once: the steps in front of the last are exact where the result is neither infinity nor
-// zero.
+// x * 2^n of doubles, rounded once: the steps in front of the last are exact where the result is neither
+// infinity nor zero.
 Value scaled_double(const Math& d, Value x, Value n) {
   DType b = d.bits();
   auto power = [&](const Value& k) {
@@ -165,15 +169,16 @@ Value philox(Writer& w, DType t, const std::vector<Value>& args) {
   Value c0 = low(group), c1 = high(group), c2 = low(args[1]), c3 = high(args[1]);
   for (int round = 0; round < 10; round++) {
     Value p = w.op("mul", t, c0, constant(0xD2511F53)), q = w.op("mul", t, c2, constant(0xCD9E8D57));
-    Value a = w.op("xor", t, w.op("xor", t, high(q), c1), k0), b = w.op("xor", t, w.op("xor", t, high(p), c3), k1);
+    Value a = w.op("xor", t, w.op("xor", t, high(q), c1), k0),
+          b = w.op("xor", t, w.op("xor", t, high(p), c3), k1);
     c0 = a, c1 = low(q), c2 = b, c3 = low(p);
     k0 = low(w.op("add", t, k0, constant(0x9E3779B9)));
     k1 = low(w.op("add", t, k1, constant(0xBB67AE85)));
   }
   Value lane = w.op("and", t, args[2], constant(3));
   auto is = [&](uint64_t i) { return w.compare("icmp eq", t, lane, constant(i)); };
-  Value chosen = w.select(t, t.lanes, is(0), c0,
-                          w.select(t, t.lanes, is(1), c1, w.select(t, t.lanes, is(2), c2, c3)));
+  Value chosen =
+      w.select(t, t.lanes, is(0), c0, w.select(t, t.lanes, is(1), c1, w.select(t, t.lanes, is(2), c2, c3)));
   return w.convert("trunc", t, chosen, word);
 }
 
@@ -188,7 +193,8 @@ Value leading_zeros(Writer& w, DType from, const Value& a, DType to) {
 // Two 16-bit floats in a word; lanes are computed in f64, so that each is rounded once.
 Value pair(KernelWriter& k, std::string_view name, DType word, const std::vector<Value>& args) {
   Writer& w = k.w;
-  DType half = (name.ends_with("_bf16") ? bf16 : f16).with_lanes(word.lanes), bits = u16.with_lanes(word.lanes);
+  DType half = (name.ends_with("_bf16") ? bf16 : f16).with_lanes(word.lanes),
+        bits = u16.with_lanes(word.lanes);
   Math d{w, f64.with_lanes(word.lanes)};
   std::string_view op = name.substr(0, name.find('2'));
   Value lanes[2];
@@ -213,10 +219,11 @@ Value pair(KernelWriter& k, std::string_view name, DType word, const std::vector
 Value text_constant(Writer& w, const std::string& text) {
   std::string bytes;
   for (unsigned char c : text + '\0')
-    bytes += c < ' ' || c > '~' || c == '"' || c == '\\' ? fmt::format("\\{:02X}", c) : std::string(1, char(c));
+    bytes +=
+        c < ' ' || c > '~' || c == '"' || c == '\\' ? fmt::format("\\{:02X}", c) : std::string(1, char(c));
   std::string name = "@text." + sha256_hex(text).substr(0, 16);
-  w.declarations.insert(fmt::format("{} = private unnamed_addr constant [{} x i8] c\"{}\"", name, text.size() + 1,
-                                    bytes));
+  w.declarations.insert(
+      fmt::format("{} = private unnamed_addr constant [{} x i8] c\"{}\"", name, text.size() + 1, bytes));
   return name;
 }
 
@@ -275,7 +282,8 @@ void require(KernelWriter& k, const Value& holds, const std::string& otherwise) 
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;
   std::string_view name = n.callee->name;
-  if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a")) return narrow_call(k, n);
+  if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a"))
+    return narrow_call(k, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
   DType from = n.args.at(0)->dtype, to = n.dtype;
@@ -295,7 +303,7 @@ Value exact_call(KernelWriter& k, const Call& n) {
 
 bool write_message(KernelWriter& k, const Call& n) {
   if (n.callee == &breakpoint_row || n.callee == &pdl_sync || n.callee == &pdl_trigger) return true;
-  auto write = n.callee == &print_row    ? print
+  auto write = n.callee == &print_row         ? print
                : n.callee == &device_assert   ? check
                : n.callee == &assume_function ? assume
                                               : nullptr;

@@ -102,7 +102,8 @@ Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b,
                        {a, b});
   }
   if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
-  return is_division(op) ? divide(*node, a, b) : w.op(integer_opcode(op, t, node && never_wraps(Expr(node))), t, a, b);
+  return is_division(op) ? divide(*node, a, b)
+                         : w.op(integer_opcode(op, t, node && never_wraps(Expr(node))), t, a, b);
 }
 
 bool KernelWriter::may_run_untaken(const Expr& e) {
@@ -127,8 +128,8 @@ Value KernelWriter::phi_of(DType t, const Value& a, const std::string& from_a, c
   return w.fresh(fmt::format("phi {} [ {}, %{} ], [ {}, %{} ]", type_text(t), a, from_a, b, from_b));
 }
 
-// Only the loads of the arm that is taken may run: a branch where one condition decides for all lanes, else the
-// arms are written with their loads masked.
+// Only the loads of the arm that is taken may run: a branch where one condition decides for all lanes, else
+// the arms are written with their loads masked.
 Value KernelWriter::select(const Select& n) {
   DType t = n.dtype;
   Value cond = expr(n.cond);
@@ -220,7 +221,8 @@ Value ramp_expr(KernelWriter& k, const Ramp& n) {
     steps += fmt::format("{}{} {}", i ? ", " : "", type_text(lane), i * stride.value_or(1));
   Value offsets = steps + ">";
   bool exact = k.never_wraps(Expr(&n));
-  std::string_view times = integer_opcode(BinaryOp::mul, t, exact), plus = integer_opcode(BinaryOp::add, t, exact);
+  std::string_view times = integer_opcode(BinaryOp::mul, t, exact),
+                   plus = integer_opcode(BinaryOp::add, t, exact);
   if (!stride) offsets = k.w.op(times, t, k.w.splat(lane, k.expr(n.stride), t.lanes), offsets);
   if (is_int(n.base, 0)) return offsets;
   return k.w.op(plus, t, k.w.splat(lane, k.expr(n.base), t.lanes), offsets);
@@ -232,7 +234,8 @@ Value dot_expr(KernelWriter& k, const DotInstr& row, const Call& n) {
   std::string words = fmt::format("<{} x i32>", c.lanes);
   auto group = [&](const Expr& e) {
     Value v = k.expr(e);
-    if (e->dtype.lanes == row.depth * c.lanes) return k.w.pure(fmt::format("bitcast {} {} to {}", type_text(e->dtype), v, words));
+    if (e->dtype.lanes == row.depth * c.lanes)
+      return k.w.pure(fmt::format("bitcast {} {} to {}", type_text(e->dtype), v, words));
     return k.w.splat(i32, k.w.pure(fmt::format("bitcast {} {} to i32", type_text(e->dtype), v)), c.lanes);
   };
   Value sum = k.expr(n.args[0]), a = group(n.args[1]), b = group(n.args[2]);
@@ -241,8 +244,8 @@ Value dot_expr(KernelWriter& k, const DotInstr& row, const Call& n) {
   return k.w.pure(fmt::format("call {} {}({} {}, {} {}, {} {})", type, name, type, sum, words, a, words, b));
 }
 
-// A vector of other lanes than the result that it is for: lane i takes part as the result's lane(i) does, or, of
-// -1, never.
+// A vector of other lanes than the result that it is for: lane i takes part as the result's lane(i) does, or,
+// of -1, never.
 template <class F>
 Value under_lanes(KernelWriter& k, int lanes, F lane, const Expr& e) {
   if (k.predicate.empty()) return k.expr(e);
@@ -268,24 +271,27 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
   auto shuffled = [&](const Value& a, const Value& b, DType from, int count, auto lane) {
     std::string order;
     for (int i = 0; i < count; i++) order += fmt::format("{}i32 {}", i ? ", " : "", lane(i));
-    return k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type_text(from), a, type_text(from), b,
-                                count, order));
+    return k.w.pure(fmt::format("shufflevector {} {}, {} {}, <{} x i32> <{}>", type_text(from), a,
+                                type_text(from), b, count, order));
   };
   DType from = n.args[0]->dtype;
   if (n.callee != &interleave) {
     int first = n.callee == &odd_lanes;
     Value x = under_lanes(k, from.lanes, [&](int i) { return i % 2 == first ? i / 2 : -1; }, n.args[0]);
-    if (n.dtype.lanes == 1) return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
+    if (n.dtype.lanes == 1)
+      return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
     return shuffled(x, "poison", from, n.dtype.lanes, [&](int i) { return 2 * i + first; });
   }
   std::vector<Value> parts;
   int count = int(n.args.size());
   for (int part = 0; part < count; part++)
-    parts.push_back(under_lanes(k, from.lanes, [&](int i) { return i * count + part; }, n.args[size_t(part)]));
+    parts.push_back(
+        under_lanes(k, from.lanes, [&](int i) { return i * count + part; }, n.args[size_t(part)]));
   if (from.lanes == 1) {
     Value all = "poison";
     for (size_t i = 0; i < parts.size(); i++)
-      all = k.w.pure(fmt::format("insertelement {} {}, {} {}, i32 {}", type_text(n.dtype), all, type_text(from), parts[i], i));
+      all = k.w.pure(fmt::format("insertelement {} {}, {} {}, i32 {}", type_text(n.dtype), all,
+                                 type_text(from), parts[i], i));
     return all;
   }
   internal_check(std::has_single_bit(parts.size()), "a power of two of vectors to interleave");
@@ -309,8 +315,11 @@ Value call_expr(KernelWriter& k, const Call& n) {
   if (&callee == &block_uniform) return k.expr(n.args[0]);
   if (obeys_mask(callee)) return k.memory_call(n);
   if (is_foreign(callee))
-    fail(n.span, "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it by "
-                 "target=\"sim:…\" or \"reference\"", describe_foreign(n));
+    fail(n.span,
+         "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it "
+         "by "
+         "target=\"sim:…\" or \"reference\"",
+         describe_foreign(n));
   if (callee.effect != Callee::Effect::pure)
     fail(n.span,
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "

@@ -1,5 +1,5 @@
-// Calls that reach memory through a place, in LLVM IR: atomic accesses to tensors, which the blocks of a launch share;
-// tiles belong to one block, which is one thread here, so that their updates are plain ones.
+// Calls that reach memory through a place, in LLVM IR: atomic accesses to tensors, which the blocks of a
+// launch share; tiles belong to one block, which is one thread here, so that their updates are plain ones.
 #include <fmt/format.h>
 
 #include "codegen/llvm_kernel.h"
@@ -48,8 +48,10 @@ struct Update {
   // Nobody else reaches the element.
   Value alone(const Value& value) const {
     Value old;
-    if (n.callee->atomic != Atomic::store) old = w.fresh(fmt::format("load {}, ptr {}, align {}", text, at, align));
-    if (!value.empty()) w.line(fmt::format("store {} {}, ptr {}, align {}", text, updated(old, value), at, align));
+    if (n.callee->atomic != Atomic::store)
+      old = w.fresh(fmt::format("load {}, ptr {}, align {}", text, at, align));
+    if (!value.empty())
+      w.line(fmt::format("store {} {}, ptr {}, align {}", text, updated(old, value), at, align));
     return old;
   }
 
@@ -87,14 +89,18 @@ struct Update {
     std::string word(names[size_t(op) - size_t(Atomic::add)]);
     if (type.is_float()) word = "f" + word;
     if (type.is_unsigned() && op != Atomic::add && op != Atomic::bit_or) word = "u" + word;
-    return w.fresh(fmt::format("atomicrmw {} ptr {}, {} {} {}, align {}", word, at, text, value, ordering(order), align));
+    return w.fresh(fmt::format("atomicrmw {} ptr {}, {} {} {}, align {}", word, at, text, value,
+                               ordering(order), align));
   }
 };
 
 Value atomic(KernelWriter& k, const Call& n, const Load& at) {
   internal_check(at.dtype.lanes == 1, "an atomic access of one element");
   Value value = n.args.size() == 3 ? k.expr(n.args[1]) : Value();
-  Update u{.k = k, .n = n, .type = at.dtype, .at = k.address(at.buffer, at.index.empty() ? imm(0) : at.index[0]),
+  Update u{.k = k,
+           .n = n,
+           .type = at.dtype,
+           .at = k.address(at.buffer, at.index.empty() ? imm(0) : at.index[0]),
            .order = order_of(n)};
   bool global = k.f[at.buffer].scope == Scope::global;
   return global ? u.shared_by_blocks(value) : u.alone(value);
@@ -102,8 +108,10 @@ Value atomic(KernelWriter& k, const Call& n, const Load& at) {
 
 Value wide(KernelWriter& k, const Call& n, const Load& at) {
   Value place = k.address(at.buffer, at.index.empty() ? imm(0) : at.index[0]);
-  if (n.callee == &load_wide) return k.w.fresh(fmt::format("load {}, ptr {}, align 1", type_text(n.dtype), place));
-  k.w.line(fmt::format("store {} {}, ptr {}, align 1", type_text(n.args[1]->dtype), k.expr(n.args[1]), place));
+  if (n.callee == &load_wide)
+    return k.w.fresh(fmt::format("load {}, ptr {}, align 1", type_text(n.dtype), place));
+  k.w.line(
+      fmt::format("store {} {}, ptr {}, align 1", type_text(n.args[1]->dtype), k.expr(n.args[1]), place));
   return "";
 }
 

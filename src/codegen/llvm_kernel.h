@@ -22,17 +22,17 @@ struct KernelWriter {
   const Target& target;
   Writer& w;
   Facts facts;
-  bool has_half;  // the chip converts 16-bit floats
+  bool has_half;                     // the chip converts 16-bit floats
   std::set<BufferId> streamed = {};  // large tensors that the function only writes
   std::map<const ExprNode*, Value> vars = {};
   std::map<BufferId, Value> pointers = {};  // of global and local buffers
   struct LoopLabels {
     std::string next, done;  // where `continue` and `break` of the innermost loop go
   } loop = {};
-  Value predicate = {};                     // of the arm of a vector select being written; empty: none
+  Value predicate = {};  // of the arm of a vector select being written; empty: none
   int predicate_lanes = 0;
-  Span statement = {};                      // for an expression that has no place of its own
-  std::optional<Analysis> known = {};       // under the facts of the statement
+  Span statement = {};                 // for an expression that has no place of its own
+  std::optional<Analysis> known = {};  // under the facts of the statement
   std::unordered_map<const ExprNode*, std::pair<Expr, bool>> fails = {};  // `may_fail`, of the same
 
   // llvm_expr.cpp
@@ -43,7 +43,7 @@ struct KernelWriter {
   Value phi_of(DType t, const Value& a, const std::string& from_a, const Value& b, const std::string& from_b);
   Interval range(const Expr& e);
   bool is_nonnegative(const Expr& e);
-  bool never_wraps(const Expr& e);  // an i64 that is made of indices, or proven to fit
+  bool never_wraps(const Expr& e);      // an i64 that is made of indices, or proven to fit
   bool may_run_untaken(const Expr& e);  // its loads are in bounds and its divisors not zero whatever holds
   bool needs_condition(
       const Expr& e);  // one before it, or a mask: for a quotient, or a load that may lie outside
@@ -55,7 +55,7 @@ struct KernelWriter {
   // llvm_memory.cpp
   Value load(const Load& n);
   void store(const Store& n);
-  void store_where(const Store& n);  // its value is computed under its mask only
+  void store_where(const Store& n);                   // its value is computed under its mask only
   Value address(BufferId buffer, const Expr& index);  // of a scalar or vector index
   bool is_inside(const Load& n);
 
@@ -67,9 +67,10 @@ struct KernelWriter {
 };
 
 // llvm_exact.cpp
-Value exact_call(KernelWriter& k, const Call& n);     // of a row with `exact`
+Value exact_call(KernelWriter& k, const Call& n);  // of a row with `exact`
 // Unless it holds the block ends, and the call fails.
 void require(KernelWriter& k, const Value& holds, const std::string& otherwise);
-bool write_message(KernelWriter& k, const Call& n);  // a print, an assertion, an assumption; false: it is none
+bool write_message(KernelWriter& k,
+                   const Call& n);  // a print, an assertion, an assumption; false: it is none
 
 }  // namespace tl::llvm

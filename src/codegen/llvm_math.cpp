@@ -1,6 +1,7 @@
 // Conversions and scalar functions in LLVM IR.  exp, exp2, tanh and sigmoid of floats are written out as
-// polynomials, so that they stay in vector registers; the rest is an LLVM intrinsic or a call to libm per lane.
-// The coefficients are those of Moshier's Cephes library (single precision); exp's are a minimax fit of ours.
+// polynomials, so that they stay in vector registers; the rest is an LLVM intrinsic or a call to libm per
+// lane. The coefficients are those of Moshier's Cephes library (single precision); exp's are a minimax fit of
+// ours.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -44,8 +45,8 @@ Value scale_at_once(const Math& m, const Value& y, const Value& n) {
                             type, n, type, mask, rounding));
 }
 
-// y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of the
-// range (denormal results, infinity) come out right.
+// y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of
+// the range (denormal results, infinity) come out right.
 Value scale(const Math& m, const Value& y, const Value& magic_sum) {
   if (scales_at_once(m)) return scale_at_once(m, y, m.sub(magic_sum, m.c(magic)));
   Value n = m.w.op("sub", m.bits(), m.to_bits(magic_sum), m.i(0x4B400000));
@@ -175,8 +176,8 @@ Value round_to_odd(Writer& w, DType from, const Value& a) {
   return m.from_bits(w.op("or", b, down, w.convert("zext", flag, inexact, b)));
 }
 
-// An integer of 64 bits that a double holds, and that rounds to fewer than 50 bits as this one does: where a double
-// may not hold it, its low bits are cut off, and the lowest that is left says whether any was set.
+// An integer of 64 bits that a double holds, and that rounds to fewer than 50 bits as this one does: where a
+// double may not hold it, its low bits are cut off, and the lowest that is left says whether any was set.
 Value significant_53(Writer& w, DType t, const Value& a) {
   auto c = [&](int64_t v) { return int_constant(v, t); };
   Value low = w.op("and", t, a, c(0x7ff));

@@ -33,7 +33,8 @@ struct Math {
   }
 };
 
-// llvm_series.cpp: the function of that name on f32, of any lanes, without a call per lane; null if it has none.
+// llvm_series.cpp: the function of that name on f32, of any lanes, without a call per lane; null if it has
+// none.
 using Series = Value (*)(const Math& m, const Value& x);
 Series find_series(std::string_view name);
 

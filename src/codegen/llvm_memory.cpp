@@ -1,6 +1,7 @@
-// Loads and stores in LLVM IR.  A vector index that counts up by one is a vector access, any other a gather or
-// scatter.  A mask is taken apart into conditions of all lanes (a branch), bounds `base + lane < limit` (all lanes
-// hold almost always: a branch to the plain access, else the masked one) and the rest (a masked access).
+// Loads and stores in LLVM IR.  A vector index that counts up by one is a vector access, any other a gather
+// or scatter.  A mask is taken apart into conditions of all lanes (a branch), bounds `base + lane < limit`
+// (all lanes hold almost always: a branch to the plain access, else the masked one) and the rest (a masked
+// access).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,8 +158,8 @@ Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index,
   return p;
 }
 
-// The conditions of all lanes and, of the bounds: nothing, that some lane is within them, or that every lane is.
-// Empty: nothing to ask.
+// The conditions of all lanes and, of the bounds: nothing, that some lane is within them, or that every lane
+// is. Empty: nothing to ask.
 enum class Within { unasked, some, every };
 Value all_lanes(Place& p, Within within) {
   Writer& w = p.k.w;
@@ -266,8 +267,9 @@ Form form_of(const Place& p) {
   return constant ? Form::masked : Form::split;
 }
 
-// Writes an access under its mask; `access` writes the plain or the masked one and gives what it loads.  Returns
-// the values with which the code that follows is reached, and from where; an empty value: nothing was accessed.
+// Writes an access under its mask; `access` writes the plain or the masked one and gives what it loads.
+// Returns the values with which the code that follows is reached, and from where; an empty value: nothing was
+// accessed.
 struct Arrival {
   Value value;
   std::string from;
@@ -449,8 +451,8 @@ void KernelWriter::store(const Store& n) {
   auto* all = n.value.as<Call>();
   auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
   bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
-              predicate.empty() &&
-              t.lanes * t.bits > 8 * target.vector_bytes && std::has_single_bit(all->args.size());
+              predicate.empty() && t.lanes * t.bits > 8 * target.vector_bytes &&
+              std::has_single_bit(all->args.size());
   if (many && where &&
       is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it
     DType each = all->args[0]->dtype;

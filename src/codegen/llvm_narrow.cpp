@@ -1,5 +1,5 @@
-// Narrow floats in LLVM IR: their bits from an f32, with any rounding, and back (ir/callee_narrow.cpp).  Integer
-// operations only, so that all lanes go together and no processor mode matters.
+// Narrow floats in LLVM IR: their bits from an f32, with any rounding, and back (ir/callee_narrow.cpp).
+// Integer operations only, so that all lanes go together and no processor mode matters.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -42,8 +42,12 @@ struct Words {
   Value is(std::string_view relation, const Value& a, int64_t b) const { return is(relation, a, c(b)); }
   Value both(const Value& a, const Value& b) const { return w.op("and", flag, a, b); }
   Value any(const Value& a, const Value& b) const { return w.op("or", flag, a, b); }
-  Value choose(const Value& cond, const Value& a, const Value& b) const { return w.select(t, lanes, cond, a, b); }
-  Value largest(const Value& a, int64_t b) const { return w.intrinsic("llvm.smax", i32.with_lanes(lanes), {a, c(b)}); }
+  Value choose(const Value& cond, const Value& a, const Value& b) const {
+    return w.select(t, lanes, cond, a, b);
+  }
+  Value largest(const Value& a, int64_t b) const {
+    return w.intrinsic("llvm.smax", i32.with_lanes(lanes), {a, c(b)});
+  }
   Value least(const Value& a, int64_t b) const { return w.intrinsic("llvm.umin", t, {a, c(b)}); }
   Value bits_of(const Value& x) const { return w.convert("bitcast", f32.with_lanes(lanes), x, t); }
   Value float_of(const Value& x) const { return w.convert("bitcast", t, x, f32.with_lanes(lanes)); }
@@ -54,7 +58,8 @@ Value narrow(const Words& m, const Format& f, const Value& x, Rounding rounding,
   Value field = m.op("lshr", a, 23), e = m.largest(field, 1);
   Value hidden = m.choose(m.is("ne", field, 0), m.c(0x800000), m.c(0));
   Value mantissa = m.op("or", m.op("and", a, 0x7fffff), hidden);
-  Value below = m.largest(m.op("sub", m.c(128 - f.bias), e), 0), above = m.largest(m.op("sub", e, 128 - f.bias), 0);
+  Value below = m.largest(m.op("sub", m.c(128 - f.bias), e), 0),
+        above = m.largest(m.op("sub", e, 128 - f.bias), 0);
   Value drop = m.least(m.op("add", below, 23 - f.mantissa_bits), 25);
   Value half = m.op("shl", m.c(1), m.op("sub", drop, 1));
   Value outward, more = m.c(0);
@@ -66,7 +71,8 @@ Value narrow(const Words& m, const Format& f, const Value& x, Rounding rounding,
     more = half;
   else if (!outward.empty())
     more = m.choose(outward, m.op("sub", m.op("shl", half, 1), 1), m.c(0));
-  Value code = m.op("add", m.op("lshr", m.op("add", mantissa, more), drop), m.op("shl", above, f.mantissa_bits));
+  Value code =
+      m.op("add", m.op("lshr", m.op("add", mantissa, more), drop), m.op("shl", above, f.mantissa_bits));
   saturate &= f.exponent_bits + f.mantissa_bits < 8;
   Value over = m.c(saturate ? f.top : f.infinity);
   bool nearest = rounding == Rounding::nearest_even || rounding == Rounding::nearest_away;
@@ -84,7 +90,8 @@ Value widen(const Words& m, const Format& f, const Value& code, bool has_infinit
   Value sign = m.op("and", m.op("lshr", code, f.exponent_bits + f.mantissa_bits), 1);
   DType real = f32.with_lanes(m.lanes);
   Value tail = m.w.convert("uitofp", m.t, m.op("and", magnitude, (1 << f.mantissa_bits) - 1), real);
-  Value small = m.bits_of(m.w.op("fmul", real, tail, float_constant(std::ldexp(1.0, 1 - f.bias - f.mantissa_bits), real)));
+  Value small = m.bits_of(
+      m.w.op("fmul", real, tail, float_constant(std::ldexp(1.0, 1 - f.bias - f.mantissa_bits), real)));
   Value value = m.op("add", m.op("shl", magnitude, 23 - f.mantissa_bits), int64_t(127 - f.bias) << 23);
   value = m.choose(m.is("ult", magnitude, 1 << f.mantissa_bits), small, value);
   value = m.choose(m.is("ugt", magnitude, f.top), m.c(0x7fc00000), value);
@@ -105,8 +112,8 @@ Value to_e8m0(const Words& m, const Value& x, Rounding rounding, bool saturate) 
   if (!up.empty()) code = m.op("add", code, m.choose(up, m.c(1), m.c(0)));
   code = m.choose(m.is("ugt", code, 254), m.c(saturate ? 254 : 255), code);
   Value zero = m.is("eq", a, 0);
-  Value none = m.any(m.is("ugt", a, 0x7f800000),
-                     m.both(m.is("ne", a, 0), m.is("ne", m.op("lshr", bits, 31), 0)));
+  Value none =
+      m.any(m.is("ugt", a, 0x7f800000), m.both(m.is("ne", a, 0), m.is("ne", m.op("lshr", bits, 31), 0)));
   if (!saturate) none = m.any(none, zero);
   return m.choose(none, m.c(255), code);
 }
@@ -121,7 +128,8 @@ Value to_odd(Writer& w, const Value& x, int lanes) {
   Words m{.w = w, .lanes = lanes};
   DType wide = f64.with_lanes(lanes), real = f32.with_lanes(lanes);
   Value f = w.convert("fptrunc", wide, x, real), back = w.convert("fpext", real, f, wide);
-  Value outside = w.compare("fcmp ogt", wide, w.intrinsic("llvm.fabs", wide, {back}), w.intrinsic("llvm.fabs", wide, {x}));
+  Value outside = w.compare("fcmp ogt", wide, w.intrinsic("llvm.fabs", wide, {back}),
+                            w.intrinsic("llvm.fabs", wide, {x}));
   Value bits = m.bits_of(f), inner = m.choose(outside, m.op("sub", bits, 1), bits);
   return m.float_of(m.choose(w.compare("fcmp one", wide, back, x), m.op("or", inner, 1), bits));
 }

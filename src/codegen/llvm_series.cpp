@@ -1,6 +1,7 @@
-// log, log2, log10, sin, cos and erf of f32 in LLVM IR, written out so that they stay in vector registers.  Logarithms
-// use the coefficients of Moshier's Cephes library (single precision).  Sines and erf are computed in f64, where a
-// short series is exact to f32: the Taylor series, and for erf an interpolation at Chebyshev's points.
+// log, log2, log10, sin, cos and erf of f32 in LLVM IR, written out so that they stay in vector registers.
+// Logarithms use the coefficients of Moshier's Cephes library (single precision).  Sines and erf are computed
+// in f64, where a short series is exact to f32: the Taylor series, and for erf an interpolation at
+// Chebyshev's points.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -58,7 +59,7 @@ Value log2_f32(const Math& m, const Value& x) {
 }
 
 Value log10_f32(const Math& m, const Value& x) {
-  constexpr double high = 4.3359375e-1, low = 7.00731903251827651129e-4;         // log10(e)
+  constexpr double high = 4.3359375e-1, low = 7.00731903251827651129e-4;          // log10(e)
   constexpr double two_high = 3.0078125e-1, two_low = 2.48745663981195213739e-4;  // log10(2)
   Parts p = parts_of(m, x);
   Value a = p.mantissa_less_one, tail = log_tail(m, a);
@@ -73,8 +74,9 @@ Value log10_f32(const Math& m, const Value& x) {
 Value small_sine(const Math& m, const Value& x, int quarter) {
   static constexpr double s[] = {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6};
   static constexpr double c[] = {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5};
-  constexpr double half_pi = 0x1.921fb5p0, rest = 0x1.110b4611a6263p-26;  // 25 bits, so that products are exact
-  constexpr double magic = 6755399441055744.0;                            // 1.5 * 2^52
+  constexpr double half_pi = 0x1.921fb5p0,
+                   rest = 0x1.110b4611a6263p-26;  // 25 bits, so that products are exact
+  constexpr double magic = 6755399441055744.0;    // 1.5 * 2^52
   Writer& w = m.w;
   Math d{w, f64.with_lanes(m.t.lanes)};
   Value a = w.convert("fpext", m.t, x, d.t);

@@ -1,10 +1,11 @@
 // The text of one LLVM function while it is written.  Registers are `%.7` or, where a hint is known, `%k` or
 // `%k.1`, labels `for.L2`: the three never meet.  A pure instruction that was written before, in a place that
-// dominates this one, is not written again: control flow is structured, so "dominates" means "in this scope or
-// one around it".
+// dominates this one, is not written again: control flow is structured, so "dominates" means "in this scope
+// or one around it".
 //
-// How our types look in LLVM: a bool is i1 in a register and i8 in memory; f16 and bf16 are i16 everywhere and
-// are computed on as float (LLVM 16 to 22 disagree on half and bfloat where the chip has no instructions).
+// How our types look in LLVM: a bool is i1 in a register and i8 in memory; f16 and bf16 are i16 everywhere
+// and are computed on as float (LLVM 16 to 22 disagree on half and bfloat where the chip has no
+// instructions).
 #pragma once
 #include <set>
 #include <string>

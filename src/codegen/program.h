@@ -58,8 +58,8 @@ struct ParamSpec {
   bool operator==(const ParamSpec&) const = default;
 };
 
-// Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor, which is
-// factor times the integer plus offset.
+// Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor,
+// which is factor times the integer plus offset.
 struct IntegerSource {
   std::string name;
   int param = 0;
@@ -69,7 +69,9 @@ struct IntegerSource {
 
   bool is_whole() const { return factor == 1 && offset == 0; }
   // Its value where `read` stands; one that does not solve it fails the check of the shape.
-  int64_t solve(int64_t read) const { return is_whole() ? read : read < offset ? 0 : (read - offset) / factor; }
+  int64_t solve(int64_t read) const {
+    return is_whole() ? read : read < offset ? 0 : (read - offset) / factor;
+  }
   bool operator==(const IntegerSource&) const = default;
 };
 
@@ -85,12 +87,12 @@ struct Workspace {
 struct TensorMapSpec {
   std::string name;
   bool of_workspace = false;
-  int index = 0;                 // of the parameter or the workspace
-  std::string dtype;             // of an element
+  int index = 0;      // of the parameter or the workspace
+  std::string dtype;  // of an element
   int bits = 0;
   std::vector<Formula> shape, strides;  // in elements
   std::vector<int64_t> box;
-  int swizzle = 0;               // bytes; 0, 32, 64, 128
+  int swizzle = 0;  // bytes; 0, 32, 64, 128
   bool operator==(const TensorMapSpec&) const = default;
 };
 
@@ -121,7 +123,8 @@ struct CheckSpec {
 
 // A compiled function.  CPU entries have the C signature
 //   void entry(const uint64_t* slots, int64_t bx, int64_t by, int64_t bz, void* arena)
-// and GPU entries take the slots as kernel parameters, but of a tensor map, the last ones, what the slot points to.
+// and GPU entries take the slots as kernel parameters, but of a tensor map, the last ones, what the slot
+// points to.
 struct Program {
   std::string name;
   std::string language;            // "cuda" or "llvm"
@@ -134,9 +137,8 @@ struct Program {
   std::vector<TensorMapSpec> maps;
   std::vector<EntrySpec> entries;
   std::vector<CheckSpec> checks = {};
-  int alignment =
-      16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0: by
-           // the size of its element
+  int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0:
+                       // by the size of its element
   bool operator==(const Program&) const = default;
 };
 

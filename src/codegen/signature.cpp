@@ -38,7 +38,8 @@ std::set<BufferId> named_buffers(const Function& f) {
   std::set<BufferId> named;
   for (auto& k : f.kernels)
     visit(
-        k.body, [&](const Load& n) { named.insert(n.buffer); }, [&](const Store& n) { named.insert(n.buffer); },
+        k.body, [&](const Load& n) { named.insert(n.buffer); },
+        [&](const Store& n) { named.insert(n.buffer); },
         [&](const Alloc& n) {
           if (f[n.buffer].alias_of) named.insert(f[n.buffer].alias_of);
         },
@@ -70,7 +71,11 @@ Integers integers_of(const Function& f) {
       const BufferInfo& b = f[f.params[i].buffer];
       for (size_t d = 0; d < b.shape.size(); d++)
         if (auto line = line_of(b.shape[d]))
-          result.add(line->var, {.name = {}, .param = int(i), .from = From::extent, .dim = int(d), .factor = line->factor,
+          result.add(line->var, {.name = {},
+                                 .param = int(i),
+                                 .from = From::extent,
+                                 .dim = int(d),
+                                 .factor = line->factor,
                                  .offset = line->offset});
     }
   return result;
@@ -202,8 +207,8 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
     auto stride = as_int(b.strides[d]);
     bool is_last = d + 1 == b.strides.size();
     if (!stride || (is_last ? *stride != 1 : *stride % pair != 0))
-      fail(b.span, "{} is {}, of which two lie in a byte: its strides must be even constants, and the last 1", p.name,
-           to_string(b.dtype));
+      fail(b.span, "{} is {}, of which two lie in a byte: its strides must be even constants, and the last 1",
+           p.name, to_string(b.dtype));
     spec.strides[d] = Formula::constant(is_last ? 1 : *stride / pair);
   }
   return spec;
@@ -383,7 +388,8 @@ Program signature_of(const Function& f, const Target& target) {
     FormulaMaker formula{.integers = integers, .span = f[id].span, .what = "the shape of " + f[id].name};
     Formula bytes = Formula::constant(f[id].dtype.bytes());
     for (auto& e : f[id].shape) bytes = times(bytes, formula(e));
-    program.workspaces.push_back({.name = f[id].name, .bytes = std::move(bytes), .zeroed = counters.contains(id)});
+    program.workspaces.push_back(
+        {.name = f[id].name, .bytes = std::move(bytes), .zeroed = counters.contains(id)});
   }
   for (auto& map : f.maps) program.maps.push_back(map_spec(f, map, integers));
   for (auto& check : f.checks) program.checks.push_back(check_of(f, check, integers));

@@ -17,8 +17,9 @@ namespace {
 struct Pass {
   std::string_view name;
   Function (*run)(Function f, const Target& target);
-  Level level;                          // what its result must satisfy
-  std::string_view needed_by = "";      // the first pass that cannot run without it, where verify would come too late
+  Level level;  // what its result must satisfy
+  std::string_view needed_by =
+      "";  // the first pass that cannot run without it, where verify would come too late
 };
 
 constexpr Pass passes[] = {
@@ -67,13 +68,14 @@ void check_names(const Options& o) {
     if (!known(n)) fail({}, "there is no pass '{}'; the passes are {}", n, fmt::join(names, ", "));
 }
 
-// A pass may need what another was to do.  If that one was left out on demand, this is no fault of the compiler.
+// A pass may need what another was to do.  If that one was left out on demand, this is no fault of the
+// compiler.
 template <class F>
 void blaming_skips(const Options& options, std::string_view pass, F work) {
   if (options.skip.empty()) return work();
   auto blame = [&](std::string_view why) {
-    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after{}{}", pass,
-         fmt::join(options.skip, ", "), why.empty() ? "" : "; what is missing: ", why);
+    fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after{}{}",
+         pass, fmt::join(options.skip, ", "), why.empty() ? "" : "; what is missing: ", why);
   };
   for (auto& p : passes)
     if (p.needed_by == pass && contains(options.skip, p.name)) blame("");
@@ -89,7 +91,9 @@ template <class F>
 auto timed(std::vector<PhaseTime>& phases, std::string_view name, F work) {
   auto begin = std::chrono::steady_clock::now();
   auto result = work();
-  phases.push_back({std::string(name), std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
+  phases.push_back(
+      {std::string(name),
+       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
   return result;
 }
 
@@ -120,7 +124,8 @@ Compiled compile(Function f, const Target& target, const Options& options, const
     number++;
     if (!contains(options.skip, pass.name))
       blaming_skips(options, pass.name, [&] {
-        c.function = timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+        c.function =
+            timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
         verify(c.function, pass.level, pass.name);
       });
     if (dump) dump(number, pass.name, c.function);
@@ -131,7 +136,8 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   for (auto& language : languages)
     if (language.name == target.language)
       blaming_skips(options, fmt::format("the printer of {}", language.name), [&] {
-        c.program = timed(c.phases, "print_" + std::string(language.name), [&] { return language.print(c.function, chip); });
+        c.program = timed(c.phases, "print_" + std::string(language.name),
+                          [&] { return language.print(c.function, chip); });
       });
   internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());

@@ -10,12 +10,12 @@ namespace tl {
 
 // Everything a user may set that can change the result; hashed into the cache key by fingerprint().
 struct Options {
-  std::vector<std::string> skip;        // passes left out
-  std::string stop_after;               // the last pass to run; empty: all
-  std::vector<std::string> flags;       // for the device compiler
+  std::vector<std::string> skip;   // passes left out
+  std::string stop_after;          // the last pass to run; empty: all
+  std::vector<std::string> flags;  // for the device compiler
   bool fast_math = false;
-  bool deterministic = false;           // refuse what depends on the order of atomic accesses
-  bool own_barriers = false;            // those between accesses of its own buffers are left to the program
+  bool deterministic = false;  // refuse what depends on the order of atomic accesses
+  bool own_barriers = false;   // those between accesses of its own buffers are left to the program
 };
 std::string fingerprint(const Options& options);
 
@@ -25,8 +25,8 @@ struct PhaseTime {
 };
 
 struct Compiled {
-  Function function;                    // after the last pass
-  Program program;                      // empty if stopped early
+  Function function;  // after the last pass
+  Program program;    // empty if stopped early
   std::vector<PhaseTime> phases;
 };
 

@@ -19,13 +19,20 @@ N* fresh(DType type, Span span) {
 
 bool compare_float(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::eq: return a == b;
-    case BinaryOp::ne: return a != b;
-    case BinaryOp::lt: return a < b;
-    case BinaryOp::le: return a <= b;
-    case BinaryOp::gt: return a > b;
-    case BinaryOp::ge: return a >= b;
-    default: internal_error("not a comparison");
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return a < b;
+    case BinaryOp::le:
+      return a <= b;
+    case BinaryOp::gt:
+      return a > b;
+    case BinaryOp::ge:
+      return a >= b;
+    default:
+      internal_error("not a comparison");
   }
 }
 
@@ -34,7 +41,8 @@ void check_operand_types(BinaryOp op, DType t, Span span) {
     fail(span, "`{}` takes no {}: cast to {} first", symbol(op), to_string(t), to_string(arithmetic_type(t)));
   bool bits = op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
   bool ints_only = is_division(op) || op == BinaryOp::shl || op == BinaryOp::shr;
-  if (is_logical(op) && !t.is_bool()) fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
+  if (is_logical(op) && !t.is_bool())
+    fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
   if (bits && !t.is_int() && !t.is_bool())
     fail(span, "`{}` takes integer or bool operands, not {}", symbol(op), to_string(t));
   if (ints_only && !t.is_int()) fail(span, "`{}` takes integer operands, not {}", symbol(op), to_string(t));
@@ -94,7 +102,8 @@ Expr unary(UnaryOp op, Expr a, Span span) {
   if (t.is_storage())
     fail(span, "{} is no type of arithmetic: cast to {} first", to_string(t), to_string(arithmetic_type(t)));
   if (op == UnaryOp::bit_not && !t.is_int()) fail(span, "`~` takes an integer, not {}", to_string(t));
-  if (op == UnaryOp::neg && !t.is_int() && !t.is_float()) fail(span, "`-` takes a number, not {}", to_string(t));
+  if (op == UnaryOp::neg && !t.is_int() && !t.is_float())
+    fail(span, "`-` takes a number, not {}", to_string(t));
   if (auto* x = a.as<IntImm>()) {
     if (op == UnaryOp::neg) return imm(int64_t(0 - uint64_t(x->value)), t, span);
     return imm(op == UnaryOp::bit_not ? ~x->value : !x->value, t, span);
@@ -108,8 +117,8 @@ Expr unary(UnaryOp op, Expr a, Span span) {
 
 Expr binary(BinaryOp op, Expr a, Expr b, Span span) {
   if (a->dtype != b->dtype)
-    fail(span, "`{}` has operands of two types, {} and {}: cast one to the other", symbol(op), to_string(a->dtype),
-         to_string(b->dtype));
+    fail(span, "`{}` has operands of two types, {} and {}: cast one to the other", symbol(op),
+         to_string(a->dtype), to_string(b->dtype));
   DType t = a->dtype;
   check_operand_types(op, t.scalar(), span);
   DType result = is_comparison(op) || is_logical(op) ? boolean.with_lanes(t.lanes) : t;
@@ -124,7 +133,8 @@ Expr binary(BinaryOp op, Expr a, Expr b, Span span) {
 Expr written_binary(BinaryOp op, Expr a, Expr b, Span span) {
   if (is_division(op) && a->dtype.is_int() && is_int(b, 0))
     fail(span,
-         "`{}` divides by 0: its divisor is that constant, and an integer divided by it has no value; correct the "
+         "`{}` divides by 0: its divisor is that constant, and an integer divided by it has no value; "
+         "correct the "
          "divisor",
          symbol(op));
   return binary(op, std::move(a), std::move(b), span);
@@ -156,8 +166,8 @@ Expr cast(DType type, Expr a, Span span) {
   return own(n);
 }
 
-// Integers of 64 bits as an f64 does not round them: of those that have more bits than it, what the last 11 say goes
-// into the bit before them.
+// Integers of 64 bits as an f64 does not round them: of those that have more bits than it, what the last 11
+// say goes into the bit before them.
 static Expr without_rest(const Expr& a, Span span) {
   DType t = a->dtype;
   auto number = [&](int64_t n) { return imm(n, t); };
@@ -166,7 +176,8 @@ static Expr without_rest(const Expr& a, Span span) {
   Expr odd = binary(BinaryOp::bit_and, binary(BinaryOp::bit_or, a, carry, span), number(-2048), span);
   constexpr int64_t most = int64_t(1) << 53;
   Expr exact = binary(BinaryOp::le, a, number(most), span);
-  if (t.is_signed()) exact = binary(BinaryOp::logical_and, exact, binary(BinaryOp::ge, a, number(-most), span), span);
+  if (t.is_signed())
+    exact = binary(BinaryOp::logical_and, exact, binary(BinaryOp::ge, a, number(-most), span), span);
   return select(exact, a, odd, span);
 }
 
@@ -225,7 +236,8 @@ Expr broadcast(Expr value, int lanes, Span span) {
 
 Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span) {
   if (callee.arity >= 0 && size_t(callee.arity) != args.size())
-    fail(span, "{} takes {} argument{}, not {}", callee.name, callee.arity, callee.arity == 1 ? "" : "s", args.size());
+    fail(span, "{} takes {} argument{}, not {}", callee.name, callee.arity, callee.arity == 1 ? "" : "s",
+         args.size());
   auto* n = fresh<Call>(type, span);
   n->callee = &callee;
   n->args = std::move(args);
@@ -234,14 +246,21 @@ Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span) {
 DType result_type(const Callee& callee, const std::vector<Expr>& args) {
   int lanes = args.empty() ? 1 : args[0]->dtype.lanes;
   switch (callee.result) {
-    case Callee::Result::same: return args.empty() ? none_type : args[0]->dtype;
-    case Callee::Result::boolean: return boolean.with_lanes(lanes);
-    case Callee::Result::handle: return handle;
-    case Callee::Result::i64: return i64.with_lanes(lanes);
-    case Callee::Result::i32: return i32.with_lanes(lanes);
-    case Callee::Result::u32: return u32.with_lanes(lanes);
+    case Callee::Result::same:
+      return args.empty() ? none_type : args[0]->dtype;
+    case Callee::Result::boolean:
+      return boolean.with_lanes(lanes);
+    case Callee::Result::handle:
+      return handle;
+    case Callee::Result::i64:
+      return i64.with_lanes(lanes);
+    case Callee::Result::i32:
+      return i32.with_lanes(lanes);
+    case Callee::Result::u32:
+      return u32.with_lanes(lanes);
     case Callee::Result::given:
-    case Callee::Result::none: break;
+    case Callee::Result::none:
+      break;
   }
   return none_type;
 }
@@ -274,7 +293,9 @@ Expr operator+(Expr a, Expr b) {
   if (is_int(b, 0)) return a;
   return binary(BinaryOp::add, std::move(a), std::move(b));
 }
-Expr operator-(Expr a, Expr b) { return is_int(b, 0) ? a : binary(BinaryOp::sub, std::move(a), std::move(b)); }
+Expr operator-(Expr a, Expr b) {
+  return is_int(b, 0) ? a : binary(BinaryOp::sub, std::move(a), std::move(b));
+}
 Expr operator*(Expr a, Expr b) {
   if (is_int(a, 1) || is_int(b, 0)) return b;
   if (is_int(b, 1) || is_int(a, 0)) return a;

@@ -8,8 +8,8 @@
 
 namespace tl {
 
-// Most walks over a tree are recursive, so its depth has a limit: of what is written, and a little more for what
-// passes make of it.
+// Most walks over a tree are recursive, so its depth has a limit: of what is written, and a little more for
+// what passes make of it.
 constexpr int deepest_written = 2500, deepest = 3000;
 [[noreturn]] void refuse_depth(const Node& node, Span span = {});  // ir/depth.cpp
 
@@ -44,10 +44,11 @@ Ref<typename N::Base> own(N* node) {
 }
 
 // ── expressions ───────────────────────────────────────────────────────────────────────────────────────
-Expr imm(int64_t value, DType type = i64, Span span = {});   // wrapped to the type; for a float type a FloatImm
-Expr fimm(double value, DType type = f32, Span span = {});   // rounded to the type
-Expr string_imm(std::string value, Span span = {});           // an argument of a call
-Expr zero(DType type);                                       // of any type and lanes
+Expr imm(int64_t value, DType type = i64,
+         Span span = {});  // wrapped to the type; for a float type a FloatImm
+Expr fimm(double value, DType type = f32, Span span = {});  // rounded to the type
+Expr string_imm(std::string value, Span span = {});         // an argument of a call
+Expr zero(DType type);                                      // of any type and lanes
 Expr var(std::string hint, DType type = i64, Span span = {});
 // Operands must have one dtype (CompileError at span otherwise); two constants fold.
 Expr unary(UnaryOp op, Expr a, Span span = {});
@@ -58,9 +59,10 @@ Expr cast(DType type, Expr a, Span span = {});
 Expr as_single(const Expr& a, Span span = {});
 Expr select(Expr cond, Expr a, Expr b, Span span = {});
 Expr load(const Function& f, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {});
-Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {}, Claim claim = {});
+Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {}, Expr mask = {},
+          Claim claim = {});
 Expr ramp(Expr base, Expr stride, int lanes, Span span = {});
-Expr broadcast(Expr value, int lanes, Span span = {});       // the value itself for one lane
+Expr broadcast(Expr value, int lanes, Span span = {});  // the value itself for one lane
 Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span = {});
 Expr call(const Callee& callee, std::vector<Expr> args, Span span = {});  // type by the row's rule
 DType result_type(const Callee& callee, const std::vector<Expr>& args);   // that rule
@@ -89,37 +91,40 @@ Expr eq(Expr a, Expr b);
 Expr both(Expr a, Expr b);  // logical and; a null side counts as true, and null for two nulls
 
 // ── what an expression is ─────────────────────────────────────────────────────────────────────────────
-std::optional<int64_t> as_int(const Expr& e);                // of an IntImm, or a Broadcast of one
+std::optional<int64_t> as_int(const Expr& e);  // of an IntImm, or a Broadcast of one
 bool is_int(const Expr& e, int64_t value);
 bool is_const(const Expr& e);
 
 // ── the arithmetic that constants follow; also that of the reference and of the fuzz tests ──────────────
 int64_t floor_div(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
-int64_t fold_int(BinaryOp op, int64_t a, int64_t b, DType type);       // operands of `type`; a comparison gives 0/1
-double fold_float(BinaryOp op, double a, double b, DType type);        // arithmetic only, rounded to `type`
+int64_t fold_int(BinaryOp op, int64_t a, int64_t b,
+                 DType type);                                    // operands of `type`; a comparison gives 0/1
+double fold_float(BinaryOp op, double a, double b, DType type);  // arithmetic only, rounded to `type`
 bool is_comparison(BinaryOp op);
 bool is_logical(BinaryOp op);
-extern const std::string_view divisor_help;                            // what mends a division by zero
-bool is_division(BinaryOp op);                                         // or a remainder
-std::string_view symbol(BinaryOp op);                        // as text IR writes it: "+", "//", "min"
-std::string_view name(BinaryOp op);                          // "add", "floordiv"
+extern const std::string_view divisor_help;  // what mends a division by zero
+bool is_division(BinaryOp op);               // or a remainder
+std::string_view symbol(BinaryOp op);        // as text IR writes it: "+", "//", "min"
+std::string_view name(BinaryOp op);          // "add", "floordiv"
 std::optional<BinaryOp> find_binary_op(std::string_view name);
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
-Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span = {}, Expr mask = {}, Claim claim = {});
+Stmt store(BufferId buffer, std::vector<Expr> index, Expr value, Span span = {}, Expr mask = {},
+           Claim claim = {});
 Stmt let(Expr var, Expr value, Span span = {});
 Stmt for_loop(Expr var, Expr min, Expr extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});
 Stmt for_loop(Expr var, int64_t extent, Loop loop, Stmt body, Span span = {}, Attrs attrs = {});
 Stmt if_then(Expr cond, Stmt then_body, Stmt else_body = {}, Span span = {});  // a null cond is true
 Stmt while_loop(Expr cond, Stmt body, Span span = {});
-Stmt block(std::vector<Stmt> stmts, Span span = {});         // flattens inner blocks without Lets and Allocs of their own
+Stmt block(std::vector<Stmt> stmts,
+           Span span = {});  // flattens inner blocks without Lets and Allocs of their own
 Stmt group(int64_t first, int64_t count, Stmt body, Span span = {}, int64_t max_regs = 0, Attrs attrs = {});
 Stmt alloc(BufferId buffer, Span span = {}, Attrs attrs = {});
 Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span = {}, Stmt body = {});
 Stmt eval(Expr value, Span span = {});
 bool is_empty(const Stmt& s);
 
-Region whole(const Function& f, BufferId buffer);            // the buffer as a region
+Region whole(const Function& f, BufferId buffer);  // the buffer as a region
 
 }  // namespace tl

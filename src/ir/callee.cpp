@@ -12,11 +12,13 @@ using Effect = Callee::Effect;
 
 Scalar absolute(const Scalar* a, const DType* types, DType type) {
   if (type.is_float()) return {.d = std::fabs(a[0].d)};
-  return types[0].is_unsigned() || a[0].i >= 0 ? a[0] : Scalar{.i = wrap_int(int64_t(0 - uint64_t(a[0].i)), type)};
+  return types[0].is_unsigned() || a[0].i >= 0 ? a[0]
+                                               : Scalar{.i = wrap_int(int64_t(0 - uint64_t(a[0].i)), type)};
 }
 // One rounding: the product of two floats of at most 24 bits is exact in double.
 Scalar fused(const Scalar* a, const DType*, DType type) {
-  if (!type.is_float()) return {.i = wrap_int(int64_t(uint64_t(a[0].i) * uint64_t(a[1].i) + uint64_t(a[2].i)), type)};
+  if (!type.is_float())
+    return {.i = wrap_int(int64_t(uint64_t(a[0].i) * uint64_t(a[1].i) + uint64_t(a[2].i)), type)};
   if (type.bits == 64) return {.d = std::fma(a[0].d, a[1].d, a[2].d)};
   return {.d = round_float(sum_to_odd(a[0].d * a[1].d, a[2].d), type)};
 }
@@ -38,7 +40,8 @@ constexpr Callee asks(std::string_view name, std::string_view help, Meaning eval
   row.result = Result::boolean;
   return row;
 }
-// What a chip has a quick, less exact instruction for; elsewhere the same as the function that it is named after.
+// What a chip has a quick, less exact instruction for; elsewhere the same as the function that it is named
+// after.
 constexpr Callee fast(std::string_view name, std::string_view published, std::string_view help,
                       Meaning eval) {
   Callee row = of_x(name, help, eval);
@@ -126,7 +129,12 @@ constexpr Alias aliases[] = {
 
 using Atomic = Callee::Atomic;
 constexpr Callee atomic(std::string_view name, int arity, std::string_view access, Atomic op) {
-  return {.name = name, .arity = arity, .result = Result::none, .effect = Effect::memory, .access = access, .atomic = op};
+  return {.name = name,
+          .arity = arity,
+          .result = Result::none,
+          .effect = Effect::memory,
+          .access = access,
+          .atomic = op};
 }
 constexpr std::string_view order_names[] = {"relaxed", "acquire", "release", "acq_rel", "seq_cst"};
 
@@ -170,7 +178,11 @@ constexpr Callee thread_rows[] = {
     {.name = "load_wide", .arity = 1, .result = Result::none, .effect = Effect::memory, .access = "r"},
     {.name = "store_wide", .arity = 2, .result = Result::none, .effect = Effect::memory, .access = "w-"},
     {.name = "call_extern", .arity = -1, .result = Result::none, .effect = Effect::memory, .access = "--"},
-    {.name = "call_pure_extern", .arity = -1, .result = Result::none, .effect = Effect::thread, .access = "--"},
+    {.name = "call_pure_extern",
+     .arity = -1,
+     .result = Result::none,
+     .effect = Effect::thread,
+     .access = "--"},
     {.name = "ptx", .arity = -1, .result = Result::none, .effect = Effect::memory, .access = "---"},
 };
 
@@ -184,7 +196,8 @@ constexpr Callee message_rows[] = {
     {.name = "pdl_trigger", .arity = 0, .result = Result::none, .effect = Effect::memory},
 };
 // Their calls say how many lanes there are.
-constexpr Callee lane_rows[] = {{.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
+constexpr Callee lane_rows[] = {
+    {.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 
 const Callee& row(std::string_view name) { return *find_callee(name); }
 
@@ -216,8 +229,8 @@ std::string_view printf_conversion(DType t) {
 std::span<const Callee> lane_functions() { return lane_rows; }
 
 const Callee* find_callee(std::string_view name) {
-  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(), lane_functions(),
-                    narrow_functions()})
+  for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(),
+                    lane_functions(), narrow_functions()})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -227,7 +240,8 @@ const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_thre
 const Callee &address_of = row("address_of"), &fma_function = row("fma");
 const Callee& shfl_xor = row("shfl_xor");
 const Callee &load_wide = row("load_wide"), &store_wide = row("store_wide");
-const Callee &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"), &inline_ptx = row("ptx");
+const Callee &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"),
+             &inline_ptx = row("ptx");
 
 const Load* place_of(const Expr& e) {
   auto* c = e.as<Call>();
@@ -242,7 +256,8 @@ Expr count_of(const Expr& address) {
 
 char access_of(const Call& c, size_t argument) {
   if (!place_of(c.args[argument])) return '-';
-  if (argument < c.callee->access.size() && c.callee->access[argument] != '-') return c.callee->access[argument];
+  if (argument < c.callee->access.size() && c.callee->access[argument] != '-')
+    return c.callee->access[argument];
   auto& place = *c.args[argument].as<Call>();
   auto* said = place.args.size() > 1 ? place.args[1].as<StringImm>() : nullptr;
   return said && said->value.size() == 1 ? said->value[0] : 'x';
@@ -261,12 +276,14 @@ const Callee &assume_function = row("assume_true"), &breakpoint_row = row("break
              &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
 const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
 const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
-const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"), &block_uniform = row("block_uniform");
-const Callee &break_loop = row("break"), &continue_loop = row("continue"), &thread_return = row("thread_return");
+const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"),
+             &block_uniform = row("block_uniform");
+const Callee &break_loop = row("break"), &continue_loop = row("continue"),
+             &thread_return = row("thread_return");
 
 bool is_thread_level(const Callee& callee) {
-  return callee.effect == Effect::thread || callee.effect == Effect::warp || callee.effect == Effect::barrier ||
-         callee.effect == Effect::partial_barrier;
+  return callee.effect == Effect::thread || callee.effect == Effect::warp ||
+         callee.effect == Effect::barrier || callee.effect == Effect::partial_barrier;
 }
 
 }  // namespace tl

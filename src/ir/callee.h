@@ -1,5 +1,5 @@
-// What a Call and a Tile name: rows of data, never strings.  The scalar functions are listed here; instructions
-// are rows of target/, tile operators rows of ops/.
+// What a Call and a Tile name: rows of data, never strings.  The scalar functions are listed here;
+// instructions are rows of target/, tile operators rows of ops/.
 #pragma once
 #include <span>
 #include <string_view>
@@ -21,75 +21,83 @@ struct Callee {
   // same: as the first argument; given: the call says it
   enum class Result : uint8_t { same, boolean, handle, none, i64, i32, u32, given } result = Result::same;
   enum class Effect : uint8_t {
-    pure,       // depends on its arguments alone
-    thread,     // depends on which thread asks
-    warp,       // takes values of other threads of the warp, which all execute it together
-    memory,     // reads or writes through its handle arguments, as `access` says
-    barrier,    // every thread of the block waits for all others, which orders memory among them
+    pure,             // depends on its arguments alone
+    thread,           // depends on which thread asks
+    warp,             // takes values of other threads of the warp, which all execute it together
+    memory,           // reads or writes through its handle arguments, as `access` says
+    barrier,          // every thread of the block waits for all others, which orders memory among them
     partial_barrier,  // the same among some threads of the block
-    control     // where the thread goes next: break, continue, thread_return; a statement of its own
+    control           // where the thread goes next: break, continue, thread_return; a statement of its own
   } effect = Effect::pure;
-  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant, 'm' for the name
-  // of a tensor map, behind which stand its tensor and coordinates
+  // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant, 'm'
+  // for the name of a tensor map, behind which stand its tensor and coordinates
   std::string_view access = "";
-  // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens only
-  // where the place's mask holds; what it gives is 0 elsewhere.
+  // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens
+  // only where the place's mask holds; what it gives is 0 elsewhere.
   enum class Atomic : uint8_t { none, load, store, add, max, min, bit_or } atomic = Atomic::none;
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
-  // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of `eval` or,
-  // where both are given, before it; `types` are those of the arguments, one lane each
+  // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of
+  // `eval` or, where both are given, before it; `types` are those of the arguments, one lane each
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
-  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, floats of 16 bits, too, integers,
-  // all of one type; a float and an i32; or 64-bit counters
+  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, floats of 16 bits, too,
+  // integers, all of one type; a float and an i32; or 64-bit counters
   enum class Takes : uint8_t { any, floats, singles, reals, integers, scaled, counters } takes = Takes::any;
-  // pure: how a front end offers it, by that name and with these parameters ("x, y"): one line of help; empty where it
-  // has a form of its own there, or none
+  // pure: how a front end offers it, by that name and with these parameters ("x, y"): one line of help; empty
+  // where it has a form of its own there, or none
   std::string_view help = "", params = "x", published = "";
 
   constexpr bool computes() const { return eval || exact; }
   constexpr bool is_exact() const { return exact && !eval; }
 };
 
-// exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf …
+// exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf
+// …
 std::span<const Callee> scalar_functions();
-// The one list of what front ends offer: the rows that have a help, under their published names, and further names.
+// The one list of what front ends offer: the rows that have a help, under their published names, and further
+// names.
 struct ScalarFunction {
   std::string_view name, params, help;
   const Callee* row = nullptr;
 };
 std::vector<ScalarFunction> offered_functions();
-// thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load), and the
-// shuffles, by which each thread of a warp gets the `value` of another: shfl(value, lane) of that lane,
-// shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or above, its own
-// where there is none.  shfl_sync(value, lane, width, mask) and its like do so within runs of `width` lanes, among
-// the lanes in `mask`.  Votes: any_sync(condition, mask) …; match_any_sync(value, mask): the lanes with an equal value;
-// match_all_sync: `mask` if they all are equal, else 0.  bar_sync(id, threads) and bar_arrive(id, threads) are the
-// named barriers (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
-// sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
-// block_uniform(x) is x, and a promise: all threads of the block have the same.
+// thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load),
+// and the shuffles, by which each thread of a warp gets the `value` of another: shfl(value, lane) of that
+// lane, shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or
+// above, its own where there is none.  shfl_sync(value, lane, width, mask) and its like do so within runs of
+// `width` lanes, among the lanes in `mask`.  Votes: any_sync(condition, mask) …; match_any_sync(value, mask):
+// the lanes with an equal value; match_all_sync: `mask` if they all are equal, else 0.  bar_sync(id, threads)
+// and bar_arrive(id, threads) are the named barriers (threads < 0: all of the block);
+// sync_threads_count(condition) and its like barriers with a vote; sync_grid() is for all blocks of the
+// kernel.  break(), continue(), thread_return() are control flow. block_uniform(x) is x, and a promise: all
+// threads of the block have the same.
 std::span<const Callee> thread_functions();
-// ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and its like,
-// philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has it: elected(thread),
-// whether that thread runs this, and random_sequence(block), the number of a thread among all.
+// ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and
+// its like, philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has
+// it: elected(thread), whether that thread runs this, and random_sequence(block), the number of a thread
+// among all.
 std::span<const Callee> exact_functions();
 // ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
 std::span<const Callee> narrow_functions();
-// What a program says: print(format, values…), device_assert(condition, text, "file:line"), assume_true(condition);
-// breakpoint(), where the simulator stops and all others go on; and the two of programmatic dependent launch:
-// pdl_sync() waits for the kernel before, pdl_trigger() lets the next one begin.  Where kernels follow one another, as
-// in the executors here, on CPUs and on chips without it, both mean nothing.
-// A format has {} for each value, and {thread} for the thread's place in the block where there are threads.
+// What a program says: print(format, values…), device_assert(condition, text, "file:line"),
+// assume_true(condition); breakpoint(), where the simulator stops and all others go on; and the two of
+// programmatic dependent launch: pdl_sync() waits for the kernel before, pdl_trigger() lets the next one
+// begin.  Where kernels follow one another, as in the executors here, on CPUs and on chips without it, both
+// mean nothing. A format has {} for each value, and {thread} for the thread's place in the block where there
+// are threads.
 std::span<const Callee> message_functions();
-// How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as int.
+// How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as
+// int.
 std::string_view printf_conversion(DType type);
-// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every other one.
+// What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every
+// other one.
 std::span<const Callee> lane_functions();
 // The row of that name among these; null if there is none.
 const Callee* find_callee(std::string_view name);
 
-extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function, &shfl_xor;
+extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function,
+    &shfl_xor;
 extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
     &elected, &random_sequence;
 extern const Callee &interleave, &even_lanes, &odd_lanes;
@@ -98,18 +106,26 @@ extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
 // Does it only make sense where a block has threads?
 bool is_thread_level(const Callee& callee);
 
-// load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one access; like
-// the atomic functions they obey the place's mask.
-// call_extern(name, key, …) runs a function of foreign text, ptx(template, key, outputs, …) inline PTX, whose first
-// operands are the `outputs` places that it writes; key names what they mean in Python ("": nothing is known).
-// A pure one has no effect but may differ among threads.
+// load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one
+// access; like the atomic functions they obey the place's mask. call_extern(name, key, …) runs a function of
+// foreign text, ptx(template, key, outputs, …) inline PTX, whose first operands are the `outputs` places that
+// it writes; key names what they mean in Python ("": nothing is known). A pure one has no effect but may
+// differ among threads.
 extern const Callee &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
 
 // Is that argument part of the instruction?
-inline bool takes_map(const Callee& c, size_t argument) { return argument < c.access.size() && c.access[argument] == 'm'; }
-inline bool takes_constant(const Callee& c, size_t argument) { return argument < c.access.size() && c.access[argument] == 'n'; }
-inline bool is_foreign(const Callee& c) { return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx; }
-inline bool obeys_mask(const Callee& c) { return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide; }
+inline bool takes_map(const Callee& c, size_t argument) {
+  return argument < c.access.size() && c.access[argument] == 'm';
+}
+inline bool takes_constant(const Callee& c, size_t argument) {
+  return argument < c.access.size() && c.access[argument] == 'n';
+}
+inline bool is_foreign(const Callee& c) {
+  return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx;
+}
+inline bool obeys_mask(const Callee& c) {
+  return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide;
+}
 // The element that address_of(A[i]) or address_of(A[i], "r") names; null if it is no such call.
 const Load* place_of(const Expr& e);
 // How many elements are touched from there on: address_of(A[i], "r", n); null where nothing says it.
@@ -119,7 +135,7 @@ char access_of(const Call& c, size_t argument);
 // relaxed acquire release acq_rel seq_cst
 enum class MemoryOrder : uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
 std::span<const std::string_view> memory_orders();
-MemoryOrder order_of(const Call& atomic);   // its last argument
+MemoryOrder order_of(const Call& atomic);  // its last argument
 
 enum class Access : uint8_t { value, read, write, update };
 

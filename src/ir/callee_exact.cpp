@@ -1,5 +1,6 @@
-// Scalar functions whose values are given exactly: bit patterns, counts of bits, IEEE operations with a rounding
-// mode, and the random generator Philox4x32-10.  constexpr rows; find_callee may be asked before main.
+// Scalar functions whose values are given exactly: bit patterns, counts of bits, IEEE operations with a
+// rounding mode, and the random generator Philox4x32-10.  constexpr rows; find_callee may be asked before
+// main.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -67,13 +68,48 @@ auto in_mode(F compute) {
   return result;
 }
 
-struct Add { template <class T> static T of(const volatile T* x) { return x[0] + x[1]; } };
-struct Sub { template <class T> static T of(const volatile T* x) { return x[0] - x[1]; } };
-struct Mul { template <class T> static T of(const volatile T* x) { return x[0] * x[1]; } };
-struct Div { template <class T> static T of(const volatile T* x) { return x[0] / x[1]; } };
-struct Rcp { template <class T> static T of(const volatile T* x) { return 1 / x[0]; } };
-struct Fma { template <class T> static T of(const volatile T* x) { return std::fma(T(x[0]), T(x[1]), T(x[2])); } };
-struct Sqrt { template <class T> static T of(const volatile T* x) { return std::sqrt(T(x[0])); } };
+struct Add {
+  template <class T>
+  static T of(const volatile T* x) {
+    return x[0] + x[1];
+  }
+};
+struct Sub {
+  template <class T>
+  static T of(const volatile T* x) {
+    return x[0] - x[1];
+  }
+};
+struct Mul {
+  template <class T>
+  static T of(const volatile T* x) {
+    return x[0] * x[1];
+  }
+};
+struct Div {
+  template <class T>
+  static T of(const volatile T* x) {
+    return x[0] / x[1];
+  }
+};
+struct Rcp {
+  template <class T>
+  static T of(const volatile T* x) {
+    return 1 / x[0];
+  }
+};
+struct Fma {
+  template <class T>
+  static T of(const volatile T* x) {
+    return std::fma(T(x[0]), T(x[1]), T(x[2]));
+  }
+};
+struct Sqrt {
+  template <class T>
+  static T of(const volatile T* x) {
+    return std::sqrt(T(x[0]));
+  }
+};
 
 template <class Op, int mode, int arity>
 Scalar ieee(const Scalar* a, const DType* types, DType) {
@@ -85,21 +121,23 @@ Scalar ieee(const Scalar* a, const DType* types, DType) {
   return types[0].bits == 64 ? run(double()) : run(float());
 }
 
-// 1/sqrt(x) of a float, to nearest: in 64 bits of mantissa no f32 result lies near enough to a tie to be missed.
+// 1/sqrt(x) of a float, to nearest: in 64 bits of mantissa no f32 result lies near enough to a tie to be
+// missed.
 Scalar reciprocal_root(const Scalar* a, const DType*, DType) {
   return real(double(float(1 / std::sqrt(static_cast<long double>(a[0].d)))));
 }
 
 // ── random numbers ────────────────────────────────────────────────────────────────────────────────────
-// Philox4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).  The key is the
-// seed; the counter's low half counts groups of four numbers, its high half is the sequence.
+// Philox4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).  The key is
+// the seed; the counter's low half counts groups of four numbers, its high half is the sequence.
 Scalar philox(const Scalar* a, const DType*, DType) {
   uint64_t seed = uint64_t(a[0].i), sequence = uint64_t(a[1].i), group = uint64_t(a[2].i) >> 2;
   uint32_t c[4] = {uint32_t(group), uint32_t(group >> 32), uint32_t(sequence), uint32_t(sequence >> 32)};
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
     uint64_t p = uint64_t(0xD2511F53u) * c[0], q = uint64_t(0xCD9E8D57u) * c[2];
-    uint32_t next[4] = {uint32_t(q >> 32) ^ c[1] ^ k0, uint32_t(q), uint32_t(p >> 32) ^ c[3] ^ k1, uint32_t(p)};
+    uint32_t next[4] = {uint32_t(q >> 32) ^ c[1] ^ k0, uint32_t(q), uint32_t(p >> 32) ^ c[3] ^ k1,
+                        uint32_t(p)};
     std::memcpy(c, next, sizeof c);
   }
   return whole(int64_t(c[a[2].i & 3]));
@@ -111,13 +149,20 @@ enum class PairOp { add, sub, mul, fma, max, min, abs };
 template <PairOp op>
 double lane_value(const double* x) {
   switch (op) {
-    case PairOp::add: return x[0] + x[1];
-    case PairOp::sub: return x[0] - x[1];
-    case PairOp::mul: return x[0] * x[1];
-    case PairOp::fma: return sum_to_odd(x[0] * x[1], x[2]);
-    case PairOp::max: return std::fmax(x[0], x[1]);
-    case PairOp::min: return std::fmin(x[0], x[1]);
-    case PairOp::abs: break;
+    case PairOp::add:
+      return x[0] + x[1];
+    case PairOp::sub:
+      return x[0] - x[1];
+    case PairOp::mul:
+      return x[0] * x[1];
+    case PairOp::fma:
+      return sum_to_odd(x[0] * x[1], x[2]);
+    case PairOp::max:
+      return std::fmax(x[0], x[1]);
+    case PairOp::min:
+      return std::fmin(x[0], x[1]);
+    case PairOp::abs:
+      break;
   }
   return std::fabs(x[0]);
 }

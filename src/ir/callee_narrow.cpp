@@ -1,6 +1,7 @@
-// Conversions between f32 and the bits of narrower floats: to_X(x, rounding, saturate) with a Rounding's number, and
-// from_X(bits).  to_odd(x) makes an f32 of an f64 so that rounding once more gives what rounding once would: what is cut
-// off is left behind in the last bit.  constexpr rows; find_callee may be asked before main.
+// Conversions between f32 and the bits of narrower floats: to_X(x, rounding, saturate) with a Rounding's
+// number, and from_X(bits).  to_odd(x) makes an f32 of an f64 so that rounding once more gives what rounding
+// once would: what is cut off is left behind in the last bit.  constexpr rows; find_callee may be asked
+// before main.
 #include <bit>
 #include <cmath>
 
@@ -52,14 +53,28 @@ Scalar dp4a(const Scalar* a, const DType*, DType) {
 }
 
 using K = DType::Kind;
-constexpr Callee rows[] = {
-    to_row<K::e4m3, 8>("to_e4m3"),   to_row<K::e5m2, 8>("to_e5m2"),     to_row<K::e8m0, 8>("to_e8m0"),
-    to_row<K::e2m1, 4>("to_e2m1"),   to_row<K::tfloat, 32>("to_tf32"),  to_row<K::floating, 16>("to_f16"),
-    to_row<K::bfloat, 16>("to_bf16"), from_row<K::e4m3, 8>("from_e4m3"), from_row<K::e5m2, 8>("from_e5m2"),
-    from_row<K::e8m0, 8>("from_e8m0"), from_row<K::e2m1, 4>("from_e2m1"),
-    {.name = "dp4a_s8", .arity = 3, .result = Result::i32, .exact = dp4a<true>, .takes = Callee::Takes::integers},
-    {.name = "dp4a_u8", .arity = 3, .result = Result::i32, .exact = dp4a<false>, .takes = Callee::Takes::integers},
-    {.name = "to_odd", .result = Result::given, .exact = to_odd}};
+constexpr Callee rows[] = {to_row<K::e4m3, 8>("to_e4m3"),
+                           to_row<K::e5m2, 8>("to_e5m2"),
+                           to_row<K::e8m0, 8>("to_e8m0"),
+                           to_row<K::e2m1, 4>("to_e2m1"),
+                           to_row<K::tfloat, 32>("to_tf32"),
+                           to_row<K::floating, 16>("to_f16"),
+                           to_row<K::bfloat, 16>("to_bf16"),
+                           from_row<K::e4m3, 8>("from_e4m3"),
+                           from_row<K::e5m2, 8>("from_e5m2"),
+                           from_row<K::e8m0, 8>("from_e8m0"),
+                           from_row<K::e2m1, 4>("from_e2m1"),
+                           {.name = "dp4a_s8",
+                            .arity = 3,
+                            .result = Result::i32,
+                            .exact = dp4a<true>,
+                            .takes = Callee::Takes::integers},
+                           {.name = "dp4a_u8",
+                            .arity = 3,
+                            .result = Result::i32,
+                            .exact = dp4a<false>,
+                            .takes = Callee::Takes::integers},
+                           {.name = "to_odd", .result = Result::given, .exact = to_odd}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// How deep a tree may be, and how one ends: walks are recursive, but a tree is let go of on any thread, whose stack
-// may be small.
+// How deep a tree may be, and how one ends: walks are recursive, but a tree is let go of on any thread, whose
+// stack may be small.
 #include "ir/depth.h"
 
 #include <vector>
@@ -14,7 +14,9 @@ constexpr int shallow = 150;  // a walk of so many steps fits the smallest stack
 void destroy_one(const Node* node) {
   switch (node->kind) {
 #define X(N) \
-  case Kind::N: delete static_cast<const N*>(node); break;
+  case Kind::N: \
+    delete static_cast<const N*>(node); \
+    break;
     TL_EXPRS(X) TL_STMTS(X)
 #undef X
   }
@@ -45,11 +47,13 @@ void refuse_depth(const Node& node, Span span) {
   if (!span) span = node.span;
   if (node.kind < Kind::Store)
     fail(span,
-         "an expression of more than {} operations, each on the result of the one before: let a loop compute it "
+         "an expression of more than {} operations, each on the result of the one before: let a loop compute "
+         "it "
          "(T.serial), or keep a part of it in a variable (T.alloc_var)",
          deepest_written);
   fail(span,
-       "statements and expressions nested more than {} deep: move a part of them into a loop, or keep parts of an "
+       "statements and expressions nested more than {} deep: move a part of them into a loop, or keep parts "
+       "of an "
        "expression in a variable (T.alloc_var)",
        deepest_written);
 }

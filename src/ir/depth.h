@@ -1,4 +1,5 @@
-// Most walks over trees are recursive: deep ones are walked where there is room for it, and too deep ones refused.
+// Most walks over trees are recursive: deep ones are walked where there is room for it, and too deep ones
+// refused.
 #pragma once
 #include "base/large_stack.h"
 #include "ir/build.h"

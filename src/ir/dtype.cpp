@@ -13,8 +13,8 @@
 namespace tl {
 namespace {
 
-// How a float type spends its bits.  `top`: the code of the largest finite value; what follows it is infinity where
-// there is one, then NaN.
+// How a float type spends its bits.  `top`: the code of the largest finite value; what follows it is infinity
+// where there is one, then NaN.
 struct Format {
   int exponent_bits, mantissa_bits, bias;
   uint64_t top, infinity, nan;
@@ -22,17 +22,24 @@ struct Format {
 };
 constexpr Format ieee(int exponent_bits, int mantissa_bits) {
   uint64_t infinity = ((uint64_t(1) << exponent_bits) - 1) << mantissa_bits;
-  return {exponent_bits, mantissa_bits, (1 << (exponent_bits - 1)) - 1, infinity - 1, infinity,
-          infinity | uint64_t(1) << (mantissa_bits - 1), true};
+  return {exponent_bits, mantissa_bits, (1 << (exponent_bits - 1)) - 1,
+          infinity - 1,  infinity,      infinity | uint64_t(1) << (mantissa_bits - 1),
+          true};
 }
 Format format_of(DType t) {
   switch (t.kind) {
-    case DType::Kind::bfloat: return ieee(8, 7);
-    case DType::Kind::tfloat: return ieee(8, 10);
-    case DType::Kind::e5m2: return ieee(5, 2);
-    case DType::Kind::e4m3: return {4, 3, 7, 0x7E, 0x7F, 0x7F, false};
-    case DType::Kind::e2m1: return {2, 1, 1, 7, 7, 7, false};
-    default: break;
+    case DType::Kind::bfloat:
+      return ieee(8, 7);
+    case DType::Kind::tfloat:
+      return ieee(8, 10);
+    case DType::Kind::e5m2:
+      return ieee(5, 2);
+    case DType::Kind::e4m3:
+      return {4, 3, 7, 0x7E, 0x7F, 0x7F, false};
+    case DType::Kind::e2m1:
+      return {2, 1, 1, 7, 7, 7, false};
+    default:
+      break;
   }
   return t.bits == 16 ? ieee(5, 10) : t.bits == 32 ? ieee(8, 23) : ieee(11, 52);
 }
@@ -52,7 +59,8 @@ uint64_t magnitude_bits(double value, const Format& f, Rounding rounding, bool n
   int exponent = std::max(std::ilogb(value), 1 - f.bias);  // of a subnormal: a fixed scale
   double scaled = std::ldexp(value, f.mantissa_bits - exponent);
   auto mantissa = uint64_t(round_number(scaled, rounding, negative));
-  uint64_t code = (uint64_t(exponent + f.bias - 1) << f.mantissa_bits) + mantissa;  // a carry moves the exponent up
+  uint64_t code =
+      (uint64_t(exponent + f.bias - 1) << f.mantissa_bits) + mantissa;  // a carry moves the exponent up
   bool outward = rounding == Rounding::nearest_even || rounding == Rounding::nearest_away ||
                  rounding == (negative ? Rounding::down : Rounding::up);
   return code <= f.top ? code : saturate || !outward ? f.top : f.infinity;
@@ -66,10 +74,10 @@ uint64_t e8m0_bits(double value, Rounding rounding, bool saturate) {
   int exponent = 0;
   double fraction = std::frexp(value, &exponent) * 2;  // in [1, 2)
   exponent += 126;
-  bool up = rounding == Rounding::up                                                          ? fraction > 1
-            : rounding == Rounding::toward_zero || rounding == Rounding::down                 ? false
-            : rounding == Rounding::nearest_even && fraction == 1.5                           ? exponent % 2 != 0
-                                                                                              : fraction >= 1.5;
+  bool up = rounding == Rounding::up                                          ? fraction > 1
+            : rounding == Rounding::toward_zero || rounding == Rounding::down ? false
+            : rounding == Rounding::nearest_even && fraction == 1.5           ? exponent % 2 != 0
+                                                                              : fraction >= 1.5;
   exponent = std::max(exponent + up, 0);
   return exponent <= 254 ? uint64_t(exponent) : saturate ? 254 : 255;
 }
@@ -100,18 +108,41 @@ uint64_t nan_bits(double nan, const Format& f) {
 std::string to_string(DType t) {
   std::string s;
   switch (t.kind) {
-    case DType::Kind::none: return "none";
-    case DType::Kind::boolean: s = "bool"; break;
-    case DType::Kind::signed_int: s = "i" + std::to_string(t.bits); break;
-    case DType::Kind::unsigned_int: s = "u" + std::to_string(t.bits); break;
-    case DType::Kind::floating: s = "f" + std::to_string(t.bits); break;
-    case DType::Kind::bfloat: s = "bf" + std::to_string(t.bits); break;
-    case DType::Kind::handle: s = "handle"; break;
-    case DType::Kind::tfloat: s = "tf32"; break;
-    case DType::Kind::e4m3: s = "e4m3"; break;
-    case DType::Kind::e5m2: s = "e5m2"; break;
-    case DType::Kind::e8m0: s = "e8m0"; break;
-    case DType::Kind::e2m1: s = "e2m1"; break;
+    case DType::Kind::none:
+      return "none";
+    case DType::Kind::boolean:
+      s = "bool";
+      break;
+    case DType::Kind::signed_int:
+      s = "i" + std::to_string(t.bits);
+      break;
+    case DType::Kind::unsigned_int:
+      s = "u" + std::to_string(t.bits);
+      break;
+    case DType::Kind::floating:
+      s = "f" + std::to_string(t.bits);
+      break;
+    case DType::Kind::bfloat:
+      s = "bf" + std::to_string(t.bits);
+      break;
+    case DType::Kind::handle:
+      s = "handle";
+      break;
+    case DType::Kind::tfloat:
+      s = "tf32";
+      break;
+    case DType::Kind::e4m3:
+      s = "e4m3";
+      break;
+    case DType::Kind::e5m2:
+      s = "e5m2";
+      break;
+    case DType::Kind::e8m0:
+      s = "e8m0";
+      break;
+    case DType::Kind::e2m1:
+      s = "e2m1";
+      break;
   }
   return t.lanes == 1 ? s : s + "x" + std::to_string(t.lanes);
 }
@@ -120,7 +151,8 @@ std::optional<DType> parse_dtype(std::string_view name) {
   int lanes = 1;
   if (size_t x = name.rfind('x'); x != std::string_view::npos) {
     auto [end, bad] = std::from_chars(name.data() + x + 1, name.data() + name.size(), lanes);
-    if (bad != std::errc() || end != name.data() + name.size() || lanes < 1 || lanes > 65535) return std::nullopt;
+    if (bad != std::errc() || end != name.data() + name.size() || lanes < 1 || lanes > 65535)
+      return std::nullopt;
     name = name.substr(0, x);
   }
   static const auto types = [] {
@@ -178,7 +210,8 @@ double float_value(uint64_t bits, DType t) {
   if (code > f.top && !(f.has_infinity && code == f.infinity)) return nan_value(negative, mantissa, f);
   if (t.bits == 32) return double(std::bit_cast<float>(uint32_t(bits)));
   if (code <= f.top)
-    value = exponent ? std::ldexp(double(mantissa | uint64_t(1) << f.mantissa_bits), exponent - f.bias - f.mantissa_bits)
+    value = exponent ? std::ldexp(double(mantissa | uint64_t(1) << f.mantissa_bits),
+                                  exponent - f.bias - f.mantissa_bits)
                      : std::ldexp(double(mantissa), 1 - f.bias - f.mantissa_bits);
   return negative ? -value : value;
 }

@@ -1,8 +1,9 @@
 // The type of a value: a kind, a width in bits, and a number of lanes.
 //
-// Storage types (`is_storage`) are those that memory and matrix instructions know but arithmetic does not: values are
-// cast to their `arithmetic_type` first.  tf32 is stored as an f32, of which the last 13 bits do not count.  Types of
-// four bits lie in tensors and shared memory two to a byte along the last dimension, the even element in the low half.
+// Storage types (`is_storage`) are those that memory and matrix instructions know but arithmetic does not:
+// values are cast to their `arithmetic_type` first.  tf32 is stored as an f32, of which the last 13 bits do
+// not count.  Types of four bits lie in tensors and shared memory two to a byte along the last dimension, the
+// even element in the low half.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,12 +14,21 @@ namespace tl {
 
 struct DType {
   enum class Kind : uint8_t {
-    none, boolean, signed_int, unsigned_int, floating, bfloat, handle,
-    tfloat,                  // 32 bits: sign, 8 exponent, 10 mantissa, 13 that do not count
-    e4m3, e5m2, e8m0, e2m1   // sign but for e8m0, exponent, mantissa; e4m3 and e2m1 have no infinity, e2m1 no NaN
+    none,
+    boolean,
+    signed_int,
+    unsigned_int,
+    floating,
+    bfloat,
+    handle,
+    tfloat,  // 32 bits: sign, 8 exponent, 10 mantissa, 13 that do not count
+    e4m3,
+    e5m2,
+    e8m0,
+    e2m1  // sign but for e8m0, exponent, mantissa; e4m3 and e2m1 have no infinity, e2m1 no NaN
   };
   Kind kind = Kind::none;
-  uint8_t bits = 0;    // of one lane; a bool takes 8 bits in memory
+  uint8_t bits = 0;  // of one lane; a bool takes 8 bits in memory
   uint16_t lanes = 1;
   constexpr bool operator==(const DType&) const = default;
 
@@ -26,7 +36,9 @@ struct DType {
   constexpr bool is_unsigned() const { return kind == Kind::unsigned_int; }
   constexpr bool is_int() const { return is_signed() || is_unsigned(); }
   constexpr bool is_bool() const { return kind == Kind::boolean; }
-  constexpr bool is_float() const { return kind == Kind::floating || kind == Kind::bfloat || kind >= Kind::tfloat; }
+  constexpr bool is_float() const {
+    return kind == Kind::floating || kind == Kind::bfloat || kind >= Kind::tfloat;
+  }
   constexpr bool is_handle() const { return kind == Kind::handle; }
   constexpr bool is_packed() const { return bits != 0 && bits < 8; }
   constexpr bool is_storage() const { return kind >= Kind::tfloat || is_packed(); }
@@ -61,35 +73,39 @@ DType arithmetic_type(DType type);
 constexpr int64_t bytes_of(int64_t elements, DType type) { return (elements * type.bits + 7) / 8; }
 
 enum class Rounding : uint8_t { nearest_even, toward_zero, down, up, nearest_away };
-// How a plain cast rounds: to nearest, ties to even; tf32 as the hardware does, ties away from zero; e8m0 ties up.
+// How a plain cast rounds: to nearest, ties to even; tf32 as the hardware does, ties away from zero; e8m0
+// ties up.
 constexpr Rounding default_rounding(DType type) {
   bool away = type.kind == DType::Kind::tfloat || type.kind == DType::Kind::e8m0;
   return away ? Rounding::nearest_away : Rounding::nearest_even;
 }
-// The bits of the float type that hold the value, rounded once, from the double.  A type of 8 or 4 bits saturates, its
-// largest value standing for all that is larger and for infinity, or else overflows to its infinity, or NaN if it has
-// none.  NaN is the positive quiet one; e2m1, which has none, takes its largest value.  e8m0 holds powers of two: what
-// is negative is NaN, and so is zero unless it saturates, which gives 2^-127.
+// The bits of the float type that hold the value, rounded once, from the double.  A type of 8 or 4 bits
+// saturates, its largest value standing for all that is larger and for infinity, or else overflows to its
+// infinity, or NaN if it has none.  NaN is the positive quiet one; e2m1, which has none, takes its largest
+// value.  e8m0 holds powers of two: what is negative is NaN, and so is zero unless it saturates, which gives
+// 2^-127.
 uint64_t float_bits(double value, DType type, Rounding rounding, bool saturate = true);
-inline uint64_t float_bits(double value, DType type) { return float_bits(value, type, default_rounding(type)); }
-// The value of an element, of which stored_bits makes the same bits again: a NaN, signalling or not, has its sign, and
-// its mantissa at the top of the double's.
+inline uint64_t float_bits(double value, DType type) {
+  return float_bits(value, type, default_rounding(type));
+}
+// The value of an element, of which stored_bits makes the same bits again: a NaN, signalling or not, has its
+// sign, and its mantissa at the top of the double's.
 double float_value(uint64_t bits, DType type);
 // The bits of an element that holds the value, which is one of the type's.
 uint64_t stored_bits(double value, DType type);
-// The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, which from 16 bits on
-// keeps its sign.
+// The value that the float type holds after a plain cast: a NaN becomes the usual quiet one, which from 16
+// bits on keeps its sign.
 double round_float(double value, DType type);
 // The largest finite number of a float type of 16 bits or more.
 double largest_number(DType type);
-// a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to 51 bits or
-// fewer, that is a + b rounded once.
+// a + b, with what a double cannot hold of it put into the last bit (rounding to odd): rounded once more, to
+// 51 bits or fewer, that is a + b rounded once.
 double sum_to_odd(double a, double b);
 // An integer of type `from` (bits of an int64_t) as the float type `to` holds it, rounded once.
 double float_of_int(int64_t value, DType from, DType to);
-int64_t truncated(double value, DType type);  // the cast of a float to an integer type
-bool fits_integer(double value, DType type);  // then that has a meaning
-extern const std::string_view misfit_help;    // what mends it
+int64_t truncated(double value, DType type);        // the cast of a float to an integer type
+bool fits_integer(double value, DType type);        // then that has a meaning
+extern const std::string_view misfit_help;          // what mends it
 std::string misfit_text(double value, DType type);  // "300 does not fit int8, which holds -128 to 127, …"
 // The other operand where one is NaN, a signalling one too.
 double min_number(double a, double b);

@@ -11,21 +11,23 @@ enum class Scope : uint8_t { global, shared, fragment, local };
 
 // Everything a pass may learn of a buffer.  Nodes hold only the id.
 struct BufferInfo {
-  std::string name;                // a hint; the printer makes it unique
-  DType dtype;                     // of one element
-  std::vector<Expr> shape;         // i64; constant unless the scope is global
-  std::vector<Expr> strides;       // global: in elements; empty means row-major
+  std::string name;           // a hint; the printer makes it unique
+  DType dtype;                // of one element
+  std::vector<Expr> shape;    // i64; constant unless the scope is global
+  std::vector<Expr> strides;  // global: in elements; empty means row-major
   Scope scope = Scope::global;
   Span span;
   std::optional<IndexMap> layout;  // of a shared, local or fragment buffer, after infer_layouts
   int64_t versions = 1;            // copies kept by a pipeline; the leading dimension of its layout if > 1
   int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
   int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
-  BufferId alias_of = {};          // another shape or dtype of that buffer's storage, element by element in row-major order
-  std::string reducer = {};        // local: every thread holds a part of the value; how the parts are combined ("sum", …)
-  Expr safe_value = {};            // global: the constant that a read outside gives; null is 0
-  BufferId stands_for = {};        // the user's tile that this one of the compiler's holds the elements of
-  DType holds = {};                // of a tensor: the storage type that its elements, bytes by now, stand for
+  BufferId alias_of =
+      {};  // another shape or dtype of that buffer's storage, element by element in row-major order
+  std::string reducer =
+      {};  // local: every thread holds a part of the value; how the parts are combined ("sum", …)
+  Expr safe_value = {};      // global: the constant that a read outside gives; null is 0
+  BufferId stands_for = {};  // the user's tile that this one of the compiler's holds the elements of
+  DType holds = {};          // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
 struct Param {  // a tensor (buffer set) or a scalar (var set)
@@ -49,12 +51,14 @@ struct Kernel {
 struct Note {
   std::string pass, subject, text;
   Span span;
-  bool refusal = false;        // something was not done, or done less well than asked
-  BufferId buffer = {};        // that it is about, if about one
-  std::string by = {}, strictness = {};  // of a layout: the statement that decided it, and how strongly ("strict", …)
+  bool refusal = false;  // something was not done, or done less well than asked
+  BufferId buffer = {};  // that it is about, if about one
+  std::string by = {},
+              strictness = {};  // of a layout: the statement that decided it, and how strongly ("strict", …)
 };
 
-// What every call checks before it launches anything: a condition over integer parameters, which is a fact as well.
+// What every call checks before it launches anything: a condition over integer parameters, which is a fact as
+// well.
 struct Check {
   Expr cond;
   std::string message, place;  // "the number is even", "kernel.py:12"
@@ -64,18 +68,20 @@ struct Check {
 struct Function {
   std::string name;
   std::vector<Param> params;
-  std::vector<Expr> facts;            // conditions over parameters that hold
+  std::vector<Expr> facts;  // conditions over parameters that hold
   std::vector<Check> checks = {};
-  std::vector<BufferInfo> buffers;    // by id
-  std::vector<BufferId> workspaces;   // global buffers that the runtime allocates
-  std::vector<TensorMap> maps = {};   // of tensors, for instructions that move boxes
+  std::vector<BufferInfo> buffers;   // by id
+  std::vector<BufferId> workspaces;  // global buffers that the runtime allocates
+  std::vector<TensorMap> maps = {};  // of tensors, for instructions that move boxes
   std::vector<Kernel> kernels;
   std::vector<Note> notes;
   Span span;
 
   const BufferInfo& operator[](BufferId id) const { return buffers[size_t(id.value)]; }
   BufferInfo& operator[](BufferId id) { return buffers[size_t(id.value)]; }
-  BufferId storage(BufferId id) const { return (*this)[id].alias_of ? (*this)[id].alias_of : id; }  // whose it has
+  BufferId storage(BufferId id) const {
+    return (*this)[id].alias_of ? (*this)[id].alias_of : id;
+  }  // whose it has
   BufferId add(BufferInfo info) {
     buffers.push_back(std::move(info));
     return BufferId{int(buffers.size()) - 1};
@@ -83,6 +89,6 @@ struct Function {
 };
 
 bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
-int64_t thread_count(const Kernel& kernel);  // the product; 0 where the user gave none
+int64_t thread_count(const Kernel& kernel);             // the product; 0 where the user gave none
 
 }  // namespace tl

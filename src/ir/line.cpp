@@ -16,10 +16,14 @@ std::optional<Line> line_of(const Expr& e) {
   auto line = line_of(b ? n->a : n->b);
   int64_t by = b ? *b : *a;
   if (!line) return std::nullopt;
-  if (n->op == BinaryOp::add) line->offset += by;
-  else if (n->op == BinaryOp::sub) line->offset -= by;
-  else if (n->op == BinaryOp::mul && by > 0) line->factor *= by, line->offset *= by;
-  else return std::nullopt;
+  if (n->op == BinaryOp::add)
+    line->offset += by;
+  else if (n->op == BinaryOp::sub)
+    line->offset -= by;
+  else if (n->op == BinaryOp::mul && by > 0)
+    line->factor *= by, line->offset *= by;
+  else
+    return std::nullopt;
   return line;
 }
 

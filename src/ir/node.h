@@ -3,17 +3,18 @@
 //
 // What a program means
 //   Every Expr has a dtype; operands of a Binary share theirs (comparisons give bool of the same lanes).
-//   Integers wrap at their width.  i64 is also the index type: what is made of loop variables, blocks, threads and
-//   extents alone never overflows (a program in which it would has no meaning), so the simplifier may reason over
-//   the integers; what memory, a scalar argument or a call has a part in is data, which wraps (Info::data). floordiv
-//   and floormod round towards minus infinity, truncdiv and truncmod towards zero; dividing by zero has no meaning.
-//   A shift amount lies in [0, bits).  Floats are IEEE; a*b + c may be contracted to a fused operation, nothing else
-//   may be reassociated.  min and max of a NaN give the other operand.  A cast float to int truncates. Select
-//   evaluates the loads of the arm it takes only.  A masked Load gives 0 where the mask is false; a masked Store
-//   does nothing there.  So it is with every access to a tensor that falls outside it, until guard_bounds has made
-//   the mask explicit; an access outside a tile has no meaning.  Statements run in order.  A Let or Alloc in a Block
-//   is visible in the statements that follow it there.  The iterations of a parallel loop are independent, or the
-//   program has no meaning; those of all other loops run in order.
+//   Integers wrap at their width.  i64 is also the index type: what is made of loop variables, blocks,
+//   threads and extents alone never overflows (a program in which it would has no meaning), so the simplifier
+//   may reason over the integers; what memory, a scalar argument or a call has a part in is data, which wraps
+//   (Info::data). floordiv and floormod round towards minus infinity, truncdiv and truncmod towards zero;
+//   dividing by zero has no meaning. A shift amount lies in [0, bits).  Floats are IEEE; a*b + c may be
+//   contracted to a fused operation, nothing else may be reassociated.  min and max of a NaN give the other
+//   operand.  A cast float to int truncates. Select evaluates the loads of the arm it takes only.  A masked
+//   Load gives 0 where the mask is false; a masked Store does nothing there.  So it is with every access to a
+//   tensor that falls outside it, until guard_bounds has made the mask explicit; an access outside a tile has
+//   no meaning.  Statements run in order.  A Let or Alloc in a Block is visible in the statements that follow
+//   it there.  The iterations of a parallel loop are independent, or the program has no meaning; those of all
+//   other loops run in order.
 #pragma once
 #include <map>
 #include <string>
@@ -28,7 +29,8 @@
 namespace tl {
 
 #define TL_EXPRS(X) \
-  X(IntImm) X(FloatImm) X(StringImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
+  X(IntImm) \
+  X(FloatImm) X(StringImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
 #define TL_STMTS(X) X(Store) X(Let) X(For) X(If) X(While) X(Block) X(Group) X(Alloc) X(Tile) X(Eval)
 
 enum class Kind : uint8_t {
@@ -76,10 +78,10 @@ struct Region {
   auto fields() { return std::tie(buffer, ranges); }
 };
 
-// A map of indices: outputs as expressions over `vars`, whose ranges are [0, extents).  The form in which the IR
-// carries layouts; layout/ gives it its mathematics.  A fragment's map has one more variable than the buffer has
-// dimensions, the replica, and two outputs: thread and register.  A map without extents is a function of values:
-// its variables have the types of its arguments.
+// A map of indices: outputs as expressions over `vars`, whose ranges are [0, extents).  The form in which the
+// IR carries layouts; layout/ gives it its mathematics.  A fragment's map has one more variable than the
+// buffer has dimensions, the replica, and two outputs: thread and register.  A map without extents is a
+// function of values: its variables have the types of its arguments.
 struct IndexMap {
   std::vector<Expr> vars;
   std::vector<int64_t> extents;
@@ -111,9 +113,29 @@ struct Attrs {
 
 enum class UnaryOp : uint8_t { neg, logical_not, bit_not };
 enum class BinaryOp : uint8_t {
-  add, sub, mul, div, floordiv, floormod, truncdiv, truncmod, min, max,
-  bit_and, bit_or, bit_xor, shl, shr,
-  eq, ne, lt, le, gt, ge, logical_and, logical_or
+  add,
+  sub,
+  mul,
+  div,
+  floordiv,
+  floormod,
+  truncdiv,
+  truncmod,
+  min,
+  max,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shl,
+  shr,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  logical_and,
+  logical_or
 };
 enum class Loop : uint8_t { serial, parallel, pipelined, unrolled, vectorized };
 
@@ -121,9 +143,9 @@ struct Callee;  // ir/callee.h: a row that a Call names
 struct OpInfo;  // ir/callee.h: what the IR knows of a tile operator
 using Operand = std::variant<Region, Expr>;
 
-#define TL_NODE(N, B)                          \
-  using Base = B;                              \
-  static constexpr Kind KIND = Kind::N;        \
+#define TL_NODE(N, B) \
+  using Base = B; \
+  static constexpr Kind KIND = Kind::N; \
   explicit N(Span s = {}) : B(KIND, s) {}
 
 struct IntImm : ExprNode {  // an integer or bool
@@ -168,10 +190,11 @@ struct Select : ExprNode {
   Expr cond, a, b;
   auto fields() { return std::tie(cond, a, b); }
 };
-// What lowering knew of an access before its indices became one: an index for each dimension of `buffer`, the tile or
-// tensor that the user names.  Kept where it is not proven to lie in its dimension and the target asks for it (the
-// simulator, which checks and counts); it changes nothing of the program, and is not printed.  `where`: conditions of
-// the access that are the program's own, and not a bounds guard's; null: none.
+// What lowering knew of an access before its indices became one: an index for each dimension of `buffer`, the
+// tile or tensor that the user names.  Kept where it is not proven to lie in its dimension and the target
+// asks for it (the simulator, which checks and counts); it changes nothing of the program, and is not
+// printed.  `where`: conditions of the access that are the program's own, and not a bounds guard's; null:
+// none.
 struct Claim {
   BufferId buffer;
   std::vector<Expr> index;
@@ -180,8 +203,8 @@ struct Claim {
   auto fields() { return std::tie(buffer, index, where); }
 };
 // An element of a buffer: at the levels tile and thread one index per dimension; once a layout is applied
-// (lower_tile_ops for shared and fragment, flatten for global) one index, in elements.  A vector index gives a
-// vector.
+// (lower_tile_ops for shared and fragment, flatten for global) one index, in elements.  A vector index gives
+// a vector.
 struct Load : ExprNode {
   TL_NODE(Load, ExprNode)
   BufferId buffer;

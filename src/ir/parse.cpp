@@ -45,7 +45,8 @@ void check_attrs(const OpInfo& op, const Attrs& attrs, Span span) {
     if (row.type == Type::choice && !listed)
       fail(span, "{}: {} must be {}", op.name, row.name, choices.empty() ? "a string" : choices);
     auto* map = std::get_if<IndexMap>(v);
-    if (row.type == Type::map && (!map || map->extents.empty())) fail(span, "{}: {} must be a map", op.name, row.name);
+    if (row.type == Type::map && (!map || map->extents.empty()))
+      fail(span, "{}: {} must be a map", op.name, row.name);
     if (row.type == Type::function && (!map || !map->extents.empty()))
       fail(span, "{}: {} must be a function of values", op.name, row.name);
   }
@@ -214,7 +215,8 @@ Stmt Parser::statement() {
     return nest();
   }
   if (t.kind == Token::Kind::name && is("=", 1)) return assignment();
-  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.user_op && has_body()) return user_tile_statement();
+  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.user_op && has_body())
+    return user_tile_statement();
   bool of_address = is("address_of", 2) && is("(", 3);  // an instruction that has an operator's name
   if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.find_op && !of_address)
     if (const OpInfo* op = vocabulary.find_op(t.text)) return tile_statement(*op);

@@ -283,7 +283,7 @@ struct Printer {
     std::string min = text(n.min), extent = text(n.extent);
     std::string range = is_int(n.min, 0) ? extent : fmt::format("{} : +{}", min, extent);
     open();
-    std::string attrs = text(n.attrs);   // first: the variables of its maps leave their names again
+    std::string attrs = text(n.attrs);  // first: the variables of its maps leave their names again
     line(fmt::format("for {} in {}({}){}:", define(n.var), to_string(n.loop), range, attrs));
     body(n.body);
     close();

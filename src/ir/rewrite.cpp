@@ -16,8 +16,8 @@ template <class T>
 concept HasFields = requires(T& t) { t.fields(); };
 
 // ── rebuilding ────────────────────────────────────────────────────────────────────────────────────────
-// All of them first: each must find the others, whichever way they nest (lookup by argument does not look into an
-// unnamed namespace, and would take the one for plain data).
+// All of them first: each must find the others, whichever way they nest (lookup by argument does not look
+// into an unnamed namespace, and would take the one for plain data).
 bool remap(Expr& r, Rewriter& rw);
 bool remap(Stmt& r, Rewriter& rw);
 template <class T>
@@ -113,7 +113,8 @@ struct Below {
   void below(const Node& node) {
     switch (node.kind) {
 #define X(N) \
-  case Kind::N: return add<N>(static_cast<const N&>(node));
+  case Kind::N: \
+    return add<N>(static_cast<const N&>(node));
       TL_EXPRS(X) TL_STMTS(X)
 #undef X
     }
@@ -174,7 +175,9 @@ struct Comparison {
   bool each(const A& a, const A& b, std::index_sequence<I...>) {
     return (same(std::get<I>(a), std::get<I>(b)) && ...);
   }
-  bool same(const double& a, const double& b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+  bool same(const double& a, const double& b) {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  }
   template <class T>
   bool same(const T& a, const T& b) {
     if constexpr (std::is_same_v<T, IndexMap>)
@@ -198,8 +201,7 @@ struct Comparison {
   template <class... T>
   bool same(const std::variant<T...>& a, const std::variant<T...>& b) {
     if (a.index() != b.index()) return false;
-    return std::visit(
-        [&](const auto& x) { return same(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
+    return std::visit([&](const auto& x) { return same(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
   }
   template <class K, class V, class C>
   bool same(const std::map<K, V, C>& a, const std::map<K, V, C>& b) {
@@ -264,13 +266,13 @@ bool equivalent(const Function& a, const Function& b) {
   };
   auto buffers = [&](const BufferInfo& x, const BufferInfo& y) {
     return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.versions == y.versions &&
-           x.address == y.address && x.elements == y.elements && x.holds == y.holds && x.alias_of == y.alias_of &&
-           x.reducer == y.reducer && c.same(x.safe_value, y.safe_value) && c.same(x.shape, y.shape) &&
-           c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
+           x.address == y.address && x.elements == y.elements && x.holds == y.holds &&
+           x.alias_of == y.alias_of && x.reducer == y.reducer && c.same(x.safe_value, y.safe_value) &&
+           c.same(x.shape, y.shape) && c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
   };
   auto maps = [&](const TensorMap& x, const TensorMap& y) {
-    return x.name == y.name && x.tensor == y.tensor && x.box == y.box && x.swizzle == y.swizzle && c.same(x.shape, y.shape) &&
-           c.same(x.strides, y.strides);
+    return x.name == y.name && x.tensor == y.tensor && x.box == y.box && x.swizzle == y.swizzle &&
+           c.same(x.shape, y.shape) && c.same(x.strides, y.strides);
   };
   auto kernels = [&](const Kernel& x, const Kernel& y) {
     return x.name == y.name && c.same(x.grid_vars, y.grid_vars) && c.same(x.grid, y.grid) &&
@@ -289,13 +291,15 @@ bool equivalent(const Function& a, const Function& b) {
 }
 
 uint64_t hash(const Expr& e) {
-  uint64_t h = mix(uint64_t(e->kind), uint64_t(e->dtype.kind) << 32 | uint64_t(e->dtype.bits) << 16 | e->dtype.lanes);
+  uint64_t h =
+      mix(uint64_t(e->kind), uint64_t(e->dtype.kind) << 32 | uint64_t(e->dtype.bits) << 16 | e->dtype.lanes);
   return dispatch(e, [&](const auto& n) {
     using N = std::decay_t<decltype(n)>;
     if constexpr (std::is_same_v<N, Var>)
       return mix(h, uint64_t(reinterpret_cast<uintptr_t>(&n)));
     else
-      return std::apply([&](auto&... f) { return ((h = mix(h, hash_of(f))), ...); }, const_cast<N&>(n).fields());
+      return std::apply([&](auto&... f) { return ((h = mix(h, hash_of(f))), ...); },
+                        const_cast<N&>(n).fields());
   });
 }
 
@@ -356,7 +360,7 @@ bool has_control(const Stmt& s) {
 }
 
 bool jumps(const Stmt& s) {
-  if (!s || s.as<For>() || s.as<While>()) return false;   // its own loop takes what is inside
+  if (!s || s.as<For>() || s.as<While>()) return false;  // its own loop takes what is inside
   if (auto* b = s.as<Block>()) return std::any_of(b->stmts.begin(), b->stmts.end(), jumps);
   if (auto* i = s.as<If>()) return jumps(i->then_body) || jumps(i->else_body);
   if (auto* g = s.as<Group>()) return jumps(g->body);

@@ -20,20 +20,24 @@ template <class F>
 decltype(auto) dispatch(const Expr& e, F&& f) {
   switch (e->kind) {
 #define X(N) \
-  case Kind::N: return f(static_cast<const N&>(*e));
+  case Kind::N: \
+    return f(static_cast<const N&>(*e));
     TL_EXPRS(X)
 #undef X
-    default: internal_error("not an expression");
+    default:
+      internal_error("not an expression");
   }
 }
 template <class F>
 decltype(auto) dispatch(const Stmt& s, F&& f) {
   switch (s->kind) {
 #define X(N) \
-  case Kind::N: return f(static_cast<const N&>(*s));
+  case Kind::N: \
+    return f(static_cast<const N&>(*s));
     TL_STMTS(X)
 #undef X
-    default: internal_error("not a statement");
+    default:
+      internal_error("not a statement");
   }
 }
 
@@ -129,13 +133,13 @@ Stmt substitute(const Stmt& s, const VarMap& values);
 // A copy whose loops and Lets have variables of their own.
 Stmt renamed(const Stmt& s);
 bool uses_var(const Expr& e, const Expr& var);
-// The buffers that a body may write, as it names them: by a Store, by a call through the address of an element (but not
-// those that the index of that element reads), by a tile operator.
+// The buffers that a body may write, as it names them: by a Store, by a call through the address of an
+// element (but not those that the index of that element reads), by a tile operator.
 std::set<BufferId> written_buffers(const Stmt& body);
 
 // The control statement (break, continue, thread_return) that this is; null if it is none.
 const Callee* control_of(const Stmt& s);
-bool has_control(const Stmt& s);               // … or has inside
+bool has_control(const Stmt& s);  // … or has inside
 // Does a break or continue inside the loop's body belong to that loop?
 bool jumps(const Stmt& loop_body);
 

@@ -1,4 +1,5 @@
-// The rules for tensor maps that can be held against constants; the runtime holds the rest against the arguments.
+// The rules for tensor maps that can be held against constants; the runtime holds the rest against the
+// arguments.
 #include "ir/tensor_map.h"
 
 #include <fmt/format.h>
@@ -43,7 +44,8 @@ std::string broken_rule(const Function& f, const TensorMap& map) {
   if (!given && std::find(f.workspaces.begin(), f.workspaces.end(), map.tensor) == f.workspaces.end())
     return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies",
                        tensor.name);
-  if (tensor.dtype.is_packed()) return fmt::format("{} is {}, of which two lie in a byte", tensor.name, to_string(tensor.dtype));
+  if (tensor.dtype.is_packed())
+    return fmt::format("{} is {}, of which two lie in a byte", tensor.name, to_string(tensor.dtype));
   constexpr int64_t no_rule_breaks = 16;  // an extent, or a stride, that is not known
   auto numbers = [&](const std::vector<Expr>& exprs) {
     std::vector<int64_t> out;
@@ -52,7 +54,11 @@ std::string broken_rule(const Function& f, const TensorMap& map) {
   };
   std::vector<int64_t> shape = numbers(shape_of(f, map)), strides = numbers(strides_of(f, map));
   if (!strides.empty() && !as_int(strides_of(f, map).back())) strides.back() = 1;
-  return broken_rule({.element_bytes = tensor.dtype.bytes(), .shape = shape, .strides = strides, .box = map.box, .swizzle = map.swizzle});
+  return broken_rule({.element_bytes = tensor.dtype.bytes(),
+                      .shape = shape,
+                      .strides = strides,
+                      .box = map.box,
+                      .swizzle = map.swizzle});
 }
 
 }  // namespace tl

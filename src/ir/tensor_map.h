@@ -8,15 +8,16 @@ namespace tl {
 
 struct Function;
 
-// Shapes, strides, boxes and coordinates are in row-major order, like all of the IR; the chip counts dimensions from the
-// last one.
+// Shapes, strides, boxes and coordinates are in row-major order, like all of the IR; the chip counts
+// dimensions from the last one.
 struct TensorMap {
   std::string name;
   BufferId tensor;
-  std::vector<Expr> shape = {}, strides = {};  // i64, in elements; empty: the tensor's own, or of a shape row-major
-  std::vector<int64_t> box = {};         // what one instruction moves
-  // Bytes of a row of the pattern by which pieces of 16 bytes lie in shared memory: 32, 64, 128; 0: in order.  A piece at
-  // address x lies at x ^ (x / 128 % (swizzle / 16)) * 16.
+  std::vector<Expr> shape = {},
+                    strides = {};  // i64, in elements; empty: the tensor's own, or of a shape row-major
+  std::vector<int64_t> box = {};   // what one instruction moves
+  // Bytes of a row of the pattern by which pieces of 16 bytes lie in shared memory: 32, 64, 128; 0: in order.
+  // A piece at address x lies at x ^ (x / 128 % (swizzle / 16)) * 16.
   int64_t swizzle = 0;
   Span span = {};
 
@@ -26,7 +27,8 @@ struct TensorMap {
 const TensorMap* find_tensor_map(const Function& f, std::string_view name);
 std::vector<Expr> shape_of(const Function& f, const TensorMap& map);
 std::vector<Expr> strides_of(const Function& f, const TensorMap& map);
-// The rule of the hardware that the map breaks whatever the arguments are, in a sentence; "" if none is known to be.
+// The rule of the hardware that the map breaks whatever the arguments are, in a sentence; "" if none is known
+// to be.
 std::string broken_rule(const Function& f, const TensorMap& map);
 
 }  // namespace tl

@@ -177,7 +177,8 @@ struct Checker {
       expr(n.args[i]);
       if (n.args[i]->dtype == none_type) bad("an argument of {} has no value", n.callee->name);
       if (takes_constant(*n.callee, i) && as_int(n.args[i]).value_or(-1) < 0)
-        bad("argument {} of {} is part of the instruction: it must be a constant, at least 0", i + 1, n.callee->name);
+        bad("argument {} of {} is part of the instruction: it must be a constant, at least 0", i + 1,
+            n.callee->name);
     }
     if (n.callee->effect == Callee::Effect::control) control(n);
     if (n.callee == &address_of) {
@@ -202,7 +203,8 @@ struct Checker {
     }
     if (loops.empty()) bad("{} outside of a loop", n.callee->name);
     if (parallel(loops.back()) || loops.back() == Loop::pipelined)
-      bad("{} in a {} loop, whose iterations do not follow one another", n.callee->name, to_string(loops.back()));
+      bad("{} in a {} loop, whose iterations do not follow one another", n.callee->name,
+          to_string(loops.back()));
   }
 
   void memory_call(const Call& n) {
@@ -216,25 +218,31 @@ struct Checker {
     auto* order = n.args.back().as<StringImm>();
     auto names = memory_orders();
     if (!order || std::find(names.begin(), names.end(), order->value) == names.end())
-      bad("the last argument of {} is a memory order: relaxed, acquire, release, acq_rel or seq_cst", n.callee->name);
+      bad("the last argument of {} is a memory order: relaxed, acquire, release, acq_rel or seq_cst",
+          n.callee->name);
     bool has_value = n.args.size() == 3;
     if (has_value && n.args[1]->dtype != at->dtype)
       bad("{} of a value of type {} at an element of type {}", n.callee->name, to_string(n.args[1]->dtype),
           to_string(at->dtype));
     if (n.dtype != at->dtype && (n.dtype != none_type || n.callee->atomic == Callee::Atomic::load))
-      bad("{} gives what the element holds, {}, not {}", n.callee->name, to_string(at->dtype), to_string(n.dtype));
+      bad("{} gives what the element holds, {}, not {}", n.callee->name, to_string(at->dtype),
+          to_string(n.dtype));
   }
   // (…, "map", the tensor, a coordinate for each dimension, …)
   void map_call(const Call& n, size_t at) {
     auto* name = n.args[at].as<StringImm>();
     auto* map = name ? find_tensor_map(f, name->value) : nullptr;
-    if (!map) bad("argument {} of {} is the name of a tensor map{}", at + 1, n.callee->name, name ? ", and there is no " + name->value : "");
+    if (!map)
+      bad("argument {} of {} is the name of a tensor map{}", at + 1, n.callee->name,
+          name ? ", and there is no " + name->value : "");
     auto* tensor = place_of(n.args[at + 1]);
     if (!tensor || tensor->buffer != map->tensor)
-      bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.callee->name, map->name, f[map->tensor].name);
+      bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.callee->name, map->name,
+          f[map->tensor].name);
     auto coordinates = std::count(n.callee->access.begin(), n.callee->access.end(), '-');
     if (size_t(coordinates) != map->box.size())
-      bad("{} takes {} coordinates, but the map {} has {} dimensions", n.callee->name, coordinates, map->name, map->box.size());
+      bad("{} takes {} coordinates, but the map {} has {} dimensions", n.callee->name, coordinates, map->name,
+          map->box.size());
   }
 
   void foreign_call(const Call& n) {
@@ -245,14 +253,17 @@ struct Checker {
       ok = outputs && *outputs >= 0 && size_t(*outputs) + 3 <= n.args.size();
       for (size_t i = 0; ok && i < size_t(*outputs); i++) ok = place_of(n.args[3 + i]) != nullptr;
     }
-    if (!ok) bad("{} takes a text and a key first{}", n.callee->name, texts == 3 ? ", then how many places it writes" : "");
+    if (!ok)
+      bad("{} takes a text and a key first{}", n.callee->name,
+          texts == 3 ? ", then how many places it writes" : "");
   }
 
   // At level tile an index that is added to others, of the tile or of its strides, which are i64.
   void wide(const Expr& index, const std::string& buffer) const {
     if (level == Level::tile && index->dtype != i64)
-      bad("an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let its loop run over i64", buffer,
-          to_string(index->dtype), print(index, &f));
+      bad("an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let "
+          "its loop run over i64",
+          buffer, to_string(index->dtype), print(index, &f));
   }
 
   // The indices of a Load or Store; returns the lanes they select.

@@ -79,8 +79,8 @@ std::optional<Violation> disagreement(const BufferInfo& a, const BufferInfo& b) 
   int64_t copies = in_registers ? a.layout->extents.back() : 1;
   std::string about = fmt::format("{} and {} share one storage, but their layouts disagree", a.name, b.name);
   if (in_registers && copies != b.layout->extents.back())
-    return Violation{b.span, fmt::format("{}: {} has {} replicas, {} has {}; annotate one of them", about, a.name,
-                                         copies, b.name, b.layout->extents.back())};
+    return Violation{b.span, fmt::format("{}: {} has {} replicas, {} has {}; annotate one of them", about,
+                                         a.name, copies, b.name, b.layout->extents.back())};
   int64_t units = int64_t(first->size()) / outputs / copies * of_a;
   for (int64_t u = 0; u < units; u++)
     for (int64_t c = 0; c < copies; c++) {
@@ -93,11 +93,12 @@ std::optional<Violation> disagreement(const BufferInfo& a, const BufferInfo& b) 
         if (!in_registers) return fmt::format("byte {}", bit / 8);
         return fmt::format("byte {} of thread {}", bit / 8, p[0]);
       };
-      return Violation{b.span,
-                       fmt::format("{}: {} begins at {}, and {}, which is the same byte, at {}; annotate one of the "
-                                   "two, and the other follows",
-                                   about, element_text(a, u / of_a), place(x, bit_x), element_text(b, u / of_b),
-                                   place(y, bit_y))};
+      return Violation{
+          b.span,
+          fmt::format("{}: {} begins at {}, and {}, which is the same byte, at {}; annotate one of the "
+                      "two, and the other follows",
+                      about, element_text(a, u / of_a), place(x, bit_x), element_text(b, u / of_b),
+                      place(y, bit_y))};
     }
   return std::nullopt;
 }
@@ -105,7 +106,7 @@ std::optional<Violation> disagreement(const BufferInfo& a, const BufferInfo& b) 
 }  // namespace
 
 std::optional<Violation> storage_fault(const Function& f) {
-  std::map<BufferId, BufferId> one;                        // of each storage that is seen under several names
+  std::map<BufferId, BufferId> one;  // of each storage that is seen under several names
   for (auto& b : f.buffers)
     if (b.alias_of) one.emplace(b.alias_of, BufferId{});
   for (size_t i = 0; i < f.buffers.size() && !one.empty(); i++) {
@@ -114,10 +115,14 @@ std::optional<Violation> storage_fault(const Function& f) {
     auto it = one.find(f.storage(id));
     if (it == one.end() || !b.layout || b.versions > 1) continue;
     if (b.scope == Scope::global)
-      return Violation{b.span, fmt::format("the tensor {} has a layout, and shares its storage with a tensor of "
-                                           "another shape or type; only tensors in row-major order do", b.name)};
-    if (!it->second) it->second = id;
-    else if (auto found = disagreement(f[it->second], b)) return found;
+      return Violation{b.span,
+                       fmt::format("the tensor {} has a layout, and shares its storage with a tensor of "
+                                   "another shape or type; only tensors in row-major order do",
+                                   b.name)};
+    if (!it->second)
+      it->second = id;
+    else if (auto found = disagreement(f[it->second], b))
+      return found;
   }
   return std::nullopt;
 }

@@ -10,8 +10,8 @@
 namespace tl {
 
 struct WarpCost {
-  int64_t count = 0;  // wavefronts or sectors
-  int64_t least = 0;  // of any placement
+  int64_t count = 0;     // wavefronts or sectors
+  int64_t least = 0;     // of any placement
   int64_t accesses = 1;  // of the hardware
   int64_t excess() const { return count - least; }
 };

@@ -26,9 +26,9 @@ std::vector<Term> digits_of(const std::vector<Term>& terms, int output) {
 std::vector<Term> thread_digits(const std::vector<Term>& terms) {
   std::vector<Term> out = digits_of(terms, 0);
   for (size_t i = 0; i + 1 < out.size(); i++)
-    internal_check(out[i].stride % out[i + 1].stride == 0 &&
-                       out[i].stride >= out[i + 1].stride * out[i + 1].digit.radix,
-                   "a fragment that can be inverted");
+    internal_check(
+        out[i].stride % out[i + 1].stride == 0 && out[i].stride >= out[i + 1].stride * out[i + 1].digit.radix,
+        "a fragment that can be inverted");
   return out;
 }
 
@@ -77,9 +77,11 @@ std::string why_not_inverse(const Fragment& f) {
     std::vector<Term> digits = digits_of(*f.layout.terms, output);
     for (size_t i = 0; i + 1 < digits.size(); i++)
       if (digits[i].stride % (digits[i + 1].stride * digits[i + 1].digit.radix))
-        return fmt::format("the parts of {} do not fit into each other: one counts in steps of {}, but a smaller one reaches {}",
-                           output ? "the register" : "the thread", digits[i].stride,
-                           digits[i + 1].stride * digits[i + 1].digit.radix);
+        return fmt::format(
+            "the parts of {} do not fit into each other: one counts in steps of {}, but a smaller one "
+            "reaches {}",
+            output ? "the register" : "the thread", digits[i].stride,
+            digits[i + 1].stride * digits[i + 1].digit.radix);
   }
   return "";
 }

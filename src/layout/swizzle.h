@@ -1,7 +1,8 @@
 // Layouts of shared memory that spread a warp's accesses over the banks: chunks of 16 bytes XORed with the
 // row, or rows set apart by padding.
 //
-//   128 bytes   chunk % 8 ^= row % 8      eight rows of one chunk column lie in eight bank groups of 16 bytes;
+//   128 bytes   chunk % 8 ^= row % 8      eight rows of one chunk column lie in eight bank groups of 16
+//   bytes;
 //    64 bytes   chunk % 4 ^= row / 2 % 4  the narrower patterns do the same for narrower rows
 //    32 bytes   chunk % 2 ^= row / 4 % 2
 #pragma once
@@ -23,8 +24,8 @@ Layout set_apart(const std::vector<int64_t>& extents, int64_t elements);
 // Row-major with the last dimension's rows set apart, so that rows begin at multiples of 16 bytes and eight
 // of them in eight bank groups.
 Layout padded(std::vector<int64_t> extents, int bits);
-// What a tile wants that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the copy that
-// fills it): a pattern, else padding (if allowed), else row-major.
+// What a tile wants that is read and written in chunks of 16 bytes, eight rows at a time (ldmatrix, and the
+// copy that fills it): a pattern, else padding (if allowed), else row-major.
 Layout conflict_free(std::vector<int64_t> extents, int bits, bool allow_padding);
 
 }  // namespace tl

@@ -11,18 +11,25 @@ namespace tl {
 
 extern const TileOp copy_op, fill_op, clear_op, gemm_op;
 extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
-extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op, reduce_prod_op,
-    reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op, reduce_by_op;
+extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op,
+    reduce_prod_op, reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op,
+    reduce_by_op;
 extern const TileOp cumsum_op, cummax_op, transpose_op, clamp_op, reducer_init_op, finalize_reducer_op;
 
 std::span<const TileOp* const> all_ops() {
-  static const TileOp* const rows[] = {&copy_op,       &fill_op,       &clear_op,         &gemm_op,
-                                       &reduce_sum_op, &reduce_max_op, &reduce_min_op,     &reduce_abssum_op,
-                                       &reduce_absmax_op, &reduce_prod_op, &reduce_bitand_op, &reduce_bitor_op,
-                                       &reduce_bitxor_op, &reduce_any_op, &reduce_all_op, &reduce_by_op,
-                                       &cumsum_op, &cummax_op, &transpose_op, &clamp_op,
-                                       &reducer_init_op, &finalize_reducer_op,
-                                       &atomic_add_op, &atomic_max_op, &atomic_min_op};
+  static const TileOp* const rows[] = {&copy_op,          &fill_op,
+                                       &clear_op,         &gemm_op,
+                                       &reduce_sum_op,    &reduce_max_op,
+                                       &reduce_min_op,    &reduce_abssum_op,
+                                       &reduce_absmax_op, &reduce_prod_op,
+                                       &reduce_bitand_op, &reduce_bitor_op,
+                                       &reduce_bitxor_op, &reduce_any_op,
+                                       &reduce_all_op,    &reduce_by_op,
+                                       &cumsum_op,        &cummax_op,
+                                       &transpose_op,     &clamp_op,
+                                       &reducer_init_op,  &finalize_reducer_op,
+                                       &atomic_add_op,    &atomic_max_op,
+                                       &atomic_min_op};
   return rows;
 }
 
@@ -39,11 +46,12 @@ const OpInfo* find_op_info(std::string_view name) {
 Vocabulary text_vocabulary() {
   return {.find_op = find_op_info,
           .find_instr = find_instr,
-          .op_names = [] {
-            std::vector<std::string_view> names;
-            for (auto* op : all_ops()) names.push_back(op->info.name);
-            return names;
-          },
+          .op_names =
+              [] {
+                std::vector<std::string_view> names;
+                for (auto* op : all_ops()) names.push_back(op->info.name);
+                return names;
+              },
           .user_op = user_op_info};
 }
 
@@ -74,7 +82,8 @@ Array as_type(const Array& a, DType type) {
   Array out = make_array(type, a.shape);
   for (size_t i = 0; i < size_t(a.size()); i++) {
     if (type.is_float())
-      out.floats[i] = a.dtype.is_float() ? round_float(a.floats[i], type) : float_of_int(a.ints[i], a.dtype, type);
+      out.floats[i] =
+          a.dtype.is_float() ? round_float(a.floats[i], type) : float_of_int(a.ints[i], a.dtype, type);
     else if (type.is_bool())
       out.ints[i] = a.number(int64_t(i)) != 0;
     else
@@ -98,7 +107,8 @@ Region expanded(const Function& f, Region r, Span span) {
   if (r.ranges.size() > info.shape.size())
     fail(span, "{} has {} dimension{}, but {} indices were given", info.name, info.shape.size(),
          info.shape.size() == 1 ? "" : "s", r.ranges.size());
-  for (size_t d = r.ranges.size(); d < info.shape.size(); d++) r.ranges.push_back({.min = imm(0), .extent = info.shape[d]});
+  for (size_t d = r.ranges.size(); d < info.shape.size(); d++)
+    r.ranges.push_back({.min = imm(0), .extent = info.shape[d]});
   return r;
 }
 
@@ -106,7 +116,8 @@ void check_bounds(const Function& f, const Region& r, Span span) {
   const BufferInfo& info = f[r.buffer];
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto min = as_int(r.ranges[d].min), extent = as_int(r.ranges[d].extent), size = as_int(info.shape[d]);
-    if (extent && *extent < 1) fail(span, "{}: the slice of dimension {} is empty ({} elements)", info.name, d, *extent);
+    if (extent && *extent < 1)
+      fail(span, "{}: the slice of dimension {} is empty ({} elements)", info.name, d, *extent);
     bool tile = info.scope != Scope::global;
     if (min && *min < 0) fail(span, "{}: dimension {} begins at {}, before the buffer", info.name, d, *min);
     if (tile && min && extent && size && *min + *extent > *size)
@@ -126,8 +137,9 @@ bool opens_reducer(const Function& f, const TileOp& op, std::vector<Operand>& op
   return true;
 }
 
-// Of types of four bits two elements lie in a byte of memory, and bytes are written whole: a part that begins or ends
-// within one, or whose neighbours come from two rows, cannot be written by threads beside one another.
+// Of types of four bits two elements lie in a byte of memory, and bytes are written whole: a part that begins
+// or ends within one, or whose neighbours come from two rows, cannot be written by threads beside one
+// another.
 void check_whole_bytes(const Tile& t, const Function& f) {
   if (t.body) return;  // the user's own operator says itself what it writes
   for (size_t i = 0; i < t.operands.size(); i++) {
@@ -155,7 +167,8 @@ void check_whole_bytes(const Tile& t, const Function& f) {
 
 }  // namespace
 
-Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span, Stmt body) {
+Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span,
+               Stmt body) {
   if (opens_reducer(f, op, operands))
     return make_tile(f, reducer_init_op, std::move(operands), std::move(attrs), span, std::move(body));
   const OpInfo& info = op.info;
@@ -164,7 +177,8 @@ Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operand
   for (size_t i = 0; i < operands.size(); i++) {
     bool wants_value = info.operands[i].access == Access::value;
     if (wants_value != std::holds_alternative<Expr>(operands[i]))
-      fail(span, "{}: operand {} must be a {}", info.said(), info.operands[i].name, wants_value ? "value" : "buffer");
+      fail(span, "{}: operand {} must be a {}", info.said(), info.operands[i].name,
+           wants_value ? "value" : "buffer");
     if (auto* r = std::get_if<Region>(&operands[i])) operands[i] = expanded(f, *r, span);
   }
   if (op.complete) op.complete(operands, f, span);

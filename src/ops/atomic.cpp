@@ -19,11 +19,15 @@ void complete_atomic(std::vector<Operand>& operands, const Function& f, Span spa
 
 void check_atomic(const Tile& t, const Function& f) {
   if (!same_extents(moving(t, f, updated(t)), moving(t, f, values(t))))
-    fail(t.span, "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
-                 "apart)", t.op->said(), describe(f, values(t)), describe(f, updated(t)));
+    fail(
+        t.span,
+        "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
+        "apart)",
+        t.op->said(), describe(f, values(t)), describe(f, updated(t)));
   const BufferInfo& info = f[updated(t).buffer];
   if (info.scope != Scope::global && info.scope != Scope::shared)
-    fail(t.span, "{}: {} lies in registers, which no other thread reaches; atomics update tensors and shared tiles",
+    fail(t.span,
+         "{}: {} lies in registers, which no other thread reaches; atomics update tensors and shared tiles",
          t.op->said(), describe(f, updated(t)));
   check_atomic_type(t.op->said(), callee_of(t).atomic, info.dtype, t.span);
 }
@@ -70,40 +74,56 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
 
 double combine(Callee::Atomic op, double old, double value, DType type) {
   switch (op) {
-    case Callee::Atomic::add: return fold_float(BinaryOp::add, old, value, type);
-    case Callee::Atomic::max: return fold_float(BinaryOp::max, old, value, type);
-    case Callee::Atomic::min: return fold_float(BinaryOp::min, old, value, type);
-    case Callee::Atomic::store: return value;
-    default: return old;
+    case Callee::Atomic::add:
+      return fold_float(BinaryOp::add, old, value, type);
+    case Callee::Atomic::max:
+      return fold_float(BinaryOp::max, old, value, type);
+    case Callee::Atomic::min:
+      return fold_float(BinaryOp::min, old, value, type);
+    case Callee::Atomic::store:
+      return value;
+    default:
+      return old;
   }
 }
 
 int64_t combine(Callee::Atomic op, int64_t old, int64_t value, DType type) {
   switch (op) {
-    case Callee::Atomic::add: return fold_int(BinaryOp::add, old, value, type);
-    case Callee::Atomic::max: return fold_int(BinaryOp::max, old, value, type);
-    case Callee::Atomic::min: return fold_int(BinaryOp::min, old, value, type);
-    case Callee::Atomic::bit_or: return fold_int(BinaryOp::bit_or, old, value, type);
-    case Callee::Atomic::store: return wrap_int(value, type);
-    default: return old;
+    case Callee::Atomic::add:
+      return fold_int(BinaryOp::add, old, value, type);
+    case Callee::Atomic::max:
+      return fold_int(BinaryOp::max, old, value, type);
+    case Callee::Atomic::min:
+      return fold_int(BinaryOp::min, old, value, type);
+    case Callee::Atomic::bit_or:
+      return fold_int(BinaryOp::bit_or, old, value, type);
+    case Callee::Atomic::store:
+      return wrap_int(value, type);
+    default:
+      return old;
   }
 }
 
 void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Span span) {
   using Atomic = Callee::Atomic;
   bool access = op == Atomic::load || op == Atomic::store;
-  bool number = type == f16 || type == bf16 || type == f32 || type == f64 || (type.is_int() && type.bits >= 32);
+  bool number =
+      type == f16 || type == bf16 || type == f32 || type == f64 || (type.is_int() && type.bits >= 32);
   bool small = type.is_int() && type.bits >= 8;
   if (!number && !(access && small))
     fail(span, "{} of {}: the chips {} by one indivisible access; use int32", name, to_string(type),
          access ? "move integers of 8 to 64 bits and floats of 16, 32 and 64"
                 : "update integers of 32 and 64 bits and floats of 16, 32 and 64");
-  if (op == Atomic::bit_or && !type.is_int()) fail(span, "{} takes an integer element, not {}", name, to_string(type));
+  if (op == Atomic::bit_or && !type.is_int())
+    fail(span, "{} takes an integer element, not {}", name, to_string(type));
 }
 
 extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
-const TileOp atomic_add_op = atomic_row("atomic_add_tile", "dst += value, element by element, each indivisibly.");
-const TileOp atomic_max_op = atomic_row("atomic_max_tile", "dst = max(dst, value), element by element, each indivisibly.");
-const TileOp atomic_min_op = atomic_row("atomic_min_tile", "dst = min(dst, value), element by element, each indivisibly.");
+const TileOp atomic_add_op =
+    atomic_row("atomic_add_tile", "dst += value, element by element, each indivisibly.");
+const TileOp atomic_max_op =
+    atomic_row("atomic_max_tile", "dst = max(dst, value), element by element, each indivisibly.");
+const TileOp atomic_min_op =
+    atomic_row("atomic_min_tile", "dst = min(dst, value), element by element, each indivisibly.");
 
 }  // namespace tl

@@ -1,7 +1,8 @@
-// The iterations of a T.Parallel loop that writes to what all threads see are divided among the threads.  A variable or
-// array of the thread then has, in each thread, what that thread's own iterations made of it: none of them may read
-// what another iteration left there, and nobody may read it after the loop.  A loop that only changes what is the
-// thread's own is run by each thread as a whole, and leaves the same value in all.
+// The iterations of a T.Parallel loop that writes to what all threads see are divided among the threads.  A
+// variable or array of the thread then has, in each thread, what that thread's own iterations made of it:
+// none of them may read what another iteration left there, and nobody may read it after the loop.  A loop
+// that only changes what is the thread's own is run by each thread as a whole, and leaves the same value in
+// all.
 #include <algorithm>
 
 #include "arith/prove.h"
@@ -62,8 +63,10 @@ struct Nest {
       Expr twin = var(v.as<Var>()->hint, v->dtype);
       others.emplace(v.get(), twin);
       auto n = extent ? as_int(extent) : std::nullopt;
-      if (n) all.bind(v, Interval{0, *n - 1}), all.bind(twin, Interval{0, *n - 1});
-      else if (auto it = facts.ranges.find(v.get()); it != facts.ranges.end()) all.bind(twin, it->second);
+      if (n)
+        all.bind(v, Interval{0, *n - 1}), all.bind(twin, Interval{0, *n - 1});
+      else if (auto it = facts.ranges.find(v.get()); it != facts.ranges.end())
+        all.bind(twin, it->second);
     };
     for (auto& v : loops) other(v, {});
     visit(body, [&](const For& n) { other(n.var, n.extent); });
@@ -156,7 +159,8 @@ struct Iteration {
     } else if (auto* c = e.as<Call>()) {
       for (size_t i = 0; i < c->args.size(); i++) {
         auto* at = place_of(c->args[i]);
-        if (!at) value(c->args[i]);
+        if (!at)
+          value(c->args[i]);
         else
           for (auto& x : at->index) value(x);
       }
@@ -181,7 +185,8 @@ struct Iteration {
     Places before = assigned;
     walk(body);
     if (runs) return;
-    std::erase_if(assigned, [&](auto& p) { return f[p.buffer].shape.empty(); });  // an array's elements are not counted
+    std::erase_if(assigned,
+                  [&](auto& p) { return f[p.buffer].shape.empty(); });  // an array's elements are not counted
     assigned.insert(assigned.end(), before.begin(), before.end());
   }
   void walk(const Stmt& s) {
@@ -222,9 +227,9 @@ struct Reason {
 struct Divided {
   const Function& f;
   Facts facts;
-  std::map<BufferId, Reason> parts = {};           // of which each thread has its own part
-  Buffers streams = {};                            // of random numbers, of which each thread has its own
-  std::set<const ExprNode*> by_thread = {};        // names that the thread's number is in
+  std::map<BufferId, Reason> parts = {};     // of which each thread has its own part
+  Buffers streams = {};                      // of random numbers, of which each thread has its own
+  std::set<const ExprNode*> by_thread = {};  // names that the thread's number is in
   Span statement = {};
 
   bool names_thread(const Expr& e) const {
@@ -262,19 +267,24 @@ struct Divided {
             take((f[n.buffer].reducer.empty() ? "stores to " : "contributes to ") + f[n.buffer].name, n.span);
         },
         [&](const Call& n) {
-          if (is_effect(n) && n.dtype != none_type) take(fmt::format("asks for what {} gives", n.callee->name), n.span);
+          if (is_effect(n) && n.dtype != none_type)
+            take(fmt::format("asks for what {} gives", n.callee->name), n.span);
         });
     return writes && touches && by_name ? Reason{} : found;
   }
 
   // `who` has done `what` to it, in the loop.
-  [[noreturn]] void refuse(const Read& r, const Reason& why, std::string_view who, std::string_view what) const {
+  [[noreturn]] void refuse(const Read& r, const Reason& why, std::string_view who,
+                           std::string_view what) const {
     std::string loop = why.loop.line == r.span.line ? "" : fmt::format(" on line {}", why.loop.line);
     std::string line = why.span.line == r.span.line ? "" : fmt::format(", on line {}", why.span.line);
     fail(r.span,
-         "{0} is read here {1} the T.Parallel loop{2} has {3}, but the loop also {4}{5}, so its iterations are divided "
-         "among the threads, each of which keeps {0} as its own iterations leave it: change {0} in a loop of its own, "
-         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or make the "
+         "{0} is read here {1} the T.Parallel loop{2} has {3}, but the loop also {4}{5}, so its iterations "
+         "are divided "
+         "among the threads, each of which keeps {0} as its own iterations leave it: change {0} in a loop of "
+         "its own, "
+         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or "
+         "make the "
          "loop T.serial",
          f[r.buffer].name, who, loop, what, why.what, line);
   }
@@ -378,7 +388,8 @@ Buffers streams_of(const Function& f, const Kernel& k) {
         for (size_t i = 0; i < f.buffers.size(); i++) {
           const BufferInfo& other = f.buffers[i];
           bool together = other.span && other.span == f[l.buffer].span;
-          if (together && other.scope == Scope::local && other.shape.empty()) streams.insert(BufferId{int(i)});
+          if (together && other.scope == Scope::local && other.shape.empty())
+            streams.insert(BufferId{int(i)});
         }
       });
   });

@@ -1,6 +1,6 @@
-// The iterations of T.Parallel and T.vectorized run together, in any order: none may read what another writes.  Where
-// indices and conditions depend on the loops alone, but for what all iterations share, every iteration's elements are
-// computed and compared; what depends on more is the simulator's to find.
+// The iterations of T.Parallel and T.vectorized run together, in any order: none may read what another
+// writes.  Where indices and conditions depend on the loops alone, but for what all iterations share, every
+// iteration's elements are computed and compared; what depends on more is the simulator's to find.
 #include <algorithm>
 
 #include "arith/simplify.h"

@@ -1,5 +1,5 @@
-// A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first iteration: what
-// only a later one reads may have been assigned by those before.
+// A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first
+// iteration: what only a later one reads may have been assigned by those before.
 #include "base/error.h"
 #include "ir/depth.h"
 #include "ir/rewrite.h"
@@ -10,8 +10,8 @@ namespace {
 
 struct Variables final : Rewriter {
   const Function& f;
-  std::set<BufferId> unset = {};                // nothing has been assigned to them, whichever way led here
-  std::vector<std::set<BufferId>> loops = {};   // what is assigned in those around the statement
+  std::set<BufferId> unset = {};               // nothing has been assigned to them, whichever way led here
+  std::vector<std::set<BufferId>> loops = {};  // what is assigned in those around the statement
   Span statement = {};
   explicit Variables(const Function& f) : f(f) {}
 
@@ -23,8 +23,10 @@ struct Variables final : Rewriter {
   void read(BufferId b, Span span) const {
     if (unset.contains(b))
       fail(span ? span : statement,
-           "{0} is read here, but nothing has been assigned to this variable before: give it a first value where it is "
-           "made, {0} = T.alloc_var(dtype, init), or assign to it first", f[b].name);
+           "{0} is read here, but nothing has been assigned to this variable before: give it a first value "
+           "where it is "
+           "made, {0} = T.alloc_var(dtype, init), or assign to it first",
+           f[b].name);
   }
 
   // What only some iterations do may come after all that the loops around it assign.

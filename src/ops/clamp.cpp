@@ -15,7 +15,9 @@ void check_clamp(const Tile& t, const Function& f) {
 void eval_clamp(const Tile& t, const Function&, const EvalContext& ctx) {
   Array given = ctx.read(region_of(t, 0));
   DType type = arithmetic_type(given.dtype);
-  auto bound = [&](size_t i) { return as_type(as_type(ctx.value(std::get<Expr>(t.operands[i])), given.dtype), type); };
+  auto bound = [&](size_t i) {
+    return as_type(as_type(ctx.value(std::get<Expr>(t.operands[i])), given.dtype), type);
+  };
   Array a = as_type(given, type), low = bound(1), high = bound(2);
   for (auto& x : a.floats) x = min_number(max_number(x, low.floats[0]), high.floats[0]);
   for (auto& x : a.ints)
@@ -29,7 +31,9 @@ ParallelNest nest_clamp(const Tile& t, const Function& f) {
   ParallelNest nest = nest_over(t, region_shape(dst));
   std::vector<Expr> at = in_buffer(dst, nest.vars);
   DType wide = arithmetic_type(type);
-  auto bound = [&](size_t i) { return cast(wide, cast(type, std::get<Expr>(t.operands[i]), t.span), t.span); };
+  auto bound = [&](size_t i) {
+    return cast(wide, cast(type, std::get<Expr>(t.operands[i]), t.span), t.span);
+  };
   Expr x = binary(BinaryOp::max, cast(wide, load(f, dst.buffer, at, t.span), t.span), bound(1), t.span);
   nest.body = store(dst.buffer, at, cast(type, binary(BinaryOp::min, x, bound(2), t.span), t.span), t.span);
   return nest;

@@ -1,5 +1,5 @@
-// copy: moves a tile between any two scopes, casting if the types differ.  Reads outside a tensor give 0, writes
-// outside it are dropped.  It is sugar for a parallel loop nest.
+// copy: moves a tile between any two scopes, casting if the types differ.  Reads outside a tensor give 0,
+// writes outside it are dropped.  It is sugar for a parallel loop nest.
 #include "base/error.h"
 #include "ops/regions.h"
 
@@ -18,8 +18,8 @@ std::string origin_hint(const Tile& t, const Function& f) {
   bool stores = f[target_of(t).buffer].scope == Scope::global;
   const Region &tensor = stores ? target_of(t) : source(t), &tile = stores ? source(t) : target_of(t);
   size_t rank = tensor.ranges.size();
-  if (f[tensor.buffer].scope != Scope::global || f[tile.buffer].scope == Scope::global || tile.ranges.size() != rank ||
-      rank == 0 || !is_whole(tensor, f))
+  if (f[tensor.buffer].scope != Scope::global || f[tile.buffer].scope == Scope::global ||
+      tile.ranges.size() != rank || rank == 0 || !is_whole(tensor, f))
     return "";
   static constexpr const char* blocks[] = {"bx", "by", "bz"};
   std::vector<std::string> begin;
@@ -28,35 +28,43 @@ std::string origin_hint(const Tile& t, const Function& f) {
     size_t block = rank - 1 - d;
     begin.push_back(extent && block < 3 ? fmt::format("{} * {}", blocks[block], *extent) : "0");
   }
-  std::string at = fmt::format("{}[{}]", f[tensor.buffer].name, fmt::join(begin, ", ")), other = f[tile.buffer].name;
-  return stores ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped", other,
-                              at, f[tensor.buffer].name)
-                : fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is 0", at, other,
-                              f[tensor.buffer].name);
+  std::string at = fmt::format("{}[{}]", f[tensor.buffer].name, fmt::join(begin, ", ")),
+              other = f[tile.buffer].name;
+  return stores
+             ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped",
+                           other, at, f[tensor.buffer].name)
+             : fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is 0", at,
+                           other, f[tensor.buffer].name);
 }
 
 void check_copy(const Tile& t, const Function& f) {
   Moving src = moving(t, f, source(t)), dst = moving(t, f, target_of(t));
   if (!same_extents(src, dst))
-    fail(t.span, "copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
-                 "apart){}", describe(f, source(t)), describe(f, target_of(t)), origin_hint(t, f));
+    fail(t.span,
+         "copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of extent "
+         "1 "
+         "apart){}",
+         describe(f, source(t)), describe(f, target_of(t)), origin_hint(t, f));
   if (auto* v = t.attrs.find("loop_layout")) {
     std::vector<int64_t> extents = extents_of(src);
     if (extents.empty()) extents = {1};
     auto& map = std::get<IndexMap>(*v);
     std::vector<int64_t> given(map.extents.begin(), map.extents.end() - 1);
     if (given != extents)
-      fail(t.span, "copy: the loop_layout is for extents [{}], but the copy moves [{}] (dimensions of extent 1 apart)",
-           fmt::join(given, ", "), fmt::join(extents, ", "));
+      fail(
+          t.span,
+          "copy: the loop_layout is for extents [{}], but the copy moves [{}] (dimensions of extent 1 apart)",
+          fmt::join(given, ", "), fmt::join(extents, ", "));
   }
   DType a = f[source(t).buffer].dtype, b = f[target_of(t).buffer].dtype;
-  if (a.is_handle() || b.is_handle()) fail(t.span, "copy: there is no cast from {} to {}", to_string(a), to_string(b));
+  if (a.is_handle() || b.is_handle())
+    fail(t.span, "copy: there is no cast from {} to {}", to_string(a), to_string(b));
 }
 
 void eval_copy(const Tile& t, const Function&, const EvalContext& ctx) {
   Array out = ctx.read(source(t));
-  out.shape = region_shape(target_of(t));          // the same but for dimensions of extent 1
-  ctx.write(target_of(t), out);                    // which casts
+  out.shape = region_shape(target_of(t));  // the same but for dimensions of extent 1
+  ctx.write(target_of(t), out);            // which casts
 }
 
 ParallelNest nest_copy(const Tile& t, const Function& f) {
@@ -72,12 +80,15 @@ ParallelNest nest_copy(const Tile& t, const Function& f) {
 
 extern const TileOp copy_op;
 const TileOp copy_op = {
-    .info = {.name = "copy",
-             .doc = "Moves a tile from src to dst, casting if their types differ.  Reads outside a tensor give 0, "
-                    "writes outside it are dropped.",
-             .operands = {{"src", Access::read}, {"dst", Access::write}},
-             .attrs = {{"coalesced_width", OpInfo::Attr::Type::integer}, {"disable_tma", OpInfo::Attr::Type::flag},
-                       {"loop_layout", OpInfo::Attr::Type::map}}},
+    .info =
+        {.name = "copy",
+         .doc =
+             "Moves a tile from src to dst, casting if their types differ.  Reads outside a tensor give 0, "
+             "writes outside it are dropped.",
+         .operands = {{"src", Access::read}, {"dst", Access::write}},
+         .attrs = {{"coalesced_width", OpInfo::Attr::Type::integer},
+                   {"disable_tma", OpInfo::Attr::Type::flag},
+                   {"loop_layout", OpInfo::Attr::Type::map}}},
     .complete = complete_copy,
     .check = check_copy,
     .eval = eval_copy,

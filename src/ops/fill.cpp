@@ -12,7 +12,7 @@ Expr value_of(const Tile& t, const Function& f) {
 
 void check_fill(const Tile& t, const Function& f) {
   check_constant(t, f, region_of(t, 0));
-  value_of(t, f);                                 // a value that cannot be cast says so
+  value_of(t, f);  // a value that cannot be cast says so
 }
 
 void eval_fill(const Tile& t, const Function& f, const EvalContext& ctx) {
@@ -43,7 +43,10 @@ const TileOp fill_op = {
     .nest = nest_fill,
 };
 const TileOp clear_op = {
-    .info = {.name = "clear", .doc = "Every element of dst becomes 0.", .operands = {{"dst", Access::write}}, .attrs = {}},
+    .info = {.name = "clear",
+             .doc = "Every element of dst becomes 0.",
+             .operands = {{"dst", Access::write}},
+             .attrs = {}},
     .complete = nullptr,
     .check = check_fill,
     .eval = eval_fill,

@@ -1,5 +1,5 @@
-// gemm: C += op(A) · op(B).  This file reads and checks the operator and chooses a strategy; each strategy is a
-// file of its own.
+// gemm: C += op(A) · op(B).  This file reads and checks the operator and chooses a strategy; each strategy is
+// a file of its own.
 #include "ops/gemm.h"
 
 #include "base/error.h"
@@ -30,7 +30,8 @@ void check_types(const Gemm& g, const Function& f, Span span) {
   };
   if (g.a_type != g.b_type && !same_family(e4m3, e5m2) && !same_family(i8, u8) && !same_family(i4, u4))
     fail(span,
-         "gemm: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both 4-bit "
+         "gemm: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both "
+         "4-bit "
          "integers: copy one to a buffer of the other's type",
          describe(f, g.a), describe(f, g.b));
   if (!floats && !ints)
@@ -49,7 +50,8 @@ void check_types(const Gemm& g, const Function& f, Span span) {
 void check_condition(const Expr& e, Span span) {
   if (e->dtype != boolean) fail(span, "gemm: clear_accum is {}, not a bool", to_string(e->dtype));
   visit(e, [&](const Load&) {
-    fail(span, "gemm: clear_accum reads memory: give what it reads a name in front of the gemm, and use that");
+    fail(span,
+         "gemm: clear_accum reads memory: give what it reads a name in front of the gemm, and use that");
   });
 }
 
@@ -71,8 +73,11 @@ void check_gemm(const Tile& t, const Function& f) {
     fail(t.span, "gemm: op(A) · op(B) is [{}, {}] but C is {}", m, n, describe(f, C));
   for (auto* r : {&A, &B})
     if (r->buffer == C.buffer)
-      fail(t.span, "gemm: {} is both an operand and C: its elements would change while others are still to be multiplied; "
-           "copy it to another buffer first", describe(f, C));
+      fail(t.span,
+           "gemm: {} is both an operand and C: its elements would change while others are still to be "
+           "multiplied; "
+           "copy it to another buffer first",
+           describe(f, C));
   for (auto* r : {&A, &B})
     if (f[r->buffer].scope == Scope::global)
       fail(t.span, "gemm: {} is a global tensor: copy the tile to a shared buffer first", describe(f, *r));

@@ -27,7 +27,8 @@ struct GemmStrategy {
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
 
-// An element of A or B as the number that is multiplied: tf32 is rounded from what is stored, to nearest, ties away.
+// An element of A or B as the number that is multiplied: tf32 is rounded from what is stored, to nearest,
+// ties away.
 Expr as_factor(DType type, Expr element, Span span);
 
 // The two dimensions of an operand's region that are its rows and its columns.

@@ -52,7 +52,8 @@ Fragment fma_accumulator(const Gemm& g, const ThreadGrid& t) {
 // ── where A and B lie ─────────────────────────────────────────────────────────────────────────────────
 
 // One of the reads of warp 0 and of the last: each lane's row of A at one k, or its columns of B.
-std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp, size_t rank) {
+std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a, int64_t threads, int warp,
+                                  size_t rank) {
   std::vector<WarpAccess> out;
   bool transposed = is_a ? g.trans_a : g.trans_b;
   int64_t n = is_a || transposed ? 1 : t.vector, warps = std::max<int64_t>(1, threads / warp);
@@ -73,8 +74,8 @@ std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a,
 }
 
 // The layout with the fewest wavefronts for these reads and the copy's writes.
-Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<int64_t>& shape, const Target& target,
-                  int64_t most) {
+Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<int64_t>& shape,
+                  const Target& target, int64_t most) {
   accesses.push_back(copy_writes(shape, bits, target));
   return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
 }
@@ -103,13 +104,14 @@ LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness l
 
 // A or B where every thread can read it.
 SharedMatrix fma_factor(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, bool is_a,
-                     std::vector<Stmt>& before) {
+                        std::vector<Stmt>& before) {
   const Region& r = is_a ? g.a : g.b;
   if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
   auto dims = matrix_dims(r);
   std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
   auto reads = fma_reads(g, t, is_a, ctx.threads, ctx.target.warp, shape.size());
-  Layout layout = layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, ctx.target.shared_bytes);
+  Layout layout =
+      layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, ctx.target.shared_bytes);
   return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
                     before);
 }

@@ -5,8 +5,8 @@
 // of the instruction's k it loads its rows of A and columns of B once and multiplies them all.  Grids need
 // not divide the tiles: the last warps of a row or column then have fewer, and warps beyond the grid none.
 //
-// 8-bit floats that the chip does not multiply become f16 in the registers, and 4-bit integers 8-bit ones: both
-// exactly.  tf32 is rounded there, for the instruction would cut off.
+// 8-bit floats that the chip does not multiply become f16 in the registers, and 4-bit integers 8-bit ones:
+// both exactly.  tf32 is rounded there, for the instruction would cut off.
 #include <algorithm>
 
 #include "arith/prove.h"
@@ -101,8 +101,9 @@ Fragment mma_accumulator(const Gemm& g, const Plan& p) {
 
 // ── choosing ──────────────────────────────────────────────────────────────────────────────────────────
 
-// The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose registers are
-// the first of the longer one's.  Without the types no row; where the extents fit none, a row that says so in `fits`.
+// The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose
+// registers are the first of the longer one's.  Without the types no row; where the extents fit none, a row
+// that says so in `fits`.
 struct MatrixRows {
   const MatrixInstr* row = nullptr;
   const MatrixInstr* tail = nullptr;
@@ -145,7 +146,8 @@ MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row
 
 MatrixRows rows_for(const Gemm& g, const Target& target) {
   MatrixRows best;
-  for (const Types& types : {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
+  for (const Types& types :
+       {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
     for (auto* row : target.matrix)
       if (!best.fits && same_types(*row, types))
         if (MatrixRows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
@@ -191,7 +193,8 @@ std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& ta
         plans.emplace_back(cost_of(g, p, f), p);
     }
   std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
-    return std::tuple(a.first, a.second.rows, a.second.cols) < std::tuple(b.first, b.second.rows, b.second.cols);
+    return std::tuple(a.first, a.second.rows, a.second.cols) <
+           std::tuple(b.first, b.second.rows, b.second.cols);
   });
   int64_t must = !is_whole_matrix(g.c, f) + (is_fragment(g.a, f) && !is_whole_matrix(g.a, f)) +
                  (is_fragment(g.b, f) && !is_whole_matrix(g.b, f));
@@ -216,10 +219,12 @@ std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
   return "";
 }
 
-// An operand of so many elements as ldmatrix reads it, each of these warps all of it: eight rows of 16 bytes at once.
+// An operand of so many elements as ldmatrix reads it, each of these warps all of it: eight rows of 16 bytes
+// at once.
 WarpAccess block_reads(const std::vector<int64_t>& shape, int bits, int64_t elements, int64_t warps) {
   size_t rank = shape.size();
-  int64_t rows = std::min<int64_t>(8, shape[rank - 2]), chunk = std::min<int64_t>(128 / bits, shape[rank - 1]);
+  int64_t rows = std::min<int64_t>(8, shape[rank - 2]),
+          chunk = std::min<int64_t>(128 / bits, shape[rank - 1]);
   WarpAccess access{.lanes = {}, .elements = chunk, .times = elements / (rows * chunk) * warps};
   for (int64_t r = 0; r < rows; r++) {
     std::vector<int64_t> index(rank, 0);
@@ -253,7 +258,8 @@ LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness l
       layout = swizzled(shape, info.dtype.bits);
     out.shared.emplace(r->buffer, std::move(layout));
     bool is_b = r == &g.b;
-    out.reads[r->buffer].push_back(block_reads(shape, info.dtype.bits, (is_b ? g.n : g.m) * g.k, is_b ? p.rows : p.cols));
+    out.reads[r->buffer].push_back(
+        block_reads(shape, info.dtype.bits, (is_b ? g.n : g.m) * g.k, is_b ? p.rows : p.cols));
   }
   return out;
 }
@@ -323,20 +329,21 @@ struct MmaLowering {
 };
 
 // A fragment that lies right, as what is multiplied.
-BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment, DType factor, int64_t registers,
-                 std::vector<Stmt>& before) {
+BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment, DType factor,
+                 int64_t registers, std::vector<Stmt>& before) {
   DType type = ctx.function[fragment].dtype;
   if (type == factor && type != tf32) return fragment;
   BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", factor, registers);
   Expr r = var("r");
   Expr value = as_factor(factor, tl::load(type, fragment, {r}), g.tile.span);
-  before.push_back(for_loop(r, registers, Loop::unrolled, store(local, {r}, value, g.tile.span), g.tile.span));
+  before.push_back(
+      for_loop(r, registers, Loop::unrolled, store(local, {r}, value, g.tile.span), g.tile.span));
   return local;
 }
 
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
 Factor mma_factor(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
-                std::vector<Stmt>& before) {
+                  std::vector<Stmt>& before) {
   const Region& r = is_b ? g.b : g.a;
   Fragment wanted = is_b ? b_fragment(g, p) : a_fragment(g, p);
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
@@ -370,9 +377,10 @@ Factor mma_factor(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, co
   }
   std::string why = why_not_ldmatrix(*p.row, s, r, ctx, facts_of(ctx.function, ctx.kernel));
   if (!why.empty())
-    ctx.note("gemm",
-             fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name, why),
-             g.tile.span, true);
+    ctx.note(
+        "gemm",
+        fmt::format("{} is loaded element by element, not by ldmatrix: {}", ctx.function[r.buffer].name, why),
+        g.tile.span, true);
   return {.memory = std::move(s), .registers = local, .tile_stride = registers};
 }
 
@@ -386,8 +394,8 @@ std::string described(const Gemm& g, const Plan& p, int64_t threads) {
                                  p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
                                  p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
   if (p.row->a_type != g.a_type || p.row->b_type != g.b_type)
-    text += fmt::format("; {} × {} as {} × {}, which holds their values", to_string(g.a_type), to_string(g.b_type),
-                        to_string(p.row->a_type), to_string(p.row->b_type));
+    text += fmt::format("; {} × {} as {} × {}, which holds their values", to_string(g.a_type),
+                        to_string(g.b_type), to_string(p.row->a_type), to_string(p.row->b_type));
   if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
   if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
@@ -408,15 +416,15 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   Expr warp_row = p.rows == 1 ? imm(0) : floormod(warp, p.rows);
   Expr warp_col = p.cols == 1 ? imm(0) : floordiv(warp, p.rows);
   MmaLowering l{.g = g,
-             .ctx = ctx,
-             .plan = p,
-             .lane = floormod(ctx.kernel.thread, p.warp),
-             .warp_row = warp_row,
-             .warp_col = warp_col,
-             .a = mma_factor(g, ctx, p, false, warp_row, stmts),
-             .b = mma_factor(g, ctx, p, true, warp_col, stmts),
-             .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
-             .facts = facts_of(ctx.function, ctx.kernel)};
+                .ctx = ctx,
+                .plan = p,
+                .lane = floormod(ctx.kernel.thread, p.warp),
+                .warp_row = warp_row,
+                .warp_col = warp_col,
+                .a = mma_factor(g, ctx, p, false, warp_row, stmts),
+                .b = mma_factor(g, ctx, p, true, warp_col, stmts),
+                .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
+                .facts = facts_of(ctx.function, ctx.kernel)};
   if (g.clear || !direct) stmts.push_back(zeroed(g, l.sums, all));
   bool idle = p.rows * p.cols * p.warp < ctx.threads;
   stmts.push_back(if_then(idle ? lt(ctx.kernel.thread, imm(p.rows * p.cols * p.warp)) : Expr{}, l.run(), {},

@@ -1,9 +1,9 @@
 // Loading A and B for matrix instructions.
 //
-// ldmatrix moves 8×8 blocks of 16-bit units: lane 8b + r gives the address of row r of block b, and lane l receives
-// of every block the units (l / 4, 2 (l % 4)) and the one beside it, or with .trans their mirror.  So it delivers an
-// operand whose fragment is made of such blocks, with k along the units: an element is one of them, or half of one, or
-// two (of which .trans would tear the latter apart).
+// ldmatrix moves 8×8 blocks of 16-bit units: lane 8b + r gives the address of row r of block b, and lane l
+// receives of every block the units (l / 4, 2 (l % 4)) and the one beside it, or with .trans their mirror. So
+// it delivers an operand whose fragment is made of such blocks, with k along the units: an element is one of
+// them, or half of one, or two (of which .trans would tear the latter apart).
 #include "ops/gemm_mma_load.h"
 
 #include <algorithm>
@@ -145,7 +145,8 @@ struct Loader {
     if (s.factor != tf32) return loads;
     int64_t n = fragment.registers * tiles;
     Expr r = loop_var("r", n), value = as_factor(tf32, load(tf32, s.registers, {to + r}, span), span);
-    return block({loads, for_loop(r, n, Loop::unrolled, store(s.registers, {to + r}, value, span), span)}, span);
+    return block({loads, for_loop(r, n, Loop::unrolled, store(s.registers, {to + r}, value, span), span)},
+                 span);
   }
 
   // The index in memory of register `reg` of this lane.
@@ -221,8 +222,8 @@ bool loads_by_ldmatrix(const MatrixInstr& row, const WarpShare& s, const LowerCo
                        const Facts& facts) {
   auto begins = blocks_of(fragment_of(row, s), s.is_b, s.memory.type.bits);
   bool torn = rows_are_k(s) && s.memory.type.bits != 16;
-  return !begins.empty() && !torn && s.factor == s.memory.type && ctx.target.copy_named(ldmatrix_name(1, rows_are_k(s))) &&
-         has_aligned_rows(s.memory, facts);
+  return !begins.empty() && !torn && s.factor == s.memory.type &&
+         ctx.target.copy_named(ldmatrix_name(1, rows_are_k(s))) && has_aligned_rows(s.memory, facts);
 }
 
 }  // namespace

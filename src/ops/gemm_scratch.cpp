@@ -179,7 +179,8 @@ SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layou
   return tile;
 }
 
-// A whole fragment register by register; on targets without threads, whose registers lie in memory, vectors of them.
+// A whole fragment register by register; on targets without threads, whose registers lie in memory, vectors
+// of them.
 Stmt cleared(const Gemm& g, LowerContext& ctx) {
   Span span = g.tile.span;
   const Fragment& c = ctx.layouts.fragments.at(g.c.buffer);
@@ -195,8 +196,8 @@ Stmt cleared(const Gemm& g, LowerContext& ctx) {
   Expr r = var("r"), lane = var("lane");
   Stmt one = store(g.c.buffer, {lanes > 1 ? r * lanes + lane : r}, zero(g.c_type), span);
   if (lanes > 1) one = for_loop(lane, lanes, Loop::vectorized, one, span);
-  return for_loop(r, n / std::max<int64_t>(lanes, 1), ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one,
-                  span);
+  return for_loop(r, n / std::max<int64_t>(lanes, 1),
+                  ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one, span);
 }
 
 Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,

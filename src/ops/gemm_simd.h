@@ -1,5 +1,5 @@
-// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp finds A and B, or packs
-// them.
+// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp finds A and B, or
+// packs them.
 #pragma once
 #include "arith/prove.h"
 #include "ops/gemm.h"
@@ -35,10 +35,12 @@ struct Matrix {
 Matrix matrix_of(const Region& r, bool transposed);
 
 std::vector<int64_t> shape_of(const Function& f, BufferId b);
-// Panels of `width` columns; the last one is padded.  Leading dimensions (versions of a tile) follow each other.
+// Panels of `width` columns; the last one is padded.  Leading dimensions (versions of a tile) follow each
+// other.
 Layout panels(const std::vector<int64_t>& shape, size_t row, size_t col, int64_t width);
 
-// Where element (i, j) of a matrix lies: base + i*row + j*col, or for panels base + j/width*panel + i*width + j%width.
+// Where element (i, j) of a matrix lies: base + i*row + j*col, or for panels base + j/width*panel + i*width +
+// j%width.
 struct Placed {
   BufferId buffer;
   Expr base;

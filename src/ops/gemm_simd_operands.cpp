@@ -164,7 +164,8 @@ BufferId Lowering::scratch(const char* name, DType type, std::vector<int64_t> sh
                       .elements = l.ranges[0]});
 }
 
-// A as rows of groups: where it lies, if k is contiguous there; else a copy, whose last group is filled up with 0.
+// A as rows of groups: where it lies, if k is contiguous there; else a copy, whose last group is filled up
+// with 0.
 Placed Lowering::group_rows(const Matrix& m) {
   auto from = find_strided(m);
   bool contiguous = from && from->col == 1;

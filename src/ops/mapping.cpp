@@ -1,7 +1,7 @@
 // Mappings of parallel nests: all questions are answered from digits.
 //
-// A fragment's digits never mix inputs, so the thread of an element is a sum of one number per index.  Whether two
-// maps agree is then a question about a few differences per loop, not about all points.
+// A fragment's digits never mix inputs, so the thread of an element is a sum of one number per index. Whether
+// two maps agree is then a question about a few differences per loop, not about all points.
 #include "ops/mapping.h"
 
 #include <algorithm>
@@ -17,10 +17,11 @@ namespace tl {
 
 namespace {
 
-// `if i == 0: F[0, j] = …` moves along i like F[i, j]: an index is the loop variable that a condition holds at its value.
+// `if i == 0: F[0, j] = …` moves along i like F[i, j]: an index is the loop variable that a condition holds
+// at its value.
 struct AccessReader {
   const ParallelNest& nest;
-  Facts facts = {};                                // of the conditions around
+  Facts facts = {};  // of the conditions around
   std::vector<NestAccess> out = {};
 
   void under(const Expr& condition, auto&& walk) {
@@ -36,33 +37,35 @@ struct AccessReader {
     for (auto& e : index)
       for (size_t d = 0; is_const(e) && d < nest.vars.size(); d++) {
         bool held = nest.extents[d] > 1 && interval_of(nest.vars[d], facts) == Interval::point(*as_int(e));
-        if (held && std::none_of(index.begin(), index.end(), [&](auto& i) { return uses_var(i, nest.vars[d]); }))
+        if (held &&
+            std::none_of(index.begin(), index.end(), [&](auto& i) { return uses_var(i, nest.vars[d]); }))
           e = nest.vars[d];
       }
     return index;
   }
   void read() {
-    rewrite(nest.body,
-            [&](const Load& n, Rewriter& self) -> Expr {
-              out.push_back({n.buffer, named(n.index), false, n.span});
-              return self.children(n);
-            },
-            [&](const Store& n, Rewriter& self) -> Stmt {
-              out.push_back({n.buffer, named(n.index), true, n.span});
-              return self.children(n);
-            },
-            [&](const Select& n, Rewriter& self) -> Expr {
-              self(n.cond);
-              under(n.cond, [&] { self(n.a); });
-              under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.b); });
-              return Expr(&n);
-            },
-            [&](const If& n, Rewriter& self) -> Stmt {
-              self(n.cond);
-              under(n.cond, [&] { self(n.then_body); });
-              if (n.else_body) under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.else_body); });
-              return Stmt(&n);
-            });
+    rewrite(
+        nest.body,
+        [&](const Load& n, Rewriter& self) -> Expr {
+          out.push_back({n.buffer, named(n.index), false, n.span});
+          return self.children(n);
+        },
+        [&](const Store& n, Rewriter& self) -> Stmt {
+          out.push_back({n.buffer, named(n.index), true, n.span});
+          return self.children(n);
+        },
+        [&](const Select& n, Rewriter& self) -> Expr {
+          self(n.cond);
+          under(n.cond, [&] { self(n.a); });
+          under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.b); });
+          return Expr(&n);
+        },
+        [&](const If& n, Rewriter& self) -> Stmt {
+          self(n.cond);
+          under(n.cond, [&] { self(n.then_body); });
+          if (n.else_body) under(unary(UnaryOp::logical_not, n.cond), [&] { self(n.else_body); });
+          return Stmt(&n);
+        });
   }
 };
 
@@ -121,7 +124,8 @@ namespace {
 // How one access behaves along the last loop in blocks of v iterations.
 enum class Along : uint8_t { uniform, contiguous, scattered };
 
-Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const NestAccess& a, int64_t v, const Facts& facts) {
+Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const NestAccess& a, int64_t v,
+                      const Facts& facts) {
   const BufferInfo& info = ctx.function[a.buffer];
   Expr outer = var("o"), lane = var("v");
   Facts inner = facts;
@@ -141,17 +145,21 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
     Modular m = modular_of(e, inner);
     return floor_mod(m.remainder, v) == 0 && m.modulus % v == 0;
   };
-  bool may_be = info.scope != Scope::global || bytes_of(v, info.dtype) <= std::max<int64_t>(1, tensor_alignment(ctx.kernel, ctx.target));
+  bool may_be = info.scope != Scope::global ||
+                bytes_of(v, info.dtype) <= std::max<int64_t>(1, tensor_alignment(ctx.kernel, ctx.target));
   return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
 }
 
-int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& accesses) {
+int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx,
+                     const std::vector<NestAccess>& accesses) {
   int64_t lanes = ctx.target.vector_bytes;
   for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
-  visit(nest.body, [&](const Call& n) {           // wider ones would only spread a warp's updates over more lines
-    if (n.callee->atomic != Callee::Atomic::none) lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
+  visit(nest.body, [&](const Call& n) {  // wider ones would only spread a warp's updates over more lines
+    if (n.callee->atomic != Callee::Atomic::none)
+      lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
   });
-  if (int64_t wanted = nest.attrs.get_int("coalesced_width"))  // the user's: elements that a thread moves at once
+  if (int64_t wanted =
+          nest.attrs.get_int("coalesced_width"))  // the user's: elements that a thread moves at once
     while (lanes > wanted) lanes /= 2;
   while (lanes > 1 && lanes / 2 >= nest.extents.back()) lanes /= 2;
   return lanes;
@@ -181,7 +189,7 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
   bool pairs = has_pairs(nest, ctx.function);
-  for (Scope scope : {Scope::global, Scope::shared})     // global accesses decide; where there are none, shared
+  for (Scope scope : {Scope::global, Scope::shared})  // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
       bool masked = ctx.target.masked_vectors, idle = points / v < ctx.threads && !(pairs && v == 2);
       if (!masked && (nest.extents.back() % v || idle)) continue;
@@ -204,7 +212,8 @@ int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {
   return 1;
 }
 
-int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping, const NestAccess& a) {
+int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping,
+                     const NestAccess& a) {
   int64_t run = run_length(nest, mapping), v = ctx.target.lanes(ctx.function[a.buffer].dtype);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   for (; v > 1; v /= 2)
@@ -250,13 +259,15 @@ std::vector<int64_t> thread_parts(const Fragment& f, size_t input) {
   std::vector<int64_t> part(size_t(f.layout.extents[input]), 0);
   for (auto& t : *f.layout.terms)
     if (t.output == 0 && size_t(t.digit.input) == input)
-      for (size_t x = 0; x < part.size(); x++) part[x] += int64_t(x) / t.digit.divisor % t.digit.radix * t.stride;
+      for (size_t x = 0; x < part.size(); x++)
+        part[x] += int64_t(x) / t.digit.divisor % t.digit.radix * t.stride;
   return part;
 }
 
-// For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose elements
-// start at thread part 0.  Nothing if an index is anything else, or a loop runs over two dimensions.
-std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment) {
+// For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose
+// elements start at thread part 0.  Nothing if an index is anything else, or a loop runs over two dimensions.
+std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestAccess& a,
+                                           const Fragment& fragment) {
   std::vector<int> loop_at(a.index.size(), -1);
   std::set<size_t> named;
   for (size_t d = 0; d < a.index.size(); d++) {
@@ -265,7 +276,8 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
       loop_at[d] = int(*l);
     } else {
       auto c = as_int(a.index[d]);
-      if (!c || *c < 0 || *c >= fragment.layout.extents[d] || thread_parts(fragment, d)[size_t(*c)]) return std::nullopt;
+      if (!c || *c < 0 || *c >= fragment.layout.extents[d] || thread_parts(fragment, d)[size_t(*c)])
+        return std::nullopt;
     }
   }
   return loop_at;
@@ -277,8 +289,9 @@ std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, co
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
-  for (size_t l = 0; l < nest.vars.size(); l++)      // a loop of one iteration may go unnamed
-    if (nest.extents[l] > 1 && std::find(loop_at->begin(), loop_at->end(), int(l)) == loop_at->end()) return std::nullopt;
+  for (size_t l = 0; l < nest.vars.size(); l++)  // a loop of one iteration may go unnamed
+    if (nest.extents[l] > 1 && std::find(loop_at->begin(), loop_at->end(), int(l)) == loop_at->end())
+      return std::nullopt;
   std::vector<Term> terms;
   for (Term t : *fragment.layout.terms) {
     size_t input = size_t(t.digit.input);
@@ -289,7 +302,8 @@ std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, co
   return make_fragment(nest.extents, fragment.replicas, std::move(terms));
 }
 
-std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment, int64_t lanes) {
+std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment,
+                                    int64_t lanes) {
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
@@ -396,7 +410,7 @@ bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
   }
   std::vector<int64_t> copies = thread_parts(fragment, a.index.size());
   std::set<int64_t> held(copies.begin(), copies.end()), taken{-constant};
-  bool same_for_all = true;   // iterations: of those of a loop that the index leaves out, one may store alone
+  bool same_for_all = true;  // iterations: of those of a loop that the index leaves out, one may store alone
   for (size_t l = 0; l < difference.size(); l++) {
     std::set<int64_t> distinct(difference[l].begin(), difference[l].end()), sums;
     same_for_all &= l == nest.vars.size() || distinct.size() == 1;

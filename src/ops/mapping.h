@@ -12,15 +12,16 @@ struct NestAccess {
 };
 std::vector<NestAccess> accesses_of(const ParallelNest& nest);
 Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k);
-std::optional<size_t> loop_of(const ParallelNest& nest, const Expr& index);  // the loop whose variable this is
+std::optional<size_t> loop_of(const ParallelNest& nest,
+                              const Expr& index);  // the loop whose variable this is
 // Every thread holds, or runs, all of it.
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
-std::vector<int64_t> tile_shape(const BufferInfo& info);                     // of a shared, fragment or local buffer
+std::vector<int64_t> tile_shape(const BufferInfo& info);  // of a shared, fragment or local buffer
 // How many elements this shared buffer may take without the others running out of the block's memory.
 int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 
-// Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest have such
-// bytes, and does a mapping part them that lie along the last loop?
+// Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest
+// have such bytes, and does a mapping part them that lie along the last loop?
 bool has_pairs(const ParallelNest& nest, const Function& f);
 bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f);
 // The widest vector along the last loop that suits the accesses to memory; 1 if none does.
@@ -28,17 +29,20 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping);
 // The most elements of one access that a mapping lets a thread move at once.
-int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping, const NestAccess& a);
+int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping,
+                     const NestAccess& a);
 
 // Neighbouring threads along the last loops, `lanes` consecutive iterations a thread, the rest in registers.
 Fragment plan_free(const ParallelNest& nest, const LayoutContext& ctx, int64_t lanes);
-// Each iteration on the thread that holds its element of a fragment: possible if the access names every loop once,
-// by its variable.
+// Each iteration on the thread that holds its element of a fragment: possible if the access names every loop
+// once, by its variable.
 std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment);
-// The same where the access leaves out some loops: those run over the fragment's replicas, then over registers.
-std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment, int64_t lanes);
-// The layout a fragment takes from a nest's mapping: digits of loops it is indexed by stay; the thread digits of
-// the other loops become replicas; dimensions that no loop runs over lie in registers.
+// The same where the access leaves out some loops: those run over the fragment's replicas, then over
+// registers.
+std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment,
+                                    int64_t lanes);
+// The layout a fragment takes from a nest's mapping: digits of loops it is indexed by stay; the thread digits
+// of the other loops become replicas; dimensions that no loop runs over lie in registers.
 std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
                                 const std::vector<int64_t>& shape);
 // Does every iteration find its element of the fragment on its own thread?

@@ -22,17 +22,18 @@ struct Array {
     return dtype.is_float() ? floats[size_t(i)] : float_of_int(ints[size_t(i)], dtype, f64);
   }
 };
-Array make_array(DType type, std::vector<int64_t> shape);   // zeros, or in e8m0 its least value
-Array as_type(const Array& a, DType type);                  // each element cast
-void fill(Array& a, const Array& value);                    // every element becomes the one of `value`, cast
+Array make_array(DType type, std::vector<int64_t> shape);  // zeros, or in e8m0 its least value
+Array as_type(const Array& a, DType type);                 // each element cast
+void fill(Array& a, const Array& value);                   // every element becomes the one of `value`, cast
 
-// What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape; reads
-// outside the buffer give 0, writes outside it are dropped.  A write of an array of another type casts it; of the
-// buffer's own, it moves the values, and rounds what is not one of the type's, except to floats of 8 and 4 bits.
+// What an operator's meaning may use.  A region's `point` dimensions are dropped from the array's shape;
+// reads outside the buffer give 0, writes outside it are dropped.  A write of an array of another type casts
+// it; of the buffer's own, it moves the values, and rounds what is not one of the type's, except to floats of
+// 8 and 4 bits.
 struct EvalContext {
   std::function<Array(const Region&)> read;
   std::function<void(const Region&, const Array&)> write;
-  std::function<Array(const Expr&)> value;                   // one element
+  std::function<Array(const Expr&)> value;  // one element
   // A function of values (an attribute's map without extents) on arrays of one shape, element by element.
   std::function<Array(const IndexMap&, const std::vector<Array>&)> apply;
 };
@@ -40,24 +41,25 @@ struct EvalContext {
 // How strongly a layout is wanted: the paper's priority.
 enum class Strictness : uint8_t { strict, common, free };
 
-// What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping of
-// iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive registers it
-// would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".  Fragments it
-// cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory beside it.  How its
-// warps read a shared tile stands in `reads`: where another operator wants another layout of it, they are weighed.
+// What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping
+// of iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive
+// registers it would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
+// Fragments it cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory
+// beside it.  How its warps read a shared tile stands in `reads`: where another operator wants another layout
+// of it, they are weighed.
 struct LayoutMap {
   std::map<BufferId, Layout> shared;
   std::map<BufferId, std::vector<WarpAccess>> reads;
   std::map<BufferId, Fragment> fragments;
   std::optional<Fragment> loop;
   int64_t lanes = 0;
-  std::set<BufferId> stage;           // fragments whose elements the statement needs on other threads
+  std::set<BufferId> stage;  // fragments whose elements the statement needs on other threads
 };
 struct LayoutContext {
   const Function& function;
   const Kernel& kernel;
   const Target& target;
-  int64_t threads;                                          // of the enclosing group
+  int64_t threads;  // of the enclosing group
   const LayoutMap& known;
 };
 // Where an operator says what a user may ask about it: how it runs, and (a refusal) what it could not do.
@@ -72,15 +74,15 @@ struct LowerContext {
   const Kernel& kernel;
   const Target& target;
   int64_t threads;
-  const LayoutMap& layouts;                                 // of every shared, local and fragment buffer
-  std::function<BufferId(BufferInfo)> scratch;              // a buffer of the lowered form; the pass places its Alloc
+  const LayoutMap& layouts;                     // of every shared, local and fragment buffer
+  std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
   Notes note;
 };
 
 struct ParallelNest;
 
 struct TileOp {
-  OpInfo info;                                              // first: Tile::op points to it
+  OpInfo info;  // first: Tile::op points to it
   // Fills in what the user may leave out (the extents of a base element).  May be null.
   void (*complete)(std::vector<Operand>& operands, const Function& f, Span span);
   // Shapes, types, scopes: CompileError at the user's line.
@@ -90,21 +92,22 @@ struct TileOp {
   // Sugar for a parallel loop nest: then this says which, and the two below are null.
   ParallelNest (*nest)(const Tile& t, const Function& f) = nullptr;
   LayoutMap (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level) = nullptr;
-  // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index, in
-  // elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per dimension).
+  // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index,
+  // in elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per
+  // dimension).
   Stmt (*lower)(const Tile& t, LowerContext& ctx) = nullptr;
-  bool takes_shared = false;                                // may have shared tiles wherever it has fragments
-  bool in_place = false;                                    // may write to what it reads, element by element
+  bool takes_shared = false;  // may have shared tiles wherever it has fragments
+  bool in_place = false;      // may write to what it reads, element by element
 };
 
 const TileOp& row_of(const Tile& t);
 std::span<const TileOp* const> all_ops();
 const TileOp* find_op(std::string_view name);
 const OpInfo* find_op_info(std::string_view name);
-Vocabulary text_vocabulary();                               // of operators and instructions, for the parser
+Vocabulary text_vocabulary();  // of operators and instructions, for the parser
 
-// The way every front makes a tile statement: complete, check, build.  A Region with an empty range list means
-// the whole buffer; a Range with a null extent is a base element.
+// The way every front makes a tile statement: complete, check, build.  A Region with an empty range list
+// means the whole buffer; a Range with a null extent is a base element.
 Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operands, Attrs attrs, Span span,
                Stmt body = {});
 // A program that came as text: its tile operators made anew by make_tile, and check_tiles of the whole.
@@ -114,12 +117,15 @@ void check_tiles(const Function& f);
 void check_nesting(const Function& f);     // check_nesting.cpp: which loops a statement may stand in
 void check_reducers(const Function& f);    // check_reducers.cpp: opened, contributed to, finalised, read
 void check_iterations(const Function& f);  // check_iterations.cpp: no iteration reads what another writes
-void check_divided(const Function& f);     // check_divided.cpp: no thread's part of a variable passes for its value
-void check_variables(const Function& f);   // check_variables.cpp: no variable is read that nothing was assigned to
+void check_divided(
+    const Function& f);  // check_divided.cpp: no thread's part of a variable passes for its value
+void check_variables(
+    const Function& f);  // check_variables.cpp: no variable is read that nothing was assigned to
 
 // ── shared by the operators' files ────────────────────────────────────────────────────────────────────
-std::vector<int64_t> region_shape(const Region& r, bool drop_points = true);     // constant extents; internal error if not
-std::string describe(const Function& f, const Region& r);                        // "A_shared: f16[128, 32]"
+std::vector<int64_t> region_shape(const Region& r,
+                                  bool drop_points = true);  // constant extents; internal error if not
+std::string describe(const Function& f, const Region& r);    // "A_shared: f16[128, 32]"
 const Region& region_of(const Tile& t, size_t operand);
 // The place of an element of a tensor, in elements: by its layout if it has one, else by its strides.
 Expr tensor_offset(const BufferInfo& info, const std::vector<Expr>& index);

@@ -1,8 +1,9 @@
 // Parallel loop nests: mapping iterations to (thread, register), and one thread's loops.
 //
-// A mapping is a Fragment over the nest's own index space.  It comes from a fragment the nest touches (strictly
-// laid out by another operator), else from plan_free: the widest legal vector per thread along the last loop,
-// then neighbouring threads along the last loops, so that global accesses coalesce; the rest are registers.
+// A mapping is a Fragment over the nest's own index space.  It comes from a fragment the nest touches
+// (strictly laid out by another operator), else from plan_free: the widest legal vector per thread along the
+// last loop, then neighbouring threads along the last loops, so that global accesses coalesce; the rest are
+// registers.
 #include "ops/parallel.h"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ Stmt make_nest(const ParallelNest& nest) {
 
 namespace {
 
-// A mapping that agrees with as many of the nest's known fragments as possible: the first to agree with all, else
-// with most.
+// A mapping that agrees with as many of the nest's known fragments as possible: the first to agree with all,
+// else with most.
 std::optional<Fragment> follow_known(const ParallelNest& nest, const LayoutContext& ctx,
                                      const std::vector<NestAccess>& accesses) {
   std::optional<Fragment> best;
@@ -59,7 +60,8 @@ std::optional<Fragment> follow_known(const ParallelNest& nest, const LayoutConte
   return best;
 }
 
-// Where no fragment names all loops: over the copies of one that names some, if that leaves no loop to few threads.
+// Where no fragment names all loops: over the copies of one that names some, if that leaves no loop to few
+// threads.
 std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutContext& ctx,
                                       const std::vector<NestAccess>& accesses, int64_t lanes) {
   for (auto& a : accesses) {
@@ -71,10 +73,10 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
   return std::nullopt;
 }
 
-// Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between one and
-// a place that the thread's index names.
+// Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between
+// one and a place that the thread's index names.
 bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
-  std::set<BufferId> inner;                        // allocated in the body: each iteration's
+  std::set<BufferId> inner;  // allocated in the body: each iteration's
   visit(nest.body, [&](const Alloc& n) { inner.insert(n.buffer); });
   bool writes = false, only_local = true, touches = false, names_thread = false;
   for (auto& a : accesses_of(nest)) {
@@ -104,7 +106,8 @@ bool is_in_place(const ParallelNest& nest, const Function& f) {
 
 bool stores_fragment(const ParallelNest& nest, const Function& f) {
   std::vector<NestAccess> all = accesses_of(nest);
-  return std::any_of(all.begin(), all.end(), [&](auto& a) { return a.is_store && f[a.buffer].scope == Scope::fragment; });
+  return std::any_of(all.begin(), all.end(),
+                     [&](auto& a) { return a.is_store && f[a.buffer].scope == Scope::fragment; });
 }
 
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
@@ -115,11 +118,13 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
     if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.threads);
     return;
   }
-  // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a fragment's.
+  // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a
+  // fragment's.
   bool alone = is_in_place(nest, ctx.function) && stores_fragment(nest, ctx.function);
-  bool decided = std::any_of(fragments.begin(), fragments.end(), [&](auto& a) {  // where the pairs of one lie already
-    return ctx.function[a.buffer].dtype.is_packed() && ctx.known.fragments.contains(a.buffer);
-  });
+  bool decided =
+      std::any_of(fragments.begin(), fragments.end(), [&](auto& a) {  // where the pairs of one lie already
+        return ctx.function[a.buffer].dtype.is_packed() && ctx.known.fragments.contains(a.buffer);
+      });
   auto keep_pairs = [&] {
     if (out.loop && !decided && parts_pairs(nest, *out.loop, ctx.function)) out.loop.reset();
   };
@@ -161,9 +166,10 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
   return out;
 }
 
-Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer, const std::vector<Expr>& index,
-                    const Facts& facts) {
-  if (auto it = layouts.shared.find(buffer); it != layouts.shared.end()) return simplify(map_index(it->second, index)[0], facts);
+Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer,
+                    const std::vector<Expr>& index, const Facts& facts) {
+  if (auto it = layouts.shared.find(buffer); it != layouts.shared.end())
+    return simplify(map_index(it->second, index)[0], facts);
   if (auto it = layouts.fragments.find(buffer); it != layouts.fragments.end()) {
     std::vector<Expr> inputs = index;
     inputs.push_back(imm(0));
@@ -205,16 +211,17 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
     auto* store = s.as<Store>();
     if (effect && store && f[store->buffer].scope == Scope::fragment) fragment = f[store->buffer].name;
   });
-  fail(
-      asks ? asks : nest.span,
-      "what {} gives here is known to one thread, as it happens once, but several threads run this iteration, each "
-      "with its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile "
-      "(T.alloc_shared), and T.copy that to {}",
-      effect ? effect->callee->name : "an effect", fragment, fragment);
+  fail(asks ? asks : nest.span,
+       "what {} gives here is known to one thread, as it happens once, but several threads run this "
+       "iteration, each "
+       "with its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile "
+       "(T.alloc_shared), and T.copy that to {}",
+       effect ? effect->callee->name : "an effect", fragment, fragment);
 }
 
-// Where several threads run one iteration, an effect whose value is used must stand on one of them alone, with all that
-// uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this body?
+// Where several threads run one iteration, an effect whose value is used must stand on one of them alone,
+// with all that uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this
+// body?
 bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
   bool found = false;
   visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; });
@@ -250,12 +257,12 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
           claim = claim_of(ctx.function, n.buffer, index, at, inside, ctx.target);
           index = {at};
         }
-        bool once = !own && (scope == Scope::global || scope == Scope::shared);   // copies write once
-        once |= !ctx.function[n.buffer].reducer.empty();                // and contribute once
-        return store(n.buffer, index, self(n.value), n.span, once ? both(n.mask, loops.first_replica) : n.mask,
-                     std::move(claim));
+        bool once = !own && (scope == Scope::global || scope == Scope::shared);  // copies write once
+        once |= !ctx.function[n.buffer].reducer.empty();                         // and contribute once
+        return store(n.buffer, index, self(n.value), n.span,
+                     once ? both(n.mask, loops.first_replica) : n.mask, std::move(claim));
       },
-      [&](const Eval& n, Rewriter& self) -> Stmt {                      // … and have one effect
+      [&](const Eval& n, Rewriter& self) -> Stmt {  // … and have one effect
         Stmt s = self.children(n);
         auto* c = s.as<Eval>()->value.as<Call>();
         if (!c || !is_effect(*c) || !loops.first_replica) return s;
@@ -264,9 +271,10 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
       });
 }
 
-// Cuts the loop over consecutive elements of the last dimension, if there is one, into blocks of `lanes`: the last
-// axis is then the vector, of that many lanes or all of them.  Returns whether there is such an axis.
-bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& mapping, int64_t lanes, const Target& target) {
+// Cuts the loop over consecutive elements of the last dimension, if there is one, into blocks of `lanes`: the
+// last axis is then the vector, of that many lanes or all of them.  Returns whether there is such an axis.
+bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& mapping, int64_t lanes,
+                const Target& target) {
   int last = int(nest.vars.size()) - 1;
   bool along = std::any_of(mapping.layout.terms->begin(), mapping.layout.terms->end(), [&](const Term& t) {
     return t.output == 1 && t.stride == 1 && t.digit.input == last && t.digit.divisor == 1;
@@ -276,7 +284,8 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
   if (lanes == 1 || (lanes == 0 && axis.extent > target.vector_bytes)) return false;
   if (lanes == 0 || axis.extent <= lanes) return true;
   FragmentLoops::Axis lane{.var = var("v"), .extent = lanes, .stride = 1};
-  loops.axes.back() = {.var = var(axis.var.as<Var>()->hint), .extent = (axis.extent + lanes - 1) / lanes, .stride = lanes};
+  loops.axes.back() = {
+      .var = var(axis.var.as<Var>()->hint), .extent = (axis.extent + lanes - 1) / lanes, .stride = lanes};
   Expr whole = loops.axes.back().var * lanes + lane.var;
   VarMap cut{{axis.var.get(), whole}};
   for (Expr& e : loops.indices) e = substitute(e, cut);
@@ -291,11 +300,12 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   const Fragment& mapping = *ctx.layouts.loop;
   FragmentLoops loops = inverse(mapping, ctx.kernel.thread, ctx.threads);
-  bool reduces = false;                                               // lanes would add to one element
+  bool reduces = false;  // lanes would add to one element
   for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
   bool own = is_own(nest, ctx.function, ctx.kernel), lanes_inside = false;
   visit(nest.body, [&](const For& n) { lanes_inside |= n.loop == Loop::vectorized; });
-  bool vector = !reduces && !(own && lanes_inside) && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
+  bool vector =
+      !reduces && !(own && lanes_inside) && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   int64_t trips = 1;
   for (auto& axis : loops.axes) {
@@ -304,18 +314,24 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   }
   int64_t wanted = nest.attrs.get_int("coalesced_width");
   if (wanted && ctx.target.has_threads() && (vector ? loops.axes.back().extent : 1) != wanted)
-    ctx.note("coalesced_width", fmt::format("{} was asked for, but a thread moves {} at once, as {}", wanted,
-                                            vector ? loops.axes.back().extent : 1,
-                                            ctx.layouts.lanes ? "the accesses are aligned and divided no better"
-                                                              : "the loop follows a fragment"), nest.span, true);
+    ctx.note("coalesced_width",
+             fmt::format("{} was asked for, but a thread moves {} at once, as {}", wanted,
+                         vector ? loops.axes.back().extent : 1,
+                         ctx.layouts.lanes ? "the accesses are aligned and divided no better"
+                                           : "the loop follows a fragment"),
+             nest.span, true);
   bool registers = false;
   for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);
-  Expr guard = loops.first_replica && runs_once(nest, ctx.function, own) ? both(loops.guard, loops.first_replica) : loops.guard;
+  Expr guard = loops.first_replica && runs_once(nest, ctx.function, own)
+                   ? both(loops.guard, loops.first_replica)
+                   : loops.guard;
   Stmt s = if_then(guard, body_at(nest, loops, ctx, facts), {}, nest.span);
   for (size_t i = loops.axes.size(); i-- > 0;) {
     auto& axis = loops.axes[i];
-    Loop kind = vector && i + 1 == loops.axes.size() ? Loop::vectorized : unroll ? Loop::unrolled : Loop::serial;
+    Loop kind = vector && i + 1 == loops.axes.size() ? Loop::vectorized
+                : unroll                             ? Loop::unrolled
+                                                     : Loop::serial;
     Attrs attrs{.entries = {{"independent", int64_t(1)}}};
     s = for_loop(axis.var, axis.extent, kind, s, nest.span, attrs);
   }

@@ -1,5 +1,6 @@
-// Parallel loops whose extents are known only at run time.  A loop that names a tile's dimension runs over that
-// whole dimension, guarded; any other is cut into blocks that the threads fill, in a serial loop around the nest.
+// Parallel loops whose extents are known only at run time.  A loop that names a tile's dimension runs over
+// that whole dimension, guarded; any other is cut into blocks that the threads fill, in a serial loop around
+// the nest.
 //
 //   for i in parallel(n):        ->   for o in serial(ceildiv(n, 512)):
 //     B[i] = A[i]                       for i in parallel(512):
@@ -22,7 +23,9 @@ int64_t tile_extent(const Function& f, const Stmt& body, const Expr& v) {
       if (index[d].same(v))
         if (auto e = as_int(f[b].shape[d])) least = least ? std::min(least, *e) : *e;
   };
-  visit(body, [&](const Load& n) { look(n.buffer, n.index); }, [&](const Store& n) { look(n.buffer, n.index); });
+  visit(
+      body, [&](const Load& n) { look(n.buffer, n.index); },
+      [&](const Store& n) { look(n.buffer, n.index); });
   return least;
 }
 
@@ -41,7 +44,8 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
     if (auto e = as_int(l->extent)) points *= std::max<int64_t>(1, *e);
     body = l->body;
   }
-  if (std::all_of(dims.begin(), dims.end(), [](auto& d) { return as_int(d.extent).has_value(); })) return Stmt(&loop);
+  if (std::all_of(dims.begin(), dims.end(), [](auto& d) { return as_int(d.extent).has_value(); }))
+    return Stmt(&loop);
   std::vector<Dimension> around;
   Expr guard;
   for (auto& d : dims) {
@@ -50,7 +54,8 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
     for (auto& other : dims)
       if (uses_var(limit, other.var))
         fail(loop.span,
-             "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a condition "
+             "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a "
+             "condition "
              "instead",
              d.var.as<Var>()->hint, other.var.as<Var>()->hint);
     if (int64_t whole = tile_extent(f, body, d.var)) {

@@ -102,7 +102,8 @@ void check_reduced(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = r.ranges[d].extent ? as_int(r.ranges[d].extent) : std::nullopt;
     if (!extent)
-      fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->said(), info.name);
+      fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->said(),
+           info.name);
     part |= r.ranges[d].point || extent != as_int(info.shape[d]);
   }
   if (part && info.scope == Scope::fragment)
@@ -121,16 +122,19 @@ void check_combiner(const Reduce& r) {
   for (auto* list : {&m.vars, &m.outputs})
     for (auto& e : *list) right &= e->dtype == r.acc;
   if (!right)
-    fail(at, "{}: combine must have the form (a: {}, b: {}) -> (their combination, the identity), all of the type that "
-             "it is computed in", r.tile.op->said(), to_string(r.acc), to_string(r.acc));
+    fail(at,
+         "{}: combine must have the form (a: {}, b: {}) -> (their combination, the identity), all of the "
+         "type that "
+         "it is computed in",
+         r.tile.op->said(), to_string(r.acc), to_string(r.acc));
   for (auto& e : m.outputs)
     visit_nodes(e, [&](const Node& n) {
       if (n.kind == Kind::Load)
         fail(at, "{}: combine reads a buffer; it may use its two arguments and scalars of the kernel only",
              r.tile.op->said());
       if (n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect != Callee::Effect::pure)
-        fail(at, "{}: combine calls {}, which is more than a function of its two arguments", r.tile.op->said(),
-             static_cast<const Call&>(n).callee->name);
+        fail(at, "{}: combine calls {}, which is more than a function of its two arguments",
+             r.tile.op->said(), static_cast<const Call&>(n).callee->name);
     });
   for (auto& v : m.vars)
     if (uses_var(m.outputs[1], v))
@@ -175,13 +179,14 @@ void check_reduce(const Tile& t, const Function& f) {
          t.attrs.get_int("batch"));
   auto dropped = without(shape, d, rank == 1), kept = without(shape, d, true);
   if (given != dropped && given != kept)
-    fail(t.span, "{}: buffer is {} and dim {}, so out must be {}{}, but it is {}", t.op->said(), describe(f, src),
-         d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept), describe(f, dst));
+    fail(t.span, "{}: buffer is {} and dim {}, so out must be {}{}, but it is {}", t.op->said(),
+         describe(f, src), d, shape_text(to, dropped), rank == 1 ? "" : " or " + shape_text(to, kept),
+         describe(f, dst));
   check_fold(t, f);
 }
 
-// The fold of plain numbers.  A NaN loses against a number in max and min, as everywhere in the language, unless
-// it is to propagate.
+// The fold of plain numbers.  A NaN loses against a number in max and min, as everywhere in the language,
+// unless it is to propagate.
 double combine(const Reduce& r, double a, double b) {
   if (r.nan_propagate && (std::isnan(a) || std::isnan(b))) return NAN;
   switch (r.fold) {
@@ -279,8 +284,7 @@ Expr identity(const Reduce& r) {
 }
 
 Expr combine(const Reduce& r, Expr a, Expr b) {
-  if (r.user)
-    return substitute(r.user->outputs[0], {{r.user->vars[0].get(), a}, {r.user->vars[1].get(), b}});
+  if (r.user) return substitute(r.user->outputs[0], {{r.user->vars[0].get(), a}, {r.user->vars[1].get(), b}});
   Expr plain = binary(fold_row(r.fold).op, a, b, r.at());
   if (!r.nan_propagate || !r.acc.is_float()) return plain;
   auto is_nan = [&](const Expr& e) { return call(*find_callee("isnan"), {e}, r.at()); };
@@ -299,7 +303,8 @@ Expr contribution(const Reduce& r, Expr x) {
 
 Expr result(const Reduce& r, Expr old, Expr value) {
   DType to = old->dtype;
-  if (!r.clear) value = combine(r, is_truth(r.fold) ? contribution(r, old) : cast(r.acc, std::move(old), r.at()), value);
+  if (!r.clear)
+    value = combine(r, is_truth(r.fold) ? contribution(r, old) : cast(r.acc, std::move(old), r.at()), value);
   if (to.is_bool()) return binary(BinaryOp::ne, value, zero(r.acc), r.at());
   return cast(to, std::move(value), r.at());
 }
@@ -409,30 +414,35 @@ TileOp reduce_row(std::string_view name, std::string_view doc) {
 
 }  // namespace
 
-extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op, reduce_prod_op,
-    reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op, reduce_by_op;
+extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op,
+    reduce_prod_op, reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op,
+    reduce_by_op;
 const TileOp reduce_sum_op =
     reduce_row("reduce_sum", "dst = the sums of src along dim; without clear they are added to dst.");
 const TileOp reduce_max_op =
-    reduce_row("reduce_max", "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
-                      "number, or (nan_propagate) wins.");
+    reduce_row("reduce_max",
+               "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
+               "number, or (nan_propagate) wins.");
 const TileOp reduce_min_op =
-    reduce_row("reduce_min", "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
-                      "number, or (nan_propagate) wins.");
+    reduce_row("reduce_min",
+               "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
+               "number, or (nan_propagate) wins.");
 const TileOp reduce_abssum_op = reduce_row("reduce_abssum", "As reduce_sum, of the absolute values of src.");
 const TileOp reduce_absmax_op = reduce_row("reduce_absmax", "As reduce_max, of the absolute values of src.");
-const TileOp reduce_prod_op =
-    reduce_row("reduce_prod", "dst = the products of src along dim; without clear dst is multiplied by them.");
+const TileOp reduce_prod_op = reduce_row(
+    "reduce_prod", "dst = the products of src along dim; without clear dst is multiplied by them.");
 const TileOp reduce_bitand_op =
-    reduce_row("reduce_bitand", "dst = the bitwise and of src's integers or bools along dim; without clear of dst and those.");
+    reduce_row("reduce_bitand",
+               "dst = the bitwise and of src's integers or bools along dim; without clear of dst and those.");
 const TileOp reduce_bitor_op = reduce_row("reduce_bitor", "As reduce_bitand, with or.");
 const TileOp reduce_bitxor_op = reduce_row("reduce_bitxor", "As reduce_bitand, with exclusive or.");
-const TileOp reduce_any_op =
-    reduce_row("reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
-const TileOp reduce_all_op =
-    reduce_row("reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
-const TileOp reduce_by_op =
-    reduce_row("reduce_by", "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
-                     "identity), which is associative and commutative; without clear dst takes part.");
+const TileOp reduce_any_op = reduce_row(
+    "reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
+const TileOp reduce_all_op = reduce_row(
+    "reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
+const TileOp reduce_by_op = reduce_row(
+    "reduce_by",
+    "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
+    "identity), which is associative and commutative; without clear dst takes part.");
 
 }  // namespace tl

@@ -1,4 +1,5 @@
-// What the files of the reductions share: the operator read once, its arithmetic, and the layout of its results.
+// What the files of the reductions share: the operator read once, its arithmetic, and the layout of its
+// results.
 #pragma once
 #include "ops/regions.h"
 
@@ -41,8 +42,8 @@ struct ThreadDigit {
   int64_t stride, radix;
 };
 
-// The fragment of the results: the digits of the other dimensions stay where they are, the threads' digits of the
-// folded one become replicas, its registers go.
+// The fragment of the results: the digits of the other dimensions stay where they are, the threads' digits of
+// the folded one become replicas, its registers go.
 struct Rows {
   Fragment fragment;
   std::vector<int64_t> strides;     // per register digit of src, outermost first: its stride here, or 0

@@ -1,5 +1,5 @@
-// A reduction by one thread, in vectors along the last dimension: of independent sums where that is the folded one,
-// joined at the end, else of neighbouring results.
+// A reduction by one thread, in vectors along the last dimension: of independent sums where that is the
+// folded one, joined at the end, else of neighbouring results.
 //
 //   acc[0…31] = 0;  for c:  acc[v] += S[i, c*32 + v];  acc[0…15] += acc[16…31], …;  dst[i] = acc[0]
 #include <algorithm>

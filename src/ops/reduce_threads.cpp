@@ -1,7 +1,7 @@
-// A reduction by the threads of a block, in three steps: each folds its own registers; then the threads that hold
-// parts of one row are combined, where their numbers differ in whole bits below the warp's by butterfly shuffles,
-// else through a strip of shared memory; then every thread that held a part of a row holds its result.  Where dst
-// is laid out otherwise, the results go through the strip once more.
+// A reduction by the threads of a block, in three steps: each folds its own registers; then the threads that
+// hold parts of one row are combined, where their numbers differ in whole bits below the warp's by butterfly
+// shuffles, else through a strip of shared memory; then every thread that held a part of a row holds its
+// result.  Where dst is laid out otherwise, the results go through the strip once more.
 //
 // Elements that a padded fragment does not have, and threads without any, take part with the identity.
 #include <algorithm>
@@ -151,8 +151,8 @@ void Threads::fold_registers(const Fragment& from, std::optional<BufferId> regis
   out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at()), !registers));
 }
 
-// Whole bits of the thread number below the warp's go to shuffles, if every thread has its partner; the rest, in
-// factors of at most `most_at_once` where there are any, to the strip.
+// Whole bits of the thread number below the warp's go to shuffles, if every thread has its partner; the rest,
+// in factors of at most `most_at_once` where there are any, to the strip.
 void Threads::plan_threads() {
   for (ThreadDigit d : rows.across) {
     int64_t bits = (d.stride & (d.stride - 1)) ? 1 : d.radix & -d.radix;
@@ -230,8 +230,8 @@ void Threads::write_shared() {
   out.push_back(loops_of(loops, if_then(both(loops.guard, loops.first_replica), s, {}, r.at())));
 }
 
-// The first thread that holds a result puts it into the strip, whoever wants it takes it from there; in as many
-// turns as the strip needs.
+// The first thread that holds a result puts it into the strip, whoever wants it takes it from there; in as
+// many turns as the strip needs.
 void Threads::redistribute(const Fragment& wanted) {
   std::vector<int64_t> shape = wanted.shape();
   int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());

@@ -1,6 +1,7 @@
-// Reducers: arrays of which every thread has a part of the value, added to by the iterations of parallel loops.
-// reducer_init gives the value to one thread's part, the neutral element to the others'; finalize_reducer combines
-// the parts, so that all threads have the whole.  With one thread, and in the reference, the part is the value.
+// Reducers: arrays of which every thread has a part of the value, added to by the iterations of parallel
+// loops. reducer_init gives the value to one thread's part, the neutral element to the others';
+// finalize_reducer combines the parts, so that all threads have the whole.  With one thread, and in the
+// reference, the part is the value.
 #include <algorithm>
 
 #include "base/error.h"
@@ -64,10 +65,13 @@ LayoutMap infer_layout_reducer(const Tile&, const LayoutContext&, Strictness) { 
 Stmt lower_init(const Tile& t, LowerContext& ctx) {
   Reduce r = reduce_of(t, ctx.function);
   Expr value = cast(r.acc, std::get<Expr>(t.operands[1]), t.span), i = var("r");
-  bool counts_once = r.fold != Fold::max && r.fold != Fold::min && r.fold != Fold::bit_and && r.fold != Fold::bit_or;
-  if (ctx.threads > 1 && counts_once) value = select(eq(ctx.kernel.thread, imm(0)), value, identity(r), t.span);
+  bool counts_once =
+      r.fold != Fold::max && r.fold != Fold::min && r.fold != Fold::bit_and && r.fold != Fold::bit_or;
+  if (ctx.threads > 1 && counts_once)
+    value = select(eq(ctx.kernel.thread, imm(0)), value, identity(r), t.span);
   int64_t n = elements_of(r);
-  return for_loop(i, n, n <= 64 ? Loop::unrolled : Loop::serial, store(r.dst.buffer, {i}, value, t.span), t.span);
+  return for_loop(i, n, n <= 64 ? Loop::unrolled : Loop::serial, store(r.dst.buffer, {i}, value, t.span),
+                  t.span);
 }
 
 Stmt lower_finalize(const Tile& t, LowerContext& ctx) {
@@ -165,7 +169,8 @@ Stmt rounded_to(const Function& f, BufferId to, BufferId part, Span span) {
   std::vector<Expr> index;
   for (size_t d = 0; d < f[to].shape.size(); d++) index.push_back(var(loop_name(d)));
   Stmt s = store(to, index, cast(f[to].dtype, load(f, part, index, span), span), span);
-  for (size_t d = index.size(); d-- > 0;) s = for_loop(index[d], imm(0), f[to].shape[d], Loop::serial, s, span);
+  for (size_t d = index.size(); d-- > 0;)
+    s = for_loop(index[d], imm(0), f[to].shape[d], Loop::serial, s, span);
   return s;
 }
 
@@ -217,7 +222,8 @@ Function widen_reducers(Function f) {
           auto it = parts.find(n.buffer);
           if (it == parts.end()) return self.children(n);
           DType type = f[it->second].dtype;
-          return store(it->second, n.index, cast(type, on_part(n, n.value, it->second, type), n.span), n.span, n.mask);
+          return store(it->second, n.index, cast(type, on_part(n, n.value, it->second, type), n.span), n.span,
+                       n.mask);
         });
   return f;
 }

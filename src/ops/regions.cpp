@@ -52,7 +52,8 @@ Moving moving(const Tile& t, const Function& f, const Region& r) {
     auto extent = as_int(r.ranges[d].extent);
     if (!extent)
       fail(t.span,
-           "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant shape, "
+           "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant "
+           "shape, "
            "and a slice goes from its start to its end, `i : i + n` for n elements",
            t.op->said(), d, f[r.buffer].name, print(r.ranges[d].extent, &f));
     if (!r.ranges[d].point && *extent != 1) dims.emplace_back(d, *extent);
@@ -80,7 +81,8 @@ std::vector<Expr> element_of(const Region& r, const Moving& dims, const std::vec
 bool is_whole(const Region& r, const Function& f) {
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto size = as_int(f[r.buffer].shape[d]);
-    if (!size || !is_int(r.ranges[d].min, 0) || !r.ranges[d].extent || as_int(r.ranges[d].extent) != size) return false;
+    if (!size || !is_int(r.ranges[d].min, 0) || !r.ranges[d].extent || as_int(r.ranges[d].extent) != size)
+      return false;
   }
   return true;
 }
@@ -95,7 +97,8 @@ std::vector<Expr> in_buffer(const Region& r, const std::vector<Expr>& at) {
 void check_constant(const Tile& t, const Function& f, const Region& r) {
   for (size_t d = 0; d < r.ranges.size(); d++)
     if (!r.ranges[d].extent || !as_int(r.ranges[d].extent))
-      fail(t.span, "{}: the extent of dimension {} of {} must be a constant; give a slice or the whole buffer",
+      fail(t.span,
+           "{}: the extent of dimension {} of {} must be a constant; give a slice or the whole buffer",
            t.op->said(), d, f[r.buffer].name);
 }
 

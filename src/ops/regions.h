@@ -1,5 +1,5 @@
-// Regions of constant extents: what a base element takes from the other operand, which dimensions of two regions
-// move together, the loops over one.
+// Regions of constant extents: what a base element takes from the other operand, which dimensions of two
+// regions move together, the loops over one.
 #pragma once
 #include "ops/parallel.h"
 
@@ -8,8 +8,8 @@ namespace tl {
 // The name of the loop over a dimension: i, j, k, l, and again from i.
 const char* loop_name(size_t dimension);
 
-// A base element (no extents are given) takes the extents of the other operand; where both are, one element is meant.
-// `what` begins the message.
+// A base element (no extents are given) takes the extents of the other operand; where both are, one element
+// is meant. `what` begins the message.
 void complete_pair(std::string_view what, Region& a, Region& b, const Function& f, Span span);
 
 // A region's dimensions that have an extent other than 1, and those extents.

@@ -1,8 +1,9 @@
-// cumsum and cummax: inclusive scans along one dimension, in place or into another tile.  They run on shared memory
-// (fragments go through it): a line of the tile belongs to as many neighbouring threads of a warp as there are
-// threads to spare, each takes a run of consecutive elements.
+// cumsum and cummax: inclusive scans along one dimension, in place or into another tile.  They run on shared
+// memory (fragments go through it): a line of the tile belongs to as many neighbouring threads of a warp as
+// there are threads to spare, each takes a run of consecutive elements.
 //
-//   sum = of my run;  sum = of the runs before mine (shuffles);  for n in my run: sum += src[n];  dst[n] = sum
+//   sum = of my run;  sum = of the runs before mine (shuffles);  for n in my run: sum += src[n];  dst[n] =
+//   sum
 //
 // With one thread a line is a loop, beside each other in vectors where the scanned dimension is not the last.
 #include <algorithm>
@@ -57,8 +58,8 @@ Expr scan_identity(const Scan& s) {
 void check_scanned(const Tile& t, const Function& f, const Region& r) {
   const BufferInfo& info = f[r.buffer];
   if (info.scope != Scope::fragment && info.scope != Scope::shared)
-    fail(t.span, "{}: {} is in {} memory; copy it to a shared buffer or a fragment first", t.op->name, describe(f, r),
-         info.scope == Scope::global ? "global" : "a thread's own");
+    fail(t.span, "{}: {} is in {} memory; copy it to a shared buffer or a fragment first", t.op->name,
+         describe(f, r), info.scope == Scope::global ? "global" : "a thread's own");
   for (auto& range : r.ranges)
     if (!range.extent || !as_int(range.extent))
       fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->name, info.name);
@@ -76,7 +77,8 @@ void check_scan(const Tile& t, const Function& f) {
   check_scanned(t, f, dst);
   std::vector<int64_t> shape = region_shape(src);
   int64_t rank = int64_t(shape.size()), dim = t.attrs.get_int("dim");
-  if (rank == 0) fail(t.span, "{}: {} is a single element; there is nothing to scan", t.op->name, describe(f, src));
+  if (rank == 0)
+    fail(t.span, "{}: {} is a single element; there is nothing to scan", t.op->name, describe(f, src));
   if (dim < -rank || dim >= rank)
     fail(t.span, "{}: dim is {}, but {} has {} dimension{}: it must lie in [{}, {})", t.op->name, dim,
          describe(f, src), rank, rank == 1 ? "" : "s", -rank, rank);
@@ -87,8 +89,8 @@ void check_scan(const Tile& t, const Function& f) {
   bool numbers = (from.is_float() && to.is_float()) ||
                  (from.is_int() && to.is_int() && from.is_signed() == to.is_signed());
   if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
-    fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind", t.op->name,
-         describe(f, src), describe(f, dst));
+    fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
+         t.op->name, describe(f, src), describe(f, dst));
   if (src.buffer == dst.buffer && !same_region(src, dst))
     fail(t.span, "{}: src and dst are two parts of {}; scan in place, or into another buffer", t.op->name,
          f[src.buffer].name);
@@ -155,7 +157,8 @@ struct ScanLowering {
     return cast(s.acc, load(ctx.function, s.src.buffer, {place(s.src, at, n)}, s.at()), s.at());
   }
   Stmt put(const std::vector<Expr>& at, const Expr& n, const Expr& value) const {
-    return store(s.dst.buffer, {place(s.dst, at, n)}, cast(ctx.function[s.dst.buffer].dtype, value, s.at()), s.at());
+    return store(s.dst.buffer, {place(s.dst, at, n)}, cast(ctx.function[s.dst.buffer].dtype, value, s.at()),
+                 s.at());
   }
   Stmt step(const std::vector<Expr>& at, const Expr& n, const Expr& i = imm(0)) const {
     return block({hold(join(held(i), element(at, n)), i), put(at, n, held(i))}, s.at());
@@ -173,7 +176,8 @@ struct ScanLowering {
 // Neighbouring threads of a warp for a line: a power of two, as few as keep all threads busy.
 int64_t ScanLowering::lanes_a_line() const {
   int64_t lanes = 1;
-  while (lanes * 2 <= std::min<int64_t>(ctx.target.warp, s.length()) && s.lines() * lanes < whole_warps()) lanes *= 2;
+  while (lanes * 2 <= std::min<int64_t>(ctx.target.warp, s.length()) && s.lines() * lanes < whole_warps())
+    lanes *= 2;
   return lanes;
 }
 
@@ -206,7 +210,8 @@ Stmt ScanLowering::before_mine(const Expr& lane, int64_t lanes) const {
 }
 
 Stmt ScanLowering::by_threads() {
-  int64_t lanes = lanes_a_line(), threads = lanes > 1 ? whole_warps() : ctx.threads;  // shuffles need all of a warp
+  int64_t lanes = lanes_a_line(),
+          threads = lanes > 1 ? whole_warps() : ctx.threads;  // shuffles need all of a warp
   int64_t together = threads / lanes, n = s.length();
   int64_t turns = (s.lines() + together - 1) / together, run = (n + lanes - 1) / lanes;
   Expr thread = ctx.kernel.thread, turn = bound("turn", turns), k = bound("k", run);
@@ -237,7 +242,8 @@ Stmt ScanLowering::beside(const std::vector<Expr>& at, const Expr& first, int64_
   std::vector<Expr> here = at;
   here.back() = first + v;
   Stmt start = for_loop(w, width, Loop::vectorized, hold(scan_identity(s), w), s.at());
-  Stmt all = for_loop(n, s.length(), Loop::serial, for_loop(v, width, Loop::vectorized, step(here, n, v), s.at()), s.at());
+  Stmt all = for_loop(n, s.length(), Loop::serial,
+                      for_loop(v, width, Loop::vectorized, step(here, n, v), s.at()), s.at());
   return block({start, all}, s.at());
 }
 
@@ -303,9 +309,11 @@ TileOp scan_row(std::string_view name, std::string_view doc) {
 }  // namespace
 
 extern const TileOp cumsum_op, cummax_op;
-const TileOp cumsum_op =
-    scan_row("cumsum", "dst = the sums of src's elements along dim up to each one, itself included; reverse: from each on.");
-const TileOp cummax_op =
-    scan_row("cummax", "dst = the maxima of src's elements along dim up to each one, itself included; reverse: from each on.");
+const TileOp cumsum_op = scan_row(
+    "cumsum",
+    "dst = the sums of src's elements along dim up to each one, itself included; reverse: from each on.");
+const TileOp cummax_op = scan_row(
+    "cummax",
+    "dst = the maxima of src's elements along dim up to each one, itself included; reverse: from each on.");
 
 }  // namespace tl

@@ -1,6 +1,6 @@
-// transpose: dst = src with its last two dimensions exchanged.  A parallel nest in which neighbouring threads read
-// along the rows of src; where dst's place in shared memory is still free, its rows are laid out so that the
-// columns that a warp then writes fall into different banks.
+// transpose: dst = src with its last two dimensions exchanged.  A parallel nest in which neighbouring threads
+// read along the rows of src; where dst's place in shared memory is still free, its rows are laid out so that
+// the columns that a warp then writes fall into different banks.
 #include <algorithm>
 
 #include "base/error.h"
@@ -22,13 +22,18 @@ void check_transpose(const Tile& t, const Function& f) {
     fail(t.span, "transpose: src is {}; it needs two dimensions that can be exchanged", describe(f, src));
   std::swap(from[from.size() - 1], from[from.size() - 2]);
   if (from != to)
-    fail(t.span, "transpose: src is {} but dst is {}; dst must have src's shape with the last two dimensions exchanged",
+    fail(t.span,
+         "transpose: src is {} but dst is {}; dst must have src's shape with the last two dimensions "
+         "exchanged",
          describe(f, src), describe(f, dst));
   if (src.buffer == dst.buffer)
-    fail(t.span, "transpose: src and dst are both {}; threads would overwrite what others still read: use another buffer",
+    fail(t.span,
+         "transpose: src and dst are both {}; threads would overwrite what others still read: use another "
+         "buffer",
          f[src.buffer].name);
   DType a = f[src.buffer].dtype, b = f[dst.buffer].dtype;
-  if (a.is_handle() || b.is_handle()) fail(t.span, "transpose: there is no cast from {} to {}", to_string(a), to_string(b));
+  if (a.is_handle() || b.is_handle())
+    fail(t.span, "transpose: there is no cast from {} to {}", to_string(a), to_string(b));
 }
 
 void eval_transpose(const Tile& t, const Function&, const EvalContext& ctx) {
@@ -76,11 +81,14 @@ LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strict
   std::vector<int64_t> shape = tile_shape(info);
   int64_t most = 2;
   for (int64_t e : shape) most *= e;
-  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits, most));
+  out.shared.emplace(dst,
+                     fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits, most));
   return out;
 }
 
-Stmt lower_transpose(const Tile& t, LowerContext& ctx) { return lower_parallel(nest_transpose(t, ctx.function), ctx); }
+Stmt lower_transpose(const Tile& t, LowerContext& ctx) {
+  return lower_parallel(nest_transpose(t, ctx.function), ctx);
+}
 
 }  // namespace
 

@@ -1,12 +1,13 @@
-// Tile operators of the user's own: a Tile that carries what it becomes, its body.  Layouts are inferred in the body,
-// lowering puts it in the Tile's place; the reference runs the operator's `eval`, or the body where there is none.
+// Tile operators of the user's own: a Tile that carries what it becomes, its body.  Layouts are inferred in
+// the body, lowering puts it in the Tile's place; the reference runs the operator's `eval`, or the body where
+// there is none.
 #pragma once
 #include "ops/op.h"
 
 namespace tl {
 
-// What it means: (the operands that are read, in their order; zeros in the shapes of those that are written; the
-// options) -> the operands that are written.
+// What it means: (the operands that are read, in their order; zeros in the shapes of those that are written;
+// the options) -> the operands that are written.
 struct UserArgument {
   Array array;
   bool is_number = false;  // a value: one element
@@ -19,10 +20,11 @@ struct UserOperand {
   Access access = Access::read;
 };
 
-// A new operator, for the life of the process.  CompileError (no place) for a name that text IR cannot tell apart.
+// A new operator, for the life of the process.  CompileError (no place) for a name that text IR cannot tell
+// apart.
 const TileOp& add_user_op(const std::string& name, std::vector<UserOperand> operands, UserEval eval);
-// For text: the latest operator of that name and those accesses; else one without `eval`.  Null where the language has
-// an operator of that name.
+// For text: the latest operator of that name and those accesses; else one without `eval`.  Null where the
+// language has an operator of that name.
 const OpInfo* user_op_info(std::string_view name, const std::vector<Access>& operands);
 const TileOp* find_user_op(const OpInfo* info);
 // The statement without the bodies that the reference does not run.

@@ -37,7 +37,8 @@ std::optional<Position> position_of(const ParallelNest& nest, Expr e) {
 }  // namespace
 
 std::optional<std::vector<WarpAccess>> warp_accesses(const ParallelNest& nest, const Fragment& mapping,
-                                                     const std::vector<Expr>& index, int64_t lanes, int64_t warp) {
+                                                     const std::vector<Expr>& index, int64_t lanes,
+                                                     int64_t warp) {
   constexpr size_t enough = 64;
   std::vector<Position> positions;
   for (auto& e : index)
@@ -45,7 +46,7 @@ std::optional<std::vector<WarpAccess>> warp_accesses(const ParallelNest& nest, c
       positions.push_back(std::move(*p));
     else
       return std::nullopt;
-  bool side_by_side = true;                // along the last loop: the last index counts, the others stay
+  bool side_by_side = true;  // along the last loop: the last index counts, the others stay
   for (auto& p : positions) side_by_side &= p.factors.back() == (&p == &positions.back() ? 1 : 0);
   int64_t together = side_by_side ? std::max<int64_t>(1, lanes) : 1;
 

@@ -1,6 +1,6 @@
-// canonicalize: one form for what the fronts may write in several.  First, so that no later pass sees a loop that
-// does not count from 0, a parallel loop whose extent is known only at run time, or a thread index that is not an
-// expression of Kernel::thread.
+// canonicalize: one form for what the fronts may write in several.  First, so that no later pass sees a loop
+// that does not count from 0, a parallel loop whose extent is known only at run time, or a thread index that
+// is not an expression of Kernel::thread.
 //
 //   for i in serial(2, 8):            for i in serial(0, 8):
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
@@ -30,7 +30,8 @@ Expr thread_coordinate(const Kernel& k, int64_t dim) {
 // The grid's barrier counts in a workspace of its own.
 Expr counter_of(Function& f, std::optional<BufferId>& counter, Span span) {
   if (!counter) {
-    counter = f.add({.name = "grid_barrier", .dtype = u64, .shape = {imm(1)}, .strides = {}, .span = span, .layout = {}});
+    counter = f.add(
+        {.name = "grid_barrier", .dtype = u64, .shape = {imm(1)}, .strides = {}, .span = span, .layout = {}});
     f.workspaces.push_back(*counter);
   }
   return call(address_of, {load(u64, *counter, {imm(0)})}, span);
@@ -55,20 +56,24 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has nobody to wait for
         auto* c = n.value.as<Call>();
-        return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span) : self.children(n);
+        return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span)
+                                                                        : self.children(n);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
         bool lacking = target.lacks(*n.callee);
         if ((is_thread_level(*n.callee) || lacking) && !target.has_threads())
-          fail(n.span, "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
-                       "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
-               n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread" : n.callee->name,
+          fail(n.span,
+               "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
+               "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
+               n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread"
+                                                                       : n.callee->name,
                target.name);
         if (lacking)
-          fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target", n.callee->name,
-               target.name);
+          fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target",
+               n.callee->name, target.name);
         if (n.callee == &thread_number) return k.thread;
-        if (n.callee == &sync_grid && n.args.empty()) return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
+        if (n.callee == &sync_grid && n.args.empty())
+          return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
         if (n.callee == &elected)  // one thread says or does it for its block
           return target.has_threads() ? eq(k.thread, cast(i64, n.args[0])) : imm(1, boolean);
         if (n.callee == &random_sequence) {
@@ -110,8 +115,11 @@ void mark_thread_level(Kernel& k) {
 void accept_hints(Function& f, Kernel& k) {
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
     if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
-      f.notes.push_back({"canonicalize", k.name, fmt::format("{} changes nothing: it is about registers of warp groups, "
-                         "which no target of this version can give or take", hint), k.span, false});
+      f.notes.push_back({"canonicalize", k.name,
+                         fmt::format("{} changes nothing: it is about registers of warp groups, "
+                                     "which no target of this version can give or take",
+                                     hint),
+                         k.span, false});
       k.attrs.entries.erase(it);
     }
 }
@@ -127,14 +135,14 @@ __int128 largest_factor(const Expr& e) {
   return largest_factor(n->a) * largest_factor(n->b);
 }
 
-// x*65536*65536 of 32 bits is 0 to the simplifier, and nobody could tell any more that it leaves its type: one of such
-// constants is hidden from it.
+// x*65536*65536 of 32 bits is 0 to the simplifier, and nobody could tell any more that it leaves its type:
+// one of such constants is hidden from it.
 Stmt with_plain_products(const Stmt& body) {
   return rewrite(body, [](const Binary& n, Rewriter& self) -> Expr {
     DType type = n.dtype;
     bool narrow = type.is_int() && type.is_signed() && type.lanes == 1 && type.bits < 64;
-    bool folds = n.op == BinaryOp::mul && narrow && as_int(n.b) && !as_int(n.a) &&
-                 largest_factor(n.a) > 1 && largest_factor(Expr(&n)) >= __int128(1) << (type.bits - 1);
+    bool folds = n.op == BinaryOp::mul && narrow && as_int(n.b) && !as_int(n.a) && largest_factor(n.a) > 1 &&
+                 largest_factor(Expr(&n)) >= __int128(1) << (type.bits - 1);
     if (!folds) return self.children(n);
     return binary(n.op, self(n.a), call(block_uniform, {n.b}, type, n.span), n.span);
   });
@@ -155,7 +163,8 @@ Function canonicalize(Function f, const Target& target) {
     if (!k.thread) k.thread = var("tx");
     if (target.has_threads()) k.body = name_elements(f, k.body);
     k.body = read_first(f, k);
-    if (target.has_threads()) k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
+    if (target.has_threads())
+      k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
     accept_hints(f, k);
     if (target.has_threads()) mark_thread_level(k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {

@@ -9,9 +9,12 @@
 namespace tl {
 namespace {
 
-// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for itself.
+// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for
+// itself.
 bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
-  auto array = [&](BufferId b) { return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty(); };
+  auto array = [&](BufferId b) {
+    return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty();
+  };
   bool writes = false, only_local = true, touches = false, names_thread = false;
   if (auto* t = s.as<Tile>()) {
     for (size_t i = 0; i < t->operands.size(); i++) {
@@ -42,16 +45,17 @@ bool matters(const Stmt& s) {
   bool found = false;
   if (s)
     visit_nodes(s, [&](const Node& n) {
-      found |= n.kind == Kind::Tile || (n.kind == Kind::For && static_cast<const For&>(n).loop == Loop::parallel);
+      found |=
+          n.kind == Kind::Tile || (n.kind == Kind::For && static_cast<const For&>(n).loop == Loop::parallel);
       found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::control;
     });
   return found;
 }
 
 struct Condition {
-  std::string why;         // what makes it differ; empty: it does not
-  Span span = {};          // of the statement
-  std::string_view word;   // "if"
+  std::string why;        // what makes it differ; empty: it does not
+  Span span = {};         // of the statement
+  std::string_view word;  // "if"
 };
 
 struct Flow {
@@ -61,7 +65,7 @@ struct Flow {
   Facts facts;
   std::set<const ExprNode*> from_registers = {};  // variables bound to what was read from registers
   Condition under = {};
-  Condition gone = {};     // the return after which not all threads are there
+  Condition gone = {};  // the return after which not all threads are there
 
   bool reads_registers(const Expr& e) const {
     bool found = false;
@@ -97,12 +101,16 @@ struct Flow {
     auto* t = s.as<Tile>();
     std::string what = t ? fmt::format("the tile operator {}", t->op->name) : "this parallel loop";
     if (!under.why.empty())
-      fail(s->span, "{} needs all threads of the block, but the `{}` on line {} depends on {}, so that some threads do not "
-           "come here: move it out, or write to single elements by thread index", what, under.word, under.span.line,
-           under.why);
-    fail(s->span, "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on {}: "
-         "put what follows under the opposite condition, or return from the whole block", what, gone.word,
-         gone.span.line, gone.why);
+      fail(s->span,
+           "{} needs all threads of the block, but the `{}` on line {} depends on {}, so that some threads "
+           "do not "
+           "come here: move it out, or write to single elements by thread index",
+           what, under.word, under.span.line, under.why);
+    fail(
+        s->span,
+        "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on {}: "
+        "put what follows under the opposite condition, or return from the whole block",
+        what, gone.word, gone.span.line, gone.why);
   }
 
   void check_conditions(const Tile& t) const {
@@ -110,7 +118,8 @@ struct Flow {
       if (auto* e = std::get_if<Expr>(&value))
         if (std::string why = reason(*e); !why.empty())
           fail(t.span,
-               "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the same "
+               "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the "
+               "same "
                "in all of them",
                t.op->name, name, why);
   }
@@ -157,12 +166,14 @@ struct Flow {
       std::string_view word = why.empty() ? "break or continue of the loop" : "while";
       Stmt body = inside(w->body, why.empty() ? varying.parts(w->body) : why, w->span, word);
       if (!reads_fragment(w->cond)) return while_loop(promised(w->cond, w->body), body, w->span);
-      Stmt leave = eval(call(break_loop, {}), w->span);  // a statement, beside which copies of the fragment may stand
+      Stmt leave =
+          eval(call(break_loop, {}), w->span);  // a statement, beside which copies of the fragment may stand
       Expr over = unary(UnaryOp::logical_not, promised(w->cond, leave), w->span);
       return while_loop(imm(1, boolean), block({if_then(over, leave, {}, w->span), body}, w->span), w->span);
     } else if (auto* i = s.as<If>()) {
       std::string why = reason(i->cond);
-      Stmt then_body = inside(i->then_body, why, i->span, "if"), else_body = inside(i->else_body, why, i->span, "if");
+      Stmt then_body = inside(i->then_body, why, i->span, "if"),
+           else_body = inside(i->else_body, why, i->span, "if");
       return if_then(promised(i->cond, i->then_body, i->else_body), then_body, else_body, i->span);
     } else if (auto* t = s.as<Tile>()) {  // of the user's: what it becomes is checked
       Stmt body = walk(t->body);
@@ -192,24 +203,29 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
     const Load* at = c.callee->atomic == Callee::Atomic::none ? nullptr : place_of(c.args[0]);
     if (!at || may_repeat(c, is_used) || f[at->buffer].scope == Scope::local) return;
     fail(c.span,
-         "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level code, and "
-         "{} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per block, or compile it "
+         "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level "
+         "code, and "
+         "{} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per block, or "
+         "compile it "
          "for a GPU target or the simulator of one (target='sim:…')",
          c.callee->name, who);
   };
-  rewrite(k.body,
-          [&](const For& n, Rewriter& self) -> Stmt { return n.loop == Loop::parallel ? Stmt(&n) : self.children(n); },
-          [&](const Tile& n, Rewriter& self) -> Stmt { return n.body ? self.children(n) : Stmt(&n); },
-          [&](const Eval& n, Rewriter& self) -> Stmt {
-            auto* c = n.value.as<Call>();
-            if (!c || c->callee->atomic == Callee::Atomic::none) return self.children(n);
-            check(*c, false);
-            return Stmt(&n);
-          },
-          [&](const Call& n, Rewriter& self) -> Expr {
-            check(n, true);
-            return self.children(n);
-          });
+  rewrite(
+      k.body,
+      [&](const For& n, Rewriter& self) -> Stmt {
+        return n.loop == Loop::parallel ? Stmt(&n) : self.children(n);
+      },
+      [&](const Tile& n, Rewriter& self) -> Stmt { return n.body ? self.children(n) : Stmt(&n); },
+      [&](const Eval& n, Rewriter& self) -> Stmt {
+        auto* c = n.value.as<Call>();
+        if (!c || c->callee->atomic == Callee::Atomic::none) return self.children(n);
+        check(*c, false);
+        return Stmt(&n);
+      },
+      [&](const Call& n, Rewriter& self) -> Expr {
+        check(n, true);
+        return self.children(n);
+      });
 }
 
 Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {

@@ -1,7 +1,8 @@
-// For deterministic=True: no result may depend on the order in which the atomic accesses of threads and blocks happen.
-// What may: sums of floats, which are rounded each; the value that an element held before; two kinds of updates of one
-// buffer, which do not commute; reading what others update meanwhile; stores, of which the last one stays; and foreign
-// text that names an atomic operation.  Integer sums, minima, maxima and bitwise or are the same in every order.
+// For deterministic=True: no result may depend on the order in which the atomic accesses of threads and
+// blocks happen. What may: sums of floats, which are rounded each; the value that an element held before; two
+// kinds of updates of one buffer, which do not commute; reading what others update meanwhile; stores, of
+// which the last one stays; and foreign text that names an atomic operation.  Integer sums, minima, maxima
+// and bitwise or are the same in every order.
 #include "pass/check_order.h"
 
 #include <algorithm>
@@ -30,7 +31,8 @@ std::string spoken(std::string_view name) {
 }
 
 bool names_atomics(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
   for (std::string_view ptx : {"atom.", "red."})  // no part of another word: "ld.shared."
     for (size_t at = text.find(ptx); at != text.npos; at = text.find(ptx, at + 1))
       if (at == 0 || !std::isalnum(static_cast<unsigned char>(text[at - 1]))) return true;
@@ -52,16 +54,18 @@ struct OrderCheck {
     const BufferInfo& info = f[b];
     std::string op = spoken(name);
     if (kind == Atomic::add && info.dtype.is_float())
-      refuse(
-          span,
-          "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold within the block "
-          "(T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace and sum the parts in a second "
-          "kernel, or add integers",
-          op, to_string(info.dtype), info.name);
+      refuse(span,
+             "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold "
+             "within the block "
+             "(T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace and sum the parts "
+             "in a second "
+             "kernel, or add integers",
+             op, to_string(info.dtype), info.name);
     auto [it, is_new] = updates.emplace(f.storage(b), Update{kind, span});
     if (!is_new && it->second.kind != kind)
       refuse(span,
-             "{} updates {}, which the kernel also updates in another way on line {}: which comes first decides the "
+             "{} updates {}, which the kernel also updates in another way on line {}: which comes first "
+             "decides the "
              "result. Let one kernel do the one and a second kernel the other, or use two buffers",
              op, info.name, it->second.span.line);
   }
@@ -77,14 +81,15 @@ struct OrderCheck {
     BufferId b = place_of(n.args[0])->buffer;
     if (kind == Atomic::load) return;
     if (kind == Atomic::store)
-      refuse(
-          n.span,
-          "of several atomic_store to an element of {} the last one stays, and nothing says which that is. Where each "
-          "element has one writer, store plainly",
-          f[b].name);
+      refuse(n.span,
+             "of several atomic_store to an element of {} the last one stays, and nothing says which that "
+             "is. Where each "
+             "element has one writer, store plainly",
+             f[b].name);
     if (n.dtype != none_type)
       refuse(n.span,
-             "{} with return_prev=True gives what {} held before, which depends on who came first. Compute the number "
+             "{} with return_prev=True gives what {} held before, which depends on who came first. Compute "
+             "the number "
              "that you need from the indices of thread and block, or by a scan (T.cumsum)",
              spoken(n.callee->name), f[b].name);
     update(n.callee->name, kind, b, n.span);
@@ -111,13 +116,13 @@ struct OrderCheck {
   }
 
   void run() {
-    bool waits = false;                           // for all blocks
+    bool waits = false;  // for all blocks
     visit(kernel.body, [&](const Call& n) { waits |= n.callee == &sync_grid; });
     if (names_atomics(kernel.attrs.get_string("source")))
       refuse(kernel.span,
              "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
     for (BufferId b : written_buffers(kernel.body)) written.insert(f.storage(b));
-    std::set<const Node*> places;                 // loads that only name a place
+    std::set<const Node*> places;  // loads that only name a place
     visit(
         kernel.body,
         [&](const Call& n) {
@@ -129,19 +134,23 @@ struct OrderCheck {
       if (n.callee->atomic != Atomic::load) return;
       BufferId b = place_of(n.args[0])->buffer;
       if (written.contains(f.storage(b)))
-        refuse(
-            n.span,
-            "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. Read it in a "
-            "second kernel",
-            f[b].name);
+        refuse(n.span,
+               "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. "
+               "Read it in a "
+               "second kernel",
+               f[b].name);
     });
     if (waits) return;
-    visit(kernel.body, [&](const Load& n) { if (!places.contains(&n)) read(n.buffer, n.span); },
-          [&](const Tile& n) {
-            for (size_t i = 0; i < n.operands.size(); i++)
-              if (auto* r = std::get_if<Region>(&n.operands[i]); r && n.op->operands[i].access == Access::read)
-                read(r->buffer, n.span);
-          });
+    visit(
+        kernel.body,
+        [&](const Load& n) {
+          if (!places.contains(&n)) read(n.buffer, n.span);
+        },
+        [&](const Tile& n) {
+          for (size_t i = 0; i < n.operands.size(); i++)
+            if (auto* r = std::get_if<Region>(&n.operands[i]); r && n.op->operands[i].access == Access::read)
+              read(r->buffer, n.span);
+        });
   }
 };
 

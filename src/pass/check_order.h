@@ -3,7 +3,8 @@
 
 namespace tl {
 
-// CompileError at the first operator whose result may depend on the order in which threads and blocks come to it.
+// CompileError at the first operator whose result may depend on the order in which threads and blocks come to
+// it.
 void check_order(const Function& f);
 
 }  // namespace tl

@@ -1,8 +1,8 @@
-// expand_dtypes: storage types become what every language has.  A buffer of 8-bit floats holds bytes from here on, one
-// of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp).  Elements of 4 bits lie in
-// tensors and shared memory two to a byte: an access takes whole bytes, which are taken apart and put together here; in
-// registers each has a byte of its own.  After vectorize, whose vectors are the whole bytes; before the index
-// arithmetic is narrowed.
+// expand_dtypes: storage types become what every language has.  A buffer of 8-bit floats holds bytes from
+// here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp).  Elements
+// of 4 bits lie in tensors and shared memory two to a byte: an access takes whole bytes, which are taken
+// apart and put together here; in registers each has a byte of its own.  After vectorize, whose vectors are
+// the whole bytes; before the index arithmetic is narrowed.
 //
 //   C[i] = cast<e4m3>(A[i])         ->   C[i] = to_e4m3<u8>(A[i], 0, 1)
 //   B[ramp(8*i, 1, 8)]  (of i4)     ->   interleave<u8x8>(B[ramp(4*i, 1, 4)] & 15, B[…] >> 4)
@@ -52,7 +52,8 @@ struct Expander final : ScopedRewriter {
       DType bits = (t.kind == DType::Kind::tfloat ? u32 : u8).with_lanes(code.lanes);
       Expr rounding = imm(int64_t(default_rounding(t)), i32), saturate = imm(1, i32);
       Expr x = call(row_of("to_", t),
-                    {as_single(value, at), broadcast(rounding, code.lanes), broadcast(saturate, code.lanes)}, bits, at);
+                    {as_single(value, at), broadcast(rounding, code.lanes), broadcast(saturate, code.lanes)},
+                    bits, at);
       return bits == code ? x : call(*find_callee("reinterpret"), {x}, code, at);
     }
     Expr whole = value->dtype.is_float() ? cast(i32.with_lanes(code.lanes), value, at) : value;
@@ -81,7 +82,8 @@ struct Expander final : ScopedRewriter {
   }
   static Expr half(const Expr& byte, bool high, Span at) {
     DType t = byte->dtype;
-    return high ? binary(BinaryOp::shr, byte, imm(4, t), at) : binary(BinaryOp::bit_and, byte, imm(15, t), at);
+    return high ? binary(BinaryOp::shr, byte, imm(4, t), at)
+                : binary(BinaryOp::bit_and, byte, imm(15, t), at);
   }
   // One condition for both elements of each byte; null where they may differ.
   Expr mask_of_bytes(const Expr& mask, int lanes) const {
@@ -106,17 +108,19 @@ struct Expander final : ScopedRewriter {
     Expr at = first_byte(index), bytes_mask = at ? mask_of_bytes(mask, lanes / 2) : Expr();
     if (at && (bytes_mask || !mask)) {
       Expr bytes = load(u8, n.buffer, {run(at, lanes / 2)}, n.span, bytes_mask, claim);
-      return call(interleave, {half(bytes, false, n.span), half(bytes, true, n.span)}, u8.with_lanes(lanes), n.span);
+      return call(interleave, {half(bytes, false, n.span), half(bytes, true, n.span)}, u8.with_lanes(lanes),
+                  n.span);
     }
     DType t = index->dtype, code = u8.with_lanes(lanes);
     Expr two = imm(2, t), byte = load(u8, n.buffer, {simplify(binary(BinaryOp::floordiv, index, two), facts)},
-                                                    n.span, mask, claim);
+                                      n.span, mask, claim);
     Expr odd = cast(code, simplify(binary(BinaryOp::floormod, index, two), facts), n.span);
     Expr shift = binary(BinaryOp::mul, odd, imm(4, code), n.span);
     return binary(BinaryOp::bit_and, binary(BinaryOp::shr, byte, shift, n.span), imm(15, code), n.span);
   }
 
-  Stmt store_pairs(const Store& n, const Expr& index, const Expr& value, const Expr& mask, const Claim& claim) {
+  Stmt store_pairs(const Store& n, const Expr& index, const Expr& value, const Expr& mask,
+                   const Claim& claim) {
     int lanes = value->dtype.lanes;
     const BufferInfo& info = f[n.buffer];
     Expr at = first_byte(index), bytes_mask = at ? mask_of_bytes(mask, lanes / 2) : Expr();
@@ -128,16 +132,19 @@ struct Expander final : ScopedRewriter {
     }
     bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
     if (!alone)
-      fail(n.span,
-           "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at once. "
-           "Let what is written, by the innermost parallel loop or by a tile operator, be an even number of "
-           "neighbours of the last dimension, beginning at an even one; or write to an i8 tile, and copy that",
-           info.name, to_string(info.dtype),
-           mask && at ? "elements of one byte are under two conditions when" : "single elements are");
+      fail(
+          n.span,
+          "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at "
+          "once. "
+          "Let what is written, by the innermost parallel loop or by a tile operator, be an even number of "
+          "neighbours of the last dimension, beginning at an even one; or write to an i8 tile, and copy that",
+          info.name, to_string(info.dtype),
+          mask && at ? "elements of one byte are under two conditions when" : "single elements are");
     Expr where = simplify(floordiv(index, 2), facts), odd = simplify(floormod(index, 2), facts);
     Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));
-    Expr byte = binary(BinaryOp::bit_or, binary(BinaryOp::bit_and, old, keep), binary(BinaryOp::shl, value, shift));
+    Expr byte =
+        binary(BinaryOp::bit_or, binary(BinaryOp::bit_and, old, keep), binary(BinaryOp::shl, value, shift));
     return store(n.buffer, {where}, byte, n.span, mask, claim);
   }
 
@@ -170,8 +177,8 @@ struct Expander final : ScopedRewriter {
         if (args.size() > 2)
           args[2] = simplify(floordiv(floormod(first, 2) + cast(i64, args[2]) + 1, 2), facts);
       }
-      args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span, at.mask ? (*this)(at.mask) : at.mask,
-                     claim_of(at.claim));
+      args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span,
+                     at.mask ? (*this)(at.mask) : at.mask, claim_of(at.claim));
       return call(*n.callee, std::move(args), n.dtype, n.span);
     }
     std::vector<Expr> args = all(n.args);
@@ -184,12 +191,12 @@ struct Expander final : ScopedRewriter {
     if (auto* n = e.as<Cast>(); n && (n->dtype.is_storage() || n->a->dtype.is_storage())) return cast_of(*n);
     if (auto* n = e.as<Load>(); n && f[n->buffer].dtype.is_storage()) return load_of(*n);
     if (auto* n = e.as<Call>()) return call_of(*n);
-    if (auto* n = e.as<Select>())
-      return select((*this)(n->cond), (*this)(n->a), (*this)(n->b), n->span);
+    if (auto* n = e.as<Select>()) return select((*this)(n->cond), (*this)(n->a), (*this)(n->b), n->span);
     if (auto* n = e.as<Broadcast>()) return broadcast((*this)(n->value), n->dtype.lanes, n->span);
     if (!e->dtype.is_storage()) return children(e);
     if (auto* n = e.as<FloatImm>())
-      return n->dtype == tf32 ? fimm(n->value, f32, n->span) : imm(int64_t(float_bits(n->value, n->dtype)), u8, n->span);
+      return n->dtype == tf32 ? fimm(n->value, f32, n->span)
+                              : imm(int64_t(float_bits(n->value, n->dtype)), u8, n->span);
     if (auto* n = e.as<IntImm>()) return imm(n->value & 15, u8, n->span);
     auto* n = e.as<Var>();
     internal_check(n, "a storage type where nothing computes with it");
@@ -199,7 +206,8 @@ struct Expander final : ScopedRewriter {
   }
 
   Stmt at(const Stmt& s) override {
-    if (auto* n = s.as<Let>(); n && n->var->dtype.is_storage()) return let((*this)(n->var), (*this)(n->value), n->span);
+    if (auto* n = s.as<Let>(); n && n->var->dtype.is_storage())
+      return let((*this)(n->var), (*this)(n->value), n->span);
     auto* n = s.as<Store>();
     if (!n || !f[n->buffer].dtype.is_storage()) return children(s);
     std::vector<Expr> index = all(n->index);

@@ -1,9 +1,10 @@
-// flatten_buffers: accesses to tensors get one index, in elements, from their strides or their annotated layout.  After
-// guard_bounds, which needs the index of each dimension; before vectorize, which asks whether the one index is contiguous.
+// flatten_buffers: accesses to tensors get one index, in elements, from their strides or their annotated
+// layout.  After guard_bounds, which needs the index of each dimension; before vectorize, which asks whether
+// the one index is contiguous.
 //
-// Other shapes of a buffer (T.reshape, T.view) end here: one index in elements says the same of both.  Only an alias of
-// another type in shared memory stays, as a buffer at the same address.  Elsewhere another type is a matter of bits, taken
-// from the elements of the one type that is there.
+// Other shapes of a buffer (T.reshape, T.view) end here: one index in elements says the same of both.  Only
+// an alias of another type in shared memory stays, as a buffer at the same address.  Elsewhere another type
+// is a matter of bits, taken from the elements of the one type that is there.
 //
 //   A[i, k*32 + j]   ->   A[i*1024 + k*32 + j]
 //   V[i] (u8 of u32) ->   cast<u8>(W[i // 4] >> i % 4 * 8)
@@ -35,17 +36,24 @@ DType bits_of(DType t) { return t.bits == 8 ? u8 : t.bits == 16 ? u16 : t.bits =
 struct OtherType {
   const Function& f;
   BufferId root;
-  DType of, to;       // of the registers, of the alias
-  DType word, part;   // the same as unsigned integers
+  DType of, to;      // of the registers, of the alias
+  DType word, part;  // the same as unsigned integers
 
   OtherType(const Function& f, BufferId alias)
-      : f(f), root(f[alias].alias_of), of(f[root].dtype), to(f[alias].dtype), word(bits_of(of)), part(bits_of(to)) {}
+      : f(f),
+        root(f[alias].alias_of),
+        of(f[root].dtype),
+        to(f[alias].dtype),
+        word(bits_of(of)),
+        part(bits_of(to)) {}
 
   int ratio() const { return std::max(of.bits, to.bits) / std::min(of.bits, to.bits); }
   Expr at(const Expr& index, Span span, const Expr& mask, const Claim& claim = {}) const {
     return as_bits(tl::load(of, root, {index}, span, mask, claim), word, span);
   }
-  Expr shift(const Expr& index, DType type) const { return cast(type, floormod(index, ratio())) * imm(to.bits, type); }
+  Expr shift(const Expr& index, DType type) const {
+    return cast(type, floormod(index, ratio())) * imm(to.bits, type);
+  }
 
   Expr load(const Load& n) const {
     const Expr& i = n.index[0];
@@ -65,14 +73,19 @@ struct OtherType {
 
   Stmt store(const Store& n) const {
     const Expr& i = n.index[0];
-    if (of.bits == to.bits) return tl::store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask, n.claim);
+    if (of.bits == to.bits)
+      return tl::store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask, n.claim);
     if (to.bits < of.bits) {
       if (f[root].scope == Scope::global)
-        fail(n.span, "a store to a part of an element of {}: other threads may write to the same {}; copy through a shared "
-             "buffer, and look at that as {}", f[root].name, to_string(of), to_string(to));
+        fail(n.span,
+             "a store to a part of an element of {}: other threads may write to the same {}; copy through a "
+             "shared "
+             "buffer, and look at that as {}",
+             f[root].name, to_string(of), to_string(to));
       Expr place = floordiv(i, ratio()), by = shift(i, word);
       Expr ones = binary(BinaryOp::shl, imm((int64_t(1) << to.bits) - 1, word), by, n.span);
-      Expr kept = binary(BinaryOp::bit_and, at(place, n.span, n.mask), unary(UnaryOp::bit_not, ones, n.span), n.span);
+      Expr kept =
+          binary(BinaryOp::bit_and, at(place, n.span, n.mask), unary(UnaryOp::bit_not, ones, n.span), n.span);
       Expr given = binary(BinaryOp::shl, cast(word, as_bits(n.value, part, n.span)), by, n.span);
       Expr whole = as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span);
       return tl::store(root, {place}, std::move(whole), n.span, n.mask, n.claim);
@@ -82,7 +95,7 @@ struct OtherType {
     for (int k = 0; k < ratio(); k++) {
       Expr one = k ? binary(BinaryOp::shr, given, imm(k * of.bits, part), n.span) : given;
       all.push_back(tl::store(root, {i * ratio() + k}, as_bits(cast(word, one), of, n.span), n.span, n.mask,
-                                k ? Claim{} : n.claim));
+                              k ? Claim{} : n.claim));
     }
     return block(std::move(all), n.span);
   }
@@ -105,7 +118,8 @@ Function flatten_buffers(Function f, const Target&) {
           if (is_other_type(f, l->buffer)) {
             bool is_flat = f[l->buffer].scope != Scope::global;
             Expr one = inner;
-            if (!is_flat) one = load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
+            if (!is_flat)
+              one = load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
             return OtherType(f, l->buffer).load(*one.as<Load>());
           }
           BufferId to = storage_of(f, l->buffer);
@@ -119,7 +133,8 @@ Function flatten_buffers(Function f, const Target&) {
           if (is_other_type(f, s->buffer)) {
             bool is_flat = f[s->buffer].scope != Scope::global;
             Stmt one = inner;
-            if (!is_flat) one = store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
+            if (!is_flat)
+              one = store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
             return OtherType(f, s->buffer).store(*one.as<Store>());
           }
           BufferId to = storage_of(f, s->buffer);
@@ -130,7 +145,9 @@ Function flatten_buffers(Function f, const Target&) {
         [&](const Call& n, Rewriter& self) -> Expr {
           const Load* place = place_of(Expr(&n));
           if (place && is_other_type(f, place->buffer))
-            fail(n.span, "the address of {} is taken, which shows the elements of {} as {}: they are {}, and have no other "
+            fail(n.span,
+                 "the address of {} is taken, which shows the elements of {} as {}: they are {}, and have no "
+                 "other "
                  "address; copy them to a buffer of {}",
                  f[place->buffer].name, f[f[place->buffer].alias_of].name, to_string(f[place->buffer].dtype),
                  to_string(f[f[place->buffer].alias_of].dtype), to_string(f[place->buffer].dtype));

@@ -27,7 +27,8 @@ int16_t joined(int16_t x, int16_t y, int warp) {
 void Footprint::add(const Footprint& other, int warp) {
   if (is_unknown()) return;
   if (other.is_unknown()) return owner.clear();
-  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++) owner[i] = joined(owner[i], other.owner[i], warp);
+  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++)
+    owner[i] = joined(owner[i], other.owner[i], warp);
 }
 
 Meeting meet(const Footprint& a, const Footprint& b, int warp) {
@@ -43,7 +44,9 @@ Meeting meet(const Footprint& a, const Footprint& b, int warp) {
 }
 
 Footprints::Footprints(const Function& f, const Kernel& kernel, int warp)
-    : f(f), threads(size_t(thread_count(kernel))), warp(warp) {
+    : f(f),
+      threads(size_t(thread_count(kernel))),
+      warp(warp) {
   Lanes numbers(threads);
   for (size_t i = 0; i < threads; i++) numbers[i] = int64_t(i);
   if (kernel.thread) fixed[kernel.thread.get()] = std::move(numbers);
@@ -52,7 +55,8 @@ Footprints::Footprints(const Function& f, const Kernel& kernel, int warp)
   for (auto& v : kernel.grid_vars) sampled[v.get()] = Lanes(threads, next += 2);
   next = 1040;
   auto choose = [&](const Expr& e) {
-    if (e && e.as<Var>() && e->dtype.is_int() && !sampled.contains(e.get())) sampled[e.get()] = Lanes(threads, next += 16);
+    if (e && e.as<Var>() && e->dtype.is_int() && !sampled.contains(e.get()))
+      sampled[e.get()] = Lanes(threads, next += 16);
   };
   for (auto& p : f.params) {
     choose(p.var);
@@ -117,7 +121,8 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
   }
 }
 
-Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index, const Conditions& conditions) const {
+Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index,
+                         const Conditions& conditions) const {
   bool tensor = f[buffer].scope == Scope::global;
   int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements * f[buffer].versions;
   if (index.size() != 1 || elements <= 0) return {};

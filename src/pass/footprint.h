@@ -1,11 +1,12 @@
-// Which thread touches which elements of a shared buffer.  Two accesses need a barrier between them only where different
-// threads touch one element; a thread finds what it has written itself.
+// Which thread touches which elements of a shared buffer.  Two accesses need a barrier between them only
+// where different threads touch one element; a thread finds what it has written itself.
 //
 //   S[tx + 1] = …  by 64 threads, then S[0] = … by thread 0:   they meet nowhere
 //   … = S[63 - tx]:                                             every element on another thread
 //
-// Found by enumeration: the index is computed for all threads, at every point of the loops around it.  An element of a
-// tensor is found for one block and one choice of the sizes, which stand for all, and remembered modulo a prime.
+// Found by enumeration: the index is computed for all threads, at every point of the loops around it.  An
+// element of a tensor is found for one block and one choice of the sizes, which stand for all, and remembered
+// modulo a prime.
 #pragma once
 #include "ir/kernel.h"
 #include "pass/thread_values.h"
@@ -47,8 +48,8 @@ class Footprints {
   Expr resolved(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those whose value is as good as any.
-  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env, const LaneEnv& chosen,
-             bool& known) const;
+  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env,
+             const LaneEnv& chosen, bool& known) const;
 };
 
 }  // namespace tl

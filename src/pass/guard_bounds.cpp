@@ -1,6 +1,6 @@
-// guard_bounds: masks accesses to tensors that may fall outside them: a load then gives 0 (or the tensor's safe value), a
-// store is dropped.
-// Here, while tensors still have one index per dimension to compare with their extents.
+// guard_bounds: masks accesses to tensors that may fall outside them: a load then gives 0 (or the tensor's
+// safe value), a store is dropped. Here, while tensors still have one index per dimension to compare with
+// their extents.
 //
 //   C[by*128 + i, j] = Cl[r]   ->   C[by*128 + i, j] = Cl[r] mask(by*128 + i < 1000)
 //   n // D[i]                  ->   n // select(i < 1000 or d != 0, d, 1), where d = D[i] mask(i < 1000)
@@ -28,7 +28,8 @@ struct Guard final : ScopedRewriter {
     return mask;
   }
 
-  // Of an access whose mask has become another one: what the guard asks, so that the simulator can count what it drops.
+  // Of an access whose mask has become another one: what the guard asks, so that the simulator can count what
+  // it drops.
   Claim claim(BufferId buffer, const std::vector<Expr>& index, const Expr& mask, const Expr& own) const {
     if (!keeps_indices || mask.same(own)) return {};
     return {buffer, index, own};
@@ -97,11 +98,13 @@ struct Guard final : ScopedRewriter {
       n = inner.as<Load>();
       Expr mask = mask_of(n->buffer, n->index, n->mask);
       if (mask.same(n->mask)) return inner;
-      Expr guarded = load(n->dtype, n->buffer, n->index, n->span, mask, claim(n->buffer, n->index, mask, n->mask));
+      Expr guarded =
+          load(n->dtype, n->buffer, n->index, n->span, mask, claim(n->buffer, n->index, mask, n->mask));
       Expr safe = f[n->buffer].safe_value;
-      return safe ? select(mask_of(n->buffer, n->index, {}), guarded, cast(n->dtype, safe), n->span) : guarded;
+      return safe ? select(mask_of(n->buffer, n->index, {}), guarded, cast(n->dtype, safe), n->span)
+                  : guarded;
     }
-    if (auto* n = e.as<Select>()) {       // an arm that is not taken is not loaded
+    if (auto* n = e.as<Select>()) {  // an arm that is not taken is not loaded
       Expr cond = (*this)(n->cond);
       Facts outer = facts;
       facts.assume(cond);

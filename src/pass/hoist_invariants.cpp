@@ -1,7 +1,8 @@
-// hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that alone,
-// is computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles, and so must
-// assume that every store may change every tile; GPUs' compilers have their own opinion.  After the index
-// passes, which want an access in the loop that it belongs to, and before plan_memory lets tiles share memory.
+// hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that
+// alone, is computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles,
+// and so must assume that every store may change every tile; GPUs' compilers have their own opinion.  After
+// the index passes, which want an access in the loop that it belongs to, and before plan_memory lets tiles
+// share memory.
 //
 //   for r in serial(64):                                    scale = broadcast(rsqrt(variance[0]), 16)
 //     x[r*16 : ramp 16] =                              ->   for r in serial(64):
@@ -22,7 +23,7 @@ struct Mover : Rewriter {
   const Function& f;
   const Facts& facts;
   std::set<const ExprNode*> defined = {};  // variables of the loop and inside it
-  std::set<BufferId> stored = {};                      // storage: a view of another type is the same memory
+  std::set<BufferId> stored = {};          // storage: a view of another type is the same memory
   bool writes_tensors = false, finds_any = false;
   std::vector<Stmt> before = {};
   VarMap moved = {};             // names of the body whose values stand before it now
@@ -34,7 +35,8 @@ struct Mover : Rewriter {
     defined.insert(loop.var.get());
     visit(
         loop.body, [&](const For& n) { defined.insert(n.var.get()); },
-        [&](const Let& n) { defined.insert(n.var.get()); }, [&](const Store& n) { stored.insert(f.storage(n.buffer)); },
+        [&](const Let& n) { defined.insert(n.var.get()); },
+        [&](const Store& n) { stored.insert(f.storage(n.buffer)); },
         [&](const Load& n) { loads.push_back(&n); },
         [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
@@ -54,7 +56,8 @@ struct Mover : Rewriter {
     return at.min >= 0 && at.max < elements;
   }
 
-  // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a name.
+  // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a
+  // name.
   bool is_movable(const Expr& e) const {
     bool reads = false, fixed = true;
     visit(

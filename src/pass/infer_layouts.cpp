@@ -1,11 +1,13 @@
-// infer_layouts: gives every shared and fragment buffer a layout, every parallel loop a mapping (paper 4.2).  The
-// last pass at tile level: the order of tile operators is final, and lowering needs to know where elements live.
+// infer_layouts: gives every shared and fragment buffer a layout, every parallel loop a mapping (paper 4.2).
+// The last pass at tile level: the order of tile operators is final, and lowering needs to know where
+// elements live.
 //
-// A fix point over three strengths: at each, every statement is asked what it wants given what is known, until
-// nothing new is learnt; then the next weaker strength.  As soon as a weaker strength decides something, the
-// stronger ones are asked again.  A free choice is tried out for each statement that could make it, and the
-// cheapest outcome kept.  Statements that need a fragment's elements on other threads get copies through shared
-// memory (stage_tiles), and the fix point starts over.  The pass knows no operator by name.
+// A fix point over three strengths: at each, every statement is asked what it wants given what is known,
+// until nothing new is learnt; then the next weaker strength.  As soon as a weaker strength decides
+// something, the stronger ones are asked again.  A free choice is tried out for each statement that could
+// make it, and the cheapest outcome kept.  Statements that need a fragment's elements on other threads get
+// copies through shared memory (stage_tiles), and the fix point starts over.  The pass knows no operator by
+// name.
 //
 //   Cl = fragment f32[64, 64]   ->   Cl = fragment f32[64, 64] layout((i, j, rep) -> (thread, register))
 #include <algorithm>
@@ -37,7 +39,8 @@ struct Inference {
   std::vector<Note> notes = {};
 
   LayoutContext context() const {
-    return {.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
+    return {
+        .function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
   }
 
   // ── asking and learning ───────────────────────────────────────────────────────────────────────────────
@@ -52,8 +55,9 @@ struct Inference {
   // Does every thread store a number of its own under one index?  Then each needs its own element.
   bool keeps_own_numbers(const LayoutItem& item, BufferId b) const {
     return !own.own_numbers(b).empty() &&
-           std::any_of(item.places.begin(), item.places.end(),
-                       [&](const LayoutItem::Element& e) { return e.buffer == b && e.is_store && !own.differ(e.index); });
+           std::any_of(item.places.begin(), item.places.end(), [&](const LayoutItem::Element& e) {
+             return e.buffer == b && e.is_store && !own.differ(e.index);
+           });
   }
 
   LayoutMap ask_elements(const LayoutItem& item, Strictness level) const {
@@ -81,15 +85,20 @@ struct Inference {
 
   std::string subject(const Stmt& s) const {
     if (auto* t = s.as<Tile>()) return std::string(t->op->name);
-    if (auto* l = s.as<For>(); l && l->loop == Loop::parallel) return "parallel loop " + l->var.as<Var>()->hint;
+    if (auto* l = s.as<For>(); l && l->loop == Loop::parallel)
+      return "parallel loop " + l->var.as<Var>()->hint;
     return "a single element";
   }
 
   void note(BufferId buffer, const std::string& by, Span span, Strictness level, const std::string& layout) {
     std::string strictness(strictness_names[size_t(level)]);
-    notes.push_back({.pass = "infer_layouts", .subject = f[buffer].name,
-                     .text = fmt::format("{} (by {}, {})", layout, by, strictness), .span = span,
-                     .buffer = buffer, .by = by, .strictness = strictness});
+    notes.push_back({.pass = "infer_layouts",
+                     .subject = f[buffer].name,
+                     .text = fmt::format("{} (by {}, {})", layout, by, strictness),
+                     .span = span,
+                     .buffer = buffer,
+                     .by = by,
+                     .strictness = strictness});
   }
   void note(BufferId buffer, const LayoutItem& item, Strictness level, const std::string& layout) {
     note(buffer, subject(item.stmt), item.stmt->span, level, layout);
@@ -98,15 +107,15 @@ struct Inference {
   // ── other shapes of one storage ───────────────────────────────────────────────────────────────────────
 
   void note_unfit(BufferId b, const LayoutItem& item, const Layout& wanted) {
-    notes.push_back(
-        {.pass = "infer_layouts",
-         .subject = f[b].name,
-         .text = fmt::format("{} wants {}, in which the elements of a wider type that is a view of it would not "
-                             "lie together: it is row-major",
-                             subject(item.stmt), to_string(wanted)),
-         .span = item.stmt->span,
-         .refusal = true,
-         .buffer = b});
+    notes.push_back({.pass = "infer_layouts",
+                     .subject = f[b].name,
+                     .text = fmt::format(
+                         "{} wants {}, in which the elements of a wider type that is a view of it would not "
+                         "lie together: it is row-major",
+                         subject(item.stmt), to_string(wanted)),
+                     .span = item.stmt->span,
+                     .refusal = true,
+                     .buffer = b});
   }
 
   // What was learnt of a buffer holds for all that share its storage.
@@ -136,10 +145,12 @@ struct Inference {
       news |= fresh;
     }
     for (auto& [buffer, layout] : wanted.shared) {
-      if (known.shared.contains(buffer)) continue;                // what stands is right, if not best
+      if (known.shared.contains(buffer)) continue;  // what stands is right, if not best
       bool fits = fits_others(layout, f, buffer);
-      if (!fits) note_unfit(buffer, item, layout);
-      else note(buffer, item, level, to_string(layout));
+      if (!fits)
+        note_unfit(buffer, item, layout);
+      else
+        note(buffer, item, level, to_string(layout));
       known.shared.emplace(buffer, fits ? layout : row_major(tile_shape(f[buffer])));
       share(buffer);
       news = true;
@@ -165,15 +176,16 @@ struct Inference {
   }
 
   // ── shared tiles ──────────────────────────────────────────────────────────────────────────────────────
-  // Before anything else: every operator that strictly wants a layout of one is asked, and what they all want is weighed.
+  // Before anything else: every operator that strictly wants a layout of one is asked, and what they all want
+  // is weighed.
   void lay_out_shared() {
     std::map<BufferId, std::vector<SharedDemand>> demands;
     for (LayoutItem& item : items) {
       if (item.nest || !item.stmt.as<Tile>()) continue;
       LayoutMap wanted = ask(item, Strictness::strict);
       for (auto& [b, layout] : wanted.shared) {
-        if (!demands.contains(b) && known.shared.contains(b)) continue;   // the user's, or another shape's
-        if (!fits_others(layout, f, b)) continue;                         // `learn` says so
+        if (!demands.contains(b) && known.shared.contains(b)) continue;  // the user's, or another shape's
+        if (!fits_others(layout, f, b)) continue;                        // `learn` says so
         if (known.shared.emplace(b, layout).second) share(b);
         demands[b].push_back({item.stmt, layout, std::move(wanted.reads[b])});
       }
@@ -186,7 +198,7 @@ struct Inference {
     auto is_wanted = [&](const SharedDemand& d) { return equal(d.layout, known.shared.at(b)); };
     if (!std::all_of(demands.begin(), demands.end(), is_wanted)) {
       Layout best = weigh_layouts(f, b, demands, target, room_for(b, f, target, known));
-      for (size_t i = 0; i < f.buffers.size(); i++)            // its other shapes lie as it does
+      for (size_t i = 0; i < f.buffers.size(); i++)  // its other shapes lie as it does
         if (f.storage(BufferId{int(i)}) == f.storage(b)) known.shared.erase(BufferId{int(i)});
       known.shared.emplace(b, std::move(best));
       share(b);
@@ -194,8 +206,8 @@ struct Inference {
     const Layout& chosen = known.shared.at(b);
     auto winner = std::find_if(demands.begin(), demands.end(), is_wanted);
     bool nobodys = winner == demands.end();
-    note(b, nobodys ? "the banks" : subject(winner->stmt), nobodys ? tile.span : winner->stmt->span, Strictness::strict,
-         to_string(chosen));
+    note(b, nobodys ? "the banks" : subject(winner->stmt), nobodys ? tile.span : winner->stmt->span,
+         Strictness::strict, to_string(chosen));
     for (auto& d : demands)
       if (!is_wanted(d)) note_lost(b, d, demands);
   }
@@ -203,25 +215,33 @@ struct Inference {
   // A demand that gave way; a refusal where its operator's own reads have become dearer.
   void note_lost(BufferId b, const SharedDemand& lost, const std::vector<SharedDemand>& demands) {
     const Layout& chosen = known.shared.at(b);
-    auto count = [&](const Layout& l, const std::vector<SharedDemand>& all) { return wavefronts(l, f[b], all, target); };
+    auto count = [&](const Layout& l, const std::vector<SharedDemand>& all) {
+      return wavefronts(l, f[b], all, target);
+    };
     std::string line = lost.stmt->span ? fmt::format(" on line {}", lost.stmt->span.line) : "";
-    std::string why = lost.reads.empty() ? "another operator was asked first"
-                                         : fmt::format("for all that read it that takes {} wavefronts, this {}",
-                                                       count(lost.layout, demands), count(chosen, demands));
-    notes.push_back({.pass = "infer_layouts", .subject = f[b].name,
-                     .text = fmt::format("{}{} wants {}: {}", subject(lost.stmt), line, to_string(lost.layout), why),
-                     .span = lost.stmt->span, .refusal = lost.reads.empty() || count(chosen, {lost}) > count(lost.layout, {lost}),
-                     .buffer = b});
+    std::string why = lost.reads.empty()
+                          ? "another operator was asked first"
+                          : fmt::format("for all that read it that takes {} wavefronts, this {}",
+                                        count(lost.layout, demands), count(chosen, demands));
+    notes.push_back(
+        {.pass = "infer_layouts",
+         .subject = f[b].name,
+         .text = fmt::format("{}{} wants {}: {}", subject(lost.stmt), line, to_string(lost.layout), why),
+         .span = lost.stmt->span,
+         .refusal = lost.reads.empty() || count(chosen, {lost}) > count(lost.layout, {lost}),
+         .buffer = b});
   }
 
   void settle() {
-    while (round(Strictness::strict)) {}
-    while (round(Strictness::common)) {}
+    while (round(Strictness::strict)) {
+    }
+    while (round(Strictness::common)) {
+    }
   }
 
   // ── free choices ──────────────────────────────────────────────────────────────────────────────────────
-  // What a decided inference costs one thread: accesses to memory, a shared round trip for what is staged, and
-  // registers.
+  // What a decided inference costs one thread: accesses to memory, a shared round trip for what is staged,
+  // and registers.
   int64_t cost() const {
     int64_t total = 0;
     for (auto& item : items) {
@@ -231,7 +251,8 @@ struct Inference {
       for (auto& a : accesses_of(*item.nest)) {
         Scope scope = f[a.buffer].scope;
         if (scope == Scope::global || scope == Scope::shared)
-          total += (scope == Scope::global ? 16 : 4) * trips / access_width(*item.nest, context(), *item.loop, a);
+          total +=
+              (scope == Scope::global ? 16 : 4) * trips / access_width(*item.nest, context(), *item.loop, a);
       }
     }
     for (auto& [b, fragment] : known.fragments) total += fragment.registers * f[b].dtype.bits / 32;
@@ -249,7 +270,8 @@ struct Inference {
           if (!known.fragments.contains(b)) buffers.insert(b);
       for (size_t i = 0; i < items.size(); i++)
         if (!items[i].settled && items[i].elements.empty() &&
-            std::any_of(items[i].touched.begin(), items[i].touched.end(), [&](BufferId b) { return buffers.contains(b); }))
+            std::any_of(items[i].touched.begin(), items[i].touched.end(),
+                        [&](BufferId b) { return buffers.contains(b); }))
           members.insert(i);
     }
     return {members.begin(), members.end()};
@@ -293,7 +315,7 @@ struct Inference {
   }
 
   bool free_step() {
-    for (bool elements : {false, true})          // single elements take what is left
+    for (bool elements : {false, true})  // single elements take what is left
       for (size_t i = 0; i < items.size(); i++)
         if (!items[i].settled && items[i].elements.empty() != elements && choose_best(i)) return true;
     return false;
@@ -303,7 +325,7 @@ struct Inference {
     lay_out_shared();
     do settle();
     while (free_step());
-    for (LayoutItem& item : items)                     // what was learnt after an item was last asked
+    for (LayoutItem& item : items)  // what was learnt after an item was last asked
       if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
   }
 
@@ -334,7 +356,8 @@ void preset_layouts(Inference& inference) {
     if (info.scope == Scope::fragment && !inference.target.has_threads())
       known.fragments.emplace(n.buffer, everywhere(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
-      known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name, info.span, inference.kernel));
+      known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name,
+                                                         info.span, inference.kernel));
     else if (info.scope == Scope::shared && info.layout)
       known.shared.emplace(n.buffer, from_map(*info.layout));
   });
@@ -351,7 +374,8 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
     auto it = of.find(original.get());
     if (it == of.end()) return {walked};
-    return stage_tiles(f, kernel.thread, inference.own, walked, it->second->stage, inference.subject(original));
+    return stage_tiles(f, kernel.thread, inference.own, walked, it->second->stage,
+                       inference.subject(original));
   };
   struct Walk final : Rewriter {
     decltype(with_copies)& expand;
@@ -360,9 +384,10 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
     Stmt operator()(const Stmt& s) override {
       auto* b = s.as<Block>();
       if (!b) return block(expand(s, children(s)), s->span);
-      std::vector<Stmt> out;                     // spliced, so that a Let stays visible to what follows
+      std::vector<Stmt> out;  // spliced, so that a Let stays visible to what follows
       for (auto& inner : b->stmts)
-        for (auto& x : inner.as<Block>() ? std::vector{(*this)(inner)} : expand(inner, children(inner))) out.push_back(x);
+        for (auto& x : inner.as<Block>() ? std::vector{(*this)(inner)} : expand(inner, children(inner)))
+          out.push_back(x);
       return block(std::move(out), b->span);
     }
   };
@@ -377,15 +402,16 @@ Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
     if (item.lanes) attrs.entries["loop_lanes"] = item.lanes;
     return attrs;
   };
-  return rewrite(body,
-                 [&](const Tile& n, Rewriter& self) -> Stmt {
-                   if (n.body) return self.children(n);
-                   return tile(*n.op, n.operands, attrs_with(n.attrs, *of.at(&n)), n.span);
-                 },
-                 [&](const For& n, Rewriter& self) -> Stmt {
-                   if (n.loop != Loop::parallel) return self.children(n);
-                   return for_loop(n.var, n.min, n.extent, n.loop, n.body, n.span, attrs_with(n.attrs, *of.at(&n)));
-                 });
+  return rewrite(
+      body,
+      [&](const Tile& n, Rewriter& self) -> Stmt {
+        if (n.body) return self.children(n);
+        return tile(*n.op, n.operands, attrs_with(n.attrs, *of.at(&n)), n.span);
+      },
+      [&](const For& n, Rewriter& self) -> Stmt {
+        if (n.loop != Loop::parallel) return self.children(n);
+        return for_loop(n.var, n.min, n.extent, n.loop, n.body, n.span, attrs_with(n.attrs, *of.at(&n)));
+      });
 }
 
 void write_back(Function& f, const LayoutMap& known, const Kernel& kernel) {
@@ -393,7 +419,8 @@ void write_back(Function& f, const LayoutMap& known, const Kernel& kernel) {
     BufferInfo& info = f[n.buffer];
     if (info.scope == Scope::fragment) {
       auto it = known.fragments.find(n.buffer);
-      Fragment fragment = it == known.fragments.end() ? everywhere(tile_shape(info), thread_count(kernel)) : it->second;
+      Fragment fragment =
+          it == known.fragments.end() ? everywhere(tile_shape(info), thread_count(kernel)) : it->second;
       info.layout = fragment.layout.map();
       info.elements = fragment.registers;
     } else if (info.scope == Scope::shared || info.scope == Scope::local) {
@@ -416,7 +443,8 @@ Function infer_layouts(Function f, const Target& target) {
       preset_layouts(inference);
       inference.items = layout_items(f, k, target);
       inference.run();
-      bool stage = std::any_of(inference.items.begin(), inference.items.end(), [](auto& i) { return !i.stage.empty(); });
+      bool stage = std::any_of(inference.items.begin(), inference.items.end(),
+                               [](auto& i) { return !i.stage.empty(); });
       if (stage) {
         k.body = staged(f, k, inference);
         continue;

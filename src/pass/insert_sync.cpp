@@ -1,18 +1,18 @@
-// insert_sync: a barrier before each statement that touches shared memory which another thread may have written,
-// or writes what another may still read: footprint.h says which thread touches what.  After plan_memory, because two
-// buffers conflict where they overlap.
+// insert_sync: a barrier before each statement that touches shared memory which another thread may have
+// written, or writes what another may still read: footprint.h says which thread touches what.  After
+// plan_memory, because two buffers conflict where they overlap.
 //
-// The same holds for tensors that a kernel writes, and reads or writes once more: what several threads read of one
-// before one of them writes it, and what one has filled and another one then sets.  Code for single threads (attribute
-// thread_level of the kernel) orders that itself, but for its loops over tiles.
+// The same holds for tensors that a kernel writes, and reads or writes once more: what several threads read
+// of one before one of them writes it, and what one has filled and another one then sets.  Code for single
+// threads (attribute thread_level of the kernel) orders that itself, but for its loops over tiles.
 //
-// A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the compiler has
-// made, are looked after.
+// A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the
+// compiler has made, are looked after.
 //
-// A statement that threads may leave at different times (a condition on the thread), one parallel loop's lowered
-// form, and a loop whose own accesses meet nowhere count as a whole: the barrier goes before them, never inside.  Other loops are
-// walked twice, so that the last iteration's accesses meet the next one's first; what is pending at a break or a
-// continue is so at the place where the jump ends.
+// A statement that threads may leave at different times (a condition on the thread), one parallel loop's
+// lowered form, and a loop whose own accesses meet nowhere count as a whole: the barrier goes before them,
+// never inside.  Other loops are walked twice, so that the last iteration's accesses meet the next one's
+// first; what is pending at a break or a continue is so at the place where the jump ends.
 //
 //   As[…] = A[…]                  ->   As[…] = A[…]
 //   ldmatrix_x4(&regs, &As[…])         sync_threads()
@@ -42,7 +42,8 @@ struct Accesses {
   }
 };
 
-// Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler exchanges.
+// Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler
+// exchanges.
 bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
 
 // Do two buffers share memory?
@@ -70,7 +71,8 @@ Meeting meeting(const Function& f, const Kernel& k, const std::map<BufferId, Foo
 
 // Must the later accesses wait for the earlier ones, and for whose?
 Meeting meeting(const Function& f, const Kernel& k, const Accesses& before, const Accesses& after, int warp) {
-  return std::max({meeting(f, k, before.writes, after.reads, warp), meeting(f, k, before.reads, after.writes, warp),
+  return std::max({meeting(f, k, before.writes, after.reads, warp),
+                   meeting(f, k, before.reads, after.writes, warp),
                    meeting(f, k, before.writes, after.writes, warp)});
 }
 
@@ -79,18 +81,18 @@ constexpr int64_t all_lanes = 0xFFFFFFFF;
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  std::set<const StmtNode*> barrier = {};         // before which statements
+  std::set<const StmtNode*> barrier = {};  // before which statements
   std::set<const StmtNode*> barrier_after = {};
   Varying varying = {.f = f};
-  int warp;                                       // threads of one
+  int warp;  // threads of one
   std::set<const StmtNode*> warp_barrier = {};
   Footprints footprints = {f, kernel, warp};
-  Accesses pending = {};                          // since the last barrier
+  Accesses pending = {};  // since the last barrier
   // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
   struct Jumps {
     Accesses breaks = {}, continues = {}, head = {};
   } jumping = {};
-  Span gone = {};                                 // the statement by which some threads have returned
+  Span gone = {};  // the statement by which some threads have returned
 
   bool shared(BufferId b) const { return f[b].scope == Scope::shared; }
 
@@ -119,13 +121,16 @@ struct Inserter {
     }
     void expression(const Expr& e) {
       if (!e) return;
-      std::set<const Node*> places;                 // loads that only name a place
-      visit(e,
-            [&](const Call& c) {
-              if (c.callee == &address_of) places.insert(c.args[0].get());
-              through_handles(c);
-            },
-            [&](const Load& l) { if (!places.contains(&l)) touch(false, l.buffer, l.index, l.mask); });
+      std::set<const Node*> places;  // loads that only name a place
+      visit(
+          e,
+          [&](const Call& c) {
+            if (c.callee == &address_of) places.insert(c.args[0].get());
+            through_handles(c);
+          },
+          [&](const Load& l) {
+            if (!places.contains(&l)) touch(false, l.buffer, l.index, l.mask);
+          });
     }
     void under(const Expr& condition, bool holds, const Stmt& s) {
       conditions.emplace_back(condition, holds);
@@ -165,7 +170,7 @@ struct Inserter {
     }
   };
   std::map<const Node*, Accesses> known = {};
-  std::set<BufferId> exchanged = {};              // tensors that are written, and touched elsewhere too
+  std::set<BufferId> exchanged = {};  // tensors that are written, and touched elsewhere too
 
   const Accesses& accesses(const Stmt& s) {
     auto [it, is_new] = known.emplace(s.get(), Accesses());
@@ -185,7 +190,8 @@ struct Inserter {
   void unit(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
     Meeting m = meeting(f, kernel, pending, a, warp);
-    bool whole = thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
+    bool whole =
+        thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
     if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
     pending.add(a, warp);
@@ -193,9 +199,13 @@ struct Inserter {
 
   void need_barrier(std::set<const StmtNode*>& where, const Stmt& s) {
     if (gone)
-      fail(s->span, "this statement needs a barrier before it, as threads exchange data through shared memory; but some "
-           "threads have returned on line {} and would not come to it: put the statement under the opposite condition "
-           "instead of returning", gone.line);
+      fail(s->span,
+           "this statement needs a barrier before it, as threads exchange data through shared memory; but "
+           "some "
+           "threads have returned on line {} and would not come to it: put the statement under the opposite "
+           "condition "
+           "instead of returning",
+           gone.line);
     where.insert(s.get());
     pending = {};
   }
@@ -227,7 +237,7 @@ struct Inserter {
     bool whole = all.writes.empty() ||
                  (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
     if (whole || varying.separates(s)) return apart(s, all);
-    Accesses bounds = accesses(loop.min);           // read once, before the loop
+    Accesses bounds = accesses(loop.min);  // read once, before the loop
     bounds.add(accesses(loop.extent), warp);
     unit(s, bounds);
     auto extent = as_int(loop.extent);
@@ -249,7 +259,9 @@ struct Inserter {
   void walk_if(const Stmt& s, const If& n) {
     if (varying.separates(s)) {
       apart(s, accesses(s));
-      visit(s, [&](const Call& c) { if (c.callee == &thread_return) gone = s->span; });
+      visit(s, [&](const Call& c) {
+        if (c.callee == &thread_return) gone = s->span;
+      });
       return;
     }
     unit(s, accesses(n.cond));
@@ -267,7 +279,7 @@ struct Inserter {
       need_barrier(barrier, s);
     if (&callee == &break_loop) jumping.breaks.add(pending, warp);
     if (&callee == &continue_loop) jumping.continues.add(pending, warp);
-    pending = {};                                 // nothing comes here
+    pending = {};  // nothing comes here
   }
 
   void walk(const Stmt& s) {
@@ -292,7 +304,7 @@ struct Inserter {
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
-    std::map<BufferId, Span> touched;             // where first; a loop over tiles and its tail are one place
+    std::map<BufferId, Span> touched;  // where first; a loop over tiles and its tail are one place
     visit(kernel.body, [&](const Load& l) { touched.emplace(l.buffer, Span()); });
     visit(kernel.body, [&](const Store& s) {
       if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
@@ -311,7 +323,7 @@ struct Inserter {
       Stmt operator()(const Stmt& s) override {
         auto before = [&](const Stmt& x) { return x.as<Let>() && plan.barrier.contains(x.get()); };
         if (auto* b = s.as<Block>(); b && std::any_of(b->stmts.begin(), b->stmts.end(), before)) {
-          std::vector<Stmt> all;                 // spliced: the Let stays visible to what follows
+          std::vector<Stmt> all;  // spliced: the Let stays visible to what follows
           for (auto& inner : b->stmts) {
             if (before(inner)) all.push_back(eval(call(sync_threads, {}), inner->span));
             all.push_back(before(inner) ? children(inner) : (*this)(inner));
@@ -323,12 +335,14 @@ struct Inserter {
         return out.size() == 1 ? out[0] : block(std::move(out), s->span);
       }
       void add(const Stmt& s, std::vector<Stmt>& out) {
-        if (plan.barrier.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
-        else if (plan.warp_barrier.contains(s.get())) out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), s->span));
+        if (plan.barrier.contains(s.get()))
+          out.push_back(eval(call(sync_threads, {}), s->span));
+        else if (plan.warp_barrier.contains(s.get()))
+          out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), s->span));
         out.push_back(s.as<Block>() ? inside(s) : children(s));
         if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
       }
-      Stmt inside(const Stmt& s) {                  // so that a Let stays visible to what follows it
+      Stmt inside(const Stmt& s) {  // so that a Let stays visible to what follows it
         std::vector<Stmt> out;
         for (auto& inner : s.as<Block>()->stmts) add(inner, out);
         return block(std::move(out), s->span);
@@ -344,11 +358,11 @@ Function insert_sync(Function f, const Target& target) {
   if (!target.has_threads()) return f;
   for (Kernel& k : f.kernels) {
     if (k.attrs.find("own_barriers"))
-      f.notes.push_back(
-          {"insert_sync", k.name,
-           "barriers between accesses of the program's own buffers are left to it (tl.disable_thread_storage_sync): "
-           "the simulator finds those that are missing",
-           k.span, true});
+      f.notes.push_back({"insert_sync", k.name,
+                         "barriers between accesses of the program's own buffers are left to it "
+                         "(tl.disable_thread_storage_sync): "
+                         "the simulator finds those that are missing",
+                         k.span, true});
     if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
   }
   return f;

@@ -25,7 +25,9 @@ struct Collector {
   template <class R>
   void add_elements(LayoutItem& item, const R& r) const {
     if (!r) return;
-    visit(r, [&](const Load& n) { if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false); });
+    visit(r, [&](const Load& n) {
+      if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false);
+    });
   }
 
   std::optional<Fragment> annotated_loop(const ParallelNest& nest) const {
@@ -37,12 +39,18 @@ struct Collector {
 
   void collect_scalar(const Stmt& s) {
     LayoutItem item{.stmt = s};
-    if (auto* l = s.as<Let>()) add_elements(item, l->value);
-    else if (auto* e = s.as<Eval>()) add_elements(item, e->value);
-    else if (auto* i = s.as<If>()) add_elements(item, i->cond);
-    else if (auto* w = s.as<While>()) add_elements(item, w->cond);
-    else if (auto* l = s.as<For>()) { add_elements(item, l->min); add_elements(item, l->extent); }
-    else if (auto* st = s.as<Store>()) {
+    if (auto* l = s.as<Let>())
+      add_elements(item, l->value);
+    else if (auto* e = s.as<Eval>())
+      add_elements(item, e->value);
+    else if (auto* i = s.as<If>())
+      add_elements(item, i->cond);
+    else if (auto* w = s.as<While>())
+      add_elements(item, w->cond);
+    else if (auto* l = s.as<For>()) {
+      add_elements(item, l->min);
+      add_elements(item, l->extent);
+    } else if (auto* st = s.as<Store>()) {
       add_elements(item, s);
       if (is_fragment(st->buffer)) add_element(item, st->buffer, st->index, true);
     }
@@ -77,7 +85,10 @@ struct Collector {
     if (loop) collect(loop->body);
     if (auto* w = s.as<While>()) collect(w->body);
     if (auto* g = s.as<Group>()) collect(g->body);
-    if (auto* i = s.as<If>()) { collect(i->then_body); collect(i->else_body); }
+    if (auto* i = s.as<If>()) {
+      collect(i->then_body);
+      collect(i->else_body);
+    }
     if (auto* b = s.as<Block>())
       for (auto& inner : b->stmts) collect(inner);
   }
@@ -88,10 +99,11 @@ struct Collector {
 Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span, const Kernel& kernel) {
   Fragment fragment = fragment_from_map(map);
   if (std::string why = why_not_inverse(fragment); !why.empty())
-    fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what, to_string(fragment), why);
+    fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what,
+         to_string(fragment), why);
   if (fragment.threads > thread_count(kernel))
-    fail(span, "{} {} names {} threads, but a block of this kernel has {}", what, to_string(fragment), fragment.threads,
-         thread_count(kernel));
+    fail(span, "{} {} names {} threads, but a block of this kernel has {}", what, to_string(fragment),
+         fragment.threads, thread_count(kernel));
   return fragment;
 }
 

@@ -1,5 +1,5 @@
-// What infer_layouts lays out, in the order of the text: every tile operator, every parallel nest, and every statement
-// that loads or stores single elements of fragments.
+// What infer_layouts lays out, in the order of the text: every tile operator, every parallel nest, and every
+// statement that loads or stores single elements of fragments.
 #pragma once
 #include <optional>
 #include <set>
@@ -12,15 +12,15 @@ namespace tl {
 // mapping found for its iterations.
 struct LayoutItem {
   Stmt stmt;
-  std::optional<ParallelNest> nest = {};       // of a parallel loop, or of an operator that is sugar for one
+  std::optional<ParallelNest> nest = {};  // of a parallel loop, or of an operator that is sugar for one
   struct Element {
     BufferId buffer;
     std::vector<Expr> index;
     bool is_store;
   };
-  std::vector<Element> places = {};            // of the third kind
-  std::set<BufferId> elements = {};            // their fragments
-  std::set<BufferId> touched = {};             // all fragments
+  std::vector<Element> places = {};  // of the third kind
+  std::set<BufferId> elements = {};  // their fragments
+  std::set<BufferId> touched = {};   // all fragments
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
   std::set<BufferId> stage = {};

@@ -1,5 +1,5 @@
-// lower_tile_ops: from whole tiles to one thread's statements.  Each operator's row does the work; here layouts
-// are read back, scratch buffers placed, and the remaining scalar accesses to tiles made physical.
+// lower_tile_ops: from whole tiles to one thread's statements.  Each operator's row does the work; here
+// layouts are read back, scratch buffers placed, and the remaining scalar accesses to tiles made physical.
 //
 //   clear(Cl)      ->      for r0 in unrolled(32):
 //                            Cl[r0] = 0.0
@@ -40,11 +40,16 @@ struct Lowerer {
       if (auto* map = std::get_if<IndexMap>(v)) layouts.loop = fragment_from_map(*map);
     layouts.lanes = attrs.get_int("loop_lanes");
     scratch.clear();
-    LowerContext ctx{.function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .layouts = layouts,
-                     .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
-                     .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
-                       f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
-                     }}};
+    LowerContext ctx{
+        .function = f,
+        .kernel = kernel,
+        .target = target,
+        .threads = thread_count(kernel),
+        .layouts = layouts,
+        .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
+        .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
+          f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
+        }}};
     Stmt s = lower(ctx);
     std::vector<Stmt> stmts;
     for (BufferId b : scratch) stmts.push_back(alloc(b, span));
@@ -83,12 +88,14 @@ struct Lowerer {
           if (n.loop != Loop::parallel) return self.children(n);
           ParallelNest nest = read_nest(n);
           if (target.keeps_indices) note_lines(nest.body);
-          return with_scratch(nest.attrs, n.span, [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
+          return with_scratch(nest.attrs, n.span,
+                              [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
         },
         [&](const Load& n, Rewriter& self) -> Expr {
           Claim claim;
           std::vector<Expr> at = physical(n.buffer, n.index, self, claim);
-          return load(n.dtype, n.buffer, std::move(at), n.span, n.mask ? self(n.mask) : n.mask, std::move(claim));
+          return load(n.dtype, n.buffer, std::move(at), n.span, n.mask ? self(n.mask) : n.mask,
+                      std::move(claim));
         },
         [&](const Store& n, Rewriter& self) -> Stmt {
           Claim claim;

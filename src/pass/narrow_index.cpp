@@ -1,8 +1,8 @@
-// narrow_index: index arithmetic is exact i64 up to here; where it provably comes to the same it is done in 32
-// bits, which is several times cheaper on a GPU.  That is so where every intermediate value fits; and for an index
-// of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums and products
-// count modulo 2^32, and the index fits, because accesses outside the tensor are masked by now.  After
-// vectorize, so that each access is judged once.
+// narrow_index: index arithmetic is exact i64 up to here; where it provably comes to the same it is done in
+// 32 bits, which is several times cheaper on a GPU.  That is so where every intermediate value fits; and for
+// an index of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums
+// and products count modulo 2^32, and the index fits, because accesses outside the tensor are masked by now.
+// After vectorize, so that each access is judged once.
 //
 //   A[bx*4096 + tx*8]   ->   A[cast<i32>(bx)*4096:i32 + cast<i32>(tx)*8:i32]
 #include "pass/passes.h"
@@ -24,7 +24,7 @@ Expr span_of(const BufferInfo& info) {
 
 struct Narrower final : ScopedRewriter {
   const Function& f;
-  std::map<BufferId, bool> small = {};     // its elements can be counted in 32 bits
+  std::map<BufferId, bool> small = {};  // its elements can be counted in 32 bits
   explicit Narrower(const Function& f) : f(f) {}
   using ScopedRewriter::operator();
 
@@ -65,7 +65,7 @@ struct Narrower final : ScopedRewriter {
       Expr value = narrow(b->value);
       return value ? broadcast(value, b->dtype.lanes, b->span) : Expr();
     }
-    if (e->dtype.lanes > 1) {              // lanes are judged by their parts
+    if (e->dtype.lanes > 1) {  // lanes are judged by their parts
       auto* b = e.as<Binary>();
       if (!b || b->op != BinaryOp::add) return {};
       Expr x = narrow(b->a), y = narrow(b->b);
@@ -78,7 +78,7 @@ struct Narrower final : ScopedRewriter {
       return x && y ? binary(b->op, x, y, b->span) : Expr();
     }
     if (auto* c = e.as<Cast>(); c && c->a->dtype == i32) return c->a;
-    return cast(t, e, e->span);            // a variable, a load, …: its value fits
+    return cast(t, e, e->span);  // a variable, a load, …: its value fits
   }
 
   Expr narrowed(BufferId buffer, const Expr& e) {
@@ -100,7 +100,8 @@ struct Narrower final : ScopedRewriter {
     if (auto* l = e.as<Load>()) {
       std::vector<Expr> index;
       for (auto& i : l->index) index.push_back(narrowed(l->buffer, i));
-      return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask, narrowed(l->claim));
+      return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask,
+                  narrowed(l->claim));
     }
     if (auto* b = e.as<Binary>(); b && is_comparison(b->op) && b->a->dtype.scalar() == i64) {
       Expr x = narrow(b->a), y = narrow(b->b);

@@ -22,7 +22,10 @@ bool depends_only_on(const Expr& e, const Expr& thread) {
 
 }  // namespace
 
-OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), threads(thread_count(k)), varying{.f = f} {
+OwnElements::OwnElements(const Function& f, const Kernel& k)
+    : kernel(k),
+      threads(thread_count(k)),
+      varying{.f = f} {
   if (kernel.thread) varying.vars.emplace(kernel.thread.get(), "the thread's number in its block");
   varying.find(kernel.body);
   if (!kernel.thread) return;
@@ -42,7 +45,7 @@ std::string OwnElements::own_numbers(BufferId b) const {
 }
 
 std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
-                                                       const std::vector<Expr>& index) const {
+                                                     const std::vector<Expr>& index) const {
   std::vector<Expr> resolved;
   for (auto& e : index) resolved.push_back(substitute(e, values));
   for (auto& e : resolved)
@@ -51,7 +54,8 @@ std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>&
   for (int64_t t = 0; t < threads; t++) {
     auto& here = all.emplace_back();
     for (size_t d = 0; d < resolved.size(); d++) {
-      auto at = as_int(simplify(substitute(resolved[d], {{kernel.thread.get(), imm(t, kernel.thread->dtype)}})));
+      auto at =
+          as_int(simplify(substitute(resolved[d], {{kernel.thread.get(), imm(t, kernel.thread->dtype)}})));
       if (!at || *at < 0 || *at >= shape[d]) return {};
       here.push_back(*at);
     }

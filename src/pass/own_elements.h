@@ -10,8 +10,8 @@ namespace tl {
 struct OwnElements {
   OwnElements(const Function& f, const Kernel& kernel);
 
-  // Does every thread hold the element that it names by this index?  For a store also: do all that hold an element name
-  // it, so that no copy keeps its old value?
+  // Does every thread hold the element that it names by this index?  For a store also: do all that hold an
+  // element name it, so that no copy keeps its old value?
   bool are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const;
   // Does every element have a thread that names it?
   bool cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
@@ -27,7 +27,8 @@ struct OwnElements {
   VarMap values;  // of the variables that depend on nothing but the thread
 
   // The element that each thread names; nothing where it depends on more than the thread.
-  std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
+  std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape,
+                                          const std::vector<Expr>& index) const;
 };
 
 }  // namespace tl

@@ -1,5 +1,5 @@
-// Every pass, in order, one sentence each.  A pass is a pure function Function -> Function; what it decides that
-// a user may ask about it adds to Function::notes.
+// Every pass, in order, one sentence each.  A pass is a pure function Function -> Function; what it decides
+// that a user may ask about it adds to Function::notes.
 #pragma once
 #include "ops/op.h"
 
@@ -16,7 +16,8 @@ Function pipeline_loops(Function f, const Target& target);
 Function infer_layouts(Function f, const Target& target);
 
 // ── thread level ──────────────────────────────────────────────────────────────────────────────────────
-// Each tile operator and parallel loop becomes one thread's statements; tile buffers are addressed physically.
+// Each tile operator and parallel loop becomes one thread's statements; tile buffers are addressed
+// physically.
 Function lower_tile_ops(Function f, const Target& target);
 // Loop nests that may leave their tensors at the edges only stand twice: wholly inside, and the rest.
 Function split_tails(Function f, const Target& target);

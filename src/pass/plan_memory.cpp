@@ -1,13 +1,13 @@
-// plan_memory: gives every shared buffer its place in the block's memory; on a target of one thread per block, all
-// tiles live there, and local arrays that its stack has no room for.  First at machine level: from here on
-// addresses are numbers.
+// plan_memory: gives every shared buffer its place in the block's memory; on a target of one thread per
+// block, all tiles live there, and local arrays that its stack has no room for.  First at machine level: from
+// here on addresses are numbers.
 //
-// Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A buffer
-// is alive from its first access to its last; where a loop accesses a buffer that exists outside it, for all of
-// the loop.  Between the last access of one and the first of the next insert_sync must be able to place a barrier of
-// all threads: a statement whose parts threads run at different times is one moment, and from where some threads have
-// returned no buffer takes the place of another.  Nor does one of a program that places its own barriers
-// (own_barriers): they are not meant to order what the program does not see.
+// Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A
+// buffer is alive from its first access to its last; where a loop accesses a buffer that exists outside it,
+// for all of the loop.  Between the last access of one and the first of the next insert_sync must be able to
+// place a barrier of all threads: a statement whose parts threads run at different times is one moment, and
+// from where some threads have returned no buffer takes the place of another.  Nor does one of a program that
+// places its own barriers (own_barriers): they are not meant to order what the program does not see.
 //
 //   As = shared f16[128, 32]   ->   As = shared f16[128, 32] address(8192)
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace tl {
 namespace {
 
-constexpr int64_t alignment = 128;         // of a buffer: a row of all shared-memory banks
+constexpr int64_t alignment = 128;  // of a buffer: a row of all shared-memory banks
 
 constexpr int64_t largest_on_stack = 16 << 10, most_on_stack = 128 << 10;  // of a CPU's local arrays
 
@@ -37,7 +37,9 @@ struct Lifetime {
   BufferId buffer;
   int64_t first = -1, last = -1;  // moments, in the order of the text; -1: no access
   int64_t bytes = 0;
-  bool meets(const Lifetime& o) const { return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last; }
+  bool meets(const Lifetime& o) const {
+    return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last;
+  }
 };
 
 struct Lifetimes {
@@ -46,9 +48,9 @@ struct Lifetimes {
   const Varying& varying;
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
-  int64_t clock = 0, own = 0;                // own: bytes of a thread's local arrays
-  bool stands = false;                       // the clock: within one moment
-  bool gone = false;                         // some threads have returned
+  int64_t clock = 0, own = 0;  // own: bytes of a thread's local arrays
+  bool stands = false;         // the clock: within one moment
+  bool gone = false;           // some threads have returned
 
   // Decided where the buffer begins.
   bool placed(BufferId b) {
@@ -61,7 +63,8 @@ struct Lifetimes {
     own += bytes;
     if (target.has_threads() && own > target.local_bytes)
       fail(info.span,
-           "the local arrays of a thread take {:.1f} KB with {}, but {} gives a thread {} KB: use a smaller array, "
+           "the local arrays of a thread take {:.1f} KB with {}, but {} gives a thread {} KB: use a smaller "
+           "array, "
            "or one that the block shares (T.alloc_shared)",
            double(own) / 1024, info.name, target.name, target.local_bytes / 1024);
     return false;
@@ -83,9 +86,14 @@ struct Lifetimes {
   void loop(const Stmt& s, const Stmt& body, int64_t begin) {
     size_t outside = found.size();
     walk(body);
-    visit(s,
-          [&](const Load& n) { if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock); },
-          [&](const Store& n) { if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock); });
+    visit(
+        s,
+        [&](const Load& n) {
+          if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock);
+        },
+        [&](const Store& n) {
+          if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock);
+        });
   }
 
   void walk(const Stmt& s) {
@@ -124,7 +132,9 @@ struct Lifetimes {
 
   template <class R>
   void accesses(const R& r, int64_t now) {
-    visit(r, [&](const Load& n) { touch(n.buffer, now, now); }, [&](const Store& n) { touch(n.buffer, now, now); });
+    visit(
+        r, [&](const Load& n) { touch(n.buffer, now, now); },
+        [&](const Store& n) { touch(n.buffer, now, now); });
   }
 };
 
@@ -151,14 +161,18 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
   return end;
 }
 
-[[noreturn]] void too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed, const Target& target) {
-  auto largest = std::max_element(placed.begin(), placed.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
+[[noreturn]] void too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed,
+                            const Target& target) {
+  auto largest =
+      std::max_element(placed.begin(), placed.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
   std::string each;
   for (auto& l : placed)
-    each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name, double(bytes_of(f[l.buffer])) / 1024);
+    each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name,
+                        double(bytes_of(f[l.buffer])) / 1024);
   const BufferInfo& info = f[largest->buffer];
   fail(info.span,
-       "the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would have to shrink to {:.1f} KB",
+       "the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would have to shrink "
+       "to {:.1f} KB",
        double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
        double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024);
 }
@@ -174,9 +188,10 @@ Function plan_memory(Function f, const Target& target) {
     lifetimes.walk(k.body);
     bool share = target.has_threads();
     int64_t needed = place(f, k, lifetimes.found, share);
-    if (needed > target.shared_bytes) {    // largest first packs tighter
-      std::sort(lifetimes.found.begin(), lifetimes.found.end(),
-                [](auto& a, auto& b) { return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer); });
+    if (needed > target.shared_bytes) {  // largest first packs tighter
+      std::sort(lifetimes.found.begin(), lifetimes.found.end(), [](auto& a, auto& b) {
+        return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer);
+      });
       needed = place(f, k, lifetimes.found, share);
     }
     if (needed > target.shared_bytes) too_large(f, lifetimes.found, needed, target);

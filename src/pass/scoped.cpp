@@ -4,11 +4,11 @@
 namespace tl {
 
 Stmt ScopedRewriter::operator()(const Stmt& s) {
-  if (auto* n = s.as<Let>()) {            // visible to the statements that follow: stays until the block ends
+  if (auto* n = s.as<Let>()) {  // visible to the statements that follow: stays until the block ends
     learn(facts, n->var, n->value);
     return at(s);
   }
-  if (auto* n = s.as<Eval>()) {           // an assumption holds from here on
+  if (auto* n = s.as<Eval>()) {  // an assumption holds from here on
     auto* c = n->value.as<Call>();
     if (c && c->callee == &assume_function) facts.assume(c->args[0]);
     return at(s);

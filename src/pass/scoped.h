@@ -7,7 +7,7 @@ namespace tl {
 
 struct ScopedRewriter : Rewriter {
   Facts facts;
-  std::vector<const For*> loops;          // enclosing, outermost first
+  std::vector<const For*> loops;  // enclosing, outermost first
 
   using Rewriter::operator();
   Stmt operator()(const Stmt& s) override;

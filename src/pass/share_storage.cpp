@@ -17,7 +17,7 @@ int64_t elements_in(DType to, DType of) { return std::max(1, to.bits / of.bits);
 bool holds_wider(const Layout& l, int64_t n) {
   std::vector<int64_t> rows = table(l);
   size_t outputs = l.ranges.size();
-  int64_t copies = outputs == 2 ? l.extents.back() : 1, points = l.size() / copies;   // a fragment's replicas
+  int64_t copies = outputs == 2 ? l.extents.back() : 1, points = l.size() / copies;  // a fragment's replicas
   for (int64_t at = 0; at < points; at++)
     for (int64_t c = 0; c < copies; c++) {
       const int64_t* here = &rows[size_t(at * copies + c) * outputs];
@@ -38,12 +38,15 @@ void check_wider(const Layout& l, const Function& f, BufferId from, BufferId to)
   std::string type = to_string(f[to].dtype);
   if (f[to].scope == Scope::fragment)
     fail(line,
-         "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one {} are "
+         "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one "
+         "{} are "
          "not together; copy it to a shared buffer and look at that",
          name, of, type, to_string(fragment_of(l)), n, type);
   fail(line,
-       "{} cannot show {} as {}: {} lies in shared memory as {}, where the {} neighbours that make up one {} are not "
-       "together, in order, from a multiple of {} elements; annotate a layout that keeps them so, or copy it to a "
+       "{} cannot show {} as {}: {} lies in shared memory as {}, where the {} neighbours that make up one {} "
+       "are not "
+       "together, in order, from a multiple of {} elements; annotate a layout that keeps them so, or copy it "
+       "to a "
        "tile without one and look at that",
        name, of, type, of, to_string(l), n, type, n);
 }
@@ -60,9 +63,10 @@ bool fits_others(const Layout& l, const Function& f, BufferId buffer) {
 Layout reshaped(const Layout& l, const Function& f, BufferId from, BufferId to) {
   check_wider(l, f, from, to);
   std::vector<int64_t> shape = tile_shape(f[to]), old = tile_shape(f[from]);
-  size_t others = l.extents.size() - old.size();             // a fragment's replica
+  size_t others = l.extents.size() - old.size();  // a fragment's replica
   Layout row = row_major(shape);
-  std::vector<Expr> vars = input_vars(shape.size() + others), at(vars.begin(), vars.begin() + std::ptrdiff_t(shape.size()));
+  std::vector<Expr> vars = input_vars(shape.size() + others),
+                    at(vars.begin(), vars.begin() + std::ptrdiff_t(shape.size()));
   Facts facts;
   for (size_t d = 0; d < shape.size(); d++) facts.bind(vars[d], Interval{0, shape[d] - 1});
   if (others) facts.bind(vars.back(), Interval{0, l.extents.back() - 1});
@@ -80,7 +84,7 @@ Layout reshaped(const Layout& l, const Function& f, BufferId from, BufferId to) 
   IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
   if (others) map.extents.push_back(l.extents.back());
   std::vector<Expr> outputs = map_index(l, inputs);
-  Expr& place = outputs.back();                              // the register, or the offset in memory
+  Expr& place = outputs.back();  // the register, or the offset in memory
   if (parts > 1) place = place * parts + floormod(flat_of_to, parts);
   if (wholes > 1) place = floordiv(place, wholes);
   for (auto& e : outputs) map.outputs.push_back(simplify(e, facts));
@@ -91,9 +95,10 @@ Fragment reshaped_fragment(const Fragment& given, const Function& f, BufferId fr
   Fragment made = fragment_of(reshaped(given.layout, f, from, to));
   if (std::string why = why_not_inverse(made); !why.empty())
     fail(f[f[to].alias_of ? to : from].span,
-         "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one thread holds "
-         "cannot be read off, because {}; copy it to a shared buffer and reshape that", f[to].name, f[from].name,
-         to_string(given), f[to].name, why);
+         "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one "
+         "thread holds "
+         "cannot be read off, because {}; copy it to a shared buffer and reshape that",
+         f[to].name, f[from].name, to_string(given), f[to].name, why);
   return made;
 }
 

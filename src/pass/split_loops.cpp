@@ -1,8 +1,10 @@
-// split_loops: where split_tails left a question that only the last turns of a loop answer with no, the loop stands
-// twice: for the turns that lie wholly inside, which ask nothing, and for the rest.  For chips whose device compiler
-// keeps the addresses of both answers in registers as long as they share a loop.  Right after split_tails.
+// split_loops: where split_tails left a question that only the last turns of a loop answer with no, the loop
+// stands twice: for the turns that lie wholly inside, which ask nothing, and for the rest.  For chips whose
+// device compiler keeps the addresses of both answers in registers as long as they share a loop.  Right after
+// split_tails.
 //
-//   for k in serial((K + 31) // 32):                       whole = bx*128 + 128 <= M ? min(K // 32, (K + 31) // 32) : 0
+//   for k in serial((K + 31) // 32):                       whole = bx*128 + 128 <= M ? min(K // 32, (K + 31)
+//   // 32) : 0
 //     if bx*128 + 128 <= M and k*32 + 32 <= K:             for k in serial(whole):
 //       copy without guards                         ->       copy without guards
 //     else:                                                  gemm
@@ -40,7 +42,8 @@ struct LoopSplitter final : ScopedRewriter {
     bool turn = false, foreign = false;
     visit_nodes(cond, [&](const Node& n) {
       turn |= &n == v.get();
-      foreign |= n.kind == Kind::Load || n.kind == Kind::Call || own.contains(static_cast<const ExprNode*>(&n));
+      foreign |=
+          n.kind == Kind::Load || n.kind == Kind::Call || own.contains(static_cast<const ExprNode*>(&n));
     });
     if (foreign) return false;
     if (!turn) {
@@ -58,9 +61,12 @@ struct LoopSplitter final : ScopedRewriter {
       bool is_turn = t.e.same(v) || (wide && wide->a.same(v));
       bool mentions = false;
       visit_nodes(t.e, [&](const Node& n) { mentions |= &n == v.get(); });
-      if (is_turn) factor += t.factor;
-      else if (mentions) return false;
-      else add_term(room, t, -1, s.known);
+      if (is_turn)
+        factor += t.factor;
+      else if (mentions)
+        return false;
+      else
+        add_term(room, t, -1, s.known);
     }
     if (factor <= 0 || !room.ok || (wraps(room) && !fits(range(room), i64))) return false;
     Expr end = floordiv(cast(i64, emit(room, cond->span)), factor) + 1;
@@ -71,7 +77,9 @@ struct LoopSplitter final : ScopedRewriter {
   // The conditions that split_tails asked in the body of `loop`, as one; the Ifs, in `asked`.
   bool find(const For& loop, Question& q, std::vector<const If*>& asked) const {
     std::set<const ExprNode*> own;
-    visit(loop.body, [&](const For& n) { own.insert(n.var.get()); }, [&](const Let& n) { own.insert(n.var.get()); });
+    visit(
+        loop.body, [&](const For& n) { own.insert(n.var.get()); },
+        [&](const Let& n) { own.insert(n.var.get()); });
     auto* body = loop.body.as<Block>();
     for (auto& s : body ? body->stmts : std::vector<Stmt>{loop.body})
       if (auto* n = s.as<If>(); n && n->else_body && equivalent(n->then_body, n->else_body)) {
@@ -99,7 +107,8 @@ struct LoopSplitter final : ScopedRewriter {
     DType type = n->var->dtype;
     std::string hint = n->var.as<Var>()->hint;
     std::vector<Stmt> before;
-    auto fixed = [&](const Expr& e, const char* what) {  // a bound is read once, whatever the body does to what it reads
+    auto fixed = [&](const Expr& e,
+                     const char* what) {  // a bound is read once, whatever the body does to what it reads
       Expr bound = simplify(cast(type, e), facts);
       if (!reads(bound)) return bound;
       before.push_back(let(var(hint + what, type, n->span), bound, n->span));
@@ -113,10 +122,11 @@ struct LoopSplitter final : ScopedRewriter {
     // What the loop's bounds say of its turns, though not to who looks at their ranges alone.
     Stmt below = eval(call(assume_function, {lt(turn, all)}, n->span), n->span);
     Stmt rest = substitute(renamed(answered(n->body, asked, false)), {{n->var.get(), turn}});
-    before.insert(before.end(),
-                  {let(whole, simplify(cast(type, end), facts), n->span),
-                   for_loop(n->var, begin, whole - begin, Loop::serial, answered(n->body, asked, true), n->span, n->attrs),
-                   for_loop(turn, whole, all - whole, Loop::serial, block({below, rest}, n->span), n->span, n->attrs)});
+    before.insert(before.end(), {let(whole, simplify(cast(type, end), facts), n->span),
+                                 for_loop(n->var, begin, whole - begin, Loop::serial,
+                                          answered(n->body, asked, true), n->span, n->attrs),
+                                 for_loop(turn, whole, all - whole, Loop::serial,
+                                          block({below, rest}, n->span), n->span, n->attrs)});
     return block(std::move(before), n->span);
   }
 };

@@ -1,7 +1,7 @@
-// split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last turn
-// of a loop around it, stands twice: once for where it lies wholly inside, and once for the rest.  One
-// comparison, the same for all threads of a block, chooses; neighbours share it, so that their loads are still
-// in flight together.  Before guard_bounds, which finds nothing to guard in the first version.
+// split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last
+// turn of a loop around it, stands twice: once for where it lies wholly inside, and once for the rest.  One
+// comparison, the same for all threads of a block, chooses; neighbours share it, so that their loads are
+// still in flight together.  Before guard_bounds, which finds nothing to guard in the first version.
 //
 //   for i in unrolled(4):              ->   if bx*512 + 511 < n:
 //     C[bx*512 + i*128 + tx] = 0.0            for i in unrolled(4):  C[bx*512 + i*128 + tx] = 0.0
@@ -31,10 +31,10 @@ bool may_vary(const Expr& e, const Vars& varying) {
 // Finds what must hold around one statement so that conditions hold everywhere in it.
 struct Needs final : ScopedRewriter {
   const Function& f;
-  Vars varying;                // variables bound inside, and those that differ among threads
+  Vars varying;  // variables bound inside, and those that differ among threads
   std::vector<Expr> found = {};
-  bool plain = true;           // the statement is made of loops, conditions and stores only
-  bool reads = false;          // tensors
+  bool plain = true;   // the statement is made of loops, conditions and stores only
+  bool reads = false;  // tensors
 
   Needs(const Function& f, Vars varying) : f(f), varying(std::move(varying)) {}
   using ScopedRewriter::operator();
@@ -123,9 +123,9 @@ struct Splitter final : ScopedRewriter {
   // Neighbours that lie inside together.
   struct Run {
     std::vector<Stmt> stmts = {};
-    Expr cond = {};              // null while none of them needs any
+    Expr cond = {};  // null while none of them needs any
     Facts known = {};
-    bool reads = false;          // tensors, every one of them
+    bool reads = false;  // tensors, every one of them
   };
 
   // Takes a nest that may lie outside its tensors, but need not.  Those that read tensors share a condition,

@@ -24,7 +24,7 @@ std::vector<BufferId> candidates(const Function& f, const Kernel& k, const std::
     if (n.stmt.as<Tile>()) tiles.insert(n.stmt.get());
     for (auto& [b, count] : mentions(n.stmt)) inside[b] += count;
   }
-  std::set<BufferId> others;                 // of operators that are no nests, and other shapes of one storage
+  std::set<BufferId> others;  // of operators that are no nests, and other shapes of one storage
   visit(k.body, [&](const Tile& t) {
     for (auto& o : t.operands)
       if (auto* r = std::get_if<Region>(&o); r && !tiles.contains(&t)) others.insert(r->buffer);
@@ -43,7 +43,8 @@ std::vector<BufferId> candidates(const Function& f, const Kernel& k, const std::
 }
 
 // What warps do with a tile; nothing where that cannot be told.
-std::optional<std::vector<WarpAccess>> accesses_to(BufferId b, const std::vector<MappedNest>& nests, int64_t warp) {
+std::optional<std::vector<WarpAccess>> accesses_to(BufferId b, const std::vector<MappedNest>& nests,
+                                                   int64_t warp) {
   std::vector<WarpAccess> all;
   for (auto& n : nests)
     for (auto& a : accesses_of(*n.nest)) {
@@ -77,7 +78,8 @@ std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k,
     std::vector<Layout> family = bank_family(shape, bits);
     WarpCost plain = cost_of(family[0], *accesses, bits);
     if (plain.excess() == 0) continue;
-    std::erase_if(family, [&](const Layout& l) { return cost_of(l, *accesses, bits).accesses > plain.accesses; });
+    std::erase_if(family,
+                  [&](const Layout& l) { return cost_of(l, *accesses, bits).accesses > plain.accesses; });
     int64_t most = 2;
     for (int64_t e : shape) most *= e;
     Layout best = fewest_wavefronts(family, *accesses, bits, most);

@@ -1,5 +1,5 @@
-// Shared tiles of which nobody has asked for a layout, and that only parallel loops touch: rows that lie so that the
-// lanes of a warp find their elements in different banks.
+// Shared tiles of which nobody has asked for a layout, and that only parallel loops touch: rows that lie so
+// that the lanes of a warp find their elements in different banks.
 #pragma once
 #include "ops/mapping.h"
 
@@ -10,7 +10,7 @@ struct MappedNest {
   Stmt stmt;
   const ParallelNest* nest;
   const Fragment* mapping;
-  int64_t lanes;                             // neighbouring iterations that happen at once
+  int64_t lanes;  // neighbouring iterations that happen at once
 };
 
 // Layouts for tiles that `known` has none for, where row-major would cost a warp more wavefronts.

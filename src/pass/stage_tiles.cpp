@@ -1,5 +1,5 @@
-// Copies through shared memory beside a statement.  The statement reads the shared tile itself, and a nest writes it;
-// an operator that can only write to a fragment gets one of its own.
+// Copies through shared memory beside a statement.  The statement reads the shared tile itself, and a nest
+// writes it; an operator that can only write to a fragment gets one of its own.
 //
 //   for i, j in parallel(64, 64):      ->   T = shared f32[64, 64]
 //     B[i, j] = C[j, i]                     copy(C, T)
@@ -30,8 +30,14 @@ struct Stager {
 
   BufferId twin(BufferId fragment, Scope scope, const char* suffix) {
     const BufferInfo& info = f[fragment];
-    BufferInfo made{.name = info.name + suffix, .dtype = info.dtype, .shape = info.shape, .strides = {}, .scope = scope,
-                    .span = info.span, .layout = {}, .stands_for = info.stands_for ? info.stands_for : fragment};
+    BufferInfo made{.name = info.name + suffix,
+                    .dtype = info.dtype,
+                    .shape = info.shape,
+                    .strides = {},
+                    .scope = scope,
+                    .span = info.span,
+                    .layout = {},
+                    .stands_for = info.stands_for ? info.stands_for : fragment};
     BufferId b = f.add(std::move(made));
     before.push_back(alloc(b, span));
     return b;
@@ -44,12 +50,15 @@ struct Stager {
   void note(BufferId fragment, BufferId shared) {
     int64_t bytes = f[shared].dtype.bytes();
     for (auto& e : f[shared].shape) bytes *= *as_int(e);
-    f.notes.push_back({"infer_layouts", f[fragment].name,
-                       fmt::format("goes through shared memory ({} bytes): {} needs its elements on other threads",
-                                   bytes, subject), span, true, fragment});
-    f.notes.push_back({"infer_layouts", f[shared].name,
-                       fmt::format("holds {} for {}, which needs its elements on other threads", f[fragment].name,
-                                   subject), span, false, shared});
+    f.notes.push_back(
+        {"infer_layouts", f[fragment].name,
+         fmt::format("goes through shared memory ({} bytes): {} needs its elements on other threads", bytes,
+                     subject),
+         span, true, fragment});
+    f.notes.push_back(
+        {"infer_layouts", f[shared].name,
+         fmt::format("holds {} for {}, which needs its elements on other threads", f[fragment].name, subject),
+         span, false, shared});
   }
 };
 
@@ -140,14 +149,16 @@ bool loads_from(const Expr& e, BufferId b) {
   return found;
 }
 
-// A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for all, unless
-// each names an element of its own.
-Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElements& own, BufferId fragment) {
+// A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for
+// all, unless each names an element of its own.
+Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElements& own,
+                BufferId fragment) {
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
   stager.note(fragment, shared);
   auto* target = s.as<Store>();
-  bool replaces = target && target->buffer == fragment && !loads_from(target->value, fragment) &&
-                  (element_count(stager.f, fragment) == 1 || own.cover(tile_shape(stager.f[fragment]), target->index));
+  bool replaces =
+      target && target->buffer == fragment && !loads_from(target->value, fragment) &&
+      (element_count(stager.f, fragment) == 1 || own.cover(tile_shape(stager.f[fragment]), target->index));
   if (!replaces) stager.copy(stager.before, fragment, shared);
   auto moved = [&](const Expr& e) {
     return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {
@@ -159,15 +170,22 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElem
   if (auto* l = s.as<Let>()) return let(l->var, moved(l->value), l->span);
   if (auto* e = s.as<Eval>()) return eval(moved(e->value), e->span);
   if (auto* i = s.as<If>()) return if_then(moved(i->cond), i->then_body, i->else_body, i->span);
-  if (auto* l = s.as<For>()) return for_loop(l->var, moved(l->min), moved(l->extent), l->loop, l->body, l->span, l->attrs);
+  if (auto* l = s.as<For>())
+    return for_loop(l->var, moved(l->min), moved(l->extent), l->loop, l->body, l->span, l->attrs);
   auto* st = s.as<Store>();
   if (!st)
-    fail(s->span, "{} is a fragment whose elements lie on different threads, so a while loop cannot ask for one: copy it to "
-                  "a T.alloc_var first", stager.f[fragment].name);
+    fail(s->span,
+         "{} is a fragment whose elements lie on different threads, so a while loop cannot ask for one: copy "
+         "it to "
+         "a T.alloc_var first",
+         stager.f[fragment].name);
   if (st->buffer != fragment) return replace_buffer(s, fragment, shared);
   if (std::string why = own.own_numbers(fragment); !why.empty() && !own.differ(st->index))
-    fail(s->span, "each thread may store a number of its own here, because of {}, but the elements of {} lie on different threads; "
-                  "keep what is a thread's own in a T.alloc_local or a T.alloc_var", why, stager.f[fragment].name);
+    fail(s->span,
+         "each thread may store a number of its own here, because of {}, but the elements of {} lie on "
+         "different threads; "
+         "keep what is a thread's own in a T.alloc_local or a T.alloc_var",
+         why, stager.f[fragment].name);
   stager.copy(stager.after, shared, fragment);
   Stmt stored = replace_buffer(s, fragment, shared);
   return own.differ(st->index) ? stored : if_then(eq(thread, imm(0)), stored, {}, s->span);

@@ -1,13 +1,14 @@
-// Two demands on one fragment: a statement that needs its elements on other threads than hold them reaches them
-// through a shared tile, by copies beside the statement.
+// Two demands on one fragment: a statement that needs its elements on other threads than hold them reaches
+// them through a shared tile, by copies beside the statement.
 #pragma once
 #include "pass/own_elements.h"
 #include "pass/passes.h"
 
 namespace tl {
 
-// The statement (a parallel nest, a tile operator, or one that loads or stores elements) with these fragments taken
-// from and brought back to shared memory, and the copies around it.  Adds the tiles to f, and a note for each.
+// The statement (a parallel nest, a tile operator, or one that loads or stores elements) with these fragments
+// taken from and brought back to shared memory, and the copies around it.  Adds the tiles to f, and a note
+// for each.
 std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const OwnElements& own, const Stmt& stmt,
                               const std::set<BufferId>& fragments, const std::string& subject);
 

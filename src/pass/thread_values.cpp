@@ -42,8 +42,7 @@ Lanes may_hold(const Expr& condition, const LaneEnv& env, size_t lanes) {
   auto* b = condition.as<Binary>();
   if (!b || !is_logical(b->op)) return Lanes(lanes, 1);
   Lanes x = may_hold(b->a, env, lanes), y = may_hold(b->b, env, lanes);
-  for (size_t i = 0; i < lanes; i++)
-    x[i] = b->op == BinaryOp::logical_and ? x[i] && y[i] : x[i] || y[i];
+  for (size_t i = 0; i < lanes; i++) x[i] = b->op == BinaryOp::logical_and ? x[i] && y[i] : x[i] || y[i];
   return x;
 }
 

@@ -11,8 +11,8 @@ namespace tl {
 using Lanes = std::vector<int64_t>;  // one value per thread
 using LaneEnv = std::map<const ExprNode*, Lanes>;
 
-// The value of an integer expression in every thread; nothing if it depends on what is not in `env`.  Of a vector the
-// value of one element.
+// The value of an integer expression in every thread; nothing if it depends on what is not in `env`.  Of a
+// vector the value of one element.
 std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, int64_t element = 0);
 // Where a condition may hold: what is not known may.
 Lanes may_hold(const Expr& condition, const LaneEnv& env, size_t lanes);

@@ -1,5 +1,5 @@
-// unroll: expands unrolled loops, for targets whose device compiler is not asked to.  Last, so that every pass
-// before it sees the short form.
+// unroll: expands unrolled loops, for targets whose device compiler is not asked to.  Last, so that every
+// pass before it sees the short form.
 //
 //   for i in unrolled(2):   ->   acc[0] = 0.0
 //     acc[i] = 0.0               acc[1] = 0.0
@@ -28,7 +28,8 @@ Function unroll(Function f, const Target& target) {
         return for_loop(turn, *extent / factor, Loop::serial, block(std::move(copies), n.span), n.span);
       }
       std::vector<Stmt> copies;
-      for (int64_t i = 0; i < *extent; i++) copies.push_back(substitute(body, {{n.var.get(), imm(*min + i, n.var->dtype)}}));
+      for (int64_t i = 0; i < *extent; i++)
+        copies.push_back(substitute(body, {{n.var.get(), imm(*min + i, n.var->dtype)}}));
       return block(std::move(copies), n.span);
     });
   return f;

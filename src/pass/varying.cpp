@@ -9,10 +9,12 @@ namespace {
 bool in_registers(const BufferInfo& b) { return b.scope == Scope::local || b.scope == Scope::fragment; }
 
 // Calls whose value is one for the whole block, whatever their arguments.
-bool agrees(const Call& c) { return c.callee == &block_uniform || c.callee->effect == Callee::Effect::barrier; }
+bool agrees(const Call& c) {
+  return c.callee == &block_uniform || c.callee->effect == Callee::Effect::barrier;
+}
 
-// Why what is assigned in a parallel loop differs: each iteration has its own.  For elements of a tile that is no
-// difference among threads; so a reason that is one comes first.
+// Why what is assigned in a parallel loop differs: each iteration has its own.  For elements of a tile that
+// is no difference among threads; so a reason that is one comes first.
 const std::string of_iteration = "the iteration of a parallel loop";
 
 std::string first_of(const std::string& a, const std::string& b) {
@@ -37,7 +39,8 @@ std::string source_of(const Call& c) {
   if (is_foreign(*c.callee)) return fmt::format("what {} gives to each thread", c.callee->name);
   if (c.callee == &elected || c.callee == &random_sequence || c.callee->effect == Effect::thread)
     return "the thread's number in its block";
-  if (c.callee->effect == Effect::warp) return fmt::format("{}, whose value is that of a warp", c.callee->name);
+  if (c.callee->effect == Effect::warp)
+    return fmt::format("{}, whose value is that of a warp", c.callee->name);
   if (c.callee->effect == Effect::memory && c.dtype != none_type)
     return fmt::format("what {} gives to each thread", c.callee->name);
   return "";
@@ -80,7 +83,8 @@ void Varying::mark_handles(const Call& c) {
   if (c.callee->effect != Callee::Effect::memory) return;
   for (size_t i = 0; i < c.args.size(); i++) {
     auto* at = place_of(c.args[i]);
-    if (at && access_of(c, i) != 'r') add(at->buffer, fmt::format("what {} gives to each thread", c.callee->name));
+    if (at && access_of(c, i) != 'r')
+      add(at->buffer, fmt::format("what {} gives to each thread", c.callee->name));
   }
 }
 
@@ -103,7 +107,8 @@ void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
   } else if (auto* loop = s.as<For>()) {
     std::string head = first_of(reason(loop->min), reason(loop->extent));
     if (!head.empty()) changed |= note(vars, loop->var.get(), head);
-    mark(loop->body, first_of(control, first_of(head, parts(loop->body))), parallel || loop->loop == Loop::parallel);
+    mark(loop->body, first_of(control, first_of(head, parts(loop->body))),
+         parallel || loop->loop == Loop::parallel);
   } else if (auto* w = s.as<While>()) {
     mark(w->body, first_of(control, first_of(reason(w->cond), parts(w->body))), parallel);
   } else if (auto* i = s.as<If>()) {
@@ -122,7 +127,9 @@ void Varying::find(const Stmt& body) {
   } while (changed);
 }
 
-std::string Varying::parts(const Stmt& loop_body) const { return jumps(loop_body) ? parts(loop_body, "") : ""; }
+std::string Varying::parts(const Stmt& loop_body) const {
+  return jumps(loop_body) ? parts(loop_body, "") : "";
+}
 
 std::string Varying::parts(const Stmt& s, const std::string& under) const {
   if (!s || s.as<For>() || s.as<While>()) return "";
@@ -161,8 +168,10 @@ std::string Varying::returns(const Stmt& s, const std::string& under) const {
     std::string inside = first_of(under, reason(i->cond));
     return first_of(returns(i->then_body, inside), returns(i->else_body, inside));
   }
-  if (auto* l = s.as<For>()) return returns(l->body, first_of(under, first_of(reason(l->extent), parts(l->body))));
-  if (auto* w = s.as<While>()) return returns(w->body, first_of(under, first_of(reason(w->cond), parts(w->body))));
+  if (auto* l = s.as<For>())
+    return returns(l->body, first_of(under, first_of(reason(l->extent), parts(l->body))));
+  if (auto* w = s.as<While>())
+    return returns(w->body, first_of(under, first_of(reason(w->cond), parts(w->body))));
   if (auto* g = s.as<Group>()) return returns(g->body, under);
   return control_of(s) == &thread_return ? under : "";
 }

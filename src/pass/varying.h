@@ -1,6 +1,6 @@
-// What differs among the threads of a block: which variables and registers, which conditions, where threads part.
-// At level tile a fragment is one tile for all threads; below it is each thread's own registers, and what a loop over
-// its elements writes there mentions the thread.
+// What differs among the threads of a block: which variables and registers, which conditions, where threads
+// part. At level tile a fragment is one tile for all threads; below it is each thread's own registers, and
+// what a loop over its elements writes there mentions the thread.
 #pragma once
 #include <set>
 
@@ -24,8 +24,8 @@ struct Varying {
   std::string parts(const Stmt& loop_body) const;
   // … return where others do not.
   std::string returns(const Stmt& s) const;
-  // Are the threads of the block at different places inside the statement, so that no barrier of all of them may
-  // stand there?
+  // Are the threads of the block at different places inside the statement, so that no barrier of all of them
+  // may stand there?
   bool separates(const Stmt& s) const;
 
  private:

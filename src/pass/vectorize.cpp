@@ -1,7 +1,7 @@
-// vectorize: a vectorized loop of n iterations becomes statements on vectors of n lanes.  After flatten_buffers,
-// so that one question decides each access: is its index linear in the loop variable, with stride 1, and aligned?
-// Where it is not, lanes are accessed one by one.  A Let becomes one of a vector, the arms of an If statements
-// with masks; a body that is made of anything else is unrolled, and says so.
+// vectorize: a vectorized loop of n iterations becomes statements on vectors of n lanes.  After
+// flatten_buffers, so that one question decides each access: is its index linear in the loop variable, with
+// stride 1, and aligned? Where it is not, lanes are accessed one by one.  A Let becomes one of a vector, the
+// arms of an If statements with masks; a body that is made of anything else is unrolled, and says so.
 //
 //   for v in vectorized(8):           ->   As[o : ramp 8] = A[p + ramp(0, 1, 8)] mask(p < n)
 //     As[o + v] = A[p + v] mask(p + v < n)
@@ -37,7 +37,7 @@ struct Widening {
 
   // How the lanes differ in a value.  A name is given before it is used: what was found out remains true.
   struct Lanes {
-    Expr of;                                          // keeps the node, by which this is found, alive
+    Expr of;                                            // keeps the node, by which this is found, alive
     bool varies = false, named = false, reads = false;  // by a name; by what it reads where lanes differ
   };
   mutable std::unordered_map<const ExprNode*, Lanes> found = {};
@@ -75,7 +75,8 @@ struct Widening {
     return binary(BinaryOp::add, broadcast(steps->base, n), offsets);
   }
 
-  // A condition that has the same value in all lanes, or else a vector: `b + v < e` is `b < e` if n divides both.
+  // A condition that has the same value in all lanes, or else a vector: `b + v < e` is `b < e` if n divides
+  // both.
   Expr mask(const Expr& e) const {
     if (!e || uniform(e)) return e;
     auto* b = e.as<Binary>();
@@ -97,8 +98,9 @@ struct Widening {
     return binary(BinaryOp::logical_and, x, y);
   }
 
-  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.  The value of
-  // a name is asked for by no store's mask, so that what its load claims of its indices must be asked under the guard.
+  // Whatever the guard says, no lane reads outside the buffer, nor what another thread writes meanwhile.  The
+  // value of a name is asked for by no store's mask, so that what its load claims of its indices must be
+  // asked under the guard.
   bool is_harmless(const Load& l) const {
     if (written.contains(f.storage(l.buffer))) return false;
     if (naming && l.claim && f[l.buffer].scope != Scope::global) return false;
@@ -121,22 +123,24 @@ struct Widening {
     return c;
   }
 
-  // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them may be.
+  // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them
+  // may be.
   bool claims_apart(const Load& l) const {
     return l.claim &&
            std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
   }
 
-  // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.  Where
-  // threads are many, the printer evaluates loads without any under the mask of the store, if all lanes share it.
+  // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.
+  // Where threads are many, the printer evaluates loads without any under the mask of the store, if all lanes
+  // share it.
   bool needs_guard(const Load& l) const {
     bool in_store = target.has_threads() && !naming && !l.mask && guard && guard->dtype.lanes == 1;
     return guard && !in_store && !is_harmless(l);
   }
   Expr mask_of(const Load& l) const { return all_of(needs_guard(l) ? guard : Expr(), mask(l.mask)); }
 
-  // The same for what all lanes share, as far as they share the guard.  The guard comes first: the load's own mask may
-  // read what is there only where the guard holds.
+  // The same for what all lanes share, as far as they share the guard.  The guard comes first: the load's own
+  // mask may read what is there only where the guard holds.
   Expr guarded(const Expr& e) const {
     if (!guard || guard->dtype.lanes > 1 || !reads_alone(e)) return e;
     return rewrite(e, [&](const Load& l, Rewriter& self) -> Expr {
@@ -179,7 +183,8 @@ struct Widening {
                    Expr one = broadcast(guarded(load(l.dtype, l.buffer, l.index, l.span, {}, l.claim)), n);
                    return select(vector(l.mask), one, zero(one->dtype));
                  }
-                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l), claim(l.claim));
+                 return load(l.dtype, l.buffer, {index(l.buffer, l.index[0])}, l.span, mask_of(l),
+                             claim(l.claim));
                },
                [&](const Call& c) -> Expr {
                  std::vector<Expr> args;
@@ -201,11 +206,13 @@ struct Widening {
     auto* run = where.as<Ramp>();
     if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
     Expr place = load(at.dtype, at.buffer, {where}, at.span, all, claim(at.claim));
-    return eval(call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span), s.span);
+    return eval(
+        call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span),
+        s.span);
   }
 
-  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that are
-  // not meant to compute it.
+  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that
+  // are not meant to compute it.
   Stmt name(const Let& s) {
     if (uniform(s.value))
       return guard && (touches_memory(s.value) || shifts(s.value)) ? Stmt() : let(s.var, s.value, s.span);
@@ -221,7 +228,8 @@ struct Widening {
     visit(e, [&](const Load&) { found = true; });
     return found || may_fail(e);
   }
-  // What all lanes share has no mask of its own, and a shift has none at all: only a select asks for the guard.
+  // What all lanes share has no mask of its own, and a shift has none at all: only a select asks for the
+  // guard.
   Expr where_asked(Expr value, const Expr& original) const {
     bool apart = guard && guard->dtype.lanes > 1;
     if (!(apart && reads_alone(original)) && !(guard && naming && shifts(original))) return value;
@@ -237,9 +245,7 @@ struct Widening {
   }
   static bool may_fail(const Expr& e) {
     bool found = false;
-    visit(e, [&](const Binary& b) {
-      found |= is_division(b.op) && as_int(b.b).value_or(0) == 0;
-    });
+    visit(e, [&](const Binary& b) { found |= is_division(b.op) && as_int(b.b).value_or(0) == 0; });
     return found;
   }
 
@@ -261,7 +267,8 @@ struct Widening {
     Expr cond = s.cond;
     if (guard && (reads_alone(cond) || may_fail(cond))) return {};
     if (Expr all = mask(cond); all->dtype.lanes == 1 && may_do_harm(s))
-      if (!target.has_threads() || touches_memory(all)) return branch(s, all);  // elsewhere loads go ahead, masked
+      if (!target.has_threads() || touches_memory(all))
+        return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
       if (target.has_threads()) return {};
       Expr value = wide(cond), asked = var("cond", value->dtype);
@@ -333,7 +340,10 @@ struct Vectorizer final : ScopedRewriter {
   const Target& target;
   int64_t alignment;
   std::set<BufferId> written;  // by other threads, at any time: tensors are other blocks' as well
-  Vectorizer(Function& f, const Kernel& k, const Target& target) : f(f), target(target), alignment(std::max<int64_t>(1, tensor_alignment(k, target))) {
+  Vectorizer(Function& f, const Kernel& k, const Target& target)
+      : f(f),
+        target(target),
+        alignment(std::max<int64_t>(1, tensor_alignment(k, target))) {
     if (!target.has_threads()) return;
     gather_written(f, k.body, Scope::global, written);
     if (k.attrs.get_int("thread_level")) gather_written(f, k.body, Scope::shared, written);
@@ -346,11 +356,12 @@ struct Vectorizer final : ScopedRewriter {
       if (f[b].scope == Scope::global || f[b].scope == Scope::shared || !target.has_threads())
         while (lanes > target.lanes(f[b].dtype)) lanes = lanes % 2 ? 1 : lanes / 2;
     };
-    visit(loop.body, [&](const Load& n) { limit(n.buffer); }, [&](const Store& n) { limit(n.buffer); },
-          [&](const Call& n) {
-            if (n.callee->atomic != Callee::Atomic::none)
-              while (lanes > target.atomic_lanes(n, f)) lanes = lanes % 2 ? 1 : lanes / 2;
-          });
+    visit(
+        loop.body, [&](const Load& n) { limit(n.buffer); }, [&](const Store& n) { limit(n.buffer); },
+        [&](const Call& n) {
+          if (n.callee->atomic != Callee::Atomic::none)
+            while (lanes > target.atomic_lanes(n, f)) lanes = lanes % 2 ? 1 : lanes / 2;
+        });
     bool power = (lanes & (lanes - 1)) == 0;
     return target.masked_vectors || power ? lanes : 1;
   }
@@ -368,23 +379,32 @@ struct Vectorizer final : ScopedRewriter {
     if (!loop || loop->loop != Loop::vectorized) return children(s);
     auto extent = as_int(loop->extent);
     int64_t n = extent ? lanes_of(*loop, *extent) : 1;
-    if (n == 1 || has_effects(loop->body)) return scalar(*loop, extent ? "no vector of that many lanes" : "extent not constant");
+    if (n == 1 || has_effects(loop->body))
+      return scalar(*loop, extent ? "no vector of that many lanes" : "extent not constant");
     Expr lane = var(loop->var.as<Var>()->hint), part = var("p");
     Facts inner = facts;
     inner.bind(lane, Interval{0, n - 1});
     if (*extent > n) inner.bind(part, Interval{0, *extent / n - 1});
     Expr whole = *extent > n ? part * n + lane : lane;
     Stmt body = simplify(substitute(loop->body, {{loop->var.get(), whole}}), inner);
-    std::set<BufferId> beside = written;  // in shared memory barriers part what a tile program writes in other statements
+    std::set<BufferId> beside =
+        written;  // in shared memory barriers part what a tile program writes in other statements
     if (target.has_threads()) gather_written(f, loop->body, Scope::shared, beside);
-    Widening widening{.f = f, .target = target, .alignment = alignment, .lane = lane, .n = int(n), .facts = inner, .written = beside};
+    Widening widening{.f = f,
+                      .target = target,
+                      .alignment = alignment,
+                      .lane = lane,
+                      .n = int(n),
+                      .facts = inner,
+                      .written = beside};
     Stmt vector = widening.statement(body);
     if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }
 
   Stmt scalar(const For& loop, std::string_view why) {
-    f.notes.push_back({"vectorize", "loop " + loop.var.as<Var>()->hint, fmt::format("scalar: {}", why), loop.span, true});
+    f.notes.push_back(
+        {"vectorize", "loop " + loop.var.as<Var>()->hint, fmt::format("scalar: {}", why), loop.span, true});
     Loop kind = as_int(loop.extent) ? Loop::unrolled : Loop::serial;
     return for_loop(loop.var, loop.min, loop.extent, kind, children(loop.body), loop.span, loop.attrs);
   }

@@ -90,8 +90,8 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
     if (auto t = std::get_if<TensorView>(&argument)) return reinterpret_cast<uintptr_t>(t->data);
     if (auto address = std::get_if<int64_t>(&argument)) return uint64_t(*address);
     if (auto address = std::get_if<uint64_t>(&argument)) return *address;
-    throw ArgumentError(fmt::format("{} is {} but a tensor or its address was expected", described(program, param),
-                                    scalar_text(argument)));
+    throw ArgumentError(fmt::format("{} is {} but a tensor or its address was expected",
+                                    described(program, param), scalar_text(argument)));
   }
   DlType type = dl_type(program.params[param].dtype);
   auto integer = std::get_if<int64_t>(&argument);
@@ -115,10 +115,10 @@ uint64_t pack_scalar(const Program& program, size_t param, const Argument& argum
     return type.bits == 32 ? std::bit_cast<uint32_t>(float(value)) : std::bit_cast<uint64_t>(value);
   }
   if (type.code == 6) return large || *integer != 0;
-  bool fits = large            ? type.code == 1 && type.bits == 64
+  bool fits = large             ? type.code == 1 && type.bits == 64
               : type.bits == 64 ? type.code == 0 || *integer >= 0
-              : type.code == 1 ? *integer >= 0 && *integer >> type.bits == 0
-                               : *integer >> (type.bits - 1) == (*integer < 0 ? -1 : 0);
+              : type.code == 1  ? *integer >= 0 && *integer >> type.bits == 0
+                                : *integer >> (type.bits - 1) == (*integer < 0 ? -1 : 0);
   if (!fits)
     throw ArgumentError(fmt::format("{} is {}, which {} cannot hold", described(program, param),
                                     large ? std::to_string(*large) : std::to_string(*integer), dtype));
@@ -155,8 +155,7 @@ struct Checker {
   void check_type(size_t param) const {
     auto t = std::get_if<TensorView>(&arguments[param]);
     if (!t) mismatch(param);
-    if (!holds_elements(spec(param).dtype, *t) ||
-        t->ndim != int(spec(param).shape.size()))
+    if (!holds_elements(spec(param).dtype, *t) || t->ndim != int(spec(param).shape.size()))
       mismatch(param, conversion(spec(param), *t));
   }
 
@@ -215,23 +214,27 @@ struct Checker {
     for (size_t d = actual.size(); d-- > 0;)
       actual[d] = t.strides ? t.strides[d] : d + 1 < actual.size() ? actual[d + 1] * t.shape[d + 1] : 1;
     for (const Formula& f : s.strides) wanted.push_back(evaluate(f, out.integers));
-    throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; {}", described(program, param),
-                                    fmt::join(actual, ", "), fmt::join(wanted, ", "), cure_of_strides(t, wanted)));
+    throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; {}",
+                                    described(program, param), fmt::join(actual, ", "),
+                                    fmt::join(wanted, ", "), cure_of_strides(t, wanted)));
   }
 
   /// What to pass for a tensor of these extents whose strides must be `wanted`.
   static const char* cure_of_strides(const TensorView& t, const std::vector<int64_t>& wanted) {
     bool rows = true, columns = true;  // in row-major, in column-major order without gaps
     int64_t step = 1;
-    for (size_t d = wanted.size(); d-- > 0; step *= t.shape[d]) rows = rows && (t.shape[d] == 1 || wanted[d] == step);
+    for (size_t d = wanted.size(); d-- > 0; step *= t.shape[d])
+      rows = rows && (t.shape[d] == 1 || wanted[d] == step);
     step = 1;
     for (size_t d = 0; d < wanted.size(); step *= t.shape[d++])
       columns = columns && (t.shape[d] == 1 || wanted[d] == step);
     if (rows) return "pass a contiguous copy";
     if (columns)
-      return "pass a copy in column-major order: np.asfortranarray(x), or a contiguous array of the extents in "
+      return "pass a copy in column-major order: np.asfortranarray(x), or a contiguous array of the extents "
+             "in "
              "reverse with its axes reversed";
-    return "pass a view that has them, or declare the parameter with the strides that are passed (T.dynamic names "
+    return "pass a view that has them, or declare the parameter with the strides that are passed (T.dynamic "
+           "names "
            "take any)";
   }
 
@@ -244,10 +247,12 @@ struct Checker {
       throw ArgumentError(
           fmt::format("{} is read-only, but the function writes to it", described(program, param)));
     if (spec(param).is_written && overlaps_itself(t))
-      throw ArgumentError(fmt::format(
-          "{} is written, but its strides ({}) put several of its elements in one place; pass a tensor of its own",
-          described(program, param), fmt::join(t.strides, t.strides + t.ndim, ", ")));
-    int wanted = program.alignment ? program.alignment : std::max(1, spec(param).bits / 8);  // 0: its element's
+      throw ArgumentError(
+          fmt::format("{} is written, but its strides ({}) put several of its elements in one place; pass a "
+                      "tensor of its own",
+                      described(program, param), fmt::join(t.strides, t.strides + t.ndim, ", ")));
+    int wanted =
+        program.alignment ? program.alignment : std::max(1, spec(param).bits / 8);  // 0: its element's
     if (address % uintptr_t(wanted) != 0)
       throw ArgumentError(fmt::format("{} is at {:#x}, but an address divisible by {} was expected",
                                       described(program, param), address, wanted));
@@ -336,7 +341,8 @@ int64_t read_integer(const IntegerSource& source, const Argument& argument) {
   }
   auto t = std::get_if<TensorView>(&argument);
   if (!t || source.dim >= t->ndim) return unknown;
-  return source.from == IntegerSource::From::extent ? source.solve(t->shape[source.dim]) : stride_of(*t, source.dim);
+  return source.from == IntegerSource::From::extent ? source.solve(t->shape[source.dim])
+                                                    : stride_of(*t, source.dim);
 }
 
 bool is_none(const Argument& argument) { return std::holds_alternative<std::monostate>(argument); }
@@ -367,11 +373,13 @@ int64_t solve(const Formula& formula, size_t integer, int64_t value, size_t coun
 // An integer whose source is not given may have a twin: another tensor with the same symbol in its shape.
 void read_twins(const Program& program, std::span<const Argument> arguments, std::vector<int64_t>& integers) {
   for (size_t i = 0; i < arguments.size(); i++)
-    if (auto t = std::get_if<TensorView>(&arguments[i]); t && size_t(t->ndim) == program.params[i].shape.size())
+    if (auto t = std::get_if<TensorView>(&arguments[i]);
+        t && size_t(t->ndim) == program.params[i].shape.size())
       for (int d = 0; d < t->ndim; d++) {
         const Formula& extent = program.params[i].shape[size_t(d)];
         auto named = only_integer(extent);
-        if (named && integers[*named] == unknown) integers[*named] = solve(extent, *named, t->shape[d], integers.size());
+        if (named && integers[*named] == unknown)
+          integers[*named] = solve(extent, *named, t->shape[d], integers.size());
       }
 }
 
@@ -417,16 +425,19 @@ void check_large(const Program& program, std::span<const Argument> arguments) {
 }
 
 // What only tensors tell that are None is 0 where nobody asks for it.
-void settle_unknown(const Program& program, std::span<const Argument> arguments, std::vector<int64_t>& integers) {
+void settle_unknown(const Program& program, std::span<const Argument> arguments,
+                    std::vector<int64_t>& integers) {
   for (size_t i = 0; i < integers.size(); i++) {
     if (integers[i] != unknown) continue;
     const IntegerSource& source = program.integers[i];
-    if (source.from == IntegerSource::From::value && !std::holds_alternative<uint64_t>(arguments[size_t(source.param)]))
+    if (source.from == IntegerSource::From::value &&
+        !std::holds_alternative<uint64_t>(arguments[size_t(source.param)]))
       continue;  // the number that `unknown` is
     if (source.from != IntegerSource::From::value && needs_integer(program, i))
       throw ArgumentError(fmt::format("{} is None, but the kernel needs {}, which is {} {} of that tensor",
                                       described(program, size_t(source.param)), source.name,
-                                      source.from == IntegerSource::From::extent ? "extent" : "stride", source.dim));
+                                      source.from == IntegerSource::From::extent ? "extent" : "stride",
+                                      source.dim));
     integers[i] = 0;
   }
 }

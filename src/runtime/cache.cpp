@@ -1,5 +1,6 @@
-// A cache entry is "tilelang 2\n", the SHA-256 of the rest, and the rest: its key, the program, the binary.  The key
-// stands inside as well as in the name of the file, so that a file under the name of another entry is not taken for it.
+// A cache entry is "tilelang 2\n", the SHA-256 of the rest, and the rest: its key, the program, the binary.
+// The key stands inside as well as in the name of the file, so that a file under the name of another entry is
+// not taken for it.
 #include "runtime/cache.h"
 
 #include <dirent.h>

@@ -23,7 +23,7 @@ enum : int {  // CUdevice_attribute, CUfunction_attribute, CUpointer_attribute
   max_dynamic_shared = 8,
   memory_type = 2,
   device_ordinal = 9,
-  too_many_blocks = 720,  // CUresult: of a cooperative launch
+  too_many_blocks = 720,      // CUresult: of a cooperative launch
   default_shared = 48 << 10,  // more dynamic shared memory than this must be asked for
 };
 
@@ -130,10 +130,12 @@ class Cuda final : public Device {
     std::vector<void*> large(slots.size() > most ? slots.size() : 0);
     void** parameters = slots.size() > most ? large.data() : small;
     for (size_t i = 0; i < slots.size(); i++) parameters[i] = const_cast<uint64_t*>(&slots[i]);
-    for (size_t i = slots.size() - entry.maps; i < slots.size(); i++) parameters[i] = reinterpret_cast<void*>(slots[i]);
+    for (size_t i = slots.size() - entry.maps; i < slots.size(); i++)
+      parameters[i] = reinterpret_cast<void*>(slots[i]);
     Current current(context());
     auto code = static_cast<Driver::Function>(entry.code);
-    auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]), shared = unsigned(entry.shared_bytes);
+    auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]),
+         shared = unsigned(entry.shared_bytes);
     auto [tx, ty, tz] = entry.threads;
     int status = entry.dependent && d.launch_with && attribute(compute_major) >= 9
                      ? launch_early(entry, grid, handle(stream), parameters)
@@ -142,8 +144,10 @@ class Cuda final : public Device {
                      : d.launch(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters, nullptr);
     if (status == too_many_blocks)
       throw RuntimeError(fmt::format(
-          "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, but {} has no "
-          "room for so many of {} threads and {} bytes of shared memory; make the grid smaller and let each block loop",
+          "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, "
+          "but {} has no "
+          "room for so many of {} threads and {} bytes of shared memory; make the grid smaller and let each "
+          "block loop",
           entry.name, grid[0] * grid[1] * grid[2], name, int64_t(tx) * ty * tz, entry.shared_bytes));
     if (status != 0)
       check(status,

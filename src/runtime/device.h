@@ -55,8 +55,9 @@ DeviceBinary build_llvm(const Program& program);
 // The same program as PTX, by NVRTC; to be read.  Only for language "cuda".
 std::string ptx_of(const Program& program);
 // Opens the device compiler's library on a thread of its own: called when a compilation starts, this hides
-// some 10 ms behind the passes.  Once per process and language; says nothing of failures.  Who holds the result
-// waits for it at the latest when it is destroyed: a process must not end while a library is being opened.
+// some 10 ms behind the passes.  Once per process and language; says nothing of failures.  Who holds the
+// result waits for it at the latest when it is destroyed: a process must not end while a library is being
+// opened.
 [[nodiscard]] std::future<void> warm_up(const std::string& language);
 // Which compiler build() would use, told from its file without loading it: a part of every cache key.
 std::string toolchain_id(const std::string& language);

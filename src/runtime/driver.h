@@ -39,9 +39,10 @@ struct CudaDriver {
   int (*function_set)(Function, int attribute, int value);
   int (*launch)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                 unsigned shared_bytes, StreamHandle, void** parameters, void** extra);
-  int (*launch_together)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                         unsigned shared_bytes, StreamHandle, void** parameters);
-  // cuLaunchKernelEx: with attributes, such as that the kernel may begin before the one in front of it has ended.
+  int (*launch_together)(Function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                         unsigned bz, unsigned shared_bytes, StreamHandle, void** parameters);
+  // cuLaunchKernelEx: with attributes, such as that the kernel may begin before the one in front of it has
+  // ended.
   struct LaunchAttribute {
     int id, padding;
     union {
@@ -72,8 +73,9 @@ struct CudaDriver {
   int (*event_destroy)(Event);
   int (*capture_mode)(int*);  // null in older drivers, and so is:
   int (*function_load)(Function);
-  int (*tensor_map_encode)(void* map, int type, unsigned rank, void* address, const uint64_t* extents, const uint64_t* strides,
-                           const unsigned* box, const unsigned* steps, int interleave, int swizzle, int promotion, int fill);
+  int (*tensor_map_encode)(void* map, int type, unsigned rank, void* address, const uint64_t* extents,
+                           const uint64_t* strides, const unsigned* box, const unsigned* steps,
+                           int interleave, int swizzle, int promotion, int fill);
 
   // "CUDA_ERROR_INVALID_VALUE (invalid argument)"
   std::string describe(int error) const;

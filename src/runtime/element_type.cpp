@@ -18,7 +18,8 @@ static bool is_pairs(std::string_view name) { return name == "i4x2" || name == "
 
 bool holds_elements(std::string_view name, const TensorView& t) {
   DlType type = dl_type(name);
-  if (is_pairs(name)) return t.lanes == 1 ? t.bits == 8 && t.code <= 1 : t.code == 17 && t.bits == 4 && t.lanes == 2;
+  if (is_pairs(name))
+    return t.lanes == 1 ? t.bits == 8 && t.code <= 1 : t.code == 17 && t.bits == 4 && t.lanes == 2;
   return t.code == type.code && t.bits == type.bits && t.lanes == 1;
 }
 

@@ -7,7 +7,8 @@
 namespace tl {
 namespace {
 
-// How the value of a flag is written: in the next word or behind a `=`; or at once behind the name, too (-O3).
+// How the value of a flag is written: in the next word or behind a `=`; or at once behind the name, too
+// (-O3).
 enum class Value { none, next, attached };
 // keep: as it stands; joined: NVRTC wants the `=`; list: it wants each option by itself; chip: names a chip.
 enum class Becomes { idle, keep, joined, list, chip, refused };

@@ -1,5 +1,5 @@
-// The flags that a user gives for the device compiler.  They are written for nvcc, as a rule; NVRTC, a library, has
-// fewer, and spells some in one way only; libLLVM has none of them.
+// The flags that a user gives for the device compiler.  They are written for nvcc, as a rule; NVRTC, a
+// library, has fewer, and spells some in one way only; libLLVM has none of them.
 #pragma once
 #include <span>
 #include <string>

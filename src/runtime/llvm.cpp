@@ -124,17 +124,19 @@ const Llvm& llvm() {  // a failure is tried again: a folder may have been added 
 
 constexpr std::string_view features_flag = "-mattr=", passes_flag = "-passes=";
 
-// What of the user's flags libLLVM takes: it has no command line.  Those that are said to nvcc change nothing here:
-// how quick and how exact floats are stands in the text.
+// What of the user's flags libLLVM takes: it has no command line.  Those that are said to nvcc change nothing
+// here: how quick and how exact floats are stands in the text.
 void check_flags(const Llvm& l, const Program& program) {
   for (const Flag& said : read_flags(program.flags, program.chip)) {
     const std::string& flag = said.said;
     if (said.of_nvcc || flag.starts_with(passes_flag)) continue;
     if (!flag.starts_with(features_flag))
-      throw BuildError(program, l.version, flag, "for CPUs there are -mattr=+feature,-feature and -passes=pipeline");
+      throw BuildError(program, l.version, flag,
+                       "for CPUs there are -mattr=+feature,-feature and -passes=pipeline");
     for (size_t at = features_flag.size() - 1; at != flag.npos; at = flag.find(',', at + 1))
       if (at + 1 >= flag.size() || (flag[at + 1] != '+' && flag[at + 1] != '-'))
-        throw BuildError(program, l.version, flag, "each feature has a + or a - in front, as in -mattr=+avx2,-fma");
+        throw BuildError(program, l.version, flag,
+                         "each feature has a + or a - in front, as in -mattr=+avx2,-fma");
   }
 }
 

@@ -56,7 +56,8 @@ Nvrtc load_nvrtc() {
     throw RuntimeError(fmt::format("libnvrtc.so.13 or .12 was not found ({}): {}", error, install_hint));
   if (!bind_all(n) || n.version(&n.major, &n.minor) != 0)
     throw RuntimeError(fmt::format("{} is not a usable NVRTC: {}", n.library.path, install_hint));
-  // It looks for its builtins by name alone, and some wheels do not say that they lie beside it: what is open is found.
+  // It looks for its builtins by name alone, and some wheels do not say that they lie beside it: what is open
+  // is found.
   if (size_t folder = n.library.path.rfind('/'); folder != std::string::npos)
     open_library(
         fmt::format("{}/libnvrtc-builtins.so.{}.{}", n.library.path.substr(0, folder), n.major, n.minor));
@@ -159,17 +160,18 @@ std::vector<Flag> flags_of(const Program& program, const Nvrtc& n) {
   return flags;
 }
 
-// Why a compilation failed.  A flag is to blame where the text compiles without the user's flags, or nothing at all
-// compiles with them: the one after the most flags that are taken together (one may be the value of the one before).
+// Why a compilation failed.  A flag is to blame where the text compiles without the user's flags, or nothing
+// at all compiles with them: the one after the most flags that are taken together (one may be the value of
+// the one before).
 [[noreturn]] void refuse(const Compilation& failed, const Program& program,
                          const std::vector<std::string>& options, std::span<const Flag> flags) {
   const Nvrtc& n = failed.n;
   std::string compiler = name_of(n), log = failed.log();
   if (constexpr int no_builtins = 7; failed.status == no_builtins)
-    throw RuntimeError(
-        fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
-                    "beside it; its installation is broken: {}\n{}",
-                    program.name, n.library.path, install_hint, log));
+    throw RuntimeError(fmt::format(
+        "{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
+        "beside it; its installation is broken: {}\n{}",
+        program.name, n.library.path, install_hint, log));
   for (const std::string& text : {std::string(), program.text}) {
     size_t taken = flags.size();
     auto takes = [&] { return Compilation(n, program, text, options, flags.first(taken)).status == 0; };
@@ -224,8 +226,9 @@ DeviceBinary build_cuda(const Program& program) {
   binary.bytes.resize(size);
   if (status == 0) status = n.cubin(session.handle, binary.bytes.data());
   if (status != 0)
-    internal_error(fmt::format("{}: NVRTC {}.{} has compiled, but gives no cubin for {}: {}\n{}\n", program.name,
-                               n.major, n.minor, program.chip, n.error_string(status), binary.log));
+    internal_error(fmt::format("{}: NVRTC {}.{} has compiled, but gives no cubin for {}: {}\n{}\n",
+                               program.name, n.major, n.minor, program.chip, n.error_string(status),
+                               binary.log));
   watch.lap("NVRTC");
   binary.toolchain = name_of(n);
   binary.resources = parse_resources(binary.log, program);
@@ -235,7 +238,8 @@ DeviceBinary build_cuda(const Program& program) {
 std::string ptx_of(const Program& program) {
   const Nvrtc& n = nvrtc();
   check_arch(n, program);
-  std::string arch = "-arch=compute" + program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
+  std::string arch =
+      "-arch=compute" + program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
   Compilation session(n, program, program.text, {arch, "-std=c++17", "-default-device", "-minimal"},
                       flags_of(program, n));
   int status = session.status;
@@ -244,8 +248,8 @@ std::string ptx_of(const Program& program) {
   std::string text(size, '\0');
   if (status == 0) status = n.ptx(session.handle, text.data());
   if (status != 0)
-    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major, n.minor,
-                                   program.chip, n.error_string(status), session.log()));
+    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major,
+                                   n.minor, program.chip, n.error_string(status), session.log()));
   text.resize(text.find_last_not_of('\0') + 1);
   return text;
 }

@@ -16,8 +16,9 @@ int type_of(const TensorMapSpec& map) {
     const char* dtype;
     int bits, type;
   };
-  static constexpr Row rows[] = {{"f16", 16, 6}, {"bf16", 16, 9}, {"f32", 32, 7}, {"f64", 64, 8}, {"i32", 32, 3},
-                                 {"i64", 64, 5}, {"", 8, 0},      {"", 16, 1},    {"", 32, 2},    {"", 64, 4}};
+  static constexpr Row rows[] = {{"f16", 16, 6}, {"bf16", 16, 9}, {"f32", 32, 7}, {"f64", 64, 8},
+                                 {"i32", 32, 3}, {"i64", 64, 5},  {"", 8, 0},     {"", 16, 1},
+                                 {"", 32, 2},    {"", 64, 4}};
   for (auto& row : rows)
     if (row.bits == map.bits && (!*row.dtype || map.dtype == row.dtype)) return row.type;
   throw RuntimeError(fmt::format("tensor map {}: elements of {} bits", map.name, map.bits));
@@ -28,11 +29,13 @@ int type_of(const TensorMapSpec& map) {
 EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView& view) {
   const CudaDriver& driver = cuda_driver();
   if (!driver.tensor_map_encode)
-    throw RuntimeError("the NVIDIA driver is older than CUDA 12.0 and knows no tensor maps; install a newer one");
-  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end()) return {};  // there is nothing to copy
-  std::string rule = broken_rule({reinterpret_cast<uintptr_t>(view.data), map.bits / 8, view.shape, view.strides, map.box, map.swizzle});
-  if (!rule.empty())
-    throw RuntimeError(fmt::format("tensor map {}: {}", map.name, rule));
+    throw RuntimeError(
+        "the NVIDIA driver is older than CUDA 12.0 and knows no tensor maps; install a newer one");
+  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
+    return {};  // there is nothing to copy
+  std::string rule = broken_rule(
+      {reinterpret_cast<uintptr_t>(view.data), map.bits / 8, view.shape, view.strides, map.box, map.swizzle});
+  if (!rule.empty()) throw RuntimeError(fmt::format("tensor map {}: {}", map.name, rule));
   constexpr size_t most = 5;
   size_t rank = view.shape.size();
   uint64_t extents[most], strides[most];
@@ -46,8 +49,8 @@ EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView
   }
   EncodedTensorMap out;
   int swizzle = map.swizzle == 128 ? 3 : map.swizzle / 32;
-  int status = driver.tensor_map_encode(&out, type_of(map), unsigned(rank), const_cast<void*>(view.data), extents, strides, box,
-                                        steps, 0, swizzle, promotion_256, 0);
+  int status = driver.tensor_map_encode(&out, type_of(map), unsigned(rank), const_cast<void*>(view.data),
+                                        extents, strides, box, steps, 0, swizzle, promotion_256, 0);
   if (status != 0) throw RuntimeError(fmt::format("tensor map {}: {}", map.name, driver.describe(status)));
   return out;
 }

@@ -15,7 +15,8 @@ Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
   if (m.initialiser >= 0)
     x.report(lane, Finding::Kind::fence,
-             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not see "
+             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous "
+                         "proxy may not see "
                          "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
                          x.site.callee->name, m.initialiser));
   m.copies++;
@@ -23,13 +24,17 @@ Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
   return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
 }
 
-void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from, int64_t bytes, int64_t given) {
+void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from,
+                int64_t bytes, int64_t given) {
   constexpr int64_t most = 16;
   if (!from) given = 0;
   for (int64_t at = 0; at < bytes; at += most) {
     int64_t count = std::min(most, bytes - at);
-    all.push_back({.from = from ? from + at : nullptr, .to = to ? to + at : nullptr, .bytes = uint8_t(count),
-                   .given = uint8_t(std::clamp<int64_t>(given - at, 0, count)), .flight = engine_of(x).flight()});
+    all.push_back({.from = from ? from + at : nullptr,
+                   .to = to ? to + at : nullptr,
+                   .bytes = uint8_t(count),
+                   .given = uint8_t(std::clamp<int64_t>(given - at, 0, count)),
+                   .flight = engine_of(x).flight()});
   }
 }
 
@@ -46,15 +51,18 @@ void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::
 void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces) {
   groups.last = groups.epoch;
   groups.site = x.site.site;
-  engine_of(x).begin(groups.begun, {.thread = x.warp.first + lane, .epoch = groups.epoch, .pieces = std::move(pieces)});
+  engine_of(x).begin(groups.begun,
+                     {.thread = x.warp.first + lane, .epoch = groups.epoch, .pieces = std::move(pieces)});
 }
 
 void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
   Tally* tally = x.warp.block->tally;
   if (!tally || !at) return;
   std::vector<int64_t> addresses;
-  for (int64_t i = 0; i < bytes; i += bulk_unit) addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
-  tally->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy, x.site.callee->name);
+  for (int64_t i = 0; i < bytes; i += bulk_unit)
+    addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
+  tally->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy,
+                x.site.callee->name);
 }
 
 namespace {
@@ -68,8 +76,10 @@ void begin_copy(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     int64_t thread = x.warp.first + lane, given = x.site.args.size() > 2 ? x.value(2, lane).i : bytes;
     if (given < 0 || given > bytes)
-      stop(Finding::Kind::fault, x.site.span, "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must "
-           "be 0 to {}", x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
+      stop(Finding::Kind::fault, x.site.span,
+           "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must "
+           "be 0 to {}",
+           x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
     Groups& groups = engine_of(x).groups(Line::copies, thread);
     Logical by = logical(x, Line::copies, thread, groups.epoch);
     std::byte* from = given ? x.reach(1, lane, x.value(1, lane).i, given, bytes, Touch::read, &by) : nullptr;
@@ -115,8 +125,8 @@ void wait_all_copies(const Execution& x) {
 int64_t bulk_bytes(const Execution& x, int lane) {
   int64_t bytes = x.value(2, lane).i;
   if (bytes <= 0 || bytes % bulk_unit)
-    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}", x.site.callee->name,
-         bytes, describe_thread(x.warp, lane), bulk_unit);
+    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}",
+         x.site.callee->name, bytes, describe_thread(x.warp, lane), bulk_unit);
   return bytes;
 }
 
@@ -139,7 +149,8 @@ void begin_bulk_store(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
     Groups& groups = engine_of(x).groups(Line::bulk_writes, thread);
-    Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch), writes = logical(x, Line::bulk_writes, thread, groups.epoch);
+    Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch),
+            writes = logical(x, Line::bulk_writes, thread, groups.epoch);
     std::byte* from = x.reach(1, lane, x.value(1, lane).i, bytes, bulk_unit, Touch::read, &reads);
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &writes);
     count_bulk(x, to, 0, bytes);
@@ -188,11 +199,13 @@ Semantics async_semantics(Does does) {
 // What goes on beside the threads needs logical ones.
 void Translator::prepare_async(const AsyncInstr& row) {
   auto offers = [&](const Target* t) {
-    return std::any_of(t->async.begin(), t->async.end(), [&](auto& other) { return other.callee.name == row.callee.name; });
+    return std::any_of(t->async.begin(), t->async.end(),
+                       [&](auto& other) { return other.callee.name == row.callee.name; });
   };
   if (!offers(&target)) {
     auto all = all_targets();
-    fail(span, "{} has no {}; {} has it", target.name, row.callee.name, (*std::find_if(all.begin(), all.end(), offers))->name);
+    fail(span, "{} has no {}; {} has it", target.name, row.callee.name,
+         (*std::find_if(all.begin(), all.end(), offers))->name);
   }
   bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
   code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);

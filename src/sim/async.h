@@ -17,9 +17,10 @@ Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch);
 // That of a barrier's copies, which those join that wait for the phase.
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane);
 
-// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.  Either may be null: then 0
-// comes, or it goes nowhere.
-void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from, int64_t bytes, int64_t given);
+// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.  Either may be
+// null: then 0 comes, or it goes nowhere.
+void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from,
+                int64_t bytes, int64_t given);
 
 // The bulk load that the pieces are, which will tell the barrier in argument `barrier`; and the store.
 void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces);

@@ -28,9 +28,10 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
       other = fmt::format("waits at another one{}", f.other ? fmt::format(", on line {}", f.other.line) : "");
     }
     f.thread = waiting.first;
-    f.text = fmt::format("{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
-                         "barrier: move it out of the condition",
-                         here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
+    f.text = fmt::format(
+        "{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
+        "barrier: move it out of the condition",
+        here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
     throw Fault(std::move(f));
   }
 }
@@ -54,16 +55,18 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   const NamedBarrier& b = block.barriers.at(first->barrier);
   Finding f{.kind = Finding::Kind::deadlock, .span = waits_at(*first).span};
   f.thread = first->first;
-  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it", describe_thread(*first, 0),
-                       first->barrier, b.expected, b.arrived);
-  if (b.phase > 0) f.text += fmt::format(" (as many have come {} time{} before)", b.phase, b.phase > 1 ? "s" : "");
+  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it",
+                       describe_thread(*first, 0), first->barrier, b.expected, b.arrived);
+  if (b.phase > 0)
+    f.text += fmt::format(" (as many have come {} time{} before)", b.phase, b.phase > 1 ? "s" : "");
   std::set<size_t> told = {first->next};
   for (auto& w : warps) {
     if (!is_waiting(w) || !told.insert(w.next).second) continue;
     const Span& span = waits_at(w).span;
-    f.text += fmt::format("; thread {} waits at {}{}", w.first,
-                          w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).callee->name),
-                          span ? fmt::format(" on line {}", span.line) : "");
+    f.text += fmt::format(
+        "; thread {} waits at {}{}", w.first,
+        w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).callee->name),
+        span ? fmt::format(" on line {}", span.line) : "");
     if (f.other_thread >= 0) continue;
     f.other = span;
     f.other_thread = w.first;

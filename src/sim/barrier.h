@@ -13,7 +13,8 @@ void leave_barrier(Warp& w);  // it goes on
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting);
 // Warps whose named barrier all have come to go on.
 bool release_named(Block& block, std::vector<Warp>& warps);
-// Nobody can go on, and someone waits at a named barrier: who waits where, and which barriers have been come to.
+// Nobody can go on, and someone waits at a named barrier: who waits where, and which barriers have been come
+// to.
 void check_named(const Block& block, const std::vector<Warp>& warps);
 
 }  // namespace tl::sim

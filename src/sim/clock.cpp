@@ -6,7 +6,8 @@
 namespace tl::sim {
 namespace {
 
-std::shared_ptr<const Epochs> latest(const std::shared_ptr<const Epochs>& a, const std::shared_ptr<const Epochs>& b) {
+std::shared_ptr<const Epochs> latest(const std::shared_ptr<const Epochs>& a,
+                                     const std::shared_ptr<const Epochs>& b) {
   if (!a || a == b) return b;
   if (!b) return a;
   auto both = std::make_shared<Epochs>(*a);
@@ -52,7 +53,9 @@ KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const
   auto result = k ? std::make_shared<Known>(*k) : std::make_shared<Known>();
   auto& held = result->blocks[block];
   auto own = held ? std::make_shared<Epochs>(*held) : std::make_shared<Epochs>(joined.size(), 0);
-  auto raise = [&](int32_t slot, uint32_t epoch) { (*own)[size_t(slot)] = std::max((*own)[size_t(slot)], epoch); };
+  auto raise = [&](int32_t slot, uint32_t epoch) {
+    (*own)[size_t(slot)] = std::max((*own)[size_t(slot)], epoch);
+  };
   for (int32_t t : who) {
     raise(t, epochs[size_t(t)]);
     for (int line = 1; line < lines; line++) raise(slot(Line(line), t), joined[size_t(slot(Line(line), t))]);
@@ -107,13 +110,16 @@ void Clocks::acquire(std::span<const int32_t> who, const KnownRef& released) {
 
 void Clocks::fence(int64_t thread) {
   join(thread, Line::fenced, epochs[size_t(thread)]++);
-  int32_t copies = slot(Line::copies, thread);   // those that have landed: it has waited for them, or heard it from a barrier
+  int32_t copies = slot(
+      Line::copies, thread);  // those that have landed: it has waited for them, or heard it from a barrier
   const Known* k = known[size_t(thread)].get();
   join(thread, Line::fenced_copies, std::max(joined[size_t(copies)], k && k->own ? k->own[copies] : 0));
 }
 
 void Clocks::append_state(std::string& state) const {
-  auto append = [&](const Epochs& e) { state.append(reinterpret_cast<const char*>(e.data()), e.size() * sizeof(e[0])); };
+  auto append = [&](const Epochs& e) {
+    state.append(reinterpret_cast<const char*>(e.data()), e.size() * sizeof(e[0]));
+  };
   append(epochs);
   append(joined);
   const Known* last = nullptr;

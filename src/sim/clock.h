@@ -1,11 +1,11 @@
-// Vector clocks: which accesses of other threads a thread may rely on.  A thread's life is cut into epochs; one ends
-// whenever the thread tells others what it has done (a barrier, a release).  A thread knows, of every other one, up to
-// which epoch: what was done there happens before what it does now.
+// Vector clocks: which accesses of other threads a thread may rely on.  A thread's life is cut into epochs;
+// one ends whenever the thread tells others what it has done (a barrier, a release).  A thread knows, of
+// every other one, up to which epoch: what was done there happens before what it does now.
 //
 //   After a barrier of the whole block all threads know the same, and share one object that says so.
 //
-// What a thread has begun and not waited for is done by logical threads, which are forked where it is begun and joined
-// where it is waited for: see Line.
+// What a thread has begun and not waited for is done by logical threads, which are forked where it is begun
+// and joined where it is waited for: see Line.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,20 +17,24 @@
 
 namespace tl::sim {
 
-// Of one block, by slot: the last epoch that is known.  Slots are numbered line by line, each with one for each thread;
-// behind them stand the block's mbarriers, each a logical thread of all copies that tell it that they have landed.
+// Of one block, by slot: the last epoch that is known.  Slots are numbered line by line, each with one for
+// each thread; behind them stand the block's mbarriers, each a logical thread of all copies that tell it that
+// they have landed.
 using Epochs = std::vector<uint32_t>;
 enum class Line : uint8_t {
   itself,
-  copies,                     // cp.async: an epoch is a group
-  bulk_reads, bulk_writes,    // of bulk copies: what they have read, and what they have written
-  fenced, fenced_copies       // what of `itself` and `copies` its fences have shown to the asynchronous proxy
+  copies,  // cp.async: an epoch is a group
+  bulk_reads,
+  bulk_writes,  // of bulk copies: what they have read, and what they have written
+  fenced,
+  fenced_copies  // what of `itself` and `copies` its fences have shown to the asynchronous proxy
 };
 inline constexpr int line_count = 6;
 
 struct Known {
-  std::map<int32_t, std::shared_ptr<const Epochs>> blocks = {};  // nothing is known of a block that is not there
-  const uint32_t* own = nullptr;                                 // of the block whose threads hold this
+  std::map<int32_t, std::shared_ptr<const Epochs>> blocks =
+      {};                         // nothing is known of a block that is not there
+  const uint32_t* own = nullptr;  // of the block whose threads hold this
 };
 using KnownRef = std::shared_ptr<const Known>;
 
@@ -38,9 +42,9 @@ using KnownRef = std::shared_ptr<const Known>;
 struct Stamp {
   uint32_t epoch = 0;  // 0: nobody
   int32_t block = 0;
-  uint16_t thread = 0; // a slot
-  uint8_t how = 0;     // sim::Touch
-  int32_t site = 0;    // in Code::sites
+  uint16_t thread = 0;  // a slot
+  uint8_t how = 0;      // sim::Touch
+  int32_t site = 0;     // in Code::sites
 };
 
 // Both together; either may be null, which is to know nothing.
@@ -51,7 +55,8 @@ class Clocks {
  public:
   Clocks(int32_t block, int64_t threads, int lines, int64_t barriers);
   Stamp now(int64_t thread, int32_t site) const {
-    return {.epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
+    return {
+        .epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
   }
   // Did it happen before what the thread does now?
   int32_t number() const { return block; }
@@ -78,8 +83,12 @@ class Clocks {
 
   int32_t slot(Line line, int64_t thread) const { return int32_t(int64_t(line) * threads + thread); }
   int32_t slot_of_barrier(int64_t number) const { return int32_t(lines * threads + number); }
-  int64_t owner(int32_t slot) const { return slot < lines * threads ? slot % threads : -1; }  // -1: a barrier's
-  bool is_line(int32_t slot, Line line) const { return slot < lines * threads && slot / threads == int64_t(line); }
+  int64_t owner(int32_t slot) const {
+    return slot < lines * threads ? slot % threads : -1;
+  }  // -1: a barrier's
+  bool is_line(int32_t slot, Line line) const {
+    return slot < lines * threads && slot / threads == int64_t(line);
+  }
   // The thread has waited for what it began: all up to that epoch is before what it does now.
   void join(int64_t thread, Line line, uint32_t epoch) {
     uint32_t& last = joined[size_t(slot(line, thread))];
@@ -87,15 +96,15 @@ class Clocks {
   }
   bool has_joined(int32_t slot, uint32_t epoch) const { return joined[size_t(slot)] >= epoch; }
   void fence(int64_t thread);
-  void append_state(std::string& state) const;  // who knows what
+  void append_state(std::string& state) const;                           // who knows what
   KnownRef with(const KnownRef& k, int32_t slot, uint32_t epoch) const;  // k, and that
 
  private:
   int32_t block;
   int64_t threads;
   int lines;
-  Epochs epochs;                 // of the threads now
-  Epochs joined;                 // by slot: what its owner has waited for
+  Epochs epochs;  // of the threads now
+  Epochs joined;  // by slot: what its owner has waited for
   std::vector<KnownRef> known;
 
   KnownRef with_own(const KnownRef& k, std::span<const int32_t> threads) const;

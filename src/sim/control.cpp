@@ -95,7 +95,9 @@ void widen_or_go(Warp& w, const Operation& o) {
 void go_if_empty(Warp& w, const Operation& o) {
   if (!w.active) go(w, o);
 }
-void enter_jumping(Warp& w, const Operation&) { w.jumping.push_back({.entry = w.active, .running = w.active}); }
+void enter_jumping(Warp& w, const Operation&) {
+  w.jumping.push_back({.entry = w.active, .running = w.active});
+}
 void begin_trip(Warp& w, const Operation&) { w.jumping.back().running = w.active; }
 void end_trip(Warp& w, const Operation& o) {
   Jumping& loop = w.jumping.back();

@@ -14,7 +14,8 @@ std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
     bool is_last = clocks.slot_of_barrier(m.number) == load.thread && m.copies == load.epoch;
     if (!is_last) continue;
     if (m.phase > m.load.phase && !clocks.covers(m.told, load))
-      return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes (mbarrier_arrive_expect_tx)";
+      return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes "
+             "(mbarrier_arrive_expect_tx)";
     return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
   }
   return "wait for the phase of its mbarrier first";
@@ -47,12 +48,15 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
         "another one writes: read from another buffer (copy {0} first), or use T.serial",
         p.name);
   if (in_parallel)
-    return fmt::format("iterations of T.Parallel run together, in any order, and several of them update one element of "
-                       "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
-                       "T.atomic_add", p.name);
+    return fmt::format(
+        "iterations of T.Parallel run together, in any order, and several of them update one element of "
+        "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
+        "T.atomic_add",
+        p.name);
   if (alike)
     return "every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
-           "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own (T.alloc_var, "
+           "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own "
+           "(T.alloc_var, "
            "T.alloc_local)";
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
@@ -69,8 +73,11 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
           "an order, for it is relaxed: memory_order='acq_rel', with a barrier of the block "
           "(T.sync_threads()) before and behind it",
           cure, code.sites[size_t(asked)].span.line);
-    return tells ? fmt::format("{}, or let the writer's block tell of it (a barrier of the block, then an atomic release) and the "
-                               "other one learn of it (an acquire, then a barrier)", cure)
+    return tells ? fmt::format(
+                       "{}, or let the writer's block tell of it (a barrier of the block, then an atomic "
+                       "release) and the "
+                       "other one learn of it (an acquire, then a barrier)",
+                       cure)
                  : std::string(cure);
   }
   int64_t owner = clocks.owner(other.thread);
@@ -80,18 +87,26 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
     if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
     bool same_warp = other.thread / lane_count == w.first / lane_count;
-    return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
-                     : "put a barrier between the two (T.sync_threads())";
+    return same_warp
+               ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
+               : "put a barrier between the two (T.sync_threads())";
   }
   if (clocks.has_joined(other.thread, other.epoch))
-    return fmt::format("thread {} has waited for it, but the others know only behind a barrier: put one behind that wait", owner);
+    return fmt::format(
+        "thread {} has waited for it, but the others know only behind a barrier: put one behind that wait",
+        owner);
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
-  auto later = groups.committed.end() - std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
+  auto later = groups.committed.end() -
+               std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
   std::string_view read = clocks.is_line(other.thread, Line::bulk_reads) ? "_read" : "";
-  std::string wait = later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))", prefix, read)
-                                : fmt::format("wait for its group ({}_wait_group{}({}))", prefix, read, later - 1);
-  return owner == w.first + lane ? wait + " first" : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
+  std::string wait =
+      later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))",
+                               prefix, read)
+                 : fmt::format("wait for its group ({}_wait_group{}({}))", prefix, read, later - 1);
+  return owner == w.first + lane
+             ? wait + " first"
+             : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
 }
 
 }  // namespace tl::sim

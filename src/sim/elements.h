@@ -103,11 +103,16 @@ decltype(auto) with_element(DType type, F f) {
   if (type.is_bool()) return f(BoolElement());
   if (type == bf16) return f(Bf16Element());
   switch (type.kind) {
-    case DType::Kind::e4m3: return f(NarrowElement<DType::Kind::e4m3, 8>());
-    case DType::Kind::e5m2: return f(NarrowElement<DType::Kind::e5m2, 8>());
-    case DType::Kind::e8m0: return f(NarrowElement<DType::Kind::e8m0, 8>());
-    case DType::Kind::e2m1: return f(NarrowElement<DType::Kind::e2m1, 4>());
-    default: break;
+    case DType::Kind::e4m3:
+      return f(NarrowElement<DType::Kind::e4m3, 8>());
+    case DType::Kind::e5m2:
+      return f(NarrowElement<DType::Kind::e5m2, 8>());
+    case DType::Kind::e8m0:
+      return f(NarrowElement<DType::Kind::e8m0, 8>());
+    case DType::Kind::e2m1:
+      return f(NarrowElement<DType::Kind::e2m1, 4>());
+    default:
+      break;
   }
   if (type.is_float() && type.bits == 16) return f(F16Element());
   if (type.is_float()) return type.bits == 32 ? f(FloatElement<float>()) : f(FloatElement<double>());

@@ -44,8 +44,8 @@ void Engine::write(Begun& b, Piece& p) {
   if (b.barrier >= 0) tell(b, p);
 }
 
-// Its last piece tells what its thread knew, and that all copies have landed that were begun before the first one that is
-// still under way.
+// Its last piece tells what its thread knew, and that all copies have landed that were begun before the first
+// one that is still under way.
 void Engine::tell(Begun& b, const Piece& p) {
   MBarrier& m = barriers.at(b.barrier);
   bool copies = p.bytes > 0;
@@ -67,8 +67,10 @@ void Engine::land(Begun& b, int64_t now) {
   for (auto& p : b.pieces) {
     if (p.landed) continue;
     if (!p.was_read && p.flight.read_at <= now) read_piece(p);
-    if (p.flight.write_at <= now) write(b, p);
-    else due = std::min(due, p.was_read ? p.flight.write_at : std::min(p.flight.read_at, p.flight.write_at));
+    if (p.flight.write_at <= now)
+      write(b, p);
+    else
+      due = std::min(due, p.was_read ? p.flight.write_at : std::min(p.flight.read_at, p.flight.write_at));
   }
 }
 
@@ -100,7 +102,8 @@ uint32_t Engine::wait(Line line, int64_t thread, size_t n, bool only_reads) {
 
 bool Engine::land_next() {
   std::vector<std::vector<Begun>*> lists;
-  if (!telling.empty()) lists.push_back(&telling);
+  if (!telling.empty())
+    lists.push_back(&telling);
   else
     for (auto& [key, g] : grouped)
       if (!g.begun.empty()) lists.push_back(&g.begun);
@@ -126,7 +129,8 @@ void Engine::land_telling(size_t which) {
 }
 
 void Engine::append_state(std::string& state) const {
-  for (auto& [at, m] : barriers) state += fmt::format("{} {} {} {} {} {};", at, m.pending, m.bytes, m.phase, m.seen, m.load.phase);
+  for (auto& [at, m] : barriers)
+    state += fmt::format("{} {} {} {} {} {};", at, m.pending, m.bytes, m.phase, m.seen, m.load.phase);
   for (auto& b : telling) state += fmt::format("{} {} {};", b.thread, b.epoch, b.left);
 }
 

@@ -1,7 +1,8 @@
-// What goes on beside the threads of a block: copies that they have begun, piece by piece, and the barriers in memory
-// (mbarriers) that count who has come and what has landed.  A piece is read and written at any moment between where it
-// is begun and where it is waited for, as the schedule likes.  What else is done to that memory in between is a race,
-// whatever the moment; the monitor sees to that from the beginning, by logical threads (clock.h).
+// What goes on beside the threads of a block: copies that they have begun, piece by piece, and the barriers
+// in memory (mbarriers) that count who has come and what has landed.  A piece is read and written at any
+// moment between where it is begun and where it is waited for, as the schedule likes.  What else is done to
+// that memory in between is a race, whatever the moment; the monitor sees to that from the beginning, by
+// logical threads (clock.h).
 #pragma once
 #include <array>
 #include <map>
@@ -28,11 +29,11 @@ struct Piece {
 // What one thread began by one instruction.
 struct Begun {
   int64_t thread = 0;
-  uint32_t epoch = 0;      // of its line, or of the barrier's slot
-  int64_t barrier = -1;    // that is told
-  KnownRef knows = {};     // what its thread knew and had done
+  uint32_t epoch = 0;    // of its line, or of the barrier's slot
+  int64_t barrier = -1;  // that is told
+  KnownRef knows = {};   // what its thread knew and had done
   std::vector<Piece> pieces = {};
-  size_t left = 0;         // that have not landed
+  size_t left = 0;  // that have not landed
 };
 
 // What a thread waits for by groups, on one line.
@@ -40,8 +41,8 @@ struct Groups {
   uint32_t epoch = 1;                    // of what it begins now
   std::vector<uint32_t> committed = {};  // the epoch of each group
   std::vector<Begun> begun = {};
-  uint32_t last = 0, waited = 0;         // epochs: of what was begun last, and what has been read for sure
-  int32_t site = 0;                      // of that
+  uint32_t last = 0, waited = 0;  // epochs: of what was begun last, and what has been read for sure
+  int32_t site = 0;               // of that
 };
 
 struct MBarrier {
@@ -94,7 +95,7 @@ class Engine {
   Block& block;
   Schedule& schedule;
   int64_t due = INT64_MAX;
-  std::vector<Begun> telling = {};            // barriers
+  std::vector<Begun> telling = {};  // barriers
   std::map<std::pair<Line, int64_t>, Groups> grouped = {};
 
   void land(Begun& b, int64_t now);

@@ -129,7 +129,8 @@ Code unary_code(const Unary& n, Code a) {
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
   if (n.callee == &block_uniform) return args[0];
   if (Code message = message_code(n, args, span)) return message;
-  if (n.callee->effect != Callee::Effect::pure || !n.callee->computes()) refuse_thread_level(span, n.callee->name);
+  if (n.callee->effect != Callee::Effect::pure || !n.callee->computes())
+    refuse_thread_level(span, n.callee->name);
   constexpr size_t most = 8;
   internal_check(args.size() <= most, "a scalar function of many arguments");
   bool from_float = !n.args.empty() && n.args[0]->dtype.is_float();
@@ -271,12 +272,13 @@ Code ExprCompiler::operator()(const Expr& e) {
                            x.find_misfit(x.buffers[id].data + offset * access.bytes);
                          return access.get(x.buffers[id].data, offset);
                        }
-                        x.read_outside = true;
-                        return padding;
+                       x.read_outside = true;
+                       return padding;
                      };
                      if (!n.mask) return load;
                      Scalar none = zero_of(f[n.buffer].dtype);
-                     return [load, none, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : none; };
+                     return
+                         [load, none, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : none; };
                    },
                    [&](const Call& n) -> Code {
                      if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);

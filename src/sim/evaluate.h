@@ -21,8 +21,8 @@ struct ElementAccess {
 };
 const ElementAccess& element_access(DType type);
 
-// Those of a buffer, by their offset: of four bits two to a byte in shared memory, so that a view of another type finds
-// its bits; elsewhere one to a byte at least.
+// Those of a buffer, by their offset: of four bits two to a byte in shared memory, so that a view of another
+// type finds its bits; elsewhere one to a byte at least.
 struct BufferAccess {
   ElementAccess element;
   int64_t bytes;
@@ -41,7 +41,7 @@ struct BufferAccess {
 };
 BufferAccess buffer_access(const BufferInfo& b);
 
-int64_t truncated(double value, DType type);  // the cast of a float to an integer
+int64_t truncated(double value, DType type);   // the cast of a float to an integer
 Scalar safe_scalar(const BufferInfo& tensor);  // what a read outside of it gives
 
 // A buffer while it exists.
@@ -69,7 +69,8 @@ struct Frame {
   // Of the operands of a division: a 0 that was read outside of its tensor is no divisor.
   bool read_outside = false;
   std::set<size_t> named_outside = {};  // the variables whose values were made of such
-  // What an expression has met of that kind; the variables that hold it, and elements of tiles, by their addresses.
+  // What an expression has met of that kind; the variables that hold it, and elements of tiles, by their
+  // addresses.
   std::optional<Misfit> misfit = {};
   std::unordered_map<size_t, Misfit> named_misfits = {};
   std::unordered_map<const std::byte*, Misfit> held_misfits = {};
@@ -88,12 +89,12 @@ struct ExprCompiler {
   std::unordered_map<const ExprNode*, size_t> slots = {};
   std::set<size_t> reads_outside = {};  // slots of names whose values load from tensors
   std::set<size_t> misfits = {};        // of names whose values may hold a Misfit
-  Span statement = {};  // for an expression that has no place of its own
+  Span statement = {};                  // for an expression that has no place of its own
 
   size_t slot_of(const Expr& var);  // the same for the same variable
   Code operator()(const Expr& e);
-  // The offset in elements.  Outside a tensor it is `outside` (a load gives 0, a store is dropped); outside a tile
-  // it is the user's error, at `span`.
+  // The offset in elements.  Outside a tensor it is `outside` (a load gives 0, a store is dropped); outside a
+  // tile it is the user's error, at `span`.
   static constexpr int64_t outside = INT64_MIN;
   std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
 };

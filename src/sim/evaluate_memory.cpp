@@ -1,4 +1,5 @@
-// Atomic accesses and foreign code as closures, for the reference: one element after another, blocks in order.
+// Atomic accesses and foreign code as closures, for the reference: one element after another, blocks in
+// order.
 #include "base/error.h"
 #include "ir/build.h"
 #include "ops/atomic.h"
@@ -24,14 +25,16 @@ Code atomic_code(ExprCompiler& compile, const Call& n, Span span) {
     std::byte* element = x.buffers[id].data + offset * type.bytes();
     Scalar old = access.get(element);
     if (value)
-      access.put(element, type.is_float() ? scalar(combine(op, old.d, v.d, type)) : scalar(combine(op, old.i, v.i, type)));
+      access.put(element, type.is_float() ? scalar(combine(op, old.d, v.d, type))
+                                          : scalar(combine(op, old.i, v.i, type)));
     return old;
   };
 }
 
 namespace {
 
-// The element that a place names, for code that may go on from there: over `count` elements, or to the buffer's end.
+// The element that a place names, for code that may go on from there: over `count` elements, or to the
+// buffer's end.
 std::function<ForeignValue(Frame&)> place_code(ExprCompiler& compile, const Load& place, const Expr& count,
                                                Span span) {
   Code counted = count ? compile(count) : Code();
@@ -84,7 +87,8 @@ Code foreign_code(ExprCompiler& compile, const Call& n, Span span) {
     auto given = (*eval)(args, results);
     Scalar last;
     for (size_t r = 0; r < results.size(); r++) {
-      last = results[r].is_float() ? scalar(round_float(given[r].d, results[r])) : scalar(wrap_int(given[r].i, results[r]));
+      last = results[r].is_float() ? scalar(round_float(given[r].d, results[r]))
+                                   : scalar(wrap_int(given[r].i, results[r]));
       if (r < to.size()) element_access(results[r]).put(to[r](x).data, last);
     }
     return last;

@@ -78,8 +78,10 @@ void Launch::check_small() const {
   if (!options.blocks.empty()) count = int64_t(options.blocks.size());
   int64_t each = (code.thread_count() + lane_count - 1) / lane_count;
   if (count * each > Explorer::most_warps)
-    fail(code.kernel->span, "all schedules: {} would run {} blocks of {} warps, but all orders are tried of at most {} warps; "
-         "take fewer blocks (blocks=), or try a number of schedules", grid.kernel, count, each, Explorer::most_warps);
+    fail(code.kernel->span,
+         "all schedules: {} would run {} blocks of {} warps, but all orders are tried of at most {} warps; "
+         "take fewer blocks (blocks=), or try a number of schedules",
+         grid.kernel, count, each, Explorer::most_warps);
 }
 
 }  // namespace tl::sim

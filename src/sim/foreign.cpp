@@ -1,5 +1,5 @@
-// What memory calls do in the simulator: atomic accesses lane after lane, explicit-width accesses, and foreign code by
-// the function that its author gave for it.
+// What memory calls do in the simulator: atomic accesses lane after lane, explicit-width accesses, and
+// foreign code by the function that its author gave for it.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,8 +16,11 @@ namespace {
 // A sum of f32 in global memory takes zero for a subnormal number, and gives it (PTX ISA, atom).
 Scalar update(Callee::Atomic op, const Place& p, Scalar old, Scalar value) {
   if (!p.type.is_float()) return scalar(combine(op, old.i, value.i, p.type));
-  if (op != Callee::Atomic::add || p.type != f32 || p.scope != Scope::global) return scalar(combine(op, old.d, value.d, p.type));
-  auto flushed = [](double d) { return std::fabs(d) < double(std::numeric_limits<float>::min()) ? std::copysign(0.0, d) : d; };
+  if (op != Callee::Atomic::add || p.type != f32 || p.scope != Scope::global)
+    return scalar(combine(op, old.d, value.d, p.type));
+  auto flushed = [](double d) {
+    return std::fabs(d) < double(std::numeric_limits<float>::min()) ? std::copysign(0.0, d) : d;
+  };
   return scalar(flushed(combine(op, flushed(old.d), flushed(value.d), p.type)));
 }
 
@@ -73,8 +76,8 @@ void wide_access(const Execution& x) {
   addresses.count(x.warp, x.place(0), bytes, x.site.site, loads ? Counter::Kind::load : Counter::Kind::store);
 }
 
-// What one lane gives to foreign code by a pointer.  Its array ends where the program says, or with the buffer; then
-// what the code has changed is what it wrote, for nothing else is known.
+// What one lane gives to foreign code by a pointer.  Its array ends where the program says, or with the
+// buffer; then what the code has changed is what it wrote, for nothing else is known.
 struct Reached {
   const Execution& x;
   size_t arg;
@@ -165,7 +168,8 @@ void foreign(const Execution& x) {
     for (auto& r : places)
       if (inside) r.end();
     for (size_t r = 0; r < results.size(); r++) {
-      Scalar s = results[r].is_float() ? scalar(round_float(given[r].d, results[r])) : scalar(wrap_int(given[r].i, results[r]));
+      Scalar s = results[r].is_float() ? scalar(round_float(given[r].d, results[r]))
+                                       : scalar(wrap_int(given[r].i, results[r]));
       if (r < outputs)
         element_access(results[r]).put(x.operand(first + r, lane, results[r].bytes(), 1), s);
       else

@@ -87,7 +87,8 @@ void Host::bind_variables(std::span<const HostArg> args) {
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)  // of tensors that are None, which nothing names
-          if (auto line = line_of(e); line && !compile.slots.contains(line->var.get())) set(line->var, scalar(int64_t(0)));
+          if (auto line = line_of(e); line && !compile.slots.contains(line->var.get()))
+            set(line->var, scalar(int64_t(0)));
 }
 
 void Host::bind(std::span<const HostArg> args) {
@@ -151,11 +152,15 @@ void Host::begin_at(BufferId id, int64_t address, Span span) {
   for (auto& [begin, end] : arguments)
     if (m.data >= begin && m.data < end) {
       if (m.data + last <= end) return;
-      fail(span, "{} begins at the address {:#x} and has {} bytes, but the tensor argument there ends after {}", b.name,
-           uint64_t(address), last, end - m.data);
+      fail(span,
+           "{} begins at the address {:#x} and has {} bytes, but the tensor argument there ends after {}",
+           b.name, uint64_t(address), last, end - m.data);
     }
-  fail(span, "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference reaches "
-             "those only: pass the tensor as an argument, too", b.name, uint64_t(address), frame.where);
+  fail(span,
+       "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference "
+       "reaches "
+       "those only: pass the tensor as an argument, too",
+       b.name, uint64_t(address), frame.where);
 }
 
 void Host::begin(BufferId id) {
@@ -172,7 +177,8 @@ void Host::begin(BufferId id) {
     for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
     bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
     BufferAccess access = buffer_access(b);
-    m.owned.resize(access.pairs ? size_t(elements + 1) / 2 : size_t(empty ? 1 : elements) * size_t(access.bytes));
+    m.owned.resize(access.pairs ? size_t(elements + 1) / 2
+                                : size_t(empty ? 1 : elements) * size_t(access.bytes));
     m.data = m.owned.data();
     fresh.push_back({m.data, m.data + m.owned.size()});
   }

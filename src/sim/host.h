@@ -11,7 +11,7 @@ namespace tl {
 struct HostArg {
   void* data = nullptr;             // a tensor's first element, or a scalar's value in its own type
   std::vector<int64_t> shape = {};  // of a tensor; may be left out where no extent is known only at run time
-  std::vector<int64_t> strides = {};  // in elements; the same where no stride is
+  std::vector<int64_t> strides = {};              // in elements; the same where no stride is
   std::pair<std::byte*, std::byte*> memory = {};  // a tensor's first byte, and the end; also of a pointer's
   bool fresh = false;  // a tensor that was made for this call: nobody has written it
 };
@@ -21,8 +21,10 @@ struct Host {
   ExprCompiler compile;
   Frame frame = {};
   std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of expressions asked for again
-  std::vector<std::pair<std::byte*, std::byte*>> fresh = {};  // memory that nobody has written before the call
-  std::vector<std::pair<std::byte*, std::byte*>> arguments = {};  // the memory of the call's tensors: first byte, end
+  std::vector<std::pair<std::byte*, std::byte*>> fresh =
+      {};  // memory that nobody has written before the call
+  std::vector<std::pair<std::byte*, std::byte*>> arguments =
+      {};  // the memory of the call's tensors: first byte, end
 
   explicit Host(const Function& f);
   Host(const Host&) = delete;

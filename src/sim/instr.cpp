@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ir/callee.h"
 #include "base/output.h"
+#include "ir/callee.h"
 #include "sim/elements.h"
 #include "sim/message.h"
 #include "sim/undefined.h"
@@ -28,7 +28,8 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return operand(arg, lane, bytes, alignment, access == 'r' ? Touch::read : Touch::write);
 }
 
-std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, Holes* holes) const {
+std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
+                              Holes* holes) const {
   const Place& p = place(arg);
   int64_t offset = value(arg, lane).i;
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
@@ -40,21 +41,25 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   return at;
 }
 
-std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
-                            const Logical* begun) const {
+std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+                            Touch touch, const Logical* begun) const {
   const Place& p = place(arg);
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
-  if (inside && warp.block->watch) warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+  if (inside && warp.block->watch)
+    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
   return inside ? at : nullptr;
 }
 
-void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes, Holes* holes) const {
-  if (writes || !holes) return warp.block->monitor->registers(warp, p, offset, bytes, those, writes, site.site);
+void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes,
+                                Holes* holes) const {
+  if (writes || !holes)
+    return warp.block->monitor->registers(warp, p, offset, bytes, those, writes, site.site);
   auto found = warp.block->monitor->unwritten_registers(warp, p, offset, bytes, those, site.site);
   holes->insert(holes->end(), found.begin(), found.end());
 }
 
-std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment, Holes* holes) const {
+std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment,
+                                                       Holes* holes) const {
   std::array<std::byte*, lane_count> all;
   const Place& p = place(arg);
   char access = site.args[arg].access;
@@ -88,9 +93,9 @@ void Execution::require_whole_warp() const {
   if (lanes == ~Mask(0)) return;
   int missing = __builtin_ctz(~lanes), here = lanes ? __builtin_ctz(lanes) : 0;
   bool exists = warp.alive >> missing & 1;
-  stop(Finding::Kind::divergence, site.span, "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}",
-       site.callee->name, lane_count,
-       exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
+  stop(Finding::Kind::divergence, site.span,
+       "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}", site.callee->name,
+       lane_count, exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
        exists ? "does not take part" : "does not exist", describe_thread(warp, here),
        exists ? "move it out of the condition" : "make the number of threads a multiple of the warp");
 }
@@ -106,8 +111,8 @@ void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int 
     for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory + reg * bytes);
 }
 
-// What of its operands d, a, b a matrix instruction has found unwritten.  A row of A reaches a row of D, a column of B
-// a column, an element of C its own; those of D are then as if they were not written.
+// What of its operands d, a, b a matrix instruction has found unwritten.  A row of A reaches a row of D, a
+// column of B a column, an element of C its own; those of D are then as if they were not written.
 struct MatrixHoles {
   const Execution& x;
   const MatrixInstr& row;
@@ -119,7 +124,8 @@ struct MatrixHoles {
     const int32_t* at = x.site.positions[arg].data();
     for (auto& hole : of[arg])
       for_lanes(hole.lanes, [&](int lane) {
-        for (int64_t r = std::max<int64_t>(0, hole.at) / type.bytes(); r < f.registers && r * type.bytes() < hole.at + hole.bytes; r++)
+        for (int64_t r = std::max<int64_t>(0, hole.at) / type.bytes();
+             r < f.registers && r * type.bytes() < hole.at + hole.bytes; r++)
           each(at[lane * f.registers + r] / f.cols, at[lane * f.registers + r] % f.cols, hole.origin);
       });
   }
@@ -130,20 +136,26 @@ struct MatrixHoles {
       auto& first = from[size_t(i * row.n + j)];
       if (!first) first = &o;
     };
-    for_holes(1, row.a, row.a_type, [&](int i, int, const Origin& o) { for (int j = 0; j < row.n; j++) reach(i, j, o); });
-    for_holes(2, row.b, row.b_type, [&](int, int j, const Origin& o) { for (int i = 0; i < row.m; i++) reach(i, j, o); });
+    for_holes(1, row.a, row.a_type, [&](int i, int, const Origin& o) {
+      for (int j = 0; j < row.n; j++) reach(i, j, o);
+    });
+    for_holes(2, row.b, row.b_type, [&](int, int j, const Origin& o) {
+      for (int i = 0; i < row.m; i++) reach(i, j, o);
+    });
     for_holes(0, row.c, row.c_type, reach);
     const int32_t* at = x.site.positions[0].data();
     int64_t bytes = row.c_type.bytes();
     for (int lane = 0; lane < lane_count; lane++)
       for (int r = 0; r < row.c.registers; r++)
         if (const Origin* o = from[size_t(*at++)])
-          x.warp.block->monitor->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes, bytes, lane, *o);
+          x.warp.block->monitor->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes, bytes,
+                                                  lane, *o);
   }
 };
 
 template <class T>
-void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DType type, std::vector<T>& to, MatrixHoles& holes) {
+void read_operand(const Execution& x, size_t arg, const OperandFragment& f, DType type, std::vector<T>& to,
+                  MatrixHoles& holes) {
   to.resize(size_t(f.rows * f.cols));
   with_element(type, [&](auto element) {
     for_elements(x, arg, f, element.bytes, &holes.of[arg], [&](size_t at, const std::byte* memory) {
@@ -244,9 +256,11 @@ struct Blocks {
       for (int lane = 0; lane < lane_count; lane++)
         for (int e = 0; e < 2; e++) {
           auto [i, j] = element(lane, e);
-          if (!(hole.lanes >> (8 * block + i) & 1) || 2 * j + 2 <= hole.at || 2 * j >= hole.at + hole.bytes) continue;
-          x.warp.block->monitor->forget_registers(x.warp, x.place(registers), x.value(registers, lane).i + 4 * block + 2 * e, 2,
-                                                  lane, hole.origin);
+          if (!(hole.lanes >> (8 * block + i) & 1) || 2 * j + 2 <= hole.at || 2 * j >= hole.at + hole.bytes)
+            continue;
+          x.warp.block->monitor->forget_registers(x.warp, x.place(registers),
+                                                  x.value(registers, lane).i + 4 * block + 2 * e, 2, lane,
+                                                  hole.origin);
         }
   }
   // In the block's rows, what a lane's register holds in its half e.
@@ -279,17 +293,20 @@ struct Blocks {
 void check_shared(const Execution& x) {
   const Place& p = x.place(Blocks::memory);
   if (p.scope == Scope::shared) return;
-  stop(Finding::Kind::fault, x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name, p.name);
+  stop(Finding::Kind::fault, x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name,
+       p.name);
 }
 void load_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements(Counter::Kind::ldmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
+  Blocks{x}.for_elements(Counter::Kind::ldmatrix,
+                         [](std::byte* memory, std::byte* reg) { std::memcpy(reg, memory, 2); });
 }
 void store_blocks(const Execution& x) {
   x.require_whole_warp();
   check_shared(x);
-  Blocks{x}.for_elements(Counter::Kind::stmatrix, [](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
+  Blocks{x}.for_elements(Counter::Kind::stmatrix,
+                         [](std::byte* memory, std::byte* reg) { std::memcpy(memory, reg, 2); });
 }
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
@@ -349,12 +366,14 @@ void print_line(const Execution& x) {
 void check_assertion(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     if (!x.value(0, lane).i)
-      x.report(lane, Finding::Kind::assertion, assertion_text(x.site.args[1].text, describe_thread(x.warp, lane)));
+      x.report(lane, Finding::Kind::assertion,
+               assertion_text(x.site.args[1].text, describe_thread(x.warp, lane)));
   });
 }
 void check_assumption(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
-    if (!x.value(0, lane).i) x.report(lane, Finding::Kind::assertion, assumption_text(describe_thread(x.warp, lane)));
+    if (!x.value(0, lane).i)
+      x.report(lane, Finding::Kind::assertion, assumption_text(describe_thread(x.warp, lane)));
   });
 }
 
@@ -378,9 +397,7 @@ constexpr ThreadRow thread_rows[] = {
 };
 
 bool computes(const MatrixInstr& row) {
-  auto known = [](DType t) {
-    return t.is_int() ? t.bits <= 32 : t.is_float();
-  };
+  auto known = [](DType t) { return t.is_int() ? t.bits <= 32 : t.is_float(); };
   return known(row.a_type) && known(row.b_type) && known(row.c_type) &&
          row.c_type.is_int() == row.a_type.is_int();
 }
@@ -412,13 +429,18 @@ InstrRow semantics_of(const Callee& callee) {
         return {.run = computes(*row) ? matrix : nullptr, .row = row, .positions = positions_of(*row)};
     for (auto* row : t->copies)
       if (row->callee.name == callee.name)
-        return {.run = row->callee.access == "wr" ? load_blocks : row->callee.access == "rr" ? nullptr : store_blocks,
+        return {.run = row->callee.access == "wr"   ? load_blocks
+                       : row->callee.access == "rr" ? nullptr
+                                                    : store_blocks,
                 .row = row};
     for (auto& row : t->async)
-      if (row.callee.name == callee.name) return {.run = async_semantics(row.does), .row = &row, .async = &row};
+      if (row.callee.name == callee.name)
+        return {.run = async_semantics(row.does), .row = &row, .async = &row};
   }
   if (auto* row = find_user_row(callee.name))
-    return {.run = computes(*row) || eval_of(*row) ? user_matrix : nullptr, .row = row, .positions = positions_of(*row)};
+    return {.run = computes(*row) || eval_of(*row) ? user_matrix : nullptr,
+            .row = row,
+            .positions = positions_of(*row)};
   return {};
 }
 

@@ -32,32 +32,37 @@ struct Execution {
   // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same, for an access that is not as the row says.
-  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch, Holes* holes = nullptr) const;
+  std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
+                     Holes* holes = nullptr) const;
   // The same at an offset in bytes; null where that leads outside, which is told.
   std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
                    const Logical* begun = nullptr) const;
   // The same for all lanes.  `holes`: for who sees himself what comes of what they have not written.
-  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment, Holes* holes = nullptr) const;
-  void touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes, Holes* holes) const;
+  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment,
+                                              Holes* holes = nullptr) const;
+  void touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes,
+                       Holes* holes) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
-  // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle demand.
+  // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle
+  // demand.
   void require_whole_warp() const;
   void report(int lane, Finding::Kind kind, std::string text) const;  // and go on
   void tally(Counter::Kind kind, int64_t flops = 0) const;
 };
 
 struct InstrRow {
-  Semantics run = nullptr;    // null: there is none
-  const void* row = nullptr;  // in target/
+  Semantics run = nullptr;            // null: there is none
+  const void* row = nullptr;          // in target/
   const AsyncInstr* async = nullptr;  // the same, where it is one
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
-void stop_here(const Execution& x);  // breakpoint.cpp
-Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
-Semantics async_semantics(AsyncInstr::Does does);  // async.cpp
+void stop_here(const Execution& x);                  // breakpoint.cpp
+Semantics memory_semantics(const Callee& callee);    // foreign.cpp: of atomics, wide accesses, foreign code
+Semantics async_semantics(AsyncInstr::Does does);    // async.cpp
 Semantics barrier_semantics(AsyncInstr::Does does);  // mbarrier.cpp
-MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch);  // a finding that ends the run if it is none
+MBarrier& barrier_of(const Execution& x, size_t arg, int lane,
+                     Touch touch);  // a finding that ends the run if it is none
 // A warp waits for ever for a phase of an mbarrier: what is missing there, and what where others wait.
 Finding phase_finding(const Warp& w, std::span<const Warp* const> others);
 bool has_begun(const Warp& w);  // something has come or landed in the phase that it waits for

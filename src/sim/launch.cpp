@@ -27,7 +27,8 @@ Tensor tensor_of(const Memory& m) {
 Grid Launch::grid_of_kernel() {
   Grid g{.kernel = code.kernel->name, .dims = code.kernel->grid.size()};
   for (size_t d = 0; d < g.dims; d++) g.extents[d] = std::max<int64_t>(0, host.integer(code.kernel->grid[d]));
-  if (g.size()) check_grid(*code.kernel, {g.extents[0], g.extents[1], g.extents[2]}, code.chip, code.max_grid);
+  if (g.size())
+    check_grid(*code.kernel, {g.extents[0], g.extents[1], g.extents[2]}, code.chip, code.max_grid);
   return g;
 }
 

@@ -35,11 +35,11 @@ struct Launch {
   Monitor monitor = {code, grid, findings, cells, tensors, written()};
   Tally tally{code};
   Schedule schedule{options.seed};
-  std::vector<int64_t> blocks = {};                  // still to begin, the next one last
+  std::vector<int64_t> blocks = {};  // still to begin, the next one last
   std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
   int64_t ended = 0, told = 0;
-  int64_t astray = 0;                                // operations since an access outside of its buffer was found
-  Explorer* explorer = nullptr;                      // where all orders are tried
+  int64_t astray = 0;            // operations since an access outside of its buffer was found
+  Explorer* explorer = nullptr;  // where all orders are tried
 
   // launch.cpp: what there is
   Grid grid_of_kernel();
@@ -59,8 +59,9 @@ struct Launch {
   static void resume(Resident& r);
   // Every block that runs waits for the grid.
   void resolve_grid();
-  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same memory, they
-  // wait for ever; a loop that counts its trips never stands the same, and is given most_idle_rounds.
+  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same
+  // memory, they wait for ever; a loop that counts its trips never stands the same, and is given
+  // most_idle_rounds.
   struct Rounds {
     int64_t version = -1;  // of memory, in all of them
     std::unordered_set<size_t> states = {};

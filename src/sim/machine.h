@@ -38,7 +38,17 @@ struct Operation {
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
   // How its result is made of its operands, as far as an index is: see wrapped.h.  `arithmetic`: by `op`.
   enum class Follow : uint8_t {
-    none, arithmetic, negate, convert, address, splat, repeat, ramp, select, compare, logic
+    none,
+    arithmetic,
+    negate,
+    convert,
+    address,
+    splat,
+    repeat,
+    ramp,
+    select,
+    compare,
+    logic
   };
   Follow follow = Follow::none;
   bool wraps = false;          // it may leave its type, and become an index
@@ -77,7 +87,7 @@ struct ClaimSite {
   int64_t elements = 1;  // that it takes at once
   Counter::Kind kind = Counter::Kind::load;
   std::string_view what = {};
-  int32_t where = -1;    // slots of a condition that is the program's own
+  int32_t where = -1;  // slots of a condition that is the program's own
   std::vector<Dim> dims = {};
 };
 
@@ -88,11 +98,11 @@ struct CallSite {
   struct Arg {
     int32_t slot = -1;  // of the value; of a handle: its offset in bytes within `place`
     bool uniform = false;
-    int place = -1;  // of a handle, the buffer
+    int place = -1;         // of a handle, the buffer
     std::string text = {};  // of a StringImm
     DType type = {};
-    char access = '-';      // through a handle: 'r', 'w', 'x'
-    int32_t count = -1;     // the slot of how many elements are touched there; -1: nothing says it
+    char access = '-';   // through a handle: 'r', 'w', 'x'
+    int32_t count = -1;  // the slot of how many elements are touched there; -1: nothing says it
     bool count_uniform = false;
   };
   Semantics run = nullptr;
@@ -103,8 +113,8 @@ struct CallSite {
   std::vector<Arg> args;
   int32_t to = -1;  // its result, 32 slots for each element
   Span span;
-  int32_t site = 0;  // in Code::sites
-  DType type = {};  // of the result
+  int32_t site = 0;                          // in Code::sites
+  DType type = {};                           // of the result
   MemoryOrder order = MemoryOrder::relaxed;  // of an atomic access
 };
 
@@ -175,7 +185,7 @@ struct NamedBarrier {
   int64_t arrived = 0, expected = 0;  // threads
   int64_t first = -1;                 // the first one that came, and where
   int32_t site = 0;
-  int64_t phase = 0;                  // how often all have come
+  int64_t phase = 0;  // how often all have come
   // What those know that have come: since the last phase, and to the last phase.
   std::shared_ptr<const Known> gathered = {}, told = {};
   std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
@@ -200,19 +210,19 @@ struct Block {
   std::vector<Tensor> tensors = {};  // by buffer id
   std::vector<MapView> maps = {};    // by their places in the function
   std::vector<std::byte> memory = {};
-  std::byte* shared = nullptr;  // the block's memory, within `memory`
-  std::string where = {};       // "block (1, 0) of main"
+  std::byte* shared = nullptr;                    // the block's memory, within `memory`
+  std::string where = {};                         // "block (1, 0) of main"
   std::map<int64_t, NamedBarrier> barriers = {};  // those that someone has come to
   Monitor* monitor = nullptr;
   BlockWatch* watch = nullptr;  // null where accesses are not watched
   Tally* tally = nullptr;       // null where nothing is counted
   Engine* engine = nullptr;     // null where no instruction goes on beside its thread
   int64_t executed = 0;         // operations of its warps so far
-  int64_t patience = 64;        // how often a loop may find memory unchanged before it counts as one that waits
-  std::map<int64_t, Wrap> wrapped = {};  // by byte of shared memory
-  bool holds_wrapped = false;            // some memory of the block does
+  int64_t patience = 64;  // how often a loop may find memory unchanged before it counts as one that waits
+  std::map<int64_t, Wrap> wrapped = {};                        // by byte of shared memory
+  bool holds_wrapped = false;                                  // some memory of the block does
   std::map<const Operation*, std::vector<bool>> reached = {};  // by what wraps: see wrapped.h
-  const StopHandler* stop = nullptr;  // null where nobody looks at breakpoints
+  const StopHandler* stop = nullptr;                           // null where nobody looks at breakpoints
 };
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
@@ -222,7 +232,7 @@ struct Saved {
 
 // A loop that some threads may leave, or continue, before the others.
 struct Jumping {
-  Mask entry, running;       // the threads that came to it; that are in this iteration
+  Mask entry, running;  // the threads that came to it; that are in this iteration
   Mask broken = 0, continued = 0;
 };
 
@@ -245,17 +255,18 @@ struct Hole {
 using Holes = std::vector<Hole>;
 // The lanes of a register that hold such values.
 struct Wrapped {
-  int32_t slot;     // of 32 lanes, or of one where all agree
+  int32_t slot;  // of 32 lanes, or of one where all agree
   Mask lanes = 0;
   std::array<Wrap, lane_count> values = {};  // of these lanes
 };
-// The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found already.
+// The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found
+// already.
 struct Strayed {
   Mask lanes = 0;
   int32_t site = -1, place = -1;
 };
 struct Undefined {
-  int32_t slot;         // of 32 lanes
+  int32_t slot;  // of 32 lanes
   Mask lanes = 0;
   std::array<Origin, lane_count> origins = {};  // of these lanes
 };
@@ -270,13 +281,13 @@ struct Warp {
   Mask alive = 0, active = 0;  // threads that exist; that take part now
   Mask out = 0;                // those that took a jump and wait at its end, or have returned
   Mask returned = 0;
-  int64_t barrier = -1;        // the named barrier that it waits at, and for the end of which phase
+  int64_t barrier = -1;  // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
-  int64_t came = 0;            // to the barrier where it waits: what the block had executed then
-  int64_t awaited = -1;        // the mbarrier whose phase it has found under way, where, and by which lane
+  int64_t came = 0;      // to the barrier where it waits: what the block had executed then
+  int64_t awaited = -1;  // the mbarrier whose phase it has found under way, where, and by which lane
   int32_t awaits_at = 0;
   int awaiting = 0;
-  int64_t seen_version = -1;   // of memory, by a loop that waits; and how often it found it unchanged
+  int64_t seen_version = -1;  // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;
   std::vector<Jumping> jumping = {};
@@ -288,7 +299,8 @@ struct Warp {
   Strayed strayed = {};
   std::vector<Wrapped> wrapped = {};
   std::array<std::map<int64_t, Wrap>, lane_count> wrapped_memory = {};  // by byte of each lane's registers
-  std::map<std::pair<int64_t, int>, Origin> forgotten = {};  // by unit and lane: what undefined value was written
+  std::map<std::pair<int64_t, int>, Origin> forgotten =
+      {};  // by unit and lane: what undefined value was written
 
   Scalar* slot(int32_t i) { return registers.data() + i; }
   std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }
@@ -310,14 +322,17 @@ inline Mask lanes_where(Warp& w, int32_t slot) {
   return lanes;
 }
 
-// The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they lie
-// within it, at an address divisible by `alignment`; outside, what comes is a place where nothing matters.
+// The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they
+// lie within it, at an address divisible by `alignment`; outside, what comes is a place where nothing
+// matters.
 struct Located {
   std::byte* at;
   bool inside;
 };
-Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment, int32_t site);
-int64_t elements_left(Warp& w, const Place& place, int lane, int64_t offset);  // from there to the buffer's end
+Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,
+               int32_t site);
+int64_t elements_left(Warp& w, const Place& place, int lane,
+                      int64_t offset);                 // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
 // What was never written shows in the result: floats are NaN, all else bytes 0xCD.
 void poison(std::byte* data, int64_t bytes, DType type);

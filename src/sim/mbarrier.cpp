@@ -1,4 +1,5 @@
-// Barriers in memory: who has come in a phase, what has landed, and what is missing when nobody comes any more.
+// Barriers in memory: who has come in a phase, what has landed, and what is missing when nobody comes any
+// more.
 #include <bit>
 #include <set>
 
@@ -16,7 +17,9 @@ Clocks* clocks_of(const Execution& x) { return x.warp.block->watch ? &x.warp.blo
 std::string name_of_barrier(const Place& p, int64_t address) {
   return fmt::format("{}[{}]", p.name, (address - p.address) / p.type.bytes());
 }
-int64_t address_of_barrier(const Execution& x, size_t arg, int lane) { return x.place(arg).address + x.value(arg, lane).i; }
+int64_t address_of_barrier(const Execution& x, size_t arg, int lane) {
+  return x.place(arg).address + x.value(arg, lane).i;
+}
 
 // "thread 0 (line 7), thread 32 (line 7)"
 std::string arrivals(const Code& code, const MBarrier& m) {
@@ -25,7 +28,8 @@ std::string arrivals(const Code& code, const MBarrier& m) {
   for (size_t i = 0; i < std::min(most, m.came.size()); i++) {
     auto [thread, site] = m.came[i];
     const Span& span = code.sites[size_t(site)].span;
-    text += fmt::format("{}thread {}{}", i ? ", " : "", thread, span ? fmt::format(" (line {})", span.line) : "");
+    text +=
+        fmt::format("{}thread {}{}", i ? ", " : "", thread, span ? fmt::format(" (line {})", span.line) : "");
   }
   return m.came.size() > most ? fmt::format("{} and {} more", text, m.came.size() - most) : text;
 }
@@ -35,8 +39,10 @@ MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
   auto& barriers = x.warp.block->engine->barriers;
   auto it = barriers.find(address);
   if (it == barriers.end() || it->second.count == 0)
-    stop(Finding::Kind::unwritten, x.site.span, "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
-         "put a barrier behind that", x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
+    stop(Finding::Kind::unwritten, x.site.span,
+         "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
+         "put a barrier behind that",
+         x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
          it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
   return it->second;
 }
@@ -52,15 +58,19 @@ void init_barrier(const Execution& x) {
     x.operand(0, lane, x.row<AsyncInstr>().bytes, x.row<AsyncInstr>().bytes, Touch::write);
     int64_t count = x.value(1, lane).i;
     if (count < 1)
-      stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one", count,
-           describe_thread(x.warp, lane));
+      stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one",
+           count, describe_thread(x.warp, lane));
     auto& barriers = x.warp.block->engine->barriers;
     auto number = int64_t(barriers.size());
     auto [it, is_new] = barriers.try_emplace(address_of_barrier(x, 0, lane));
     MBarrier& m = it->second;
     if (!is_new) number = m.number;
     uint32_t copies = m.copies;  // its slot's epochs go on
-    m = {.count = count, .pending = count, .number = number, .copies = copies, .initialiser = x.warp.first + lane};
+    m = {.count = count,
+         .pending = count,
+         .number = number,
+         .copies = copies,
+         .initialiser = x.warp.first + lane};
     x.warp.block->monitor->memory_version++;
   });
 }
@@ -84,10 +94,12 @@ void expect_bytes(const Execution& x, MBarrier& m, int lane) {
 void check_room(const Execution& x, const MBarrier& m, int lane) {
   if (m.pending == 0)
     stop(Finding::Kind::barrier, x.site.span,
-         "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count more arrivals in "
+         "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count "
+         "more arrivals in "
          "mbarrier_init, or wait for the phase first",
-         x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count,
-         m.phase, arrivals(*x.warp.code, m), m.bytes);
+         x.site.callee->name, describe_thread(x.warp, lane),
+         name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count, m.phase,
+         arrivals(*x.warp.code, m), m.bytes);
 }
 
 void come(const Execution& x, MBarrier& m, int lane) {
@@ -113,7 +125,8 @@ void arrive(const Execution& x) {
   });
 }
 
-// Arrives when all has landed that the thread has begun to copy; for itself it adds an arrival, unless that was counted.
+// Arrives when all has landed that the thread has begun to copy; for itself it adds an arrival, unless that
+// was counted.
 void arrive_later(const Execution& x) {
   x.tally(Counter::Kind::barrier);
   for_lanes(x.lanes, [&](int lane) {
@@ -123,7 +136,10 @@ void arrive_later(const Execution& x) {
     m.pending += x.row<AsyncInstr>().does == Does::signal;
     m.came.emplace_back(thread, x.site.site);
     uint32_t epoch = engine.groups(Line::copies, thread).epoch++;
-    Begun b{.thread = thread, .epoch = epoch, .barrier = address_of_barrier(x, 0, lane), .pieces = {{.flight = engine.flight()}}};
+    Begun b{.thread = thread,
+            .epoch = epoch,
+            .barrier = address_of_barrier(x, 0, lane),
+            .pieces = {{.flight = engine.flight()}}};
     if (Clocks* clocks = clocks_of(x)) b.knows = clocks->release(thread);
     engine.begin_telling(std::move(b));
   });
@@ -137,11 +153,11 @@ void test_phase(const Execution& x) {
     MBarrier& m = barrier_at(x, 0, lane);
     int64_t parity = x.value(1, lane).i;
     if (parity != 0 && parity != 1)
-      stop(Finding::Kind::fault, x.site.span, "{}: a parity of {}, in {}; phases are even (0) or odd (1)", x.site.callee->name,
-           parity, describe_thread(w, lane));
+      stop(Finding::Kind::fault, x.site.span, "{}: a parity of {}, in {}; phases are even (0) or odd (1)",
+           x.site.callee->name, parity, describe_thread(w, lane));
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
-    if (ended) {                                   // a wait reads once, however often it has to ask
+    if (ended) {  // a wait reads once, however often it has to ask
       touch_barrier(x, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
@@ -162,10 +178,10 @@ struct BarrierRow {
   Semantics run;
 };
 constexpr BarrierRow rows[] = {
-    {Does::init, init_barrier},       {Does::inval, invalidate},
-    {Does::arrive, arrive},           {Does::arrive_expect, arrive},
-    {Does::expect, expect},           {Does::test, test_phase},
-    {Does::signal, arrive_later},     {Does::signal_counted, arrive_later},
+    {Does::init, init_barrier},      {Does::inval, invalidate},
+    {Does::arrive, arrive},          {Does::arrive_expect, arrive},
+    {Does::expect, expect},          {Does::test, test_phase},
+    {Does::signal, arrive_later},    {Does::signal_counted, arrive_later},
     {Does::fence_init, fence_inits},
 };
 
@@ -190,7 +206,8 @@ std::string awaited_by(const Warp& w) {
   int64_t phase = w.block->engine->barriers.at(w.awaited).phase;
   std::string name;
   for (auto& p : w.code->places)
-    if (p.scope == Scope::shared && name.empty() && w.awaited >= p.address && w.awaited < p.address + p.elements * p.type.bytes())
+    if (p.scope == Scope::shared && name.empty() && w.awaited >= p.address &&
+        w.awaited < p.address + p.elements * p.type.bytes())
       name = name_of_barrier(p, w.awaited);
   return fmt::format("waits for phase {} of {} (parity {})", phase, name, phase % 2);
 }
@@ -204,7 +221,8 @@ std::string missing_in(const MBarrier& m) {
   std::string text = fmt::format("missing: {}", fmt::join(missing, ", "));
   int64_t beside = m.pending + int64_t(m.came.size()) - m.count;
   if (m.pending > 0 && beside > 0)
-    text += fmt::format(", beside {} of cp_async_mbarrier_arrive, which adds each to the count (…_noinc does not)", beside);
+    text += fmt::format(
+        ", beside {} of cp_async_mbarrier_arrive, which adds each to the count (…_noinc does not)", beside);
   return text;
 }
 
@@ -222,13 +240,17 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
   std::string meant = m.came.empty() && m.phase > 0
-                          ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2) : "";
-  f.text = fmt::format("{} {}, and nobody else can go on; {}; {}{}", describe_thread(w, w.awaiting), awaited_by(w), missing_in(m),
-                       came, meant);
+                          ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2)
+                          : "";
+  f.text = fmt::format("{} {}, and nobody else can go on; {}; {}{}", describe_thread(w, w.awaiting),
+                       awaited_by(w), missing_in(m), came, meant);
   int behind = std::popcount(w.alive & ~w.returned & ~w.active);
   if (m.pending > 0 && m.pending == behind)
-    f.text += fmt::format("; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it wait in "
-                          "a warp of its own", behind);
+    f.text += fmt::format(
+        "; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it "
+        "wait in "
+        "a warp of its own",
+        behind);
   constexpr size_t most = 4;
   std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};
   for (auto* other : others) {

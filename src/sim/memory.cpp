@@ -46,13 +46,15 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
   f.buffer = p.name;
   f.index = index < first || index >= end ? index : end;
   if (p.made_at >= 0 && first == end) {
-    f.text = fmt::format("{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the "
-                         "simulator reaches those only: pass the tensor as an argument, too",
-                         p.name, reinterpret_cast<uintptr_t>(base), describe_thread(w, lane));
+    f.text = fmt::format(
+        "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the "
+        "simulator reaches those only: pass the tensor as an argument, too",
+        p.name, reinterpret_cast<uintptr_t>(base), describe_thread(w, lane));
   } else {
     std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
-    f.text = fmt::format("{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
-                         p.name, f.index, f.index, vector, first, end, describe_thread(w, lane), p.name);
+    f.text = fmt::format(
+        "{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
+        p.name, f.index, f.index, vector, first, end, describe_thread(w, lane), p.name);
   }
   w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
 }
@@ -60,9 +62,10 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
 void misaligned(Warp& w, const Place& p, int lane, int64_t index, int64_t bytes, int32_t site) {
   if (w.block->monitor->again(Finding::Kind::misaligned, site, p.number)) return;
   Finding f{.kind = Finding::Kind::misaligned,
-            .text = fmt::format("{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer "
-                                "elements at once, or align where the row begins",
-                                p.name, index, bytes, bytes, describe_thread(w, lane))};
+            .text = fmt::format(
+                "{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer "
+                "elements at once, or align where the row begins",
+                p.name, index, bytes, bytes, describe_thread(w, lane))};
   f.buffer = p.name;
   f.index = index;
   w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
@@ -109,7 +112,8 @@ struct Accessor {
       return nullptr;
     }
     std::byte* address = here.base + index * element + lane * lane_stride;
-    if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk)) misaligned(w, place, lane, index, chunk, o.site);
+    if (chunk && reinterpret_cast<uintptr_t>(address) % uintptr_t(chunk))
+      misaligned(w, place, lane, index, chunk, o.site);
     return address;
   }
   // Of registers: where lane 0's are, the others behind it, all checked by one of the threads that take part.
@@ -132,7 +136,8 @@ struct Accessor {
     if (lane_stride)
       holes = w.block->monitor->unwritten_registers(w, place, index * element, bytes, lanes, o.site);
     else
-      w.block->monitor->access(w, place, __builtin_ctz(lanes), at, bytes, Touch::read, o.site, false, nullptr, &holes);
+      w.block->monitor->access(w, place, __builtin_ctz(lanes), at, bytes, Touch::read, o.site, false, nullptr,
+                               &holes);
     if (!holes.empty()) add_undefined(w, o, element, holes);
   }
   void note_all(Mask lanes, int64_t index, bool writes) const {
@@ -244,7 +249,8 @@ Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t by
   }
   bool registers = place.scope == Scope::fragment || place.scope == Scope::local;
   std::byte* at = base + offset + (registers ? lane * w.code->lane_bytes : 0);
-  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment)) misaligned(w, place, lane, offset / element, alignment, site);
+  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment))
+    misaligned(w, place, lane, offset / element, alignment, site);
   return {at, true};
 }
 

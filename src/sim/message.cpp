@@ -67,7 +67,8 @@ Code message_code(const Call& n, const std::vector<Code>& args, Span span) {
   std::vector<DType> types;
   for (auto& a : n.args) types.push_back(a->dtype);
   return [args, types, format = text_of(n, 0)](Frame& x) {
-    write_output(format_message(format, "", [&](size_t i) { return std::pair(args[i + 1](x), types[i + 1]); }));
+    write_output(
+        format_message(format, "", [&](size_t i) { return std::pair(args[i + 1](x), types[i + 1]); }));
     return Scalar();
   };
 }

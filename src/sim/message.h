@@ -12,7 +12,8 @@ std::string format_message(std::string_view format, std::string_view thread,
 // What is said where T.device_assert or T.assume does not hold.
 std::string assertion_text(std::string_view text, std::string_view where);
 std::string assumption_text(std::string_view where);
-// The code of such a call for the reference; null if it is none.  `args` as in the call, null where it takes a text.
+// The code of such a call for the reference; null if it is none.  `args` as in the call, null where it takes
+// a text.
 Code message_code(const Call& n, const std::vector<Code>& args, Span span);
 
 }  // namespace tl

@@ -92,9 +92,12 @@ std::string Grid::name(int64_t number) const {
   return text + ") of " + kernel;
 }
 
-Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells, const std::vector<Tensor>& tensors,
-                 const std::vector<Extent>& written)
-    : code(code), grid(std::move(grid)), findings(findings), cells(cells) {
+Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells,
+                 const std::vector<Tensor>& tensors, const std::vector<Extent>& written)
+    : code(code),
+      grid(std::move(grid)),
+      findings(findings),
+      cells(cells) {
   for (auto& p : code.places) {
     bool meets = p.made_at >= 0 && !written.empty();
     if (p.scope == Scope::global && p.made_at < 0) {
@@ -117,10 +120,14 @@ namespace {
 // Do two accesses to the same place conflict, where nothing orders them?  `since`: not a write.
 bool conflicts(const Stamp& since, Touch touch) {
   switch (touch) {
-    case Touch::read: return Touch(since.how) == Touch::atomic_update;
-    case Touch::write: return true;
-    case Touch::atomic_read: return false;
-    case Touch::atomic_update: return Touch(since.how) == Touch::read;
+    case Touch::read:
+      return Touch(since.how) == Touch::atomic_update;
+    case Touch::write:
+      return true;
+    case Touch::atomic_read:
+      return false;
+    case Touch::atomic_update:
+      return Touch(since.how) == Touch::read;
   }
   return true;
 }
@@ -140,16 +147,17 @@ const char* past(Touch t) {
 
 // Where a place's element lies in it.
 int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
-  const std::byte* base = p.made_at >= 0 ? reinterpret_cast<const std::byte*>(uintptr_t(w.registers[size_t(p.made_at + lane)].i))
-                          : p.scope == Scope::shared ? w.block->shared + p.address
-                                                     : w.block->tensors[p.id].data;
+  const std::byte* base =
+      p.made_at >= 0 ? reinterpret_cast<const std::byte*>(uintptr_t(w.registers[size_t(p.made_at + lane)].i))
+      : p.scope == Scope::shared ? w.block->shared + p.address
+                                 : w.block->tensors[p.id].data;
   return (at - base) / p.type.bytes();
 }
 
 }  // namespace
 
-void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-                     bool same, const Logical* begun, Holes* holes) {
+void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
+                     int32_t site, bool same, const Logical* begun, Holes* holes) {
   if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
   BlockWatch& watch = *w.block->watch;
@@ -169,8 +177,8 @@ void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int
   }
 }
 
-void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,
-                            const Stamp& me, Holes* holes) {
+void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit,
+                            const std::byte* at, const Stamp& me, Holes* holes) {
   const BlockWatch& watch = *w.block->watch;
   bool is_shared = p.scope == Scope::shared;
   bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
@@ -178,10 +186,14 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
   const std::byte* first = std::max(unit, at);
   for (auto& e : forgiven)
     if (first >= e.begin && first < e.end) return;
-  Origin origin{.place = p.number, .index = index_of(w, p, lane, first), .site = me.site, .thread = w.first + lane,
+  Origin origin{.place = p.number,
+                .index = index_of(w, p, lane, first),
+                .site = me.site,
+                .thread = w.first + lane,
                 .stale = stale ? c.place : -1};
   if (is_shared && !c.written)
-    if (auto it = watch.forgotten.find((unit - w.block->shared) / code.shared_unit); it != watch.forgotten.end())
+    if (auto it = watch.forgotten.find((unit - w.block->shared) / code.shared_unit);
+        it != watch.forgotten.end())
       origin = it->second;
   if (holes)
     holes->push_back({Mask(1) << lane, unit - at, is_shared ? code.shared_unit : cells.unit, origin});
@@ -196,8 +208,8 @@ void Monitor::forgive(Extent memory) {
   forgiven.push_back(memory);
 }
 
-void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
-                         bool same, const std::byte* at, bool by_proxy) {
+void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me,
+                         Touch touch, bool same, const std::byte* at, bool by_proxy) {
   const Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
@@ -206,7 +218,8 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   else if (by_proxy && c.write.epoch)
     check_fence(w, p, lane, c.write, touch, me.site, at);
   auto check = [&](const Stamp& s) {
-    if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread)) race(w, p, lane, me, s, past(Touch(s.how)), touch, at);
+    if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread))
+      race(w, p, lane, me, s, past(Touch(s.how)), touch, at);
   };
   check(c.read);
   if (c.more)
@@ -222,7 +235,8 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
     return;
   }
   auto covered = [&](const Stamp& s) {
-    return !s.epoch || (s.how == me.how && (clocks.ordered(s, thread) || (s.block == me.block && s.thread == me.thread)));
+    return !s.epoch ||
+           (s.how == me.how && (clocks.ordered(s, thread) || (s.block == me.block && s.thread == me.thread)));
   };
   if (covered(c.read)) {
     c.read = me;
@@ -238,16 +252,19 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   if (more.size() < most) more.push_back(me);
 }
 
-void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site) {
+void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes,
+                        int32_t site) {
   int64_t unit = code.register_unit;
   if (writes)
-    for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) w.filled[size_t(i)] |= lanes;
+    for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++)
+      w.filled[size_t(i)] |= lanes;
   else
     for (auto& hole : unwritten_registers(w, p, offset, bytes, lanes, site))
       undefined(w, __builtin_ctz(hole.lanes), hole.origin, site, "");
 }
 
-Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site) {
+Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes,
+                                   int32_t site) {
   int64_t unit = code.register_unit, begin = p.address + offset;
   Holes holes;
   for (int64_t i = begin / unit; i * unit < begin + bytes; i++)
@@ -256,13 +273,14 @@ Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int6
         auto it = w.forgotten.find({i, lane});
         int64_t index = std::max<int64_t>(0, i * unit - p.address) / p.type.bytes();
         Origin fresh{.place = p.number, .index = index, .site = site, .thread = w.first + lane};
-        holes.push_back({Mask(1) << lane, i * unit - begin, unit,
-                        it != w.forgotten.end() ? it->second : fresh});
+        holes.push_back(
+            {Mask(1) << lane, i * unit - begin, unit, it != w.forgotten.end() ? it->second : fresh});
       });
   return holes;
 }
 
-void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin) {
+void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
+                               const Origin& origin) {
   int64_t unit = code.register_unit;
   for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
     w.filled[size_t(i)] &= ~(Mask(1) << lane);
@@ -283,9 +301,10 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
     Finding f{.kind = Finding::Kind::unwritten,
-              .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it {}; let "
-                                  "every lane that is asked take part, or give the shuffle a smaller width",
-                                  describe_thread(w, lane), origin.index, how)};
+              .text = fmt::format(
+                  "{} takes the value of lane {}, which does not take part, and what is made of it {}; let "
+                  "every lane that is asked take part, or give the shuffle a smaller width",
+                  describe_thread(w, lane), origin.index, how)};
     return report(w, lane, std::move(f), origin.site, site);
   }
   const Place& p = code.places[size_t(origin.place)];
@@ -298,11 +317,12 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   bool own = p.scope == Scope::fragment || p.scope == Scope::local;
   std::string why = own ? "it has not written it" : "nobody has written it";
   if (origin.stale >= 0)
-    why = fmt::format("what stands there was written to {}, which lay in the same memory", code.places[size_t(origin.stale)].name);
+    why = fmt::format("what stands there was written to {}, which lay in the same memory",
+                      code.places[size_t(origin.stale)].name);
   int reader = origin.thread < 0 ? lane : int(origin.thread - w.first);
   Finding f{.kind = Finding::Kind::unwritten,
-            .text = fmt::format("{}[{}] is read by {}, but {}{}; fill it first (T.clear, T.fill, T.copy)", p.name, origin.index,
-                                describe_thread(w, reader), why, made)};
+            .text = fmt::format("{}[{}] is read by {}, but {}{}; fill it first (T.clear, T.fill, T.copy)",
+                                p.name, origin.index, describe_thread(w, reader), why, made)};
   f.buffer = p.name;
   f.index = origin.index;
   report(w, reader, std::move(f), origin.site, other_site, p.number);
@@ -310,11 +330,13 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
 
 void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
   int64_t unit = code.register_unit;
-  for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++) w.filled[size_t(i)] &= ~lanes;
+  for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++)
+    w.filled[size_t(i)] &= ~lanes;
 }
 
 // ── orders ────────────────────────────────────────────────────────────────────────────────────────────
-void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes) {
+void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads,
+                          bool writes) {
   Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool acquires = reads && (order == MemoryOrder::acquire || order >= MemoryOrder::acq_rel);
@@ -330,7 +352,8 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
 }
 
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
-// Its first line; of a loop that asks within whether it goes on, all that it does until it is left, on one line.
+// Its first line; of a loop that asks within whether it goes on, all that it does until it is left, on one
+// line.
 std::string Monitor::statement(int32_t site) const {
   const Stmt& stmt = code.sites[size_t(site)].stmt;
   std::string text = stmt ? print(stmt, code.function) : "", line;
@@ -366,8 +389,8 @@ std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
   return owner < 0 ? "a bulk copy" : fmt::format("a copy that thread {} has begun", owner);
 }
 
-void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
-                   const std::byte* at) {
+void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did,
+                   Touch touch, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
   if (touch != Touch::read) findings.withdraw(key(Finding::Kind::unwritten, other.site, -1, p.number));
@@ -377,8 +400,8 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
   bool same_statement = code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get();
   std::string who = begun ? "what " + describe_thread(w, lane) + " begins here" : describe_thread(w, lane);
   Finding f{.kind = Finding::Kind::race,
-            .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
-                                who, verb(touch), name_of(w, other),
+            .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}",
+                                p.name, index, who, verb(touch), name_of(w, other),
                                 same_block ? "" : " of " + grid.name(other.block), did,
                                 there ? fmt::format(" on line {}", there.line) : "",
                                 cure_of(w, p, lane, other, me.site, same_statement,
@@ -390,9 +413,10 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
   report(w, lane, std::move(f), me.site, other.site, p.number);
 }
 
-// The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is it sure to
-// come second.
-void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at) {
+// The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is
+// it sure to come second.
+void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
+                          const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   bool copied = clocks.is_line(write.thread, Line::copies);
   if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
@@ -403,13 +427,14 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
   Finding f{.kind = Finding::Kind::fence,
-            .text = fmt::format("missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} "
-                                "and has passed no fence since, so {}; let the threads that write execute "
-                                "fence_proxy_async(), before the barrier",
-                                p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
-                                there ? fmt::format(" on line {}", there.line) : "",
-                                touch == Touch::read ? "the copy may read what stood there before"
-                                                     : "what it wrote may come after the copy")};
+            .text = fmt::format(
+                "missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} "
+                "and has passed no fence since, so {}; let the threads that write execute "
+                "fence_proxy_async(), before the barrier",
+                p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
+                there ? fmt::format(" on line {}", there.line) : "",
+                touch == Touch::read ? "the copy may read what stood there before"
+                                     : "what it wrote may come after the copy")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

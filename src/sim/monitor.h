@@ -1,7 +1,7 @@
-// Watches what a running kernel does to memory.  Every unit of shared memory, and of the tensors that the kernel
-// writes, has a cell that remembers the last write and what has read since; an access that meets another one which
-// nothing orders is a race, in whatever order the two came to pass.  Registers have a bit for each lane: written or
-// not.
+// Watches what a running kernel does to memory.  Every unit of shared memory, and of the tensors that the
+// kernel writes, has a cell that remembers the last write and what has read since; an access that meets
+// another one which nothing orders is a race, in whatever order the two came to pass.  Registers have a bit
+// for each lane: written or not.
 //
 // A unit is as wide as the narrowest access of the kernel to that kind of memory.
 #pragma once
@@ -20,7 +20,8 @@ enum class Touch : uint8_t { read, write, atomic_read, atomic_update };
 struct Logical {
   int32_t slot = 0;
   uint32_t epoch = 0;
-  bool by_proxy = false;  // the asynchronous one, which sees what threads have written behind their fences only
+  bool by_proxy =
+      false;  // the asynchronous one, which sees what threads have written behind their fences only
 };
 
 struct Cell {
@@ -59,7 +60,8 @@ class Findings {
   bool astray = false;  // an access was outside of its buffer
   void add(Finding f, std::array<int64_t, 4> where);
   bool again(const std::array<int64_t, 4>& where);  // then it is counted
-  void withdraw(const std::array<int64_t, 4>& where);  // whatever its other site: it has another reason, and is found no more
+  void withdraw(const std::array<int64_t, 4>&
+                    where);           // whatever its other site: it has another reason, and is found no more
   static constexpr size_t most = 32;  // further places are not listed
 
  private:
@@ -67,8 +69,8 @@ class Findings {
   std::set<std::array<int64_t, 3>> withdrawn = {};      // by kind, site, place
 };
 
-// The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages made when
-// first touched.
+// The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages
+// made when first touched.
 class GlobalCells {
  public:
   // A kernel begins: all that was done before is done.
@@ -103,33 +105,37 @@ struct Grid {
 class Monitor {
  public:
   // `written`: what the kernel may write.  A tensor that lies apart from all of it is not watched.
-  Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells, const std::vector<Tensor>& tensors,
-          const std::vector<Extent>& written);
+  Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells,
+          const std::vector<Tensor>& tensors, const std::vector<Extent>& written);
 
   std::unique_ptr<BlockWatch> watch(int32_t block) const;
-  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.  What is
-  // read and nobody has written is a finding, unless the reader takes it in `holes`, to see what comes of it.
-  void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch, int32_t site,
-              bool same = false, const Logical* begun = nullptr, Holes* holes = nullptr);
+  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.
+  // What is read and nobody has written is a finding, unless the reader takes it in `holes`, to see what
+  // comes of it.
+  void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
+              int32_t site, bool same = false, const Logical* begun = nullptr, Holes* holes = nullptr);
   // Of `lanes`, at the same offset in their registers.
-  void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes, int32_t site);
+  void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes,
+                 int32_t site);
   // What of these bytes they have not written, lane by lane.
   Holes unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site);
   // A lane has written there what is not defined.
-  void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane, const Origin& origin);
+  void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
+                        const Origin& origin);
   void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin);
   void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
-  // Has it been reported there?  Then it is counted, and its text need not be made: a wrong loop says it a million times.
+  // Has it been reported there?  Then it is counted, and its text need not be made: a wrong loop says it a
+  // million times.
   bool again(Finding::Kind kind, int32_t site, int64_t place) {
     return findings.again(key(kind, site, -1, place));
   }
   // An atomic access of that order, after it was carried out.
   void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
   void forgive(Extent memory);  // foreign code may have written it: nobody is told that nobody has
-  int64_t memory_version = 0;  // counts what was written
+  int64_t memory_version = 0;   // counts what was written
   std::string statement(int32_t site) const;  // its first line
 
  private:
@@ -141,14 +147,14 @@ class Monitor {
   StampPool pool = {};
   std::vector<Extent> forgiven = {};
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
-  bool tells = false;  // some atomic access had an order
+  bool tells = false;                                            // some atomic access had an order
 
-  void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch, bool same,
-                  const std::byte* at, bool by_proxy);
-  void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did, Touch touch,
-            const std::byte* at);
-  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site, bool same_statement,
-                      bool one_reads) const;
+  void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
+                  bool same, const std::byte* at, bool by_proxy);
+  void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did,
+            Touch touch, const std::byte* at);
+  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
+                      bool same_statement, bool one_reads) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
   std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
@@ -156,10 +162,11 @@ class Monitor {
   }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
   void misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
-  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site, const std::byte* at);
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
+                   const std::byte* at);
   // Of a read: a hole, or a finding, if nobody has written this unit.
-  void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit, const std::byte* at,
-                     const Stamp& me, Holes* holes);
+  void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit,
+                     const std::byte* at, const Stamp& me, Holes* holes);
 };
 
 }  // namespace tl::sim

@@ -301,9 +301,8 @@ struct Machine {
   Step step(const Group& n) { return step(n.body); }
   Step step(const Alloc& n) {
     if (auto* base = n.attrs.find("base"))  // made from an address
-      return [this, id = n.buffer, span = compile.statement, base = compile(std::get<Expr>(*base))](Frame& x) {
-        host.begin_at(id, base(x).i, span);
-      };
+      return [this, id = n.buffer, span = compile.statement,
+              base = compile(std::get<Expr>(*base))](Frame& x) { host.begin_at(id, base(x).i, span); };
     return [this, id = n.buffer](Frame&) { host.begin(id); };
   }
   Step step(const Tile& n) {
@@ -321,7 +320,8 @@ struct Machine {
       Flow flow = c == &break_loop ? Flow::broken : c == &continue_loop ? Flow::continued : Flow::returned;
       return [flow](Frame& x) { x.flow = flow; };
     }
-    if (auto* c = n.value.as<Call>(); c && c->callee == &sync_threads) return [](Frame&) {};  // in order anyway
+    if (auto* c = n.value.as<Call>(); c && c->callee == &sync_threads)
+      return [](Frame&) {};  // in order anyway
     return [value = compile(n.value)](Frame& x) {
       x.misfit.reset();
       value(x);
@@ -375,8 +375,8 @@ void refuse_thread_level_code(const Function& f) {
 
 namespace {
 
-// A tensor whose elements its program places by a layout, or packs two to a byte: row-major while the program runs,
-// one element to a byte at least.
+// A tensor whose elements its program places by a layout, or packs two to a byte: row-major while the program
+// runs, one element to a byte at least.
 struct Placed {
   Memory caller;                 // as it was given
   std::vector<int64_t> offsets;  // of each element there, in row-major order
@@ -409,7 +409,8 @@ Placed take_out(const BufferInfo& info, Memory& m) {
       std::copy_n(m.data + at * p.bytes, p.bytes, m.owned.data() + i * p.bytes);
   }
   m.data = m.owned.data();
-  for (size_t d = m.shape.size(), stride = 1; d-- > 0; stride *= size_t(m.shape[d])) m.strides[d] = int64_t(stride);
+  for (size_t d = m.shape.size(), stride = 1; d-- > 0; stride *= size_t(m.shape[d]))
+    m.strides[d] = int64_t(stride);
   return p;
 }
 

@@ -25,15 +25,15 @@ struct Finding {
     assertion,   // T.device_assert, T.assume
     fault,       // anything else that stops a thread: a division by zero, …
   } kind = Kind::fault;
-  std::string text = {};                // one sentence: who, where, what would mend it
-  Span span = {}, other = {};           // the user's lines: of this access, and of the one that it meets
+  std::string text = {};       // one sentence: who, where, what would mend it
+  Span span = {}, other = {};  // the user's lines: of this access, and of the one that it meets
   std::string statement = {}, other_statement = {};  // the same of level machine
-  std::string block = {};               // "block (1, 0) of main"
+  std::string block = {};                            // "block (1, 0) of main"
   int64_t thread = -1, other_thread = -1;
   std::string buffer = {};
-  int64_t index = -1;                   // of the element
-  uint64_t address = 0;                 // shared memory: within the block's; else of the host
-  int64_t times = 1;                    // found there so often
+  int64_t index = -1;    // of the element
+  uint64_t address = 0;  // shared memory: within the block's; else of the host
+  int64_t times = 1;     // found there so often
 
   bool operator==(const Finding&) const = default;
 };
@@ -42,19 +42,19 @@ std::string_view name_of(Finding::Kind kind);
 // What a run has left of a tensor that the call made: nobody has written it, and the caller gets it.
 struct Gap {
   std::string tensor;
-  Span span;                            // where it is declared
-  std::vector<int64_t> first;           // the first such element
-  int64_t elements, of;                 // how many, of how many
+  Span span;                   // where it is declared
+  std::vector<int64_t> first;  // the first such element
+  int64_t elements, of;        // how many, of how many
 };
 
 struct SimulationReport {
   std::vector<Finding> findings = {};
-  std::vector<Gap> gaps = {};           // of a run of all blocks that found nothing: no fault, but rarely meant
-  uint64_t seed = 0;                    // of the run that found them, to be replayed
-  int64_t schedules = 1, blocks = 0;    // that were run
+  std::vector<Gap> gaps = {};         // of a run of all blocks that found nothing: no fault, but rarely meant
+  uint64_t seed = 0;                  // of the run that found them, to be replayed
+  int64_t schedules = 1, blocks = 0;  // that were run
   Counters counters = {};
 
-  std::string details() const;          // what stands under the first finding: its statements, the other findings
+  std::string details() const;  // what stands under the first finding: its statements, the other findings
 };
 
 // The program ran, and is wrong.

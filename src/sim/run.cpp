@@ -31,8 +31,8 @@ namespace {
 // So often may every thread that still runs look at memory that nobody changes, before it counts as stuck.
 constexpr int64_t most_idle_rounds = 2000;
 constexpr int64_t most_computing_rounds = 125'000;  // the same where it looks at its registers alone
-// So many operations may follow an access outside of its buffer: what it read is no value of the program's, and a loop
-// that asks for it may never end.
+// So many operations may follow an access outside of its buffer: what it read is no value of the program's,
+// and a loop that asks for it may never end.
 constexpr int64_t most_astray = int64_t(1) << 20;
 constexpr int64_t piece = int64_t(1) << 16;  // operations of a warp between two looks at that
 
@@ -77,15 +77,18 @@ std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t res
   if (reads_memory(w) && to_come > 0)
     return fmt::format(
         "{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of "
-        "{} threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these has "
+        "{} threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of "
+        "these has "
         "ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
         who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
-  if (reads_memory(w)) return who + " waits in this loop for memory to change, but nobody else can go on and change it";
-  std::string why =
-      repeats ? "what its condition is made of does not change any more"
-              : fmt::format("it has gone round more than {} times", most_computing_rounds * w.block->patience);
-  return fmt::format("{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for",
-                     who, why);
+  if (reads_memory(w))
+    return who + " waits in this loop for memory to change, but nobody else can go on and change it";
+  std::string why = repeats ? "what its condition is made of does not change any more"
+                            : fmt::format("it has gone round more than {} times",
+                                          most_computing_rounds * w.block->patience);
+  return fmt::format(
+      "{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for", who,
+      why);
 }
 
 }  // namespace
@@ -118,7 +121,8 @@ void Launch::step(Warp& w) {
 }
 
 bool Launch::together() const {
-  return std::any_of(code.calls.begin(), code.calls.end(), [](auto& site) { return site.callee == &sync_grid; });
+  return std::any_of(code.calls.begin(), code.calls.end(),
+                     [](auto& site) { return site.callee == &sync_grid; });
 }
 
 void Launch::run() {
@@ -162,16 +166,22 @@ void Launch::run() {
     }
     if (warps.empty()) {
       if (settle()) continue;
-      if (!spinning) resolve_grid();
-      else if (explorer && explore(warps)) continue;
-      else if (!explorer && land_next()) wake();
+      if (!spinning)
+        resolve_grid();
+      else if (explorer && explore(warps))
+        continue;
+      else if (!explorer && land_next())
+        wake();
       else if (!blocks.empty() && wanted < code.most_residents)
         wanted++;
-      else wake();
+      else
+        wake();
       continue;
     }
-    if (explorer) explore(warps);
-    else step(*warps[schedule.pick(runnable)]);
+    if (explorer)
+      explore(warps);
+    else
+      step(*warps[schedule.pick(runnable)]);
     if (options.progress && ended > told) options.progress(told = ended, begun);
   }
 }
@@ -182,7 +192,8 @@ bool Launch::settle() {
   bool any = false;
   for (size_t i = 0; i < residents.size();) {
     Resident& r = *residents[i];
-    bool runs = std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
+    bool runs =
+        std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
     if (runs) {
       i++;
       continue;
@@ -215,7 +226,8 @@ bool Launch::resolve(Resident& r) {
   finish_barrier(r.warps);
   if (r.watch) {
     std::vector<int32_t> threads;
-    for (auto& w : r.warps) for_lanes(w.alive & ~w.returned, [&](int lane) { threads.push_back(int32_t(w.first + lane)); });
+    for (auto& w : r.warps)
+      for_lanes(w.alive & ~w.returned, [&](int lane) { threads.push_back(int32_t(w.first + lane)); });
     r.watch->clocks.meet(threads);
   }
   resume(r);
@@ -229,8 +241,10 @@ void Launch::resume(Resident& r) {
 void Launch::resolve_grid() {
   const Warp& waiting = residents[0]->warps[0];
   if (ended > 0)
-    stop(Finding::Kind::barrier, waits_at(waiting).span, "sync_grid: {} waits here, but another block has ended; every "
-         "block must reach it", residents[0]->block.where);
+    stop(Finding::Kind::barrier, waits_at(waiting).span,
+         "sync_grid: {} waits here, but another block has ended; every "
+         "block must reach it",
+         residents[0]->block.where);
   KnownRef all;
   auto each = [&](auto f) {
     for (auto& r : residents)
@@ -244,11 +258,13 @@ void Launch::resolve_grid() {
 }
 
 void Launch::wake() {
-  bool is_first = rounds.version != monitor.memory_version;  // as after each copy that lands: too often to look closely
+  bool is_first =
+      rounds.version != monitor.memory_version;  // as after each copy that lands: too often to look closely
   if (is_first) rounds = {.version = monitor.memory_version};
   const Warp* stuck = nullptr;
   std::vector<const Warp*> waiting;
-  auto tells_more = [](const Warp& a, const Warp& b) {  // an mbarrier can say what is missing, most where some have come
+  auto tells_more = [](const Warp& a,
+                       const Warp& b) {  // an mbarrier can say what is missing, most where some have come
     if (a.awaited < 0 || b.awaited < 0) return a.awaited >= 0 && b.awaited < 0;
     return has_begun(a) && !has_begun(b);
   };
@@ -264,9 +280,10 @@ void Launch::wake() {
       }
   if (is_first) return;
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
-  bool computes =
-      std::any_of(waiting.begin(), waiting.end(), [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
-  if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds)) return;
+  bool computes = std::any_of(waiting.begin(), waiting.end(),
+                              [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
+  if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds))
+    return;
   if (stuck->awaited >= 0) {
     Finding f = phase_finding(*stuck, waiting);
     complete(f, *stuck);
@@ -280,18 +297,21 @@ void Launch::wake() {
 }
 
 bool Launch::land_next() {
-  return std::any_of(residents.begin(), residents.end(), [](auto& r) { return r->engine && r->engine->land_next(); });
+  return std::any_of(residents.begin(), residents.end(),
+                     [](auto& r) { return r->engine && r->engine->land_next(); });
 }
 
 void Launch::finish(Resident& r) {
   for (auto [loads, thread, site] : r.engine->unawaited()) {
     if (!options.watch) break;
     Warp& w = r.warps[size_t(thread / lane_count)];
-    Finding f{.kind = Finding::Kind::race,
-              .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block, and its memory, "
-                                  "has ended; wait for it before ({})",
-                                  describe_thread(w, int(thread % lane_count)), loads ? "load" : "store", loads ? "write" : "read",
-                                  loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
+    Finding f{
+        .kind = Finding::Kind::race,
+        .text = fmt::format(
+            "{} has begun a bulk {} that may still {} shared memory when the block, and its memory, "
+            "has ended; wait for it before ({})",
+            describe_thread(w, int(thread % lane_count)), loads ? "load" : "store", loads ? "write" : "read",
+            loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
     monitor.report(w, int(thread % lane_count), std::move(f), site);
   }
   r.engine->finish();
@@ -329,8 +349,8 @@ bool writes_unseen(const sim::Code& code) {
   });
 }
 
-SimulationReport run_once(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options,
-                          sim::Explorer* explorer = nullptr) {
+SimulationReport run_once(const Simulation& s, std::span<const HostArg> args,
+                          const SimulationOptions& options, sim::Explorer* explorer = nullptr) {
   Host host(s.f);
   host.bind(args);
   for (BufferId id : s.f.workspaces) host.begin(id);
@@ -359,7 +379,8 @@ struct Snapshot {
   std::vector<std::pair<std::byte*, std::vector<std::byte>>> saved;
   explicit Snapshot(std::span<const HostArg> args) {
     for (auto& a : args)
-      if (a.memory.first) saved.emplace_back(a.memory.first, std::vector<std::byte>(a.memory.first, a.memory.second));
+      if (a.memory.first)
+        saved.emplace_back(a.memory.first, std::vector<std::byte>(a.memory.first, a.memory.second));
   }
   void restore() const {
     for (auto& [at, bytes] : saved) std::copy(bytes.begin(), bytes.end(), at);
@@ -367,14 +388,17 @@ struct Snapshot {
 };
 
 // Every order; then the run of the seed, whose outputs and counters stay.
-SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args,
+                              const SimulationOptions& options) {
   Snapshot before(args);
   sim::Explorer explorer;
   int64_t orders = 0;
   do {
     if (orders == sim::Explorer::most_orders)
-      fail(s.kernels[0].kernel->span, "all schedules: the warps of {} meet in more than {} orders; try a number of schedules, or "
-           "a smaller case", s.kernels[0].kernel->name, orders);
+      fail(s.kernels[0].kernel->span,
+           "all schedules: the warps of {} meet in more than {} orders; try a number of schedules, or "
+           "a smaller case",
+           s.kernels[0].kernel->name, orders);
     if (orders++ > 0) before.restore();
     SimulationReport report = run_once(s, args, options, &explorer);
     report.schedules = orders;
@@ -388,7 +412,8 @@ SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args
 
 }  // namespace
 
-SimulationReport simulate(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+SimulationReport simulate(const Simulation& s, std::span<const HostArg> args,
+                          const SimulationOptions& options) {
   if (options.schedules == all_schedules) return simulate_all(s, args, options);
   std::optional<Snapshot> before;
   if (options.schedules > 1) before.emplace(args);
@@ -404,7 +429,8 @@ SimulationReport simulate(const Simulation& s, std::span<const HostArg> args, co
   return report;
 }
 
-SimulationReport run_simulation(const Simulation& s, std::span<const HostArg> args, const SimulationOptions& options) {
+SimulationReport run_simulation(const Simulation& s, std::span<const HostArg> args,
+                                const SimulationOptions& options) {
   SimulationReport report = simulate(s, args, options);
   if (!report.findings.empty()) throw SimulationError(std::move(report));
   return report;

@@ -1,6 +1,6 @@
 // target="sim:CHIP": a Function at level machine, the very one that is printed for that chip, executed on
-// the host, thread by thread.  In a block the warps run in an order that a seed decides, the threads of a warp in
-// step.  Memory is poisoned where it begins, so that what was never written shows in the result.
+// the host, thread by thread.  In a block the warps run in an order that a seed decides, the threads of a
+// warp in step.  Memory is poisoned where it begins, so that what was never written shows in the result.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,18 +21,19 @@ inline constexpr int64_t all_schedules = -1;
 
 struct SimulationOptions {
   uint64_t seed = 0;
-  int64_t schedules = 1;                // seeds from there on, one after another, on the same arguments
-  std::vector<int64_t> blocks = {};     // of each kernel, by number (x fastest), those that there are; empty: all
-  int64_t sample = 0;                   // or so many, evenly from the first to the last; 0: all
-  bool watch = true;                    // races, reads of what nobody wrote
-  bool count = false;                   // wavefronts, sectors, instructions
+  int64_t schedules = 1;  // seeds from there on, one after another, on the same arguments
+  std::vector<int64_t> blocks =
+      {};              // of each kernel, by number (x fastest), those that there are; empty: all
+  int64_t sample = 0;  // or so many, evenly from the first to the last; 0: all
+  bool watch = true;   // races, reads of what nobody wrote
+  bool count = false;  // wavefronts, sectors, instructions
   // Called every so often with the blocks that have ended and all; it may throw.
   std::function<void(int64_t, int64_t)> progress = {};
-  StopHandler stop = {};                // called by each warp at each breakpoint; it may throw
+  StopHandler stop = {};  // called by each warp at each breakpoint; it may throw
 };
 
-// One argument per parameter.  Thread-safe.  What is wrong with the program itself is in the findings; of several
-// schedules, those of the first one that has any.
+// One argument per parameter.  Thread-safe.  What is wrong with the program itself is in the findings; of
+// several schedules, those of the first one that has any.
 SimulationReport simulate(const Simulation& simulation, std::span<const HostArg> args,
                           const SimulationOptions& options = {});
 // The same, and a SimulationError where there are findings.

@@ -10,7 +10,9 @@ constexpr int64_t to_the_barrier = INT64_MAX;
 }  // namespace
 
 Schedule::Schedule(uint64_t seed)
-    : kind(Kind(seed % 4)), landing(Landing(seed % 3)), state(seed * 0x9E3779B97F4A7C15u + 1) {}
+    : kind(Kind(seed % 4)),
+      landing(Landing(seed % 3)),
+      state(seed * 0x9E3779B97F4A7C15u + 1) {}
 
 uint64_t Schedule::random() {  // splitmix64
   uint64_t z = state += 0x9E3779B97F4A7C15u;
@@ -36,9 +38,12 @@ size_t Schedule::pick(const std::vector<int64_t>& runnable) {
         if (runnable[i] % 2 == 0) return i;
       return 0;
     }
-    case Kind::outermost: return (last = !last) ? runnable.size() - 1 : 0;
-    case Kind::racing: return random() % runnable.size();
-    case Kind::priorities: break;
+    case Kind::outermost:
+      return (last = !last) ? runnable.size() - 1 : 0;
+    case Kind::racing:
+      return random() % runnable.size();
+    case Kind::priorities:
+      break;
   }
   // The most urgent one, until, now and then, it becomes the least urgent.
   size_t best = 0;
@@ -58,15 +63,22 @@ int64_t Schedule::quantum() {
 
 Flight Schedule::flight(int64_t now) {
   switch (landing) {
-    case Landing::late: return {INT64_MAX, INT64_MAX};
-    case Landing::at_once: return {INT64_MIN, INT64_MIN};
-    case Landing::between: break;
+    case Landing::late:
+      return {INT64_MAX, INT64_MAX};
+    case Landing::at_once:
+      return {INT64_MIN, INT64_MIN};
+    case Landing::between:
+      break;
   }
-  auto later = [&] { return random() % 4 == 0 ? INT64_MAX : now + int64_t(random() % (uint64_t(1) << random() % 12)); };
+  auto later = [&] {
+    return random() % 4 == 0 ? INT64_MAX : now + int64_t(random() % (uint64_t(1) << random() % 12));
+  };
   int64_t read_at = later();
   return {read_at, std::max(read_at, later())};
 }
 
-size_t Schedule::choose(size_t n) { return n == 1 ? 0 : kind == Kind::outermost ? n - 1 : kind == Kind::in_order ? 0 : random() % n; }
+size_t Schedule::choose(size_t n) {
+  return n == 1 ? 0 : kind == Kind::outermost ? n - 1 : kind == Kind::in_order ? 0 : random() % n;
+}
 
 }  // namespace tl::sim

@@ -16,7 +16,7 @@ Run unary_run(UnaryOp op, DType type);
 Run binary_run(BinaryOp op, DType type);  // of operands of that type
 Run cast_run(DType from, DType to);
 void to_integer(Warp& w, const Operation& o);  // a cast of a float; of what does not fit, nothing is defined
-Run fma_run(DType type);  // null where it is not a * b + c in double
+Run fma_run(DType type);                       // null where it is not a * b + c in double
 // These may: division by zero, a shift by too much.  A constant that is neither needs no check.
 void checked_binary(Warp& w, const Operation& o);
 bool needs_check(BinaryOp op, const Expr& right);
@@ -40,13 +40,14 @@ void widen(Warp& w, const Operation& o);
 void save(Warp& w, const Operation& o);       // the mask, for a while loop
 void narrow_on(Warp& w, const Operation& o);  // further, until no thread is left
 void jump(Warp& w, const Operation& o);
-// Jumps of some threads.  `row` of an operation that may go forward is a label, whose place is found at the end.
+// Jumps of some threads.  `row` of an operation that may go forward is a label, whose place is found at the
+// end.
 void label(Warp& w, const Operation& o);
-void widen_or_go(Warp& w, const Operation& o);   // widen, and to the label if no thread is left
-void go_if_empty(Warp& w, const Operation& o);   // to the label if no thread is left
+void widen_or_go(Warp& w, const Operation& o);  // widen, and to the label if no thread is left
+void go_if_empty(Warp& w, const Operation& o);  // to the label if no thread is left
 void enter_jumping(Warp& w, const Operation& o);
 void begin_trip(Warp& w, const Operation& o);
-void end_trip(Warp& w, const Operation& o);      // to the label if no thread goes on
+void end_trip(Warp& w, const Operation& o);  // to the label if no thread goes on
 void leave_jumping(Warp& w, const Operation& o);
 void break_threads(Warp& w, const Operation& o);
 void continue_threads(Warp& w, const Operation& o);

@@ -1,5 +1,5 @@
-// What a breakpoint shows: where a warp stands, its registers, its block's memory and barriers.  Copies nothing; valid while
-// the function that is called with it runs.
+// What a breakpoint shows: where a warp stands, its registers, its block's memory and barriers.  Copies
+// nothing; valid while the function that is called with it runs.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -24,9 +24,9 @@ struct Stop {
     int64_t number = 0, arrived = 0, expected = 0, phase = 0;  // see NamedBarrier
   };
   Span span = {};
-  std::string_view where = {};     // "block (1, 0) of main"
-  int64_t block = 0, thread = 0;   // the block's number in the grid; the warp's first thread
-  uint32_t active = 0;             // lanes that execute it
+  std::string_view where = {};    // "block (1, 0) of main"
+  int64_t block = 0, thread = 0;  // the block's number in the grid; the warp's first thread
+  uint32_t active = 0;            // lanes that execute it
   std::function<std::vector<Array>()> arrays = {};
   std::function<std::vector<Barrier>()> barriers = {};
 };

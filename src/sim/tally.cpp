@@ -6,8 +6,8 @@
 
 namespace tl::sim {
 
-void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
-                   std::string_view what) {
+void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
+                   Counter::Kind kind, std::string_view what) {
   auto lanes = std::count_if(addresses.begin(), addresses.end(), [](int64_t a) { return a >= 0; });
   if (lanes == 0) return;
   Counter& c = counted[{site, p.number, what}];
@@ -17,17 +17,20 @@ void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_
   // How often a bank is asked again for updates of one word is nowhere documented: not counted.
   if (kind == Counter::Kind::atomic && p.scope == Scope::shared) return;
   // A wider access than the hardware's is several, each with all lanes.
-  int64_t widest = code.vector_bytes, at_once = bytes & (bytes - 1) ? p.type.bytes() : std::min(bytes, widest);
+  int64_t widest = code.vector_bytes,
+          at_once = bytes & (bytes - 1) ? p.type.bytes() : std::min(bytes, widest);
   std::vector<int64_t> part(addresses.size());
   for (int64_t done = 0; done < bytes; done += at_once) {
     for (size_t i = 0; i < addresses.size(); i++) part[i] = addresses[i] < 0 ? -1 : addresses[i] + done;
-    WarpCost cost = p.scope == Scope::shared ? shared_wavefronts(part, int(at_once)) : global_sectors(part, int(at_once));
+    WarpCost cost =
+        p.scope == Scope::shared ? shared_wavefronts(part, int(at_once)) : global_sectors(part, int(at_once));
     c.requests += cost.count;
     c.least += cost.least;
   }
 }
 
-void Tally::dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what, int64_t elements) {
+void Tally::dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what,
+                    int64_t elements) {
   Counter& c = counted[{site, p.number, what.empty() ? name_of(kind) : what}];
   c.kind = kind;
   c.dropped += elements;
@@ -49,7 +52,7 @@ void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32
   if (!tally) return;
   const std::byte* begin = nullptr;
   constexpr int64_t far = int64_t(1) << 40;  // a view may reach below its first element
-  if (p.scope == Scope::shared)  // a bank is a matter of the address within the block
+  if (p.scope == Scope::shared)              // a bank is a matter of the address within the block
     begin = w.block->shared;
   else if (p.made_at < 0)  // a GPU's allocations begin at a sector
     begin = w.block->tensors[p.id].data;
@@ -69,7 +72,9 @@ std::vector<Counter> Tally::rows() const {
       c.level = p.scope == Scope::shared ? "shared" : "global";
       if (c.what == name_of(c.kind)) c.what = c.level + " " + c.what;
     }
-    auto same = [&](const Counter& o) { return o.span == c.span && o.what == c.what && o.buffer == c.buffer; };
+    auto same = [&](const Counter& o) {
+      return o.span == c.span && o.what == c.what && o.buffer == c.buffer;
+    };
     auto it = std::find_if(out.begin(), out.end(), same);
     if (it == out.end()) {
       out.push_back(std::move(c));

@@ -9,8 +9,8 @@ class Tally {
  public:
   explicit Tally(const Code& code) : code(code) {}
   // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
-  void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site, Counter::Kind kind,
-              std::string_view what);
+  void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
+              Counter::Kind kind, std::string_view what);
   // A bounds guard kept a warp from accessing so many elements.
   void dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what, int64_t elements);
   void instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops = 0);
@@ -28,7 +28,8 @@ class Tally {
       if (tally && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));
     }
     // `what`: of an instruction; a load or a store is named by its kind.
-    void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind, std::string_view what = {});
+    void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind,
+               std::string_view what = {});
 
    private:
     Tally* tally;

@@ -1,5 +1,6 @@
-// Copies of boxes between a tensor and shared memory: (to, map, tensor, coordinates…, barrier) and (map, tensor,
-// coordinates…, from).  What lies outside the tensor is read as 0 and never written; a barrier is told of all bytes.
+// Copies of boxes between a tensor and shared memory: (to, map, tensor, coordinates…, barrier) and (map,
+// tensor, coordinates…, from).  What lies outside the tensor is read as 0 and never written; a barrier is
+// told of all bytes.
 #include <algorithm>
 
 #include "base/error.h"
@@ -20,7 +21,8 @@ struct BoxCopy {
 
   static const MapView& view_of(const Execution& x, size_t map) {
     auto& all = x.warp.block->maps;
-    return *std::find_if(all.begin(), all.end(), [&](auto& v) { return v.map->name == x.site.args[map].text; });
+    return *std::find_if(all.begin(), all.end(),
+                         [&](auto& v) { return v.map->name == x.site.args[map].text; });
   }
 
   int64_t row_elements() const { return m.box.back(); }
@@ -31,19 +33,25 @@ struct BoxCopy {
   // What the launch would refuse, and what ends in an illegal instruction.
   void check(bool stores) const {
     const Tensor& t = x.warp.block->tensors[size_t(m.tensor.value)];
-    std::string rule = broken_rule({reinterpret_cast<uintptr_t>(t.data), bytes, view.shape, view.strides, m.box, m.swizzle});
+    std::string rule =
+        broken_rule({reinterpret_cast<uintptr_t>(t.data), bytes, view.shape, view.strides, m.box, m.swizzle});
     if (!rule.empty()) stop(Finding::Kind::fault, x.site.span, "tensor map {}: {}", m.name, rule);
     size_t rank = m.box.size();
     if (int64_t last = coordinate(rank - 1); last * bytes % bulk_unit)
-      stop(Finding::Kind::misaligned, x.site.span, "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple "
-           "of {} bytes", x.site.callee->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
+      stop(Finding::Kind::misaligned, x.site.span,
+           "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple "
+           "of {} bytes",
+           x.site.callee->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
     for (size_t d = 0; stores && d < rank; d++)
       if (coordinate(d) < 0)
-        stop(Finding::Kind::outside, x.site.span, "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, "
-             "but none that is stored", x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
+        stop(Finding::Kind::outside, x.site.span,
+             "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, "
+             "but none that is stored",
+             x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
   }
 
-  // Of a row of the box: where in the tensor it would begin, in elements, and which of its elements lie there.
+  // Of a row of the box: where in the tensor it would begin, in elements, and which of its elements lie
+  // there.
   struct Row {
     int64_t at = 0, first = 0, last = 0;
   };
@@ -81,7 +89,9 @@ struct BoxCopy {
     for (int64_t n = 0; n < rows(); n++) {
       Row r = row(n);
       int64_t count = (r.last - r.first) * bytes;
-      if (count > 0) count_bulk(x, x.reach(map + 1, lane, (r.at + r.first) * bytes, count, bytes, touch, &by), map + 1, count);
+      if (count > 0)
+        count_bulk(x, x.reach(map + 1, lane, (r.at + r.first) * bytes, count, bytes, touch, &by), map + 1,
+                   count);
     }
   }
   // An element's place in the tensor, touched before; null outside of it.
@@ -103,14 +113,16 @@ void begin_tensor_load(const Execution& x) {
     MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
     Logical by = logical_of_barrier(x, m, lane);
     box.touch_tensor(Touch::read, by);
-    std::byte* to = x.reach(0, lane, x.value(0, lane).i, box.rows() * box.row_bytes(), box_alignment, Touch::write, &by);
+    std::byte* to =
+        x.reach(0, lane, x.value(0, lane).i, box.rows() * box.row_bytes(), box_alignment, Touch::write, &by);
     std::vector<Piece> pieces;
     box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
       std::byte* piece = to ? to + box.piece_offset(n) : nullptr;
-      int64_t before = (last > first ? first : 0) * box.bytes, given = std::max<int64_t>(0, last - first) * box.bytes;
+      int64_t before = (last > first ? first : 0) * box.bytes,
+              given = std::max<int64_t>(0, last - first) * box.bytes;
       if (before) add_pieces(x, pieces, piece, nullptr, before, 0);
-      add_pieces(x, pieces, piece ? piece + before : nullptr, given ? box.in_tensor(offset + before, given) : nullptr,
-                 bulk_unit - before, given);
+      add_pieces(x, pieces, piece ? piece + before : nullptr,
+                 given ? box.in_tensor(offset + before, given) : nullptr, bulk_unit - before, given);
     });
     begin_load(x, lane, barrier, m, std::move(pieces));
   });
@@ -131,7 +143,8 @@ void begin_tensor_store(const Execution& x) {
     box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
       int64_t before = first * box.bytes, count = (last - first) * box.bytes;
       if (count <= 0) return;
-      std::byte* from = x.reach(shared, lane, begin + box.piece_offset(n) + before, count, 1, Touch::read, &reads);
+      std::byte* from =
+          x.reach(shared, lane, begin + box.piece_offset(n) + before, count, 1, Touch::read, &reads);
       add_pieces(x, pieces, box.in_tensor(offset + before, count), from, count, count);
     });
     begin_store(x, lane, groups, std::move(pieces));

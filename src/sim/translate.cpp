@@ -55,7 +55,9 @@ void Translator::end_jumping() {
 void Translator::put_label(int32_t l) { emit({.run = label, .row = l}); }
 
 void Translator::control(const Callee& row) {
-  emit({.run = &row == &break_loop ? break_threads : &row == &continue_loop ? continue_threads : return_threads});
+  emit({.run = &row == &break_loop      ? break_threads
+               : &row == &continue_loop ? continue_threads
+                                        : return_threads});
 }
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
@@ -157,7 +159,8 @@ void Translator::for_statement(const For& n) {
   vars[n.var.get()] = v;
   Interval first = interval_of(n.min, facts), trips = interval_of(n.extent, facts);
   bool known = first.bounded() && trips.bounded();
-  facts.bind(n.var, known ? Interval{first.min, first.max + std::max<int64_t>(trips.max, 1) - 1} : Interval{first.min, INT64_MAX});
+  facts.bind(n.var, known ? Interval{first.min, first.max + std::max<int64_t>(trips.max, 1) - 1}
+                          : Interval{first.min, INT64_MAX});
   if (may_jump) emit({.run = begin_trip});
   body(n.body);
   if (may_jump) emit({.run = end_trip, .row = done});
@@ -234,7 +237,8 @@ void place_temporaries(Code& code, int32_t begin) {
 // Atomic accesses, barriers of some warps, what goes on beside the threads, and code that nobody knows.
 bool is_meeting(const CallSite& site) {
   const Callee& c = *site.callee;
-  return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) || site.is_async;
+  return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) ||
+         site.is_async;
 }
 
 // Of operations that no operator makes.
@@ -256,7 +260,10 @@ void find_effects(std::vector<Operation>& operations, const std::vector<CallSite
     set_follow(o);
     bool branches = o.run == narrow || o.run == narrow_on || o.run == lanes_begin;
     bool counts = o.run == for_begin || o.run == for_next || o.run == lanes_next;
-    o.effect = o.run == call ? Effect::call : branches ? Effect::branch : o.to >= 0 && !counts ? Effect::compute : Effect::none;
+    o.effect = o.run == call          ? Effect::call
+               : branches             ? Effect::branch
+               : o.to >= 0 && !counts ? Effect::compute
+                                      : Effect::none;
   }
 }
 

@@ -31,12 +31,12 @@ struct Translator {
   Code code = {};
   std::vector<CodeScope> scopes = {};
   std::map<const ExprNode*, Value> vars = {};
-  Facts facts = {};                                    // that hold at this statement
+  Facts facts = {};  // that hold at this statement
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
-  Stmt statement = {};  // the innermost one
-  bool quiet = false;  // what is written now serves a check
+  Stmt statement = {};            // the innermost one
+  bool quiet = false;             // what is written now serves a check
   int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement
   int32_t last_slot = 0, next_temporary = 0, most_temporaries = 0;
 
@@ -94,7 +94,7 @@ struct Translator {
   void group_statement(const Group& n);
   void control(const Callee& row);
   void put_label(int32_t label);
-  void end_jumping();  // after a loop that threads may leave or return from
+  void end_jumping();                                // after a loop that threads may leave or return from
   size_t begin_narrow(int32_t slot, int32_t count);  // where it stands in now()
   size_t begin_else(size_t narrowed);
   void end_narrow(size_t narrowed, bool may_be_empty = false);  // empty: all threads inside took a jump
@@ -107,8 +107,8 @@ constexpr int32_t first_temporary = 1 << 28;  // in a slot's number, until the l
 bool is_safe(const Expr& e);
 std::string name_of(const Function& f, BufferId id);
 Expr contiguous_base(const std::vector<Expr>& index);  // of a run of elements; null if it is none
-Expr shared_scalar(const Expr& e);                     // that all elements of a vector share; null if there is none
-bool is_wide(const Load& n);                           // one run of elements for each lane, all masked alike
+Expr shared_scalar(const Expr& e);  // that all elements of a vector share; null if there is none
+bool is_wide(const Load& n);        // one run of elements for each lane, all masked alike
 bool is_logical_unsafe(const Binary& n);
 
 }  // namespace tl::sim

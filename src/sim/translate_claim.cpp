@@ -1,6 +1,6 @@
-// Beside an access whose indices are not proven to lie in their dimensions: of a tile, a finding where one does not,
-// though the one index that they became may name another element of it; of a tensor, a count of what its bounds guard
-// drops.
+// Beside an access whose indices are not proven to lie in their dimensions: of a tile, a finding where one
+// does not, though the one index that they became may name another element of it; of a tensor, a count of
+// what its bounds guard drops.
 #include <algorithm>
 
 #include "sim/monitor.h"
@@ -33,9 +33,10 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
     all += fmt::format("{}{}", k ? ", " : "", shown);
   }
   Finding f{.kind = Finding::Kind::outside,
-            .text = fmt::format("{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access with an "
-                                "if, or make {} larger",
-                                c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
+            .text = fmt::format(
+                "{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access with an "
+                "if, or make {} larger",
+                c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
   f.buffer = c.name;
   w.block->monitor->report(w, lane, std::move(f), o.site, -1, c.place);
 }
@@ -57,20 +58,23 @@ void check_claim(Warp& w, const Operation& o) {
   Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : lanes_where(w, c.where));
   int64_t dropped = 0;
   for_lanes(asked, [&](int lane) { dropped += wrong_dimension(w, c, lane) >= 0; });
-  if (dropped) w.block->tally->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
+  if (dropped)
+    w.block->tally->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
 }
 
 }  // namespace
 
 // `happens`: the slots of the access's mask, or -1.
-void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes) {
+void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee,
+                       bool writes) {
   const std::vector<Expr>& shape = f[c.buffer].shape;
   if (!c || c.index.size() != shape.size()) return;
   bool is_tile = f[c.buffer].scope != Scope::global;
   ClaimSite site{.name = name_of(f, c.buffer), .is_tile = is_tile, .place = place, .elements = elements};
   if (!site.is_tile && happens < 0) return;
   site.kind = writes ? Counter::Kind::store : Counter::Kind::load;
-  if (callee && callee->atomic != Callee::Atomic::none) site.kind = Counter::Kind::atomic, site.what = callee->name;
+  if (callee && callee->atomic != Callee::Atomic::none)
+    site.kind = Counter::Kind::atomic, site.what = callee->name;
   std::vector<std::pair<Expr, Expr>> ends;
   bool proven = true, safe = true;
   for (size_t d = 0; d < c.index.size(); d++) {

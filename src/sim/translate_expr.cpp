@@ -217,7 +217,12 @@ Value Translator::select_value(const Select& n, bool decides) {
   size_t second = begin_else(first);
   int32_t b = arm(n.b);
   end_narrow(second);
-  emit({.run = select, .to = result.slot, .a = condition, .b = a, .c = b, .count = lane_count,
+  emit({.run = select,
+        .to = result.slot,
+        .a = condition,
+        .b = a,
+        .c = b,
+        .count = lane_count,
         .type = decides ? boolean : DType{}});
   return result;
 }
@@ -234,7 +239,8 @@ Value Translator::call_value(const Call& n) {
     return result;
   }
   if (n.callee == &block_uniform) return value(n.args[0]);
-  if (n.callee == &even_lanes || n.callee == &odd_lanes) return value(element(n.args[0], n.callee == &odd_lanes));
+  if (n.callee == &even_lanes || n.callee == &odd_lanes)
+    return value(element(n.args[0], n.callee == &odd_lanes));
   if (!n.callee->computes()) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
@@ -287,7 +293,7 @@ Value Translator::effect(const Call& n) {
   result.slot = site.to = temporary_slot(lane_count * width);
   const Load* place = obeys_mask(*n.callee) ? tl::place_of(n.args[0]) : nullptr;
   int32_t happens = -1;
-  bool masked = place && place->mask;             // then it happens there only, and gives 0 elsewhere
+  bool masked = place && place->mask;  // then it happens there only, and gives 0 elsewhere
   if (masked) {
     Value zero = spread(constant_of(Scalar()));
     emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = lane_count * width});
@@ -301,8 +307,11 @@ Value Translator::effect(const Call& n) {
     Value v = value(a);
     auto* text = a.as<StringImm>();
     internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
-    site.args.push_back(
-        {.slot = v.slot, .uniform = v.uniform, .place = v.place, .text = text ? text->value : "", .type = a->dtype});
+    site.args.push_back({.slot = v.slot,
+                         .uniform = v.uniform,
+                         .place = v.place,
+                         .text = text ? text->value : "",
+                         .type = a->dtype});
     if (v.place < 0) continue;
     if (Expr count = count_of(a)) {
       Value elements = value(count);
@@ -314,7 +323,8 @@ Value Translator::effect(const Call& n) {
       async_operand(*row.async, i, v.place);
       continue;
     }
-    bool rows = site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
+    bool rows =
+        site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
     touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }
   code.calls.push_back(std::move(site));

@@ -36,8 +36,11 @@ void Translator::follow_binary(Operation& o, const Binary& n) const {
     case BinaryOp::min:
     case BinaryOp::max:
     case BinaryOp::floordiv:
-    case BinaryOp::truncdiv: o.follow = Follow::arithmetic; return;
-    default: return;
+    case BinaryOp::truncdiv:
+      o.follow = Follow::arithmetic;
+      return;
+    default:
+      return;
   }
 }
 

@@ -8,14 +8,20 @@
 namespace tl::sim {
 
 // As the user knows it.
-std::string name_of(const Function& f, BufferId id) { return f[f[id].stands_for ? f[id].stands_for : id].name; }
+std::string name_of(const Function& f, BufferId id) {
+  return f[f[id].stands_for ? f[id].stands_for : id].name;
+}
 
 int Translator::place_of(BufferId id) {
   auto it = places.find(id);
   if (it != places.end()) return it->second;
   const BufferInfo& b = f[id];
-  Place p{
-      .name = name_of(f, id), .scope = b.scope, .type = b.dtype, .elements = 0, .address = 0, .id = size_t(id.value)};
+  Place p{.name = name_of(f, id),
+          .scope = b.scope,
+          .type = b.dtype,
+          .elements = 0,
+          .address = 0,
+          .id = size_t(id.value)};
   if (b.scope != Scope::global) {
     p.elements = 1;
     for (auto& e : b.shape) p.elements *= *as_int(e);
@@ -46,7 +52,8 @@ void Translator::touch(Place& p, int64_t bytes, bool writes) {
   int64_t& unit = p.scope == Scope::shared   ? code.shared_unit
                   : p.scope == Scope::global ? code.global_unit
                                              : code.register_unit;
-  unit = std::min(unit, p.scope == Scope::shared || p.scope == Scope::global ? width : int64_t(p.type.bytes()));
+  unit =
+      std::min(unit, p.scope == Scope::shared || p.scope == Scope::global ? width : int64_t(p.type.bytes()));
   p.written |= writes;
 }
 

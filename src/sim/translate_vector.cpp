@@ -71,7 +71,8 @@ Expr Translator::element(const Expr& e, int k) {
   if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);
   if (auto* n = e.as<Select>()) return select(of(n->cond), of(n->a), of(n->b), e->span);
   if (auto* n = e.as<Load>())
-    return load(type, n->buffer, {of(n->index.at(0))}, e->span, n->mask ? of(n->mask) : Expr(), element(n->claim, k));
+    return load(type, n->buffer, {of(n->index.at(0))}, e->span, n->mask ? of(n->mask) : Expr(),
+                element(n->claim, k));
   if (auto* n = e.as<Call>()) {
     std::vector<Expr> args;
     for (auto& a : n->args) args.push_back(of(a));

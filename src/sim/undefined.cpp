@@ -42,9 +42,8 @@ void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
 }
 
 void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* how) {
-  for_lanes(found.lanes & lanes, [&](int lane) {
-    w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how);
-  });
+  for_lanes(found.lanes & lanes,
+            [&](int lane) { w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how); });
 }
 
 // What does not fit the integer that it is cast to.
@@ -108,7 +107,8 @@ void follow_store(Warp& w, const Operation& o) {
 
 void add_undefined(Warp& w, const Operation& o, int64_t element, const Holes& holes) {
   for (auto& hole : holes)
-    for (int64_t e = std::max<int64_t>(0, hole.at) / element; e * element < hole.at + hole.bytes && e * lane_count < o.count; e++)
+    for (int64_t e = std::max<int64_t>(0, hole.at) / element;
+         e * element < hole.at + hole.bytes && e * lane_count < o.count; e++)
       add_undefined(w, o.to + int32_t(e) * lane_count, hole.lanes, hole.origin);
 }
 
@@ -124,7 +124,8 @@ void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<
     bool takes_part = lanes >> other & 1;
     if (takes_part && !(taken.lanes >> other & 1)) return;
     made.lanes |= Mask(1) << lane;
-    made.origins[size_t(lane)] = takes_part ? taken.origins[other] : Origin{.place = -1, .index = int64_t(other), .site = site.site};
+    made.origins[size_t(lane)] =
+        takes_part ? taken.origins[other] : Origin{.place = -1, .index = int64_t(other), .site = site.site};
   });
   clear_undefined(w, site.to, lane_count);
   set(w, site.to, made);

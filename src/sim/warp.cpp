@@ -1,5 +1,6 @@
-// Shuffles, votes and barriers.  Which lanes must take part a mask says; a lane that has returned, or never existed,
-// need not come.  What a shuffle reads from a lane that does not take part is poison, as on the chip it is anything.
+// Shuffles, votes and barriers.  Which lanes must take part a mask says; a lane that has returned, or never
+// existed, need not come.  What a shuffle reads from a lane that does not take part is poison, as on the chip
+// it is anything.
 #include "sim/warp.h"
 
 #include <bit>
@@ -22,11 +23,13 @@ void check_mask(const Execution& x, size_t arg) {
   for_lanes(x.lanes, [&](int lane) {
     Mask mask = mask_of(x, arg, lane);
     if (!(mask >> lane & 1))
-      stop(Finding::Kind::divergence, x.site.span, "{} executes {} with the mask 0x{:08x}, in which it is not: bit {} must be set",
+      stop(Finding::Kind::divergence, x.site.span,
+           "{} executes {} with the mask 0x{:08x}, in which it is not: bit {} must be set",
            describe_thread(x.warp, lane), x.site.callee->name, mask, lane);
     if (Mask missing = mask & here & ~x.lanes)
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask 0x{:08x}, but {}, which is in it, does not take part: leave it out of the mask, "
+           "{} executes {} with the mask 0x{:08x}, but {}, which is in it, does not take part: leave it out "
+           "of the mask, "
            "or move the call out of the condition",
            describe_thread(x.warp, lane), x.site.callee->name, mask,
            describe_thread(x.warp, std::countr_zero(missing)));
@@ -48,7 +51,8 @@ void shuffle(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     int64_t width = x.value(2, lane).i;
     if (width < 1 || width > lane_count || (width & (width - 1)))
-      stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}", x.site.callee->name, width, lane_count);
+      stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}",
+           x.site.callee->name, width, lane_count);
     int other = from(lane, x.value(1, lane).i, lane / int(width) * int(width), int(width));
     bool there = x.lanes >> other & 1;
     source[size_t(lane)] = int8_t(other);
@@ -62,7 +66,9 @@ int across(int lane, int64_t number, int base, int width) {
   int64_t other = (lane ^ number) & (lane_count - 1);
   return other < base + width ? int(other) : lane;
 }
-int below(int lane, int64_t number, int base, int) { return lane - number >= base ? int(lane - number) : lane; }
+int below(int lane, int64_t number, int base, int) {
+  return lane - number >= base ? int(lane - number) : lane;
+}
 int above(int lane, int64_t number, int base, int width) {
   return number >= 0 && lane + number < base + width ? int(lane + number) : lane;
 }
@@ -97,8 +103,10 @@ void require_all(const Execution& x, std::string_view others) {
   Warp& w = x.warp;
   if (Mask missing = w.alive & ~x.lanes) {
     int there = std::countr_zero(missing);
-    stop(Finding::Kind::barrier, x.site.span, "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
-         "condition", x.site.callee->name, describe_thread(w, std::countr_zero(x.lanes)), describe_thread(w, there),
+    stop(Finding::Kind::barrier, x.site.span,
+         "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
+         "condition",
+         x.site.callee->name, describe_thread(w, std::countr_zero(x.lanes)), describe_thread(w, there),
          w.returned >> there & 1 ? "has returned" : "does not come", others);
   }
 }
@@ -123,21 +131,26 @@ void warp_barrier(const Execution& x) {
   }
 }
 
-// Does it come for a second time to one phase, or may it?  Then it counts twice, and lets those go on who wait for others.
+// Does it come for a second time to one phase, or may it?  Then it counts twice, and lets those go on who
+// wait for others.
 void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   Warp& w = x.warp;
   auto [it, is_first] = b.arrivals.try_emplace(w.first);
   NamedBarrier::Arrival& last = it->second;
   bool knows = is_first;  // one lane does: the warp comes as a whole
   for (Mask left = last.told ? x.lanes : 0; left && !knows; left &= left - 1)
-    knows = w.block->watch->clocks.knows(w.first + std::countr_zero(left), last.told, w.first, w.first + lane_count);
+    knows = w.block->watch->clocks.knows(w.first + std::countr_zero(left), last.told, w.first,
+                                         w.first + lane_count);
   if (!knows) {
     const Span& there = w.code->sites[size_t(last.site)].span;
     Finding f{.kind = Finding::Kind::barrier,
-              .text = fmt::format("{} comes to barrier {} again{}, and nothing makes it wait until those have come whom it awaited{}: "
-                                  "it may count twice there; let it wait in between, at another barrier, to which they come "
-                                  "behind this one", describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
-                                  there ? fmt::format(" on line {}", there.line) : "")};
+              .text = fmt::format(
+                  "{} comes to barrier {} again{}, and nothing makes it wait until those have come whom it "
+                  "awaited{}: "
+                  "it may count twice there; let it wait in between, at another barrier, to which they come "
+                  "behind this one",
+                  describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
+                  there ? fmt::format(" on line {}", there.line) : "")};
     f.other_thread = w.first;
     w.block->monitor->report(w, 0, std::move(f), x.site.site, last.site);
   }
@@ -156,9 +169,11 @@ void come_to_named(const Execution& x) {
     Finding f{.kind = Finding::Kind::barrier, .span = x.site.span, .other = there};
     f.thread = x.warp.first;
     f.other_thread = b.first;
-    f.text = fmt::format("{} expects {} threads at barrier {}, but thread {}, which came to it{}, expects {}; all must name "
-                         "the same count", describe_thread(x.warp, 0), expected, id, b.first,
-                         there ? fmt::format(" on line {}", there.line) : "", b.expected);
+    f.text = fmt::format(
+        "{} expects {} threads at barrier {}, but thread {}, which came to it{}, expects {}; all must name "
+        "the same count",
+        describe_thread(x.warp, 0), expected, id, b.first,
+        there ? fmt::format(" on line {}", there.line) : "", b.expected);
     throw Fault(std::move(f));
   }
   if (b.arrived == 0) {
@@ -170,7 +185,8 @@ void come_to_named(const Execution& x) {
   b.arrived += lane_count;
   x.tally(Counter::Kind::barrier);
   if (BlockWatch* watch = x.warp.block->watch)
-    for_lanes(x.lanes, [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
+    for_lanes(x.lanes,
+              [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
   if (b.arrived < b.expected) return;
   b.arrived = 0;
   b.told = std::exchange(b.gathered, {});

@@ -56,16 +56,26 @@ Wide floor_quotient(Wide a, Wide b) {
 // Of a sum, a product and what else an index is made of; nothing where the result has no such value.
 bool exact_result(const Operation& o, Wide a, Wide b, Wide& out) {
   switch (o.op) {
-    case BinaryOp::add: return out = a + b, true;
-    case BinaryOp::sub: return out = a - b, true;
-    case BinaryOp::mul: return out = a * b, true;
-    case BinaryOp::min: return out = std::min(a, b), true;
-    case BinaryOp::max: return out = std::max(a, b), true;
-    case BinaryOp::shl: return out = b >= 0 && b < 64 ? a * (Wide(1) << b) : 0, b >= 0 && b < 64;
-    case BinaryOp::shr: return out = b >= 0 && b < 64 ? a >> b : 0, b >= 0 && b < 64;
-    case BinaryOp::floordiv: return b != 0 && (out = floor_quotient(a, b), true);
-    case BinaryOp::truncdiv: return b != 0 && (out = a / b, true);
-    default: return false;
+    case BinaryOp::add:
+      return out = a + b, true;
+    case BinaryOp::sub:
+      return out = a - b, true;
+    case BinaryOp::mul:
+      return out = a * b, true;
+    case BinaryOp::min:
+      return out = std::min(a, b), true;
+    case BinaryOp::max:
+      return out = std::max(a, b), true;
+    case BinaryOp::shl:
+      return out = b >= 0 && b < 64 ? a * (Wide(1) << b) : 0, b >= 0 && b < 64;
+    case BinaryOp::shr:
+      return out = b >= 0 && b < 64 ? a >> b : 0, b >= 0 && b < 64;
+    case BinaryOp::floordiv:
+      return b != 0 && (out = floor_quotient(a, b), true);
+    case BinaryOp::truncdiv:
+      return b != 0 && (out = a / b, true);
+    default:
+      return false;
   }
 }
 
@@ -97,7 +107,8 @@ void follow_logic(Warp& w, const Operation& o, Made& made, int32_t e, int lanes)
   for (int i = 0; i < lanes; i++) {
     Lane a = lane_of(w, x, o.a + e, i), b = o.b < 0 ? Lane{} : lane_of(w, y, o.b + e, i);
     if (!a.wrap && !b.wrap) continue;
-    bool decides = o.op == BinaryOp::logical_or;  // the value of one side with which the other one does not count
+    bool decides =
+        o.op == BinaryOp::logical_or;  // the value of one side with which the other one does not count
     bool a_alone = !a.wrap && bool(a.is) == decides, b_alone = o.b >= 0 && !b.wrap && bool(b.is) == decides;
     if (o.b < 0 || (!a_alone && !b_alone)) made.decided(i, a.wrap ? *a.wrap : *b.wrap);
   }
@@ -154,12 +165,19 @@ void follow_compute(Warp& w, const Operation& o) {
   for (int32_t e = 0; e < o.count; e += lane_count) {
     Made made{.w = w, .o = o, .out = {.slot = o.to + e}};
     switch (o.follow) {
-      case Follow::logic: follow_logic(w, o, made, e, lanes); break;
-      case Follow::select: follow_select(w, o, made, e, lanes); break;
+      case Follow::logic:
+        follow_logic(w, o, made, e, lanes);
+        break;
+      case Follow::select:
+        follow_select(w, o, made, e, lanes);
+        break;
       case Follow::splat:
       case Follow::repeat:
-      case Follow::ramp: follow_spread(w, o, made, e); break;
-      default: follow_operator(w, o, made, e, lanes);
+      case Follow::ramp:
+        follow_spread(w, o, made, e);
+        break;
+      default:
+        follow_operator(w, o, made, e, lanes);
     }
     set(w, std::move(made.out));
   }
@@ -190,12 +208,13 @@ void report(Warp& w, int lane, const Wrap& wrap, int32_t place, int32_t site, co
   std::string use = index ? fmt::format("it makes the index of {}[{}]{}", p.name, *index, line)
                           : fmt::format("a condition on it then leaves out the access to {}{}", p.name, line);
   int wider = o.type.bits < 32 && wrap.made == int32_t(wrap.made) ? 32 : 64;
-  Finding f{.kind = Finding::Kind::overflow,
-            .text = fmt::format(
-                "this {0} exceeds {1} bits: it is {3}, of which {4} keeps {5}, in {6}, and {7}; compute it in "
-                "{2} bits (let its parts be int{2})",
-                name_of(o, here), o.type.bits, wider, wrap.made, to_string(o.type), wrap.kept, describe_thread(w, lane),
-                use)};
+  Finding f{
+      .kind = Finding::Kind::overflow,
+      .text = fmt::format(
+          "this {0} exceeds {1} bits: it is {3}, of which {4} keeps {5}, in {6}, and {7}; compute it in "
+          "{2} bits (let its parts be int{2})",
+          name_of(o, here), o.type.bits, wider, wrap.made, to_string(o.type), wrap.kept,
+          describe_thread(w, lane), use)};
   f.buffer = p.name;
   if (index) f.index = *index;
   w.block->monitor->report(w, lane, std::move(f), o.site, same_line ? -1 : site, p.number);
@@ -208,7 +227,8 @@ const std::vector<bool>& accesses_of(Warp& w, const Wrap& wrap) {
   return it->second;
 }
 
-// The accesses to an element by which `lanes` of a warp wrap, and that a condition has kept from these others.
+// The accesses to an element by which `lanes` of a warp wrap, and that a condition has kept from these
+// others.
 void check_access(Warp& w, const Operation& o, Mask active) {
   const Wrapped* at = wrapped_at(w, o.a);
   Mask happens = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
@@ -285,9 +305,12 @@ void follow_store(Warp& w, const Operation& o, Mask active) {
       auto& memory = memory_of(w, p, lane);
       bool has = value && value->lanes >> lane & 1;
       if (!has && memory.empty()) return;
-      int64_t byte = p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
-      if (has) memory[byte] = value->values[size_t(lane)], w.block->holds_wrapped = true;
-      else memory.erase(byte);
+      int64_t byte =
+          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
+      if (has)
+        memory[byte] = value->values[size_t(lane)], w.block->holds_wrapped = true;
+      else
+        memory.erase(byte);
     });
   }
 }
@@ -302,7 +325,8 @@ void follow_load(Warp& w, const Operation& o, Mask active) {
     for_lanes(lanes, [&](int lane) {
       auto& memory = memory_of(w, p, lane);
       if (memory.empty()) return;
-      int64_t byte = p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
+      int64_t byte =
+          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
       auto it = memory.find(byte);
       if (it == memory.end()) return;
       found.lanes |= Mask(1) << lane;
@@ -330,28 +354,36 @@ void check_wrapped(Warp& w, const Operation& o) {
   if (!w.block->watch || o.quiet) return;
   switch (o.effect) {
     case Operation::Effect::load:
-    case Operation::Effect::store: return check_access(w, o, w.active);
-    case Operation::Effect::call: return check_call(w, o, w.active);
+    case Operation::Effect::store:
+      return check_access(w, o, w.active);
+    case Operation::Effect::call:
+      return check_call(w, o, w.active);
     case Operation::Effect::arms:
-    case Operation::Effect::branch: return check_branch(w, o, w.active);
+    case Operation::Effect::branch:
+      return check_branch(w, o, w.active);
     case Operation::Effect::none:
-    case Operation::Effect::compute: return;
+    case Operation::Effect::compute:
+      return;
   }
 }
 
 void follow_wrapped(Warp& w, const Operation& o, Mask active) {
   if (!w.block->watch) return;
   switch (o.effect) {
-    case Operation::Effect::load: return follow_load(w, o, active);
-    case Operation::Effect::store: return follow_store(w, o, active);
+    case Operation::Effect::load:
+      return follow_load(w, o, active);
+    case Operation::Effect::store:
+      return follow_store(w, o, active);
     case Operation::Effect::call:
       if (int32_t to = w.code->calls[size_t(o.row)].to; to >= 0) clear(w, to, lane_count);
       return;
-    case Operation::Effect::compute: return follow_compute(w, o);
+    case Operation::Effect::compute:
+      return follow_compute(w, o);
     case Operation::Effect::none:
     case Operation::Effect::arms:
     case Operation::Effect::branch:
-      if (o.run == for_begin || o.run == lanes_begin || o.run == for_next || o.run == lanes_next) follow_loop(w, o);
+      if (o.run == for_begin || o.run == lanes_begin || o.run == for_next || o.run == lanes_next)
+        follow_loop(w, o);
   }
 }
 

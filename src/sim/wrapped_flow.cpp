@@ -1,5 +1,5 @@
-// From which operations a value comes to be an index: over the operations as they stand, the registers that hold it and
-// the buffers of the block that may.
+// From which operations a value comes to be an index: over the operations as they stand, the registers that
+// hold it and the buffers of the block that may.
 #include <algorithm>
 #include <set>
 
@@ -54,7 +54,8 @@ struct Reached {
   std::vector<bool> accesses = std::vector<bool>(code.operations.size());
 
   void result(const Operation& o, bool reached) {
-    each_slot(o.to, o.count, [&](int32_t slot) { reached ? void(slots.insert(slot)) : void(slots.erase(slot)); });
+    each_slot(o.to, o.count,
+              [&](int32_t slot) { reached ? void(slots.insert(slot)) : void(slots.erase(slot)); });
   }
   void run() {
     for (size_t i = 0; i < code.operations.size(); i++) {
@@ -91,7 +92,8 @@ void mark_wrapping(Code& code) {
       const Operation& o = code.operations[i];
       bool counts = false, stores = o.effect == Operation::Effect::store;
       if (o.to >= 0) each_slot(o.to, o.count, [&](int32_t slot) { counts |= slots.erase(slot) > 0; });
-      if (counts && o.effect == Operation::Effect::load && is_kept(code, o.row)) buffers.insert(storage(code, o.row));
+      if (counts && o.effect == Operation::Effect::load && is_kept(code, o.row))
+        buffers.insert(storage(code, o.row));
       if (stores && is_kept(code, o.row) && buffers.contains(storage(code, o.row)))
         each_slot(o.c, o.count, [&](int32_t slot) { slots.insert(slot); });
       if (counts) {

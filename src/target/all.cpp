@@ -67,7 +67,7 @@ const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool globa
 }
 
 int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
-  MemoryOrder order = order_of(atomic);           // several at once come without an old value, by `red`
+  MemoryOrder order = order_of(atomic);  // several at once come without an old value, by `red`
   if (atomic.dtype != none_type || (order != MemoryOrder::relaxed && order != MemoryOrder::release)) return 1;
   const Load& at = *place_of(atomic.args[0]);
   int64_t lanes = 1;
@@ -90,7 +90,8 @@ namespace {
 std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format(": {}", why); }
 
 // The chip named by `option` in "kind option=CHIP"; empty where there is no option.
-std::string chip_option(std::string_view text, std::string_view rest, std::string_view option, std::string_view language) {
+std::string chip_option(std::string_view text, std::string_view rest, std::string_view option,
+                        std::string_view language) {
   size_t begin = rest.find_first_not_of(' ');
   if (begin == std::string_view::npos) return "";
   rest = rest.substr(begin, rest.find_last_not_of(' ') - begin + 1);
@@ -126,7 +127,8 @@ TargetSpec parse_target(std::string_view text) {
   if (kind == "auto" && rest.empty()) return {.kind = "auto", .chip = ""};
   if (kind == "reference" && rest.empty()) return {.kind = "reference", .chip = ""};
   if (kind == "cuda") return {.kind = "cuda", .chip = chip_option(text, rest, "-arch=", "cuda")};
-  if (kind == "cpu" || kind == "llvm") return {.kind = "cpu", .chip = chip_option(text, rest, "-mcpu=", "llvm")};
+  if (kind == "cpu" || kind == "llvm")
+    return {.kind = "cpu", .chip = chip_option(text, rest, "-mcpu=", "llvm")};
   if (kind == "sim" || kind.starts_with("sim:")) return {.kind = "sim", .chip = simulated_chip(text)};
   fail({},
        "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP, sim:CHIP ({}), cpu, "

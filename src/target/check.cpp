@@ -1,5 +1,5 @@
-// Every matrix row proves itself: each operand's fragment covers its tile exactly once, with as many registers as
-// it says.
+// Every matrix row proves itself: each operand's fragment covers its tile exactly once, with as many
+// registers as it says.
 #include <set>
 
 #include "target/check.h"
@@ -9,17 +9,21 @@
 namespace tl {
 namespace {
 
-void check_operand(const MatrixInstr& row, std::string_view operand, const OperandFragment& f, int rows, int cols, int warp) {
+void check_operand(const MatrixInstr& row, std::string_view operand, const OperandFragment& f, int rows,
+                   int cols, int warp) {
   auto where = [&] { return fmt::format("{}, operand {}", row.callee.name, operand); };
-  internal_check(f.rows == rows && f.cols == cols, where() + ": the fragment's extents are not the instruction's");
+  internal_check(f.rows == rows && f.cols == cols,
+                 where() + ": the fragment's extents are not the instruction's");
   internal_check(rows * cols == warp * f.registers, where() + ": elements and registers disagree");
   std::set<std::pair<int, int>> seen;
   for (int lane = 0; lane < warp; lane++)
     for (int reg = 0; reg < f.registers; reg++) {
       auto [i, j] = element_of(f, lane, reg);
-      internal_check(i >= 0 && i < rows && j >= 0 && j < cols,
-                     fmt::format("{}: lane {} register {} is ({}, {}), outside the tile", where(), lane, reg, i, j));
-      internal_check(seen.insert({i, j}).second, fmt::format("{}: element ({}, {}) is held twice", where(), i, j));
+      internal_check(
+          i >= 0 && i < rows && j >= 0 && j < cols,
+          fmt::format("{}: lane {} register {} is ({}, {}), outside the tile", where(), lane, reg, i, j));
+      internal_check(seen.insert({i, j}).second,
+                     fmt::format("{}: element ({}, {}) is held twice", where(), i, j));
     }
 }
 
@@ -43,8 +47,9 @@ void check_row(const MatrixInstr& row, int warp) {
 
 void check_target(const Target& target) {
   for (auto* row : target.matrix) check_row(*row, target.warp);
-  internal_check(target.shared_bytes > 0 && target.vector_bytes > 0 && target.default_threads <= target.max_threads,
-                 fmt::format("{}: numbers that do not fit together", target.name));
+  internal_check(
+      target.shared_bytes > 0 && target.vector_bytes > 0 && target.default_threads <= target.max_threads,
+      fmt::format("{}: numbers that do not fit together", target.name));
 }
 
 }  // namespace tl

@@ -51,13 +51,17 @@ std::shared_ptr<const ForeignEval> find_foreign_eval(const std::string& key) {
 std::string describe_foreign(const Call& n) {
   const std::string& text = n.args[0].as<StringImm>()->value;
   std::string start = text.size() > 40 ? text.substr(0, 40) + "…" : text;
-  return n.callee == &inline_ptx ? fmt::format("the PTX `{}`", start) : fmt::format("the external function `{}`", start);
+  return n.callee == &inline_ptx ? fmt::format("the PTX `{}`", start)
+                                 : fmt::format("the external function `{}`", start);
 }
 
 void require_foreign_eval(const Call& n, std::string_view who, Span span) {
   if (find_foreign_eval(n.args[1].as<StringImm>()->value)) return;
-  fail(span, "{} is text for a GPU, which {} cannot run: give eval=, a Python function that does the same, or compile for "
-             "CUDA", describe_foreign(n), who);
+  fail(span,
+       "{} is text for a GPU, which {} cannot run: give eval=, a Python function that does the same, or "
+       "compile for "
+       "CUDA",
+       describe_foreign(n), who);
 }
 
 }  // namespace tl

@@ -1,5 +1,5 @@
-// What foreign code means: a Python function (or one of C++) that the executors call where a kernel calls an external
-// function or inline PTX.  Kept for the process, found by key; programs hold the key.
+// What foreign code means: a Python function (or one of C++) that the executors call where a kernel calls an
+// external function or inline PTX.  Kept for the process, found by key; programs hold the key.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace tl {
 
-// A value that goes in or comes out; a place in memory goes in as the elements from there to the buffer's end.
+// A value that goes in or comes out; a place in memory goes in as the elements from there to the buffer's
+// end.
 struct ForeignValue {
   DType type;  // of an element, of a place
   int64_t i = 0;
@@ -19,11 +20,11 @@ struct ForeignValue {
   int64_t elements = 0;
 };
 // Gives as many values as `results` has types.
-using ForeignEval =
-    std::function<std::vector<ForeignValue>(std::span<const ForeignValue> args, std::span<const DType> results)>;
+using ForeignEval = std::function<std::vector<ForeignValue>(std::span<const ForeignValue> args,
+                                                            std::span<const DType> results)>;
 
-// The key of a function under a name: the name itself, or for further functions of that name one with a number.
-// `identity` tells functions apart.
+// The key of a function under a name: the name itself, or for further functions of that name one with a
+// number. `identity` tells functions apart.
 std::string add_foreign_eval(const std::string& name, const void* identity, ForeignEval eval);
 std::shared_ptr<const ForeignEval> find_foreign_eval(const std::string& key);
 

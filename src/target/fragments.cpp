@@ -57,14 +57,17 @@ std::vector<InstrText> instruction_texts() {
   auto words = [](const OperandFragment& f, DType type) { return f.registers * type.bits / 32; };
   for (auto* row : nvidia_matrix_rows()) {
     int d = words(row->c, row->c_type);
-    all.push_back({.name = std::string(row->callee.name), .ptx = std::string(row->ptx),
+    all.push_back({.name = std::string(row->callee.name),
+                   .ptx = std::string(row->ptx),
                    .registers = {d, words(row->a, row->a_type), words(row->b, row->b_type), d},
                    .result = row->c_type == f32 ? f32 : u32});
   }
   for (auto* row : nvidia_copies(true))
     if (row->callee.access == "wr")
-      all.push_back({.name = std::string(row->callee.name), .ptx = std::string(row->ptx),
-                     .registers = {row->matrices}, .result = u32});
+      all.push_back({.name = std::string(row->callee.name),
+                     .ptx = std::string(row->ptx),
+                     .registers = {row->matrices},
+                     .result = u32});
   return all;
 }
 

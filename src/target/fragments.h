@@ -14,12 +14,12 @@ Fragment operand_fragment(const OperandFragment& operand, int warp);
 Fragment matrix_fragment(std::string_view instr, char operand);
 std::vector<std::string> matrix_fragment_names();
 
-// An instruction as PTX text names it, and the 32-bit registers of its operands in the order of the text: those of the
-// result first.  A move between memory and registers has an address for its second.
+// An instruction as PTX text names it, and the 32-bit registers of its operands in the order of the text:
+// those of the result first.  A move between memory and registers has an address for its second.
 struct InstrText {
   std::string name, ptx;
   std::vector<int> registers;
-  DType result;                          // of a register: f32, or the bits of whatever it is
+  DType result;  // of a register: f32, or the bits of whatever it is
 };
 std::vector<InstrText> instruction_texts();
 

@@ -8,11 +8,11 @@ namespace tl {
 // A is m×k, B is k×n, C is m×n.  Written as digits: each output is a sum of stride * ((x / divisor) % radix).
 struct FragmentDigit {
   enum class From : uint8_t { lane, reg } from;
-  int divisor, radix;   // (lane or register / divisor) % radix
-  int row, col;         // what one step of this digit adds to the row and to the column
+  int divisor, radix;  // (lane or register / divisor) % radix
+  int row, col;        // what one step of this digit adds to the row and to the column
 };
 struct OperandFragment {
-  int rows, cols, registers;             // the tile's extents; elements per lane
+  int rows, cols, registers;  // the tile's extents; elements per lane
   std::vector<FragmentDigit> digits;
 };
 
@@ -22,7 +22,7 @@ struct MatrixInstr {
   int m, n, k;
   DType a_type, b_type, c_type;
   OperandFragment a, b, c;
-  std::string_view ptx;                  // the mnemonic, operands in the usual order
+  std::string_view ptx;  // the mnemonic, operands in the usual order
 };
 
 // The operands of an instruction that no target lists yet: its shape and fragments, whatever its types.
@@ -32,14 +32,14 @@ struct MatrixShape {
   OperandFragment a, b, c;
 };
 
-// c + Σ a[i] * b[i] over `depth` neighbours, for every lane of c: a has `depth` elements, the same for all lanes, or
-// `depth` for each lane as b has.
+// c + Σ a[i] * b[i] over `depth` neighbours, for every lane of c: a has `depth` elements, the same for all
+// lanes, or `depth` for each lane as b has.
 struct DotInstr {
-  Callee callee;                         // takes c, a, b
+  Callee callee;  // takes c, a, b
   int depth;
   DType a_type, b_type, c_type;
-  int lanes;                             // of c
-  std::string_view text;                 // the intrinsic
+  int lanes;              // of c
+  std::string_view text;  // the intrinsic
 };
 
 // A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The callee
@@ -54,32 +54,45 @@ struct CopyInstr {
 // An atomic update of memory that the chip carries out by itself.
 struct AtomicInstr {
   Callee::Atomic op;
-  DType type;                            // of the value; lanes: so many neighbouring elements at once
-  std::string_view ptx;                  // what stands behind the address space: "add.noftz.f16x2"
+  DType type;            // of the value; lanes: so many neighbouring elements at once
+  std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"
   bool only_global = false;
 };
 
-// What goes on beside the threads: copies that a thread begins and waits for later, barriers in memory that say when
-// something is done, and the fences between the two.  The callee takes handles and values, in the order of `operands`.
+// What goes on beside the threads: copies that a thread begins and waits for later, barriers in memory that
+// say when something is done, and the fences between the two.  The callee takes handles and values, in the
+// order of `operands`.
 struct AsyncInstr {
   enum class Does : uint8_t {
-    copy,             // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
-    commit, wait_groups, wait_all,        // ends a group; waits until at most n groups are under way; for all of them
-    signal, signal_counted,               // arrive at a barrier when this thread's copies have landed
-    init, inval, arrive, expect, arrive_expect, test,  // of a barrier
-    bulk_load, bulk_store,                // (to, from, bytes[, barrier]), by the asynchronous proxy
-    tensor_load,                          // (to, map, tensor, coordinates…, barrier), by the same
-    tensor_store,                         // (map, tensor, coordinates…, from)
-    bulk_commit, bulk_wait, bulk_wait_read,
-    fence, fence_init                     // generic accesses before it are seen by the asynchronous proxy; inits are
+    copy,  // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
+    commit,
+    wait_groups,
+    wait_all,  // ends a group; waits until at most n groups are under way; for all of them
+    signal,
+    signal_counted,  // arrive at a barrier when this thread's copies have landed
+    init,
+    inval,
+    arrive,
+    expect,
+    arrive_expect,
+    test,  // of a barrier
+    bulk_load,
+    bulk_store,    // (to, from, bytes[, barrier]), by the asynchronous proxy
+    tensor_load,   // (to, map, tensor, coordinates…, barrier), by the same
+    tensor_store,  // (map, tensor, coordinates…, from)
+    bulk_commit,
+    bulk_wait,
+    bulk_wait_read,
+    fence,
+    fence_init  // generic accesses before it are seen by the asynchronous proxy; inits are
   };
   Callee callee;
   Does does;
-  int bytes = 0;                         // that a call copies, or accesses; 0: an argument says it
-  // s an address of shared memory, g of global memory, r 32 bits, n a constant, m a tensor map, t the tensor of it, which
-  // is for the compiler alone
+  int bytes = 0;  // that a call copies, or accesses; 0: an argument says it
+  // s an address of shared memory, g of global memory, r 32 bits, n a constant, m a tensor map, t the tensor
+  // of it, which is for the compiler alone
   std::string_view operands;
-  std::string_view ptx;                  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
+  std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 };
 
 }  // namespace tl

@@ -16,7 +16,8 @@ void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view
   std::string mend = "let each block loop over several tiles";
   if (axis > 0 && blocks <= most[0])
     mend = fmt::format("give the long dimension to x, which takes {}, or {}", most[0], mend);
-  fail(k.span, "a grid of {} blocks along {}, but {} allows {}; {}", blocks, axes[axis], chip, most[axis], mend);
+  fail(k.span, "a grid of {} blocks along {}, but {} allows {}; {}", blocks, axes[axis], chip, most[axis],
+       mend);
 }
 
 }  // namespace
@@ -34,8 +35,8 @@ void check_limits(const Kernel& k, const Target& target) {
     fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);
   for (size_t d = 0; d < k.threads.size(); d++)
     if (k.threads[d] > target.max_block[d])
-      fail(k.span, "{} threads along {}, but {} allows {}; give the long dimension to x", k.threads[d], axes[d],
-           target.name, target.max_block[d]);
+      fail(k.span, "{} threads along {}, but {} allows {}; give the long dimension to x", k.threads[d],
+           axes[d], target.name, target.max_block[d]);
   int64_t together = 1;
   for (int64_t n : k.cluster) together *= n;
   if (together > target.max_cluster)

@@ -4,9 +4,10 @@
 //   A (16×16)  rows g and g+8, columns 2q, 2q+1 and the same +8: 8 elements, two to a register
 //   B (16×8)   rows 2q, 2q+1 and the same +8, column g:          4 elements
 //   C (16×8)   rows g and g+8, columns 2q, 2q+1:                 4 elements, one to a register
-// m16n8k8 holds the first half of each lane's A and B.  Of 8-bit elements four lie in a register, of 32-bit ones one.
-// ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j, and receives of
-// every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror; stmatrix (sm_90) stores them.
+// m16n8k8 holds the first half of each lane's A and B.  Of 8-bit elements four lie in a register, of 32-bit
+// ones one. ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j,
+// and receives of every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror;
+// stmatrix (sm_90) stores them.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -15,77 +16,130 @@ namespace {
 using From = FragmentDigit::From;
 
 OperandFragment a_m16k16() {
-  return {.rows = 16, .cols = 16, .registers = 8, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
-      {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}, {From::reg, 4, 2, 0, 8}}};
+  return {.rows = 16,
+          .cols = 16,
+          .registers = 8,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 2},
+                     {From::reg, 1, 2, 0, 1},
+                     {From::reg, 2, 2, 8, 0},
+                     {From::reg, 4, 2, 0, 8}}};
 }
 OperandFragment a_m16k8_16bit() {
-  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
-      {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}}};
+  return {.rows = 16,
+          .cols = 8,
+          .registers = 4,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 2},
+                     {From::reg, 1, 2, 0, 1},
+                     {From::reg, 2, 2, 8, 0}}};
 }
 OperandFragment b_k8n8_16bit() {
-  return {.rows = 8, .cols = 8, .registers = 2, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 2, 0}, {From::reg, 1, 2, 1, 0}}};
+  return {.rows = 8,
+          .cols = 8,
+          .registers = 2,
+          .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 2, 0}, {From::reg, 1, 2, 1, 0}}};
 }
 OperandFragment b_k16n8() {
-  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 2, 0},
-      {From::reg, 1, 2, 1, 0}, {From::reg, 2, 2, 8, 0}}};
+  return {.rows = 16,
+          .cols = 8,
+          .registers = 4,
+          .digits = {{From::lane, 4, 8, 0, 1},
+                     {From::lane, 1, 4, 2, 0},
+                     {From::reg, 1, 2, 1, 0},
+                     {From::reg, 2, 2, 8, 0}}};
 }
 OperandFragment c_m16n8() {
-  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2},
-      {From::reg, 1, 2, 0, 1}, {From::reg, 2, 2, 8, 0}}};
+  return {.rows = 16,
+          .cols = 8,
+          .registers = 4,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 2},
+                     {From::reg, 1, 2, 0, 1},
+                     {From::reg, 2, 2, 8, 0}}};
 }
 
 // Elements of 32 bits: columns q and q+4 of A, rows q and q+4 of B.
 OperandFragment a_m16k8_b32() {
-  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1},
-      {From::reg, 1, 2, 8, 0}, {From::reg, 2, 2, 0, 4}}};
+  return {.rows = 16,
+          .cols = 8,
+          .registers = 4,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 1},
+                     {From::reg, 1, 2, 8, 0},
+                     {From::reg, 2, 2, 0, 4}}};
 }
 OperandFragment b_k8n8_b32() {
-  return {.rows = 8, .cols = 8, .registers = 2, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}, {From::reg, 1, 2, 4, 0}}};
+  return {.rows = 8,
+          .cols = 8,
+          .registers = 2,
+          .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}, {From::reg, 1, 2, 4, 0}}};
 }
 // Elements of 8 bits, four to a register.
 OperandFragment a_m16k32() {
-  return {.rows = 16, .cols = 32, .registers = 16, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 4},
-      {From::reg, 1, 4, 0, 1}, {From::reg, 4, 2, 8, 0}, {From::reg, 8, 2, 0, 16}}};
+  return {.rows = 16,
+          .cols = 32,
+          .registers = 16,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 4},
+                     {From::reg, 1, 4, 0, 1},
+                     {From::reg, 4, 2, 8, 0},
+                     {From::reg, 8, 2, 0, 16}}};
 }
 OperandFragment b_k32n8() {
-  return {.rows = 32, .cols = 8, .registers = 8, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0},
-      {From::reg, 1, 4, 1, 0}, {From::reg, 4, 2, 16, 0}}};
+  return {.rows = 32,
+          .cols = 8,
+          .registers = 8,
+          .digits = {{From::lane, 4, 8, 0, 1},
+                     {From::lane, 1, 4, 4, 0},
+                     {From::reg, 1, 4, 1, 0},
+                     {From::reg, 4, 2, 16, 0}}};
 }
 
 // Elements of 8 bits, half of the registers of k = 32.
 OperandFragment a_m16k16_8bit() {
-  return {.rows = 16, .cols = 16, .registers = 8, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 4},
-      {From::reg, 1, 4, 0, 1}, {From::reg, 4, 2, 8, 0}}};
+  return {.rows = 16,
+          .cols = 16,
+          .registers = 8,
+          .digits = {{From::lane, 4, 8, 1, 0},
+                     {From::lane, 1, 4, 0, 4},
+                     {From::reg, 1, 4, 0, 1},
+                     {From::reg, 4, 2, 8, 0}}};
 }
 OperandFragment b_k16n8_8bit() {
-  return {.rows = 16, .cols = 8, .registers = 4, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0}, {From::reg, 1, 4, 1, 0}}};
+  return {.rows = 16,
+          .cols = 8,
+          .registers = 4,
+          .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0}, {From::reg, 1, 4, 1, 0}}};
 }
 // Elements of 32 bits, half of the registers of k = 8.
 OperandFragment a_m16k4_b32() {
-  return {.rows = 16, .cols = 4, .registers = 2, .digits = {
-      {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1}, {From::reg, 1, 2, 8, 0}}};
+  return {.rows = 16,
+          .cols = 4,
+          .registers = 2,
+          .digits = {{From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 1}, {From::reg, 1, 2, 8, 0}}};
 }
 OperandFragment b_k4n8_b32() {
-  return {.rows = 4, .cols = 8, .registers = 1, .digits = {
-      {From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}}};
+  return {
+      .rows = 4, .cols = 8, .registers = 1, .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 1, 0}}};
 }
 
 MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
-  return {.callee = {.name = name, .arity = 3, .result = Callee::Result::none,
-                     .effect = Callee::Effect::memory, .access = "xrr"},
-          .m = 16, .n = 8, .k = 16, .a_type = ab, .b_type = ab, .c_type = f32,
-          .a = a_m16k16(), .b = b_k16n8(), .c = c_m16n8(), .ptx = ptx};
+  return {.callee = {.name = name,
+                     .arity = 3,
+                     .result = Callee::Result::none,
+                     .effect = Callee::Effect::memory,
+                     .access = "xrr"},
+          .m = 16,
+          .n = 8,
+          .k = 16,
+          .a_type = ab,
+          .b_type = ab,
+          .c_type = f32,
+          .a = a_m16k16(),
+          .b = b_k16n8(),
+          .c = c_m16n8(),
+          .ptx = ptx};
 }
 
 MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
@@ -135,10 +189,16 @@ MatrixInstr m16n8k4_tf32(std::string_view name, std::string_view ptx) {
   return row;
 }
 
-CopyInstr blocks(std::string_view name, std::string_view access, int matrices, bool transposed, std::string_view ptx) {
-  return {.callee = {.name = name, .arity = 2, .result = Callee::Result::none,
-                     .effect = Callee::Effect::memory, .access = access},
-          .matrices = matrices, .transposed = transposed, .ptx = ptx};
+CopyInstr blocks(std::string_view name, std::string_view access, int matrices, bool transposed,
+                 std::string_view ptx) {
+  return {.callee = {.name = name,
+                     .arity = 2,
+                     .result = Callee::Result::none,
+                     .effect = Callee::Effect::memory,
+                     .access = access},
+          .matrices = matrices,
+          .transposed = transposed,
+          .ptx = ptx};
 }
 
 // What sm_90 adds stands last.
@@ -202,16 +262,33 @@ std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const Ma
 std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90) {
   using A = Callee::Atomic;
   static const AtomicInstr rows[] = {
-      {A::add, f32, "add.f32"}, {A::add, f64, "add.f64"},
-      {A::add, f16.with_lanes(2), "add.noftz.f16x2"}, {A::add, f16, "add.noftz.f16"},
-      {A::add, i32, "add.s32"}, {A::add, u32, "add.u32"}, {A::add, i64, "add.u64"}, {A::add, u64, "add.u64"},
-      {A::max, i32, "max.s32"}, {A::max, u32, "max.u32"}, {A::max, i64, "max.s64"}, {A::max, u64, "max.u64"},
-      {A::min, i32, "min.s32"}, {A::min, u32, "min.u32"}, {A::min, i64, "min.s64"}, {A::min, u64, "min.u64"},
-      {A::bit_or, i32, "or.b32"}, {A::bit_or, u32, "or.b32"}, {A::bit_or, i64, "or.b64"}, {A::bit_or, u64, "or.b64"},
+      {A::add, f32, "add.f32"},
+      {A::add, f64, "add.f64"},
+      {A::add, f16.with_lanes(2), "add.noftz.f16x2"},
+      {A::add, f16, "add.noftz.f16"},
+      {A::add, i32, "add.s32"},
+      {A::add, u32, "add.u32"},
+      {A::add, i64, "add.u64"},
+      {A::add, u64, "add.u64"},
+      {A::max, i32, "max.s32"},
+      {A::max, u32, "max.u32"},
+      {A::max, i64, "max.s64"},
+      {A::max, u64, "max.u64"},
+      {A::min, i32, "min.s32"},
+      {A::min, u32, "min.u32"},
+      {A::min, i64, "min.s64"},
+      {A::min, u64, "min.u64"},
+      {A::bit_or, i32, "or.b32"},
+      {A::bit_or, u32, "or.b32"},
+      {A::bit_or, i64, "or.b64"},
+      {A::bit_or, u64, "or.b64"},
       // from here on sm_90
-      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2"}, {A::add, bf16, "add.noftz.bf16"},
-      {A::add, f32.with_lanes(2), "add.v2.f32", true}, {A::add, f32.with_lanes(4), "add.v4.f32", true},
-      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true}, {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true},
+      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2"},
+      {A::add, bf16, "add.noftz.bf16"},
+      {A::add, f32.with_lanes(2), "add.v2.f32", true},
+      {A::add, f32.with_lanes(4), "add.v4.f32", true},
+      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true},
+      {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true},
       {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", true},
       {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", true},
   };
@@ -225,16 +302,24 @@ std::span<const MatrixInstr* const> nvidia_matrix_rows() {
 }
 std::span<const MatrixShape> nvidia_matrix_shapes() {
   auto k32 = [](std::string_view name) {
-    return MatrixShape{.name = name, .m = 16, .n = 8, .k = 32, .a = a_m16k32(), .b = b_k32n8(), .c = c_m16n8()};
+    return MatrixShape{
+        .name = name, .m = 16, .n = 8, .k = 32, .a = a_m16k32(), .b = b_k32n8(), .c = c_m16n8()};
   };
-  static const MatrixShape rows[] = {
-      {.name = "mma_m16n8k8_tf32", .m = 16, .n = 8, .k = 8, .a = a_m16k8_b32(), .b = b_k8n8_b32(), .c = c_m16n8()},
-      k32("mma_m16n8k32_s8"), k32("mma_m16n8k32_fp8")};
+  static const MatrixShape rows[] = {{.name = "mma_m16n8k8_tf32",
+                                      .m = 16,
+                                      .n = 8,
+                                      .k = 8,
+                                      .a = a_m16k8_b32(),
+                                      .b = b_k8n8_b32(),
+                                      .c = c_m16n8()},
+                                     k32("mma_m16n8k32_s8"),
+                                     k32("mma_m16n8k32_fp8")};
   return rows;
 }
 std::vector<const CopyInstr*> nvidia_copies(bool with_sm_90) {
   std::vector<const CopyInstr*> all;
-  for (auto& row : copy_rows().first(copy_rows().size() - (with_sm_90 ? 0 : new_copies_in_sm_90))) all.push_back(&row);
+  for (auto& row : copy_rows().first(copy_rows().size() - (with_sm_90 ? 0 : new_copies_in_sm_90)))
+    all.push_back(&row);
   return all;
 }
 

@@ -4,7 +4,8 @@
 
 namespace tl {
 
-extern const MatrixInstr mma_16bit[6], mma_tf32[2], mma_int8[8], mma_fp8[4];  // k = 32 of 8 bits before k = 16
+extern const MatrixInstr mma_16bit[6], mma_tf32[2], mma_int8[8],
+    mma_fp8[4];  // k = 32 of 8 bits before k = 16
 std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const MatrixInstr>> groups);
 // sm_80 and later; what sm_90 adds stands behind it, so that the table of sm_80 is its beginning.
 std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90);

@@ -1,16 +1,17 @@
 // What goes on beside the threads.
 //
-// cp.async (sm_80): each thread copies 4, 8 or 16 bytes from global to shared memory, puts what it has begun into groups
-// and waits until at most n of them are under way; other threads see the data behind a barrier after that wait.  Its
-// writes are those of a thread (the generic proxy).
+// cp.async (sm_80): each thread copies 4, 8 or 16 bytes from global to shared memory, puts what it has begun
+// into groups and waits until at most n of them are under way; other threads see the data behind a barrier
+// after that wait.  Its writes are those of a thread (the generic proxy).
 //
-// mbarrier: a word of shared memory that counts arrivals, and from sm_90 on bytes.  A phase ends when all have come; a
-// wait names the phase by its parity, and phase 0 is the first.
+// mbarrier: a word of shared memory that counts arrivals, and from sm_90 on bytes.  A phase ends when all
+// have come; a wait names the phase by its parity, and phase 0 is the first.
 //
-// Bulk copies (sm_90) are begun by one thread for many bytes and carried out by another way to memory, the asynchronous
-// proxy: what threads have written it sees behind their fences only.  Loads tell an mbarrier of each byte, stores are
-// waited for by groups.  What they move is a run of bytes, or a box of a tensor: a map says how that lies in memory, and
-// an instruction names the box's first element; what lies outside the tensor is read as 0 and never written.
+// Bulk copies (sm_90) are begun by one thread for many bytes and carried out by another way to memory, the
+// asynchronous proxy: what threads have written it sees behind their fences only.  Loads tell an mbarrier of
+// each byte, stores are waited for by groups.  What they move is a run of bytes, or a box of a tensor: a map
+// says how that lies in memory, and an instruction names the box's first element; what lies outside the
+// tensor is read as 0 and never written.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -20,18 +21,25 @@ using Does = AsyncInstr::Does;
 using Result = Callee::Result;
 
 // `access`: per argument, as in Callee.
-AsyncInstr async_row(std::string_view name, Does does, int bytes, std::string_view access, std::string_view operands,
-                     std::string_view ptx) {
-  return {.callee = {.name = name, .arity = int(access.size()),
+AsyncInstr async_row(std::string_view name, Does does, int bytes, std::string_view access,
+                     std::string_view operands, std::string_view ptx) {
+  return {.callee = {.name = name,
+                     .arity = int(access.size()),
                      .result = does == Does::test ? Result::boolean : Result::none,
-                     .effect = Callee::Effect::memory, .access = access},
-          .does = does, .bytes = bytes, .operands = operands, .ptx = ptx};
+                     .effect = Callee::Effect::memory,
+                     .access = access},
+          .does = does,
+          .bytes = bytes,
+          .operands = operands,
+          .ptx = ptx};
 }
 
-AsyncInstr tensor_load(std::string_view name, std::string_view access, std::string_view operands, std::string_view ptx) {
+AsyncInstr tensor_load(std::string_view name, std::string_view access, std::string_view operands,
+                       std::string_view ptx) {
   return async_row(name, Does::tensor_load, 0, access, operands, ptx);
 }
-AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands, std::string_view ptx) {
+AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands,
+                        std::string_view ptx) {
   return async_row(name, Does::tensor_store, 0, access, operands, ptx);
 }
 

@@ -1,6 +1,6 @@
-// A100 (40 GB).  108 SMs; 64K registers and 164 KB of shared memory each, of which a block may take 163 KB; tensor
-// cores run mma.sync at 2048 dense f16 operations a clock and SM; DRAM 1.55 to 2.0 TB/s; L2 40 MB.  No stmatrix,
-// no bulk copies, no clusters; bf16 has fused multiply-add only.
+// A100 (40 GB).  108 SMs; 64K registers and 164 KB of shared memory each, of which a block may take 163 KB;
+// tensor cores run mma.sync at 2048 dense f16 operations a clock and SM; DRAM 1.55 to 2.0 TB/s; L2 40 MB.  No
+// stmatrix, no bulk copies, no clusters; bf16 has fused multiply-add only.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,5 +1,5 @@
-// A40, and RTX 30: 84 SMs (A40, A6000).  100 KB of shared memory an SM, of which a block may take 99 KB; otherwise
-// the instructions of sm_80, at half its tensor rate with f32 accumulation.
+// A40, and RTX 30: 84 SMs (A40, A6000).  100 KB of shared memory an SM, of which a block may take 99 KB;
+// otherwise the instructions of sm_80, at half its tensor rate with f32 accumulation.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,6 +1,6 @@
-// RTX 4090, and the other RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a block may take
-// 99 KB; large L2 (72 MB on the biggest); adds fp8 to mma.sync.  Cards for games sum 16-bit products in f32 at half the
-// rate.
+// RTX 4090, and the other RTX 40 and L40: 128 SMs (RTX 4090).  100 KB of shared memory an SM, of which a
+// block may take 99 KB; large L2 (72 MB on the biggest); adds fp8 to mma.sync.  Cards for games sum 16-bit
+// products in f32 at half the rate.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,5 +1,6 @@
-// H100 and H200.  132 SMs; 228 KB of shared memory each, of which a block may take 227 KB; mma.sync reaches about 0.6
-// of the tensor rate; DRAM 3.35 TB/s (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk copies.
+// H100 and H200.  132 SMs; 228 KB of shared memory each, of which a block may take 227 KB; mma.sync reaches
+// about 0.6 of the tensor rate; DRAM 3.35 TB/s (H100) or 4.8 TB/s (H200); L2 50 MB.  Adds stmatrix and bulk
+// copies.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -27,8 +28,8 @@ const Target sm_90 = {
     .atomics = nvidia_atomics(true),
     .async = nvidia_async(true),
 };
-// The same chip; its device compiler takes the instructions that no later chip keeps (wgmma, setmaxnreg), and its code
-// runs on this chip alone.
+// The same chip; its device compiler takes the instructions that no later chip keeps (wgmma, setmaxnreg), and
+// its code runs on this chip alone.
 const Target sm_90a = [] {
   Target chip = sm_90;
   chip.name = "sm_90a";

@@ -12,11 +12,13 @@ struct Multiprocessors {
   int64_t shared_bytes = 0;                        // of all its blocks
   int64_t registers = 64 << 10;                    // of 32 bits, of all its threads
   static constexpr int64_t reserved_bytes = 1024;  // of these, for each block
-  // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these decide it.
+  // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these
+  // decide it.
   int64_t residents(int64_t block_threads, int64_t block_bytes) const;
 };
 
-// What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass makes any.
+// What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass
+// makes any.
 struct Rates {
   double clock = 0;         // Hz, boosted
   double memory = 0;        // bytes a second
@@ -26,35 +28,35 @@ struct Rates {
 };
 
 struct Target {
-  std::string_view name;             // "sm_90": the chip; what -arch or -mcpu names
-  std::string_view language;         // "cuda" or "llvm": which printer
-  int warp = 32;                     // threads that execute together; 1: one thread per block
-  int default_threads = 128;         // of a T.Kernel that names none
+  std::string_view name;      // "sm_90": the chip; what -arch or -mcpu names
+  std::string_view language;  // "cuda" or "llvm": which printer
+  int warp = 32;              // threads that execute together; 1: one thread per block
+  int default_threads = 128;  // of a T.Kernel that names none
   int max_threads = 1024;
   std::array<int64_t, 3> max_block = {INT64_MAX, INT64_MAX, INT64_MAX};  // threads along x, y, z
   std::array<int64_t, 3> max_grid = {INT64_MAX, INT64_MAX, INT64_MAX};   // blocks along x, y, z
-  int64_t max_cluster = 1;           // blocks that run together
-  int64_t shared_bytes = 0;          // a block may allocate
+  int64_t max_cluster = 1;                                               // blocks that run together
+  int64_t shared_bytes = 0;                                              // a block may allocate
   Multiprocessors multiprocessors = {};  // what blocks share that run together
   Rates rates = {};
-  int64_t local_bytes = 512 << 10;   // a thread's own memory, for what its registers do not hold
-  int registers = 255;               // 32-bit, a thread may use
-  int vector_bytes = 16;             // widest access of one thread
-  int64_t vector_alignment = 0;      // bytes an access of n bytes must be aligned to: 0 means n
-  int index_bits = 64;               // of the index arithmetic it does best
-  bool masked_vectors = false;       // a vector access may be masked lane by lane
-  bool keeps_indices = false;        // asked for, by the simulator: accesses keep what Claim holds
-  bool fast_math = false;            // asked for: quicker, less exact forms of float functions
-  bool unroll = false;               // unrolled loops are expanded here, not by the device compiler
-  int shared_banks = 32;             // of 4 bytes
+  int64_t local_bytes = 512 << 10;  // a thread's own memory, for what its registers do not hold
+  int registers = 255;              // 32-bit, a thread may use
+  int vector_bytes = 16;            // widest access of one thread
+  int64_t vector_alignment = 0;     // bytes an access of n bytes must be aligned to: 0 means n
+  int index_bits = 64;              // of the index arithmetic it does best
+  bool masked_vectors = false;      // a vector access may be masked lane by lane
+  bool keeps_indices = false;       // asked for, by the simulator: accesses keep what Claim holds
+  bool fast_math = false;           // asked for: quicker, less exact forms of float functions
+  bool unroll = false;              // unrolled loops are expanded here, not by the device compiler
+  int shared_banks = 32;            // of 4 bytes
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
-  std::span<const AtomicInstr> atomics = {};    // what is not here is done by comparing and swapping
+  std::span<const AtomicInstr> atomics = {};  // what is not here is done by comparing and swapping
   std::span<const AsyncInstr> async = {};
   std::vector<const DotInstr*> dots = {};
-  int vector_registers = 0;          // CPU: how many, for the micro-kernel
+  int vector_registers = 0;             // CPU: how many, for the micro-kernel
   int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches
-  std::string_view features = "";    // for the device compiler
+  std::string_view features = "";       // for the device compiler
 
   bool has_threads() const { return warp > 1; }
   int lanes(DType type) const { return vector_bytes * 8 / type.bits; }
@@ -62,7 +64,7 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
-  bool lacks(const Callee& row) const;       // is it an instruction, and not one of this target's?
+  bool lacks(const Callee& row) const;  // is it an instruction, and not one of this target's?
   const AtomicInstr* atomic_for(Callee::Atomic op, DType value, bool global) const;
   // How many neighbouring elements the chip can update by one call of this kind, each for itself.
   int64_t atomic_lanes(const Call& atomic, const Function& f) const;
@@ -70,14 +72,15 @@ struct Target {
 
 // ── target/all.cpp ────────────────────────────────────────────────────────────────────────────────────
 std::span<const Target* const> all_targets();
-const Target* find_target(std::string_view chip);         // null if there is none of that name
+const Target* find_target(std::string_view chip);  // null if there is none of that name
 std::span<const DotInstr* const> x86_dots();
-const Callee* find_instr(std::string_view name);          // a row's callee, for the parser and the simulator
+const Callee* find_instr(std::string_view name);  // a row's callee, for the parser and the simulator
 
-// What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference", "auto", "llvm".
+// What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference",
+// "auto", "llvm".
 struct TargetSpec {
-  std::string kind;                                        // "cuda", "sim", "cpu", "reference", "auto"
-  std::string chip;                                        // empty: take the machine's
+  std::string kind;  // "cuda", "sim", "cpu", "reference", "auto"
+  std::string chip;  // empty: take the machine's
 };
 // CompileError (no place) naming the known targets if it says nothing known.
 TargetSpec parse_target(std::string_view text);

@@ -1,5 +1,6 @@
-// Matrix instructions that a user adds while the process runs.  Each proves itself when it is added, as the rows
-// of this version do in the tests; a compilation takes those that are there when it begins (with_user_rows).
+// Matrix instructions that a user adds while the process runs.  Each proves itself when it is added, as the
+// rows of this version do in the tests; a compilation takes those that are there when it begins
+// (with_user_rows).
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,7 +13,8 @@ namespace tl {
 using MatrixEval = std::function<std::vector<double>(std::span<const double> a, std::span<const double> b,
                                                      std::span<const double> c)>;
 
-// Where the elements of an operand lie: for each (row, column, copy), in row-major order, its lane and register.
+// Where the elements of an operand lie: for each (row, column, copy), in row-major order, its lane and
+// register.
 struct Placement {
   std::vector<int64_t> extents;  // rows, columns, copies
   std::vector<int64_t> points;
@@ -26,8 +28,9 @@ struct UserMatrix {
   MatrixEval eval;    // null: A · B + C
 };
 
-// CompileError (no place) naming the element at which an operand does not lie once in the registers of 32 lanes, or
-// at which `eval` is not A · B + C.  A row that is there already becomes the latest, with the new `eval`.
+// CompileError (no place) naming the element at which an operand does not lie once in the registers of 32
+// lanes, or at which `eval` is not A · B + C.  A row that is there already becomes the latest, with the new
+// `eval`.
 const MatrixInstr& register_matrix(const UserMatrix& made);
 // Compilations from now on do not take it.  CompileError (no place) if there is none of that name.
 void unregister_matrix(std::string_view name);

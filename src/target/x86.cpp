@@ -14,7 +14,8 @@
 
 namespace tl {
 
-// Every x86-64 machine: 16-byte vectors, no fused multiply-add, no lane masks (LLVM opens them into branches).
+// Every x86-64 machine: 16-byte vectors, no fused multiply-add, no lane masks (LLVM opens them into
+// branches).
 extern const Target x86_64 = {
     .name = "x86-64",
     .language = "llvm",
@@ -59,13 +60,24 @@ extern const Target skylake_avx512 = {
     .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c,+bmi2",
 };
 
-// Dot products of neighbours: vpdpbusd of four 8-bit integers (AVX512-VNNI), vdpbf16ps of two bf16 (AVX512-BF16).
+// Dot products of neighbours: vpdpbusd of four 8-bit integers (AVX512-VNNI), vdpbf16ps of two bf16
+// (AVX512-BF16).
 constexpr Callee dot_callee(std::string_view name) { return {.name = name, .arity = 3}; }
 extern const DotInstr dot4_u8_s8, dot2_bf16;
-const DotInstr dot4_u8_s8 = {.callee = dot_callee("dot4_u8_s8"), .depth = 4, .a_type = u8, .b_type = i8,
-                             .c_type = i32, .lanes = 16, .text = "llvm.x86.avx512.vpdpbusd.512"};
-const DotInstr dot2_bf16 = {.callee = dot_callee("dot2_bf16"), .depth = 2, .a_type = bf16, .b_type = bf16,
-                            .c_type = f32, .lanes = 16, .text = "llvm.x86.avx512bf16.dpbf16ps.512"};
+const DotInstr dot4_u8_s8 = {.callee = dot_callee("dot4_u8_s8"),
+                             .depth = 4,
+                             .a_type = u8,
+                             .b_type = i8,
+                             .c_type = i32,
+                             .lanes = 16,
+                             .text = "llvm.x86.avx512.vpdpbusd.512"};
+const DotInstr dot2_bf16 = {.callee = dot_callee("dot2_bf16"),
+                            .depth = 2,
+                            .a_type = bf16,
+                            .b_type = bf16,
+                            .c_type = f32,
+                            .lanes = 16,
+                            .text = "llvm.x86.avx512bf16.dpbf16ps.512"};
 std::span<const DotInstr* const> x86_dots() {
   static const DotInstr* const rows[] = {&dot4_u8_s8, &dot2_bf16};
   return rows;

@@ -1,6 +1,6 @@
-// What random programs do beside the threads is written with: teams of warps, barriers in memory, sums of what
-// was read; and the steps that need no more: phases alone, arrays that are copied whole.  Each step has its own
-// buffers, waits for all that it has begun, and ends its barriers.
+// What random programs do beside the threads is written with: teams of warps, barriers in memory, sums of
+// what was read; and the steps that need no more: phases alone, arrays that are copied whole.  Each step has
+// its own buffers, waits for all that it has begun, and ends its barriers.
 #pragma once
 #include <functional>
 

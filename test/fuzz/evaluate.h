@@ -22,9 +22,9 @@ struct Value {
 
 struct Evaluator {
   std::map<const ExprNode*, Value> vars;
-  bool strict = true;  // an i64 beyond 2^60 has no meaning; otherwise it wraps
+  bool strict = true;    // an i64 beyond 2^60 has no meaning; otherwise it wraps
   bool extreme = false;  // loads give any number of their type
-  int lane = 0;        // of vectors
+  int lane = 0;          // of vectors
   std::map<std::pair<int, Wide>, Value>* memory = nullptr;  // what was stored; may be null
   std::function<Value(const Load&)> loads = {};             // who else knows what a buffer holds,
   std::function<Value(const Call&)> calls = {};             // what a call gives

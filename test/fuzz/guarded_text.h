@@ -1,5 +1,5 @@
-// Loop nests that look up elements of tiles by numbers which lie far outside of them wherever a condition does not
-// hold: one number for a row, or one for each element; in values, names, conditions and indices.
+// Loop nests that look up elements of tiles by numbers which lie far outside of them wherever a condition
+// does not hold: one number for a row, or one for each element; in values, names, conditions and indices.
 #pragma once
 #include "fuzz/tile_text.h"
 

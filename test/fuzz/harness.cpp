@@ -38,7 +38,7 @@ bool ask_wrapping(const Function& f, Trial& trial) { return ask(f, trial, true);
 
 namespace {
 
-constexpr int patience = 120;   // seconds that one program may take
+constexpr int patience = 120;  // seconds that one program may take
 const char* folder = "build/fuzz";
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -174,15 +174,16 @@ struct Run {
                           << kept);
   }
   void run() {
-    each_seed({.fixed = campaign.programs, .fresh = campaign.fresh, .share = campaign.share}, [&](uint64_t seed) {
-      one(int64_t(seed));
-      if (apart && now() - told > 10) {
-        told = now();
-        fmt::print(stderr, "{}: {} programs, {} refused, {} failures, {:.0f} s\n", campaign.name, programs,
-                   refused, failures, told - begin);
-      }
-      return true;
-    });
+    each_seed({.fixed = campaign.programs, .fresh = campaign.fresh, .share = campaign.share},
+              [&](uint64_t seed) {
+                one(int64_t(seed));
+                if (apart && now() - told > 10) {
+                  told = now();
+                  fmt::print(stderr, "{}: {} programs, {} refused, {} failures, {:.0f} s\n", campaign.name,
+                             programs, refused, failures, told - begin);
+                }
+                return true;
+              });
     for (auto& [text, count] : refusals) MESSAGE(count << " refusals: " << text << " …");
     MESSAGE(campaign.name << ": " << programs << " programs, " << refused << " refused, " << meaningless
                           << " without meaning");
@@ -222,7 +223,8 @@ Test kept_test(const std::string& text) {
   return test;
 }
 
-// Where a kept failure is run: all simulators and CPUs with TL_FULL; else where it failed, and in turn one of each.
+// Where a kept failure is run: all simulators and CPUs with TL_FULL; else where it failed, and in turn one of
+// each.
 static std::vector<std::string> targets_of_kept(const std::string& text, size_t turn) {
   std::vector<std::string> sims = {"sim:sm_80", "sim:sm_90"}, cpus;
   for (auto* t : cpu_targets()) cpus.push_back(fmt::format("cpu -mcpu={}", t->name));

@@ -11,7 +11,7 @@ bool ask_lockstep(const Function& f, Trial& trial);
 bool ask_wrapping(const Function& f, Trial& trial);  // 64-bit integers are data, and wrap
 
 struct Campaign {
-  std::string name;      // of the files that failures are written to
+  std::string name;                 // of the files that failures are written to
   int64_t programs = 0, fresh = 0;  // at least: of fixed seeds, of fresh ones (seeds.h)
   double share = 0.3;               // of TL_FUZZ_SECONDS
   Program (*make)(uint64_t seed) = nullptr;

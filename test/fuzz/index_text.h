@@ -1,6 +1,6 @@
-// Kernels whose indices stay where they belong and in their type, though no analysis can tell; and the same with one
-// fault: an index outside of its own dimension that names another element of the tile, or a value that leaves its type
-// and is an index.
+// Kernels whose indices stay where they belong and in their type, though no analysis can tell; and the same
+// with one fault: an index outside of its own dimension that names another element of the tile, or a value
+// that leaves its type and is an index.
 #pragma once
 #include "fuzz/random_text.h"
 
@@ -19,10 +19,14 @@ struct IndexText : RandomText {
   // In [0, n), by the thread, by the scalar s, which is 1, or constant.
   std::string inside(int64_t n) {
     switch (below(4)) {
-      case 0: return fmt::format("(x*{} + {}) % {}", 1 + below(7), below(n), n);
-      case 1: return n > 1 ? "cast<i64>(s)" : "0";
-      case 2: return fmt::format("min(x, {})", n - 1);
-      default: return fmt::format("{}", below(n));
+      case 0:
+        return fmt::format("(x*{} + {}) % {}", 1 + below(7), below(n), n);
+      case 1:
+        return n > 1 ? "cast<i64>(s)" : "0";
+      case 2:
+        return fmt::format("min(x, {})", n - 1);
+      default:
+        return fmt::format("{}", below(n));
     }
   }
 
@@ -34,7 +38,8 @@ struct IndexText : RandomText {
   }
   std::string listed(const std::vector<int64_t>& all) { return fmt::format("{}", fmt::join(all, ", ")); }
 
-  // An element of a tile that threads index: in the first row, so that one element further is still inside of the tile.
+  // An element of a tile that threads index: in the first row, so that one element further is still inside of
+  // the tile.
   void element_step(bool faulty) {
     std::string tile = name("S"), scope = pick<std::string>({"shared", "local"});
     std::vector<int64_t> extents = shape();
@@ -81,7 +86,8 @@ struct IndexText : RandomText {
     bool kept = chance(40);
     auto made = [&](const std::string& t) {
       std::string x = fmt::format("cast<{}>(x)", t), one = fmt::format("cast<{}>(s)", t);
-      return chance(50) ? fmt::format("({} + {})*{}:{}", x, one, by, t) : fmt::format("{}*{}:{} + {}", x, by, t, one);
+      return chance(50) ? fmt::format("({} + {})*{}:{}", x, one, by, t)
+                        : fmt::format("{}*{}:{} + {}", x, by, t, one);
     };
     std::string wide = faulty ? type : "i64", held = o;
     bool hash = !faulty && chance(50);
@@ -89,14 +95,17 @@ struct IndexText : RandomText {
     if (kept) {
       held = name("V");
       line("{} = local {}[1]", held, wide);
-      either(faulty, fmt::format("{}[0] = {}", held, made(wide)), fmt::format("{}[0] = {}", held, made(wide)));
+      either(faulty, fmt::format("{}[0] = {}", held, made(wide)),
+             fmt::format("{}[0] = {}", held, made(wide)));
       held += "[0]";
     } else {
       either(faulty, fmt::format("{} = {}", o, made(wide)), fmt::format("{} = {}", o, made(wide)));
     }
     std::string at = held;
-    if (hash && chance(50)) at = fmt::format("{} % 64:{}", held, wide);
-    else if (hash) at = fmt::format("({} >> 3:{}) & 63:{}", held, wide, wide);
+    if (hash && chance(50))
+      at = fmt::format("{} % 64:{}", held, wide);
+    else if (hash)
+      at = fmt::format("({} >> 3:{}) & 63:{}", held, wide, wide);
     if (hash || chance(50)) return line("B[{} + x] = A[{}]", 64 * steps, at);
     int outer = indent;
     line("if {} >= 0:{} and {} < 64:{}:", held, wide, held, wide);
@@ -107,9 +116,14 @@ struct IndexText : RandomText {
 
   void step(bool faulty) {
     switch (below(3)) {
-      case 0: element_step(faulty); break;
-      case 1: columns_step(faulty); break;
-      default: wrap_step(faulty);
+      case 0:
+        element_step(faulty);
+        break;
+      case 1:
+        columns_step(faulty);
+        break;
+      default:
+        wrap_step(faulty);
     }
     steps++;
   }
@@ -118,7 +132,8 @@ struct IndexText : RandomText {
     indent = 2;
     for (int64_t i = 0; i < all; i++) step(i == wrong);
     return "func main(A: f32[64], B: f32[1024], s: i32):\n  kernel main grid(b: 1) threads(64):\n"
-           "    x = thread_number()\n" + text();
+           "    x = thread_number()\n" +
+           text();
   }
 };
 

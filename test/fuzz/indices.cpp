@@ -1,5 +1,5 @@
-// Indices that no analysis can tell: the simulator finds the one that is wrong, at its line, and nothing in programs
-// without one.
+// Indices that no analysis can tell: the simulator finds the one that is wrong, at its line, and nothing in
+// programs without one.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Arithmetic on integers of every type, of values that wrap: the ends of the types, powers of two, and what lies next
-// to them.  Every operation wraps at the width of its type, at 64 bits, too, and a cast to another type comes later.
+// Arithmetic on integers of every type, of values that wrap: the ends of the types, powers of two, and what
+// lies next to them.  Every operation wraps at the width of its type, at 64 bits, too, and a cast to another
+// type comes later.
 #pragma once
 #include "fuzz/random_text.h"
 #include "fuzz/tile_program.h"
@@ -13,12 +14,14 @@ struct IntegerText : RandomText {
   struct Name {
     std::string name, type;
   };
-  std::vector<Name> names = {};  // that stand for values
+  std::vector<Name> names = {};                    // that stand for values
   std::map<std::string, std::string> inputs = {};  // by type
 
   static int bits_of(const std::string& type) { return std::stoi(type.substr(1)); }
   static bool is_signed(const std::string& type) { return type[0] == 'i'; }
-  std::string int_type() { return pick<std::string>({"i8", "i16", "i32", "i64", "i64", "u8", "u16", "u32", "u64"}); }
+  std::string int_type() {
+    return pick<std::string>({"i8", "i16", "i32", "i64", "i64", "u8", "u16", "u32", "u64"});
+  }
 
   std::string tensor(const char* letter, const std::string& type) {
     std::string name = fmt::format("{}{}", letter, tensors++);
@@ -29,7 +32,8 @@ struct IntegerText : RandomText {
     int bits = bits_of(type);
     uint64_t top = ~uint64_t(0) >> (64 - bits + is_signed(type));
     uint64_t power = uint64_t(1) << below(bits - is_signed(type));
-    uint64_t size = pick<uint64_t>({top, power, power - 1, uint64_t(below(10)), uint64_t(1 + below(9)), 0, 1, 3});
+    uint64_t size =
+        pick<uint64_t>({top, power, power - 1, uint64_t(below(10)), uint64_t(1 + below(9)), 0, 1, 3});
     if (!is_signed(type) || chance(50)) return fmt::format("{}:{}", size, type);
     return chance(15) ? fmt::format("-{}:{}", top + 1, type) : fmt::format("-{}:{}", size, type);
   }
@@ -64,18 +68,21 @@ struct IntegerText : RandomText {
     return fmt::format("({} >> ({} & 63:i64))", index, value("i64", depth - 1));
   }
   std::string condition(int depth) {
-    if (chance(10)) return fmt::format("{} {} {}:i64", shifted_index(depth), chance(50) ? "==" : "<", below(3));
+    if (chance(10))
+      return fmt::format("{} {} {}:i64", shifted_index(depth), chance(50) ? "==" : "<", below(3));
     std::string type = int_type(), op = pick<std::string>({"<", "<=", ">", ">=", "==", "!="});
     std::string a = value(type, depth - 1), b = chance(40) ? constant(type) : value(type, depth - 1);
     std::string c = fmt::format("{} {} {}", a, op, b);
     if (chance(15)) return fmt::format("not ({})", c);
-    if (depth > 1 && chance(20)) return fmt::format("(({}) {} {})", c, chance(50) ? "and" : "or", condition(depth - 1));
+    if (depth > 1 && chance(20))
+      return fmt::format("(({}) {} {})", c, chance(50) ? "and" : "or", condition(depth - 1));
     return c;
   }
   std::string shift(const std::string& type, int depth) {
     if (type == "i64" && chance(15)) return shifted_index(depth);
-    std::string amount = chance(60) ? fmt::format("{}:{}", below(bits_of(type)), type)
-                                    : fmt::format("({} & {}:{})", value(type, depth - 1), bits_of(type) - 1, type);
+    std::string amount = chance(60)
+                             ? fmt::format("{}:{}", below(bits_of(type)), type)
+                             : fmt::format("({} & {}:{})", value(type, depth - 1), bits_of(type) - 1, type);
     return fmt::format("({} {} {})", value(type, depth - 1), chance(50) ? "<<" : ">>", amount);
   }
   // What would be its operand, a constant or a truth, if nothing wrapped.
@@ -90,14 +97,17 @@ struct IntegerText : RandomText {
       case 2:
         return fmt::format("(({} * {}) % {})", a, d, d);
       case 3:
-        return fmt::format("select(({0} + {1}) {2} {0}, {0}, {1})", a, c, pick<std::string>({">", "<", ">=", "=="}));
+        return fmt::format("select(({0} + {1}) {2} {0}, {0}, {1})", a, c,
+                           pick<std::string>({">", "<", ">=", "=="}));
       case 4:
-        return fmt::format("select(({0} - {1}) {2} 0:{3}, {0}, {1})", a, c, pick<std::string>({">", "<", ">="}), type);
+        return fmt::format("select(({0} - {1}) {2} 0:{3}, {0}, {1})", a, c,
+                           pick<std::string>({">", "<", ">="}), type);
       default:
         return fmt::format("(({} << {}:{}) // {})", a, k, type, d);
     }
   }
-  // The same bits as another type of the width, and maybe back; floats are finite: of whose other bits none is lost.
+  // The same bits as another type of the width, and maybe back; floats are finite: of whose other bits none
+  // is lost.
   std::string reinterpreted(const std::string& type, int depth) {
     int bits = bits_of(type);
     std::string other = fmt::format("{}{}", is_signed(type) ? "u" : "i", bits);
@@ -125,17 +135,20 @@ struct IntegerText : RandomText {
         return shift(type, depth);
       case 6:
       case 7: {
-        std::string form = pick<std::string>({"({} // {})", "({} % {})", "truncdiv({}, {})", "truncmod({}, {})"});
+        std::string form =
+            pick<std::string>({"({} // {})", "({} % {})", "truncdiv({}, {})", "truncmod({}, {})"});
         return fmt::format(fmt::runtime(form), a, divisor(type, depth));
       }
       case 8: {
-        std::string form = pick<std::string>({"min({}, {})", "max({}, {})", "({} & {})", "({} | {})", "({} ^ {})"});
+        std::string form =
+            pick<std::string>({"min({}, {})", "max({}, {})", "({} & {})", "({} | {})", "({} ^ {})"});
         return fmt::format(fmt::runtime(form), a, operand());
       }
       case 9:
         return fmt::format("select({}, {}, {})", condition(depth - 1), a, operand());
       case 10:
-        return fmt::format("cast<{}>({})", type, chance(15) ? condition(depth - 1) : value(int_type(), depth - 1));
+        return fmt::format("cast<{}>({})", type,
+                           chance(15) ? condition(depth - 1) : value(int_type(), depth - 1));
       default:
         return chance(50) ? fmt::format("(-{})", a) : fmt::format("(~{})", a);
     }

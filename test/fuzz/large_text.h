@@ -1,5 +1,6 @@
-// Numbers of 64 bits in random tile programs: u64 tiles whose elements, constants and arguments reach 2^64 - 1.  The
-// other steps compute with small numbers; what is found here is hashed to one of eight and joins them.
+// Numbers of 64 bits in random tile programs: u64 tiles whose elements, constants and arguments reach 2^64
+// - 1.  The other steps compute with small numbers; what is found here is hashed to one of eight and joins
+// them.
 #pragma once
 #include "fuzz/tile_text.h"
 
@@ -43,7 +44,8 @@ struct LargeStep {
       case 0:
         return fmt::format("({} {} ({} | 1:u64))", a, g.pick<std::string>({"//", "%"}), value(levels - 1));
       case 1:
-        return fmt::format("{}({}, {} | 1:u64)", g.pick<std::string>({"truncdiv", "truncmod"}), a, value(levels - 1));
+        return fmt::format("{}({}, {} | 1:u64)", g.pick<std::string>({"truncdiv", "truncmod"}), a,
+                           value(levels - 1));
       case 2:
         return fmt::format("({} {} {}:u64)", a, g.pick<std::string>({"<<", ">>"}), g.below(64));
       case 3:
@@ -55,11 +57,13 @@ struct LargeStep {
       case 6:
         return fmt::format("({}({}))", g.pick<std::string>({"-", "~"}), a);
       default:
-        return fmt::format("({} {} {})", a, g.pick<std::string>({"+", "-", "*", "&", "|", "^"}), value(levels - 1));
+        return fmt::format("({} {} {})", a, g.pick<std::string>({"+", "-", "*", "&", "|", "^"}),
+                           value(levels - 1));
     }
   }
   std::string condition(int levels) {
-    std::string op = g.pick<std::string>({"<", "<=", ">", ">=", "==", "!="}), a = value(levels), b = value(levels);
+    std::string op = g.pick<std::string>({"<", "<=", ">", ">=", "==", "!="}), a = value(levels),
+                b = value(levels);
     if (g.chance(60)) return fmt::format("{} {} {}", a, op, b);
     std::string to = g.pick<std::string>({"f32", "f64", "f16", "bf16"});
     return fmt::format("cast<{0}>({1}) {2} cast<{0}>({3})", to, a, op, b);
@@ -86,7 +90,8 @@ struct LargeStep {
       Shape less(shape.begin(), shape.end() - 1);
       if (std::string row = make(less); !row.empty()) {
         g.line("reduce_{}({}, {}) {{clear=1, dim={}}}",
-               g.pick<std::string>({"max", "min", "sum", "bitand", "bitor", "bitxor"}), tile, row, less.size());
+               g.pick<std::string>({"max", "min", "sum", "bitand", "bitor", "bitxor"}), tile, row,
+               less.size());
         shape = less;
         tile = row;
       }
@@ -95,7 +100,8 @@ struct LargeStep {
     if (hash.name.empty()) return;
     g.open_nest(shape);
     std::string i = indices(shape);
-    g.line("{}[{}] = cast<i32>(({}[{}] * 11400714819323198485:u64) >> 61:u64) - 4:i32", hash.name, i, tile, i);
+    g.line("{}[{}] = cast<i32>(({}[{}] * 11400714819323198485:u64) >> 61:u64) - 4:i32", hash.name, i, tile,
+           i);
     g.indent -= int(shape.size());
   }
 };

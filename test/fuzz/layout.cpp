@@ -1,5 +1,5 @@
-// Random maps of indices: what is read out of their expressions, composed, inverted, reshaped and repeated must be
-// what enumerating them gives.
+// Random maps of indices: what is read out of their expressions, composed, inverted, reshaped and repeated
+// must be what enumerating them gives.
 #include <doctest/doctest.h>
 
 #include <random>

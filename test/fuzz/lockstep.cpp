@@ -99,7 +99,8 @@ struct Machine {
   void put(int64_t thread, BufferId b, int64_t place, Value v) {
     if (place < 0) return;
     if (Tensor* t = tensor(b))
-      element_access(t->type).put(t->at(place), t->type.is_float() ? scalar(v.f) : scalar(int64_t(uint64_t(v.i))));
+      element_access(t->type).put(t->at(place),
+                                  t->type.is_float() ? scalar(v.f) : scalar(int64_t(uint64_t(v.i))));
     else
       cells(thread, b).at(size_t(place)) = v;
   }
@@ -438,7 +439,8 @@ struct Machine {
                           [&](const Expr& e) {
                             Array a = make_array(e->dtype, {});
                             Value v = value(0, e);
-                            e->dtype.is_float() ? void(a.floats[0] = v.f) : void(a.ints[0] = int64_t(uint64_t(v.i)));
+                            e->dtype.is_float() ? void(a.floats[0] = v.f)
+                                                : void(a.ints[0] = int64_t(uint64_t(v.i)));
                             return a;
                           },
                       .apply = {}});

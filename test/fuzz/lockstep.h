@@ -8,7 +8,8 @@ namespace tl::test {
 
 // Makes of the arguments what f, at level tile, makes of them.  Throws std::logic_error where f has something
 // that is not known here, or no meaning: a barrier that not all threads reach, an index outside of a tile.
-// `wraps`: 64-bit integers that leave their type wrap, as those of data do; else that is no meaning, as of indices.
+// `wraps`: 64-bit integers that leave their type wrap, as those of data do; else that is no meaning, as of
+// indices.
 void run_lockstep(const Function& f, Trial& trial, bool wraps = false);
 
 // Does f have thread indices, shuffles, barriers, …: what the reference and the CPU refuse?

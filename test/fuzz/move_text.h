@@ -1,5 +1,6 @@
-// Programs that only move values: copies, transposes, views, elements, selections and fills, of every type.  They are
-// run on any bits, among which are NaN of every kind, and each element of a result has the bits that were moved there.
+// Programs that only move values: copies, transposes, views, elements, selections and fills, of every type.
+// They are run on any bits, among which are NaN of every kind, and each element of a result has the bits that
+// were moved there.
 #pragma once
 #include "fuzz/view_text.h"
 
@@ -11,8 +12,9 @@ struct MoveText : ViewText {
 
   std::string any_type() {
     if (chance(4)) return pick<std::string>({"i4", "u4", "e2m1"});  // many of their programs are refused
-    return pick<std::string>({"f32", "f32", "f16", "f16", "bf16", "bf16", "f64", "f64", "e4m3", "e5m2", "e8m0", "tf32",
-                              "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool"});
+    return pick<std::string>({"f32", "f32",  "f16",  "f16",  "bf16", "bf16", "f64",
+                              "f64", "e4m3", "e5m2", "e8m0", "tf32", "i8",   "u8",
+                              "i16", "u16",  "i32",  "u32",  "i64",  "u64",  "bool"});
   }
   // A tile whose elements are all written; nothing where there is no room.
   Tile filled(const std::string& kind, const Shape& shape) {
@@ -29,7 +31,8 @@ struct MoveText : ViewText {
     return filled(types[kind], shapes[shape]);
   }
   Tile like(const Tile& t, const Shape& shape) {
-    Tile found = find([&](const Tile& o) { return o.type == t.type && o.shape == shape && o.storage != t.storage; });
+    Tile found =
+        find([&](const Tile& o) { return o.type == t.type && o.shape == shape && o.storage != t.storage; });
     return found.name.empty() || chance(25) ? filled(t.type, shape) : found;
   }
 
@@ -38,7 +41,8 @@ struct MoveText : ViewText {
     if (kind == "bool") return chance(50) ? "true" : "false";
     if (!is_float(kind)) {
       std::string number = std::to_string(below(8));
-      return is_storage(kind) ? fmt::format("cast<{}>({})", kind, number) : fmt::format("{}:{}", number, kind);
+      return is_storage(kind) ? fmt::format("cast<{}>({})", kind, number)
+                              : fmt::format("{}:{}", number, kind);
     }
     std::string number = pick<std::string>(
         {"1.0", "-0.0", "0.0", "nan", "-nan", "inf", "-inf", "-2.5", "1e9", "-1e9", "1e-9"});
@@ -56,7 +60,8 @@ struct MoveText : ViewText {
     std::string before, last = fmt::format("i{}", rank - 1);
     for (size_t d = 0; d + 1 < rank; d++) before += fmt::format("i{}, ", d);
     auto some = [&](const Shape& shape) {
-      return find([&](const Tile& t) { return t.type == to.type && t.shape == shape && t.storage != to.storage; });
+      return find(
+          [&](const Tile& t) { return t.type == to.type && t.shape == shape && t.storage != to.storage; });
     };
     int64_t kind = below(8), n = to.shape.back();
     if (kind == 0 && rank > 1) {
@@ -64,7 +69,8 @@ struct MoveText : ViewText {
       std::swap(turned[rank - 1], turned[rank - 2]);
       std::string index;
       for (size_t d = 0; d + 2 < rank; d++) index += fmt::format("i{}, ", d);
-      if (Tile t = some(turned); !t.name.empty()) return fmt::format("{}[{}{}, i{}]", t.name, index, last, rank - 2);
+      if (Tile t = some(turned); !t.name.empty())
+        return fmt::format("{}[{}{}, i{}]", t.name, index, last, rank - 2);
     }
     Tile t = some(to.shape);
     if (t.name.empty()) return constant(to.type);
@@ -81,7 +87,8 @@ struct MoveText : ViewText {
     std::string a = element(to);
     if (chance(30)) a = fmt::format("select({}, {}, {})", place(to), a, element(to));
     if (chance(10) && !is_storage(to.type) && to.type != "bool") {
-      std::string as = fmt::format("{}{}", is_float(to.type) ? pick<std::string>({"u", "i"}) : "u", bits_of(to.type));
+      std::string as =
+          fmt::format("{}{}", is_float(to.type) ? pick<std::string>({"u", "i"}) : "u", bits_of(to.type));
       a = fmt::format("reinterpret<{}>(reinterpret<{}>({}))", to.type, as, a);
     }
     return a;
@@ -119,8 +126,8 @@ struct MoveText : ViewText {
   // The memory of a tile as another type: what it holds is moved away, or it is written.
   void seen_step(const Tile& of) {
     std::string as = any_type();
-    bool can = bits_of(as) >= least_of(of) && bits_of(as) <= limit_of(of) && as != "bool" && of.type != "bool" &&
-               is_packed(as) == is_packed(of.type);
+    bool can = bits_of(as) >= least_of(of) && bits_of(as) <= limit_of(of) && as != "bool" &&
+               of.type != "bool" && is_packed(as) == is_packed(of.type);
     Tile seen = can ? declare_view(of, as) : Tile{};
     if (seen.name.empty()) return;
     if (chance(40)) return line("copy({}, {})", seen.name, tensor_part(seen, true));
@@ -181,7 +188,8 @@ struct MoveText : ViewText {
     for (int64_t steps = 2 + below(8); steps > 0; steps--) step();
     for (auto& t : std::vector<Tile>(tiles))
       if (chance(70) || t.name == tiles.back().name) line("copy({}, {})", t.name, tensor_part(t, true));
-    program.text = fmt::format("func main({}):\n  kernel main grid(b: {}) threads({}):\n", params, blocks, threads);
+    program.text =
+        fmt::format("func main({}):\n  kernel main grid(b: {}) threads({}):\n", params, blocks, threads);
     for (auto& l : declarations) program.text += "    " + l + "\n";
     program.text += text();
     return program;

@@ -127,7 +127,8 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
   for (size_t at; (at = text.find('@')) != text.npos;)
     text.replace(at, 1, fmt::format("{}, {}", row, column));
   bool finalised = text == "finalize_reducer(o)";
-  for (size_t end; (end = text.find("; ")) != text.npos; text.erase(0, end + 2)) t.line("{}", text.substr(0, end));
+  for (size_t end; (end = text.find("; ")) != text.npos; text.erase(0, end + 2))
+    t.line("{}", text.substr(0, end));
   t.line("{}", text);
   t.indent = outer;
   if (reduces && !finalised) t.line("finalize_reducer(o)");

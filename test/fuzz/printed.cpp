@@ -1,7 +1,8 @@
-// CUDA text is run without a GPU: where a block has one thread and its kernel no instruction of the chip, the text is
-// ordinary C++, of which the host's compiler makes code.  Signed overflow, which C++ leaves undefined, ends the test.
-#include <doctest/doctest.h>
+// CUDA text is run without a GPU: where a block has one thread and its kernel no instruction of the chip, the
+// text is ordinary C++, of which the host's compiler makes code.  Signed overflow, which C++ leaves
+// undefined, ends the test.
 #include <dlfcn.h>
+#include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,14 +107,17 @@ extern "C" void {0}_{1}(const uint64_t* slots, unsigned x, unsigned y, unsigned 
 
 std::string text_of(const std::vector<Printed>& programs) {
   std::string all(prelude);
-  all += "template <class To> static To same_bits_of(uint64_t slot) { To to; std::memcpy(&to, &slot, sizeof to); "
-         "return to; }\n";
+  all +=
+      "template <class To> static To same_bits_of(uint64_t slot) { To to; std::memcpy(&to, &slot, sizeof "
+      "to); "
+      "return to; }\n";
   for (auto& p : programs) {
     std::string text = p.program.text;
     for (auto& entry : p.program.entries)  // of extern "C", hence one name in all namespaces
       text = std::regex_replace(text, std::regex("\\b" + entry.name + "\\("),
                                 fmt::format("{}_{}_of_block(", p.space, entry.name));
-    all += fmt::format("namespace {} {{\nalignas(1024) unsigned char tl_shared[262144];\n{}\n}}\n", p.space, text);
+    all += fmt::format("namespace {} {{\nalignas(1024) unsigned char tl_shared[262144];\n{}\n}}\n", p.space,
+                       text);
     for (auto& entry : p.program.entries) all += caller_of(p, entry);
   }
   return all;
@@ -130,10 +134,10 @@ struct Library {
     folder = name;
     std::ofstream(folder / "text.cpp") << text;
     const char* given = std::getenv("CXX");
-    std::string command =
-        fmt::format("cd {} && {} -std=c++17 -O1 -w -shared -fPIC -fsanitize=signed-integer-overflow "
-                    "-fsanitize-undefined-trap-on-error -o text.so text.cpp 2>errors",
-                    name, given ? given : "c++");
+    std::string command = fmt::format(
+        "cd {} && {} -std=c++17 -O1 -w -shared -fPIC -fsanitize=signed-integer-overflow "
+        "-fsanitize-undefined-trap-on-error -o text.so text.cpp 2>errors",
+        name, given ? given : "c++");
     if (std::system(command.c_str()) != 0) {
       std::ifstream errors(folder / "errors");
       FAIL_CHECK(std::string(std::istreambuf_iterator<char>(errors), {}).substr(0, 2000));
@@ -157,7 +161,8 @@ void call(const Printed& p, const Library& library, Trial& trial) {
     workspaces.emplace_back(size_t(evaluate(w.bytes, packed.integers)), std::byte(w.zeroed ? 0 : 0xa5));
   for (auto& entry : p.program.entries) {
     unsigned grid[3] = {1, 1, 1};
-    for (size_t d = 0; d < entry.grid.size(); d++) grid[d] = unsigned(evaluate(entry.grid[d], packed.integers));
+    for (size_t d = 0; d < entry.grid.size(); d++)
+      grid[d] = unsigned(evaluate(entry.grid[d], packed.integers));
     std::vector<uint64_t> slots;
     for (auto& arg : entry.args) {
       auto index = size_t(arg.index);
@@ -180,7 +185,8 @@ std::string verdict_of(const Printed& p, const Library& library, int64_t seed) {
   if (child == 0) {
     std::string said;
     try {
-      Test test{.target = "cuda", .given = {p.source.given}, .inputs = p.inputs, .tolerance = p.source.tolerance};
+      Test test{
+          .target = "cuda", .given = {p.source.given}, .inputs = p.inputs, .tolerance = p.source.tolerance};
       Trial got = random_trial(p.program, test.given, uint64_t(seed), test.inputs), wanted = got;
       launch(*compile_kernel(p.function, "reference"), wanted);
       call(p, library, got);

@@ -1,5 +1,5 @@
-// Rings of tiles that are filled ahead of their use: by groups of cp.async, or handed over by barriers in memory
-// among all threads, or between producers and consumers.
+// Rings of tiles that are filled ahead of their use: by groups of cp.async, or handed over by barriers in
+// memory among all threads, or between producers and consumers.
 #pragma once
 #include "fuzz/async_text.h"
 

@@ -1,10 +1,10 @@
-// The seeds that a random test takes: some fixed ones, which are the same in every run; some fresh ones, whose first is
-// drawn anew in each run and printed; and more of these for as long as TL_FUZZ_SECONDS says.
+// The seeds that a random test takes: some fixed ones, which are the same in every run; some fresh ones,
+// whose first is drawn anew in each run and printed; and more of these for as long as TL_FUZZ_SECONDS says.
 //
 //   TL_FULL=1                 all fixed seeds, and each kept failure on all targets; else a third of them
 //   TL_FUZZ_SECONDS=600       how long tl_fuzz runs in all; each test takes its share of it
-//   TL_FUZZ_SEED=123          the seeds from 123 on instead of the fixed and the fresh ones: this replays a run
-//   TL_FUZZ_PROGRAMS=1        how many of them at least
+//   TL_FUZZ_SEED=123          the seeds from 123 on instead of the fixed and the fresh ones: this replays a
+//   run TL_FUZZ_PROGRAMS=1        how many of them at least
 #pragma once
 #include <doctest/doctest.h>
 
@@ -26,7 +26,8 @@ inline double now() {
 
 // One for all tests of a run, so that one variable replays it.
 inline int64_t first_fresh_seed() {
-  static const int64_t first = setting("TL_FUZZ_SEED", 1'000'000 + int64_t(std::random_device{}() % 1'000'000'000u));
+  static const int64_t first =
+      setting("TL_FUZZ_SEED", 1'000'000 + int64_t(std::random_device{}() % 1'000'000'000u));
   return first;
 }
 

@@ -1,5 +1,5 @@
-// Shared tiles that live for a few statements, so that one takes another's place in memory: each is read for the last
-// time in the loop nest, or the scan, that fills the next one.
+// Shared tiles that live for a few statements, so that one takes another's place in memory: each is read for
+// the last time in the loop nest, or the scan, that fills the next one.
 #pragma once
 #include "fuzz/tile_text.h"
 

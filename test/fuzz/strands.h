@@ -1,5 +1,5 @@
-// What waiting means to threads in step: barriers in memory, and parts of one program that take turns, each on a
-// stack of its own, where one runs until it passes on, or ends.
+// What waiting means to threads in step: barriers in memory, and parts of one program that take turns, each
+// on a stack of its own, where one runs until it passes on, or ends.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -267,7 +267,8 @@ struct Generator : RingText {
     }
     line("sync_threads()");  // the next one may use the same barriers
   }
-  // Two arrays that nothing else uses: where some threads read the last of the one, they write the first of the other.
+  // Two arrays that nothing else uses: where some threads read the last of the one, they write the first of
+  // the other.
   void relay() {
     const Register& r = any_register();
     std::string a = name("A"), b = name("A"), v = name("v"), t = pick<std::string>({"i32", "f32", "i16"});
@@ -389,7 +390,8 @@ struct Generator : RingText {
   void declare() {
     std::vector<Shared> made;
     for (int64_t i = 1 + below(3); i > 0; i--) {
-      Shared a{.name = name("S"), .type = pick<std::string>({"i32", "i32", "f32", "u8", "i64", "i16", "u64"})};
+      Shared a{.name = name("S"),
+               .type = pick<std::string>({"i32", "i32", "f32", "u8", "i64", "i16", "u64"})};
       a.per_thread = chance(70) ? 1 : 2;
       a.size = threads * a.per_thread;
       a.turn = chance(40) ? below(threads) : 0;

@@ -10,8 +10,8 @@ using namespace tl;
 
 namespace {
 
-// The program with one wait less, or one for the wrong phase of a barrier; and what tells whether that line is
-// reached.
+// The program with one wait less, or one for the wrong phase of a barrier; and what tells whether that line
+// is reached.
 struct Broken {
   std::string text, asserted;
 };

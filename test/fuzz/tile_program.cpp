@@ -37,7 +37,9 @@ struct Generator : FaultText {
   }
   void reduce_step() {
     bool any_type = chance(60);
-    Tile from = find([&](const Tile& t) { return any_type ? !is_storage(t.type) : !is_float(t.type) && !is_storage(t.type); });
+    Tile from = find([&](const Tile& t) {
+      return any_type ? !is_storage(t.type) : !is_float(t.type) && !is_storage(t.type);
+    });
     if (from.name.empty()) return;
     bool integers = !is_float(from.type), truth = from.type == "bool";
     size_t dim = size_t(below(int64_t(from.shape.size())));
@@ -168,7 +170,8 @@ struct Generator : FaultText {
     clamp(c);
   }
   std::string clears() {
-    if (!loops.empty() && chance(40)) return fmt::format("({} == {})", loops.back().var, below(loops.back().trips));
+    if (!loops.empty() && chance(40))
+      return fmt::format("({} == {})", loops.back().var, below(loops.back().trips));
     if (!scalar.empty() && chance(20)) return fmt::format("({} > {} or b == 0)", scalar, below(8));
     return chance(30) ? "1" : "0";
   }

@@ -27,7 +27,9 @@ inline bool is_float(const std::string& type) {
 }
 inline bool is_unsigned(const std::string& type) { return type[0] == 'u'; }
 inline bool is_packed(const std::string& type) { return type == "i4" || type == "u4" || type == "e2m1"; }
-inline bool is_storage(const std::string& type) { return type == "tf32" || type[0] == 'e' || is_packed(type); }
+inline bool is_storage(const std::string& type) {
+  return type == "tf32" || type[0] == 'e' || is_packed(type);
+}
 inline int64_t bits_of(const std::string& type) {
   if (is_packed(type)) return 4;
   if (type == "bool" || type[0] == 'e') return 8;
@@ -80,8 +82,8 @@ struct TileText : RandomText {
   std::string scope() { return pick<std::string>({"shared", "fragment"}); }
   std::string type() {
     return chance(60) ? pick<std::string>({"f32", "f16", "i32"})
-                      : pick<std::string>(
-                            {"bf16", "f64", "i8", "i16", "i64", "u8", "u32", "bool", "e4m3", "e5m2", "tf32", "i4", "u4", "e2m1"});
+                      : pick<std::string>({"bf16", "f64", "i8", "i16", "i64", "u8", "u32", "bool", "e4m3",
+                                           "e5m2", "tf32", "i4", "u4", "e2m1"});
   }
   // Inside of a loop or condition what is exact must stay so, whatever runs first.
   bool usable(const Tile& t) const { return !t.rough || nested == 0; }
@@ -256,7 +258,9 @@ struct TileText : RandomText {
                          pick<std::string>({"//", "%", "&", "|", "^", "<<", ">>"}), 1 + below(4));
     std::string b = value(shape, levels - 1, exact);
     if (exact && chance(8)) {
-      auto whole = [](const std::string& x) { return fmt::format("cast<i32>(min(max({}, -99.0), 99.0))", x); };
+      auto whole = [](const std::string& x) {
+        return fmt::format("cast<i32>(min(max({}, -99.0), 99.0))", x);
+      };
       return fmt::format("cast<f32>({})", guarded_quotient(*this, "i32", whole(a), whole(b), "1:i32"));
     }
     if (chance(20)) return fmt::format("select({}, {}, {})", condition(shape), a, b);

@@ -20,7 +20,9 @@ fuzz::Program tile_program(uint64_t seed) {
   return fuzz::random_program(seed, find_target("sm_80")->shared_bytes, 200);
 }
 
-fuzz::Program moves(uint64_t seed) { return fuzz::random_moves(seed, find_target("sm_80")->shared_bytes, 200); }
+fuzz::Program moves(uint64_t seed) {
+  return fuzz::random_moves(seed, find_target("sm_80")->shared_bytes, 200);
+}
 
 }  // namespace
 
@@ -45,8 +47,8 @@ TEST_CASE("tile programs have every tile operator, statement and kind of type") 
   std::vector<std::string> wanted = {"serial(", "unrolled(", "pipelined(", "while ",
                                      "if ",     "else:",     "break()",    "continue()"};
   for (auto* op : all_ops()) wanted.push_back(std::string(op->info.name) + "(");
-  for (auto* type :
-       {"f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "i4", "u4", "e2m1"})
+  for (auto* type : {"f16", "bf16", "f32", "f64", "tf32", "e4m3", "e5m2", "i8", "i16", "i32", "i64", "u8",
+                     "u32", "bool", "i4", "u4", "e2m1"})
     wanted.push_back(fmt::format(" {}[", type));
   for (auto& word : wanted) CHECK_MESSAGE(all.find(word) != all.npos, word);
 }

@@ -1,8 +1,9 @@
-// Views in random tile programs: another type, or shape, of the memory of tiles and tensors, which may have layouts.
+// Views in random tile programs: another type, or shape, of the memory of tiles and tensors, which may have
+// layouts.
 //
-// At a time a tile's memory has a meaning under one type: there its values are small integers.  A view of another type
-// sees bits: it reads a few of them, which are a small integer again, or writes such as make small integers.  Or it is
-// filled itself, and has the meaning from then on.
+// At a time a tile's memory has a meaning under one type: there its values are small integers.  A view of
+// another type sees bits: it reads a few of them, which are a small integer again, or writes such as make
+// small integers.  Or it is filled itself, and has the meaning from then on.
 #pragma once
 #include <set>
 
@@ -11,8 +12,9 @@
 namespace tl::fuzz {
 
 struct ViewText : TileText {
-  std::map<std::string, int64_t> widest = {};  // by storage: of the types that its layout lets it be seen as, in bits
-  std::set<std::string> placed = {};           // storage that has a layout
+  std::map<std::string, int64_t> widest =
+      {};                             // by storage: of the types that its layout lets it be seen as, in bits
+  std::set<std::string> placed = {};  // storage that has a layout
 
   static bool is_whole(const std::string& type) { return type != "bool" && !is_packed(type); }
   std::string whole_number(int64_t least, int64_t most) {
@@ -23,7 +25,8 @@ struct ViewText : TileText {
   }
 
   // ── layouts ─────────────────────────────────────────────────────────────────────────────────────────
-  static std::string product_of(const Shape& shape, int64_t inner) {  // of the indices but the last, row-major
+  static std::string product_of(const Shape& shape,
+                                int64_t inner) {  // of the indices but the last, row-major
     std::string out;
     for (size_t d = 0; d + 1 < shape.size(); d++) {
       int64_t stride = inner;
@@ -32,8 +35,8 @@ struct ViewText : TileText {
     }
     return out;
   }
-  // A layout of a shared tile, which keeps 8 bytes together unless it is seen as nothing wider than it is; nothing
-  // where none fits.  `elements`: how many it takes.
+  // A layout of a shared tile, which keeps 8 bytes together unless it is seen as nothing wider than it is;
+  // nothing where none fits.  `elements`: how many it takes.
   std::string shared_layout(const Tile& t, bool keeps_wide, int64_t& elements) {
     elements = t.size();
     if (is_packed(t.type)) return "";
@@ -67,7 +70,8 @@ struct ViewText : TileText {
     int64_t per_thread = pick<int64_t>({2, 4, 8, 16}), last = t.shape.back();
     if (last % per_thread || t.size() / per_thread > threads || per_thread * bits_of(t.type) % 64) return "";
     std::string flat = fmt::format("{}i{}", product_of(t.shape, last), t.shape.size() - 1);
-    return fmt::format(" layout(({}, r) -> (({})//{}, ({})%{}))", indices(t.shape), flat, per_thread, flat, per_thread);
+    return fmt::format(" layout(({}, r) -> (({})//{}, ({})%{}))", indices(t.shape), flat, per_thread, flat,
+                       per_thread);
   }
   // A tile with a layout of its own, filled.
   Tile laid_out() {
@@ -88,7 +92,8 @@ struct ViewText : TileText {
   // ── views ───────────────────────────────────────────────────────────────────────────────────────────
   // The shape of a view of that type; empty where there is none.
   Shape seen_shape(const Tile& of, const std::string& as) {
-    int64_t bits = of.size() * bits_of(of.type), width = bits_of(as), last = of.shape.back() * bits_of(of.type);
+    int64_t bits = of.size() * bits_of(of.type), width = bits_of(as),
+            last = of.shape.back() * bits_of(of.type);
     if (bits % width || bits / width > 1 << 15) return {};
     Shape shape = of.shape;
     int64_t n = bits / width, rows = pick<int64_t>({2, 3, 4, 8});
@@ -137,10 +142,12 @@ struct ViewText : TileText {
   void read_bits(const Tile& of) {
     Tile seen = declare_view(of, whole_number(least_of(of), limit_of(of)));
     if (seen.name.empty()) return;
-    Tile to = add(chance(80) ? "fragment" : "shared", pick<std::string>({"f32", "i32", "f16", "i8"}), seen.shape);
+    Tile to =
+        add(chance(80) ? "fragment" : "shared", pick<std::string>({"f32", "i32", "f16", "i8"}), seen.shape);
     if (to.name.empty()) return;
     open_nest(to.shape);
-    line("{}[{}] = cast<{}>({})", to.name, indices(to.shape), to.type, some_bits(of, seen, indices(to.shape)));
+    line("{}[{}] = cast<{}>({})", to.name, indices(to.shape), to.type,
+         some_bits(of, seen, indices(to.shape)));
     indent -= int(to.shape.size());
   }
   // Bits that make small integers of whole numbers.
@@ -150,7 +157,8 @@ struct ViewText : TileText {
     if (seen.name.empty()) return;
     int64_t o = bits_of(of.type), w = bits_of(seen.type), parts = std::max<int64_t>(1, o / w);
     if (seen.shape.back() % parts) return;
-    std::string last = fmt::format("i{}", seen.shape.size() - 1), value = fmt::format("cast<i64>((i0 + {}) % 5)", last);
+    std::string last = fmt::format("i{}", seen.shape.size() - 1),
+                value = fmt::format("cast<i64>((i0 + {}) % 5)", last);
     std::string sum = value;
     for (int64_t k = 1; k < w / o; k++) sum += fmt::format(" | cast<i64>((i0 + {}) % 4) << {}", k, k * o);
     if (parts > 1) sum = fmt::format("select({} % {} == 0, {}, cast<i64>(0))", last, parts, value);
@@ -167,7 +175,8 @@ struct ViewText : TileText {
   // From here on it is the view that has a meaning.
   void fill_view(const Tile& of) {
     std::string as = type();
-    bool can = nested == 0 && bits_of(as) <= limit_of(of) && (of.scope == "shared" || is_whole(as)) && !is_packed(as) &&
+    bool can = nested == 0 && bits_of(as) <= limit_of(of) && (of.scope == "shared" || is_whole(as)) &&
+               !is_packed(as) &&
                !is_packed(of.type);  // pairs are written by neighbours, as no layout is sure to let them
     bool own_layout = of.scope == "shared" && !placed.contains(of.storage) && chance(40);
     Tile seen = can ? declare_view(of, as, own_layout) : Tile{};
@@ -178,7 +187,8 @@ struct ViewText : TileText {
   }
   // A tensor is read as another type.
   void read_tensor_bits() {
-    Tile given{.name = fmt::format("X{}", tensors++), .scope = "global", .type = type(), .shape = random_shape()};
+    Tile given{
+        .name = fmt::format("X{}", tensors++), .scope = "global", .type = type(), .shape = random_shape()};
     given.storage = given.name;
     Tile seen = is_whole(given.type) ? declare_view(given, whole_number(8, 64)) : Tile{};
     if (seen.name.empty()) return;
@@ -187,7 +197,8 @@ struct ViewText : TileText {
     if (to.name.empty()) to = add("shared", "i8", seen.shape);
     if (to.name.empty()) return;
     open_nest(to.shape);
-    line("{}[{}] = cast<{}>({})", to.name, indices(to.shape), to.type, some_bits(given, seen, indices(to.shape)));
+    line("{}[{}] = cast<{}>({})", to.name, indices(to.shape), to.type,
+         some_bits(given, seen, indices(to.shape)));
     indent -= int(to.shape.size());
   }
 

@@ -95,7 +95,8 @@ TEST_CASE("arguments that do not fit") {
   const float* constant = x.data();
   auto X = tensor(x.data(), {48}), Y = tensor(y.data(), {48});
   CHECK(contains(error_of([&] { k(X); }), "2 arguments were expected (X, Y) but 1 was given"));
-  CHECK(contains(error_of([&] { k(X, tensor(d.data(), {48})); }), "float64[48] but float32[48] was expected"));
+  CHECK(
+      contains(error_of([&] { k(X, tensor(d.data(), {48})); }), "float64[48] but float32[48] was expected"));
   CHECK(contains(error_of([&] { k(X, tensor(y.data(), {8, 6})); }), "'Y'"));
   CHECK(contains(error_of([&] { k(X, 3); }), "'Y'"));
   CHECK(contains(error_of([&] { k(X, tensor(constant, {48})); }), "'Y'"));  // read-only, and written

@@ -11,8 +11,8 @@ using namespace tl;
 namespace {
 
 std::string blamed(const BuildError& refusal, const char* body, bool edited) {
-  Function f =
-      parse_text(std::string("func f(A: f32[64]):\n  kernel f grid(bx: 1) threads(32):\n    ") + body + "\n", "f.ir");
+  Function f = parse_text(
+      std::string("func f(A: f32[64]):\n  kernel f grid(bx: 1) threads(32):\n    ") + body + "\n", "f.ir");
   try {
     blame_refusal(refusal, f, edited);
   } catch (const CompileError& e) {
@@ -37,5 +37,6 @@ TEST_CASE("a refused program: text that we alone wrote is our fault, all else th
   CHECK(said.find("the external function `twice`") != std::string::npos);
   CHECK(said.find("\"twice\" is undefined") != std::string::npos);
   BuildError flag(program, "LLVM 19.1.7", "--bad", "it knows none");
-  CHECK(blamed(flag, ours, false).find("LLVM 19.1.7 refuses the flag '--bad': it knows none") != std::string::npos);
+  CHECK(blamed(flag, ours, false).find("LLVM 19.1.7 refuses the flag '--bad': it knows none") !=
+        std::string::npos);
 }

@@ -191,5 +191,6 @@ TEST_CASE("an unsigned number of 64 bits may be no number of int64") {
   CHECK(is_int(op(BinaryOp::lt, imm(5, u64), large), 1));
   CHECK(is_int(op(BinaryOp::shr, large, imm(63, u64)), 1));
   CHECK_EQ(cast(f64, imm(-1, u64)).as<FloatImm>()->value, 0x1p64);
-  CHECK_EQ(cast(f32, imm((int64_t(1) << 60) + (int64_t(1) << 36) + 1, i64)).as<FloatImm>()->value, 0x1p60 + 0x1p37);
+  CHECK_EQ(cast(f32, imm((int64_t(1) << 60) + (int64_t(1) << 36) + 1, i64)).as<FloatImm>()->value,
+           0x1p60 + 0x1p37);
 }

@@ -131,7 +131,9 @@ TEST_CASE("what memory holds wraps at 64 bits, what counts and places does not")
   Expr a = data(0), small = floormod(a, 1000);
   for (bool is_data : {true, false}) {
     Expr x = is_data ? a : s.x;
-    auto stays = [&](const Expr& e, bool data_only = true) { CHECK((s(e) == print(e)) == (is_data && data_only)); };
+    auto stays = [&](const Expr& e, bool data_only = true) {
+      CHECK((s(e) == print(e)) == (is_data && data_only));
+    };
     stays(floordiv(x * 7, 7));
     stays(floormod(x * 3, 3));
     stays(floordiv(x * 4 + 1, 4));

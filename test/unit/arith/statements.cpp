@@ -58,7 +58,8 @@ TEST_CASE("loops of one iteration and of none") {
               for_loop(j, 8, Loop::parallel, store(out, {j}, n))));
   CHECK(equal(checked(for_loop(j, 8, Loop::parallel, for_loop(i, 1, Loop::parallel, element))),
               for_loop(j, 8, Loop::parallel, store(out, {j}, n))));
-  // Attributes of a parallel nest are decisions that somebody still needs: a layout has a dimension for each loop.
+  // Attributes of a parallel nest are decisions that somebody still needs: a layout has a dimension for each
+  // loop.
   Attrs attrs{.entries = {{"loop_layout", IndexMap{{i}, {1}, {i}}}}};
   auto placed = [&](const Stmt& body) {
     Stmt inside = for_loop(i, 1, Loop::parallel, for_loop(j, 8, Loop::parallel, body));
@@ -80,7 +81,8 @@ TEST_CASE("what a loop becomes is asked of its simplified body") {
               for_loop(i, 5, Loop::parallel, store(out, {i}, n))));
   // The jump is never reached.
   Stmt jump = if_then(lt(i, imm(0)), eval(call(break_loop, {})));
-  CHECK(equal(checked(for_loop(i, 1, Loop::serial, block({store(out, {i}, n), jump}))), store(out, {imm(0)}, n)));
+  CHECK(equal(checked(for_loop(i, 1, Loop::serial, block({store(out, {i}, n), jump}))),
+              store(out, {imm(0)}, n)));
   // The first value is read before the body writes there.
   Expr first = load(i64, out, {imm(0)});
   Stmt body = block({store(out, {imm(0)}, n), store(out, {imm(1)}, i)});

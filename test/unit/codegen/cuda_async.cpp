@@ -16,7 +16,8 @@ Function each_row(const Target& target) {
   std::vector<BufferId> boxed;  // a tensor of each rank, and a map of it
   for (size_t rank = 1; rank <= 5; rank++) {
     boxed.push_back(m.tensor(fmt::format("T{}", rank), f16, std::vector<Expr>(rank, imm(16))));
-    m.f.maps.push_back({.name = fmt::format("M{}", rank), .tensor = boxed.back(), .box = std::vector<int64_t>(rank, 8)});
+    m.f.maps.push_back(
+        {.name = fmt::format("M{}", rank), .tensor = boxed.back(), .box = std::vector<int64_t>(rank, 8)});
   }
   for (auto& row : target.async) {
     bool of_barrier = row.bytes == 8 && row.callee.name.find("mbarrier") != row.callee.name.npos;
@@ -68,13 +69,15 @@ TL_DEVICE void tl_cp_async_bulk_tensor_3d_load(void* a, const tensor_map* b, u32
 }
 )"));
   CHECK(contains(p.text, "const __grid_constant__ tensor_map M3"));
-  CHECK(contains(p.text, "tl_cp_async_bulk_tensor_3d_load(&S[i64(tx) * 4], &M3, u32(tx), u32(tx), u32(tx), &M[0]);"));
+  CHECK(contains(p.text,
+                 "tl_cp_async_bulk_tensor_3d_load(&S[i64(tx) * 4], &M3, u32(tx), u32(tx), u32(tx), &M[0]);"));
   REQUIRE_EQ(p.maps.size(), 5);
   CHECK_EQ(p.maps[2].shape.size(), 3);
   CHECK_EQ(evaluate(p.maps[2].strides[0], {}), 256);
 }
 
-TEST_CASE("cuda: addresses are those of their window, a constant is part of the name, a predicate is a bool") {
+TEST_CASE(
+    "cuda: addresses are those of their window, a constant is part of the name, a predicate is a bool") {
   Program p = print_cuda(each_row(*find_target("sm_90")), *find_target("sm_90"));
   CHECK(contains(p.text, R"(
 TL_DEVICE void tl_cp_async_16_zfill(void* a, const void* b, u32 c) {

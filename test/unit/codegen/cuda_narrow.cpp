@@ -1,5 +1,5 @@
-// Integers of 8 and 16 bits in CUDA text.  C++ computes them as int, so what a template, an overload, a constraint of
-// inline PTX or a brace sees must be the type of the IR again.
+// Integers of 8 and 16 bits in CUDA text.  C++ computes them as int, so what a template, an overload, a
+// constraint of inline PTX or a brace sees must be the type of the IR again.
 #include "unit/codegen/machine.h"
 
 using namespace tl;

@@ -89,8 +89,9 @@ TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably 
 TEST_CASE("cuda: the bits of a small integer that grew to int") {
   Sheet f;
   auto bits_of = [](Expr e, DType t) { return call(*find_callee("reinterpret"), {std::move(e)}, t); };
-  f(i8, [&](Expr x, Expr y) { return bits_of(select(lt(x, y), x, imm(0, i8)), u8); },
-    "tl_reinterpret<u8>(i8(x < y ? x : 0))");
+  f(
+      i8, [&](Expr x, Expr y) { return bits_of(select(lt(x, y), x, imm(0, i8)), u8); },
+      "tl_reinterpret<u8>(i8(x < y ? x : 0))");
   f(u8, [&](Expr x, Expr) { return bits_of(x, i8); }, "tl_reinterpret<i8>(x)");
 }
 

@@ -87,7 +87,8 @@ TEST_CASE("llvm: a select loads in the arm it takes only") {
     Expr i = var("i");
     Expr inside = lt(i, n), at = range_from(imm(0), 8), low = lanes_below(imm(0), n, 8);
     Expr zero8 = zero(f32.with_lanes(8)), ones = fimm(1, f32.with_lanes(8));
-    // one condition, one lane; one condition, eight lanes; a condition per lane; nested; a scalar load below vectors
+    // one condition, one lane; one condition, eight lanes; a condition per lane; nested; a scalar load below
+    // vectors
     Expr whole = le(imm(8), n);
     Expr inner = select(lanes_below(imm(2), n, 8), m.at(a, at + imm(2, at->dtype)), ones);
     Expr shared = select(broadcast(lt(n, imm(0)), 8), broadcast(m.at(a, far), 8), ones);

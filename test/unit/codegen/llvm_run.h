@@ -30,7 +30,8 @@ inline std::vector<const Target*> cpu_targets_in_turn(int64_t turn) {
   return {all[size_t(turn) % all.size()]};
 }
 
-// What an entry takes of these slots, which are in order: parameters, workspaces, integers of no parameter of their own.
+// What an entry takes of these slots, which are in order: parameters, workspaces, integers of no parameter of
+// their own.
 inline std::vector<uint64_t> slots_of(const Program& p, size_t entry, const std::vector<uint64_t>& slots) {
   using From = EntrySpec::Arg::From;
   std::vector<uint64_t> taken;
@@ -52,7 +53,8 @@ inline void run_slots(const Function& f, const Target& target, const std::vector
   Program p = print_llvm(f, target);
   CAPTURE(p.text);
   Module module = cpu_device().load(p, build(p));
-  for (size_t i = 0; i < p.entries.size(); i++) cpu_device().launch(module, i, slots_of(p, i, slots), grid, 0);
+  for (size_t i = 0; i < p.entries.size(); i++)
+    cpu_device().launch(module, i, slots_of(p, i, slots), grid, 0);
 }
 template <class... T>
 void run_on(const Function& f, const Target& target, std::vector<T>&... data) {

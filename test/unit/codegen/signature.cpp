@@ -74,9 +74,13 @@ TEST_CASE("signature: integers come from scalars, extents and strides, each once
   using Arg = EntrySpec::Arg::From;
   std::vector<std::pair<Arg, int>> args;
   for (auto& x : e.args) args.emplace_back(x.from, x.index);
-  CHECK(args == std::vector<std::pair<Arg, int>>{  // neither count nor N: the kernel's text does not name them
-                    {Arg::param, 0}, {Arg::param, 1}, {Arg::param, 3},
-                    {Arg::workspace, 0}, {Arg::integer, 1}, {Arg::integer, 3}});
+  CHECK(args == std::vector<std::pair<Arg, int>>{// neither count nor N: the kernel's text does not name them
+                                                 {Arg::param, 0},
+                                                 {Arg::param, 1},
+                                                 {Arg::param, 3},
+                                                 {Arg::workspace, 0},
+                                                 {Arg::integer, 1},
+                                                 {Arg::integer, 3}});
 }
 
 TEST_CASE("signature: a scalar parameter that is an extent is passed once") {

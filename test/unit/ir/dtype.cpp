@@ -19,7 +19,8 @@ TEST_CASE("each code of a narrow float is a value that rounds to itself") {
         CHECK(std::isnan(float_value(float_bits(v, t), t)));
         continue;
       }
-      for (auto r : {Rounding::nearest_even, Rounding::toward_zero, Rounding::down, Rounding::up, Rounding::nearest_away})
+      for (auto r : {Rounding::nearest_even, Rounding::toward_zero, Rounding::down, Rounding::up,
+                     Rounding::nearest_away})
         CHECK(float_bits(v, t, r, false) == code);
     }
 }

@@ -46,9 +46,11 @@ constexpr Wrong statements[] = {
     {"x = n n", 11, "expected the end of the line, found `n`"},
     {"x = n / n", 9, "`/` takes float operands, not i64: use `//`, or cast to a float first"},
     {"x = 7 // 0", 9,
-     "`//` divides by 0: its divisor is that constant, and an integer divided by it has no value; correct the divisor"},
+     "`//` divides by 0: its divisor is that constant, and an integer divided by it has no value; correct "
+     "the divisor"},
     {"x = n % 0", 9,
-     "`%` divides by 0: its divisor is that constant, and an integer divided by it has no value; correct the divisor"},
+     "`%` divides by 0: its divisor is that constant, and an integer divided by it has no value; correct the "
+     "divisor"},
     {"x = sync_threads()", 9, "expected a value, found an expression of type none"},
     {"x = exp(1.0, 2.0)", 9, "exp takes 1 argument, not 2"},
     {"x = ramp(0, 1, n)", 9, "the lanes of a ramp are a constant from 2 to 65535"},

@@ -219,7 +219,8 @@ TEST_CASE("tensor maps come back, and are a part of what makes two functions equ
   REQUIRE_EQ(f.maps.size(), 3);
   CHECK_EQ(f.maps[0].box_elements(), 4096);
   CHECK_EQ(strides_of(f, f.maps[2]).size(), 2);
-  for (auto change : {+[](TensorMap& m) { m.swizzle = 64; }, +[](TensorMap& m) { m.box[0] = 3; }, +[](TensorMap& m) { m.name = "x"; }}) {
+  for (auto change : {+[](TensorMap& m) { m.swizzle = 64; }, +[](TensorMap& m) { m.box[0] = 3; },
+                      +[](TensorMap& m) { m.name = "x"; }}) {
     Function other = f;
     change(other.maps[1]);
     CHECK(!equivalent(f, other));

@@ -166,7 +166,7 @@ TEST_CASE("a column of chunks: conflicts in row-major order, none under a swizzl
       {32, 64}, 1,
       {{.output = 0, .stride = 1, .digit = {0, 1, 32}}, {.output = 1, .stride = 1, .digit = {1, 1, 64}}});
   WarpCost plain = wavefronts(row_major({32, 64}), 16, down, 8),
-             swizzle = wavefronts(swizzled({32, 64}, 16), 16, down, 8);
+           swizzle = wavefronts(swizzled({32, 64}, 16), 16, down, 8);
   CHECK(plain.least == 32);
   CHECK(plain.count == 8 * 32);
   CHECK(swizzle.count == 32);

@@ -146,20 +146,25 @@ TEST_CASE("gemm_mma: rows that no pattern fits are padded for ldmatrix, where th
   CHECK(named(small, "As").elements == 63 * 24 + 20);
   CHECK(notes(small).find("element by element") == std::string::npos);
   CHECK(named(large, "As").elements == 4000 * 20);
-  CHECK(notes(large).find("As is loaded element by element, not by ldmatrix: rows padded to 16 bytes would take "
-                          "95996 elements, and the block has room for 82432") != std::string::npos);
+  CHECK(notes(large).find(
+            "As is loaded element by element, not by ldmatrix: rows padded to 16 bytes would take "
+            "95996 elements, and the block has room for 82432") != std::string::npos);
 }
 
 TEST_CASE("gemm_mma: a slice that ldmatrix cannot read is read element by element, and says so") {
-  std::string buffers = "    As = shared f16[64, 64]\n    Bs = shared f16[32, 64]\n    C = fragment f32[64, 64]\n";
+  std::string buffers =
+      "    As = shared f16[64, 64]\n    Bs = shared f16[32, 64]\n    C = fragment f32[64, 64]\n";
   Function f = laid_out(program(buffers, "    gemm(As[0 : +64, 4 : +32], Bs, C)\n", 128), "lower_tile_ops");
-  CHECK(notes(f).find("As is loaded element by element, not by ldmatrix: it does not begin at a multiple of 16 bytes") !=
-        std::string::npos);
+  CHECK(
+      notes(f).find(
+          "As is loaded element by element, not by ldmatrix: it does not begin at a multiple of 16 bytes") !=
+      std::string::npos);
   CHECK(notes(f).find("Bs is loaded") == std::string::npos);
 }
 
 TEST_CASE("gemm_fma: a tile read down its columns is laid out without conflicts") {
-  std::string buffers = "    As = shared f32[64, 32]\n    Bs = shared f32[32, 64]\n    C = fragment f32[64, 64]\n";
+  std::string buffers =
+      "    As = shared f32[64, 32]\n    Bs = shared f32[32, 64]\n    C = fragment f32[64, 64]\n";
   Function f = laid_out(program(buffers, "    gemm(As, Bs, C)\n", 128), "insert_sync");
   const BufferInfo& a = named(f, "As");
   CHECK_FALSE(equal(from_map(*a.layout), row_major({64, 32})));

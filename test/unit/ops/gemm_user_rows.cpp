@@ -1,4 +1,5 @@
-// Matrix instructions with random fragments: what T.gemm makes of them, executed thread by thread, is the product.
+// Matrix instructions with random fragments: what T.gemm makes of them, executed thread by thread, is the
+// product.
 #include <doctest/doctest.h>
 
 #include <random>

@@ -148,7 +148,8 @@ TEST_CASE("arguments: count, None, type, rank") {
                        "matmul: argument 1 'B' is None but float32[K, 128] was expected", ArgumentError);
   const Argument number[] = {2.5, call.B, call.C, 1.0, int64_t(1)};
   CHECK_THROWS_WITH_AS(check_and_pack(p, number, 1, packed),
-                       "matmul: argument 0 'A' is the number 2.5 but float32[M, K] was expected", ArgumentError);
+                       "matmul: argument 0 'A' is the number 2.5 but float32[M, K] was expected",
+                       ArgumentError);
   call.B.bits = 16;
   CHECK_EQ(call.error(),
            "matmul: argument 1 'B' is float16[64, 128] but float32[K, 128] was expected; "
@@ -212,9 +213,10 @@ TEST_CASE("arguments: wrong strides, and what would be right") {
            "np.asfortranarray(x), or a contiguous array of the extents in reverse with its axes reversed");
   CHECK_EQ(error({6, 1}, columns),
            "f: argument 0 'A' has strides (1, 4) but (6, 1) was expected; pass a contiguous copy");
-  CHECK_EQ(error({8, 1}, nullptr),
-           "f: argument 0 'A' has strides (6, 1) but (8, 1) was expected; pass a view that has them, or declare "
-           "the parameter with the strides that are passed (T.dynamic names take any)");
+  CHECK_EQ(
+      error({8, 1}, nullptr),
+      "f: argument 0 'A' has strides (6, 1) but (8, 1) was expected; pass a view that has them, or declare "
+      "the parameter with the strides that are passed (T.dynamic names take any)");
 }
 
 TEST_CASE("arguments: devices") {

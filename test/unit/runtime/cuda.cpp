@@ -65,7 +65,8 @@ TEST_CASE("nvrtc: cubins for four chips, with what they take") {
   }
 }
 
-TEST_CASE("nvrtc: a refusal of the text is told in the compiler's words; an unknown chip is no such refusal") {
+TEST_CASE(
+    "nvrtc: a refusal of the text is told in the compiler's words; an unknown chip is no such refusal") {
   if (!has_nvrtc()) return;
   Program p = scale("sm_90");
   p.text += "int nonsense(";

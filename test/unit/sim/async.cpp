@@ -147,24 +147,29 @@ func main(X: i32[64]):
                  {}, x);
   };
   CHECK_EQ(wait("3", "mbarrier_arrive(address_of(M[1]))", 0),
-           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody else can go on; "
+           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody "
+           "else can go on; "
            "missing: 1 of 3 arrivals; thread 0 (line 11), thread 32 (line 11) came");
   CHECK_EQ(wait("2", "mbarrier_arrive_expect_tx(address_of(M[1]), 64)", 0),
-           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody else can go on; "
+           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody "
+           "else can go on; "
            "missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
   CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))", 1),
-           "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and nobody else can go on; "
+           "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and nobody "
+           "else can go on; "
            "missing: 2 of 2 arrivals; nobody has come; the phase before has ended: was parity 0 meant?");
   CHECK_EQ(wait("1", "pass", 2),
-           "12: fault: mbarrier_try_wait: a parity of 2, in thread 0 of block (0) of main; phases are even (0) or odd (1)");
+           "12: fault: mbarrier_try_wait: a parity of 2, in thread 0 of block (0) of main; phases are even "
+           "(0) or odd (1)");
 }
 
 TEST_CASE("a row that the chip does not have, or an operand in other memory, is refused") {
   auto refused = [](std::string_view statement) -> std::string {
-    Function f = machine_function(fmt::format(
-        "func main(X: f32[64]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n    S = shared u64[64] address(0) elements(64)\n"
-        "    {}\n",
-        statement));
+    Function f =
+        machine_function(fmt::format("func main(X: f32[64]):\n  kernel main grid(b: 1) threads(64) "
+                                     "thread(tx):\n    S = shared u64[64] address(0) elements(64)\n"
+                                     "    {}\n",
+                                     statement));
     try {
       prepare_simulation(f, *find_target("sm_80"));
     } catch (const CompileError& e) {
@@ -172,13 +177,17 @@ TEST_CASE("a row that the chip does not have, or an operand in other memory, is 
     }
     return "";
   };
-  CHECK_EQ(refused("mbarrier_expect_tx(address_of(S[0]), 16)"), "sm_80 has no mbarrier_expect_tx; sm_90 has it");
+  CHECK_EQ(refused("mbarrier_expect_tx(address_of(S[0]), 16)"),
+           "sm_80 has no mbarrier_expect_tx; sm_90 has it");
   CHECK_EQ(refused("cp_async_4(address_of(S[tx]), address_of(S[tx]))"),
            "cp_async_4: its argument 2 must lie in global memory, but S does not");
   CHECK_EQ(refused("cp_async_4(address_of(X[tx]), address_of(X[tx]))"),
            "cp_async_4: its argument 1 must lie in shared memory, but X does not");
-  auto text = "func main(X: f32[64]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n    cp_async_wait_group(tx)\n";
+  auto text =
+      "func main(X: f32[64]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n    "
+      "cp_async_wait_group(tx)\n";
   auto finding = check(parse(text, "machine.ir", {find_op_info, find_row}), Level::machine);
   REQUIRE(bool(finding));
-  CHECK_EQ(finding->text, "argument 1 of cp_async_wait_group is part of the instruction: it must be a constant, at least 0");
+  CHECK_EQ(finding->text,
+           "argument 1 of cp_async_wait_group is part of the instruction: it must be a constant, at least 0");
 }

@@ -21,7 +21,8 @@ SimulationReport explored(std::string_view text, SimulationOptions options) {
 const SimulationOptions all = {.schedules = all_schedules};
 
 std::string kernel_of(std::string_view body) {
-  return fmt::format("func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n{}", body);
+  return fmt::format(
+      "func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n{}", body);
 }
 
 std::string first_of(const SimulationReport& report) {
@@ -33,7 +34,8 @@ std::string first_of(const SimulationReport& report) {
 }  // namespace
 
 TEST_CASE("a bug that needs one particular order is found by all of them, and by no seed") {
-  // Wrong only where the second warp comes exactly once between two updates of the first one, and that in the third trip.
+  // Wrong only where the second warp comes exactly once between two updates of the first one, and that in the
+  // third trip.
   std::string text = kernel_of(R"(
     if tx == 0:
       for k in serial(4):
@@ -126,16 +128,19 @@ TEST_CASE("a loop that waits for ever is told, and what is too large is refused 
 )"),
                              all)),
            "4: livelock");
-  CHECK_THROWS_WITH_AS(
-      explored("func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 8) threads(64) thread(tx):\n    X[tx] = 0:i32\n", all),
-      doctest::Contains("all schedules: main would run 8 blocks of 2 warps, but all orders are tried of at most 4 warps; take "
-                        "fewer blocks (blocks=), or try a number of schedules"),
-      CompileError);
+  CHECK_THROWS_WITH_AS(explored("func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 8) threads(64) "
+                                "thread(tx):\n    X[tx] = 0:i32\n",
+                                all),
+                       doctest::Contains("all schedules: main would run 8 blocks of 2 warps, but all orders "
+                                         "are tried of at most 4 warps; take "
+                                         "fewer blocks (blocks=), or try a number of schedules"),
+                       CompileError);
   CHECK_THROWS_WITH_AS(explored(kernel_of(R"(
     if tx%32 == 0:
       for k in serial(100):
         atomic_add(address_of(F[0]), cast<i32>(tx) + 1:i32, "relaxed")
 )"),
                                 all),
-                       doctest::Contains("all schedules: the warps of main meet in more than 10000 orders"), CompileError);
+                       doctest::Contains("all schedules: the warps of main meet in more than 10000 orders"),
+                       CompileError);
 }

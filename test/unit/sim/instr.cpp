@@ -152,7 +152,8 @@ TEST_CASE("stmatrix: what ldmatrix brings to registers it stores at the same row
   for (auto* row : nvidia_copies(true)) {
     if (!row->callee.name.starts_with("stmatrix")) continue;
     CAPTURE(row->callee.name);
-    std::string load = fmt::format("ldmatrix{}", row->callee.name.substr(std::string_view("stmatrix").size()));
+    std::string load =
+        fmt::format("ldmatrix{}", row->callee.name.substr(std::string_view("stmatrix").size()));
     std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(32 * 8, 9999);
     simulate(fmt::format(R"(
 func main(A: u16[256], C: u16[256]):
@@ -180,12 +181,14 @@ TEST_CASE(
     "an instruction refuses half a warp, a misaligned row, registers that do not exist, another memory") {
   std::vector<uint16_t> a(256);
   auto with = [&](std::string_view threads, std::string_view body) {
-    return fault_of(fmt::format("func main(A: u16[256]):\n  kernel main grid(b: 1) threads({}) thread(tx):\n"
-                                "    S = shared u16[256] address(0) elements(256)\n"
-                                "    r = local u16[8] elements(8)\n    for i in serial(8):\n      S[i*32 + tx % 32] = 0:u16\n"
-                                "    sync_threads()\n{}",
-                                threads, body),
-                    a);
+    return fault_of(
+        fmt::format(
+            "func main(A: u16[256]):\n  kernel main grid(b: 1) threads({}) thread(tx):\n"
+            "    S = shared u16[256] address(0) elements(256)\n"
+            "    r = local u16[8] elements(8)\n    for i in serial(8):\n      S[i*32 + tx % 32] = 0:u16\n"
+            "    sync_threads()\n{}",
+            threads, body),
+        a);
   };
   std::string load = "ldmatrix_x4(address_of(r[0]), address_of(S[tx*8]))\n";
   CHECK_EQ(with("32", "    " + load), "");

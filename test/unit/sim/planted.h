@@ -1,6 +1,6 @@
-// Programs of level machine with one planted bug each, as differences: lines that begin with - are in the faulty program
-// alone, those with + in its repaired twin alone.  `# race` marks the lines that the first finding must name if it is a
-// race, and so on; `# race, deadlock` a line of both.
+// Programs of level machine with one planted bug each, as differences: lines that begin with - are in the
+// faulty program alone, those with + in its repaired twin alone.  `# race` marks the lines that the first
+// finding must name if it is a race, and so on; `# race, deadlock` a line of both.
 #pragma once
 #include <cstdlib>
 #include <map>

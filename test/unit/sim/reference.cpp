@@ -51,8 +51,8 @@ func scale(A: f32[n, 4] strides(lead, 1), s: f32, C: f32[n, 4]):
   std::vector<float> a = counted<float>(5 * 7), c(5 * 4, -9);
   float s = 0.5f;
   run_reference(f, std::vector<HostArg>{{.data = a.data(), .shape = {5, 4}, .strides = {7, 1}},
-                                             {.data = &s},
-                                             {.data = c.data(), .shape = {5, 4}}});
+                                        {.data = &s},
+                                        {.data = c.data(), .shape = {5, 4}}});
   for (size_t i = 0; i < 5; i++)
     for (size_t j = 0; j < 4; j++) CHECK_EQ(c[i * 4 + j], std::max(a[i * 7 + j] * 0.5f, 0.0f));
   CHECK_EQ(error_of(f, {{.data = a.data(), .shape = {5, 4}, .strides = {7, 1}},
@@ -202,15 +202,15 @@ TEST_CASE("integers wrap, floats round at each operation, division rounds as its
   std::vector<uint8_t> u(2), t(2);
   std::vector<int64_t> l(3);
   run_reference(f, std::vector<HostArg>{{.data = &a},
-                                             {.data = &b},
-                                             {.data = &x},
-                                             {.data = &y},
-                                             {.data = i.data()},
-                                             {.data = h.data()},
-                                             {.data = yy.data()},
-                                             {.data = u.data()},
-                                             {.data = l.data()},
-                                             {.data = t.data()}});
+                                        {.data = &b},
+                                        {.data = &x},
+                                        {.data = &y},
+                                        {.data = i.data()},
+                                        {.data = h.data()},
+                                        {.data = yy.data()},
+                                        {.data = u.data()},
+                                        {.data = l.data()},
+                                        {.data = t.data()}});
   CHECK_EQ(int(i[0]), -96);
   CHECK_EQ(int(i[1]), 6000 - 23 * 256);
   CHECK_EQ(int(i[2]), -34);

@@ -165,7 +165,7 @@ func main(C: f32[64]):
     S[tx] = 1.0
     C[tx] = S[63 - tx]
 )",
-           c);
+                     c);
   for (int t = 0; t < 64; t++) CHECK_EQ(std::isnan(c[size_t(t)]), t < 32);
 }
 
@@ -185,7 +185,7 @@ func main(F: f32[2], I: i32[2], H: f16[2]):
       H[b] = y[1]
       S[5] = 1
 )",
-           f, i, h);
+                     f, i, h);
   for (size_t b = 0; b < 2; b++) {
     CHECK(std::isnan(f[b]));
     CHECK_EQ(uint32_t(i[b]), 0xCDCDCDCD);
@@ -280,7 +280,8 @@ func main(A: f32[64], C: f32[64]):
       x[0] = A[tx]
     v = select(x[0] > 3.0, A[tx] + 1.0, A[63 - tx])
     C[tx] mask(tx < {}) = v
-)", lanes);
+)",
+                       lanes);
   };
   std::vector<float> a = counted<float>(64), c(64);
   simulate(text("40"), a, c);

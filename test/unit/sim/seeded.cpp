@@ -225,7 +225,8 @@ constexpr Planted planted[] = {
     {"a ragged store without its mask", R"(
 -     Z[b*64 + tx] = X[tx]  # outside
 +     Z[b*64 + tx] mask(b*64 + tx < 100) = X[tx]
-)", 2},
+)",
+     2},
     {"a register beyond its array", R"(
       x = local f32[4] elements(4)
       x[ramp(0, 1, 4)] = broadcast(1.0, 4)
@@ -264,7 +265,8 @@ constexpr Planted planted[] = {
 -       Z[tx] = S[63 - tx]  # unwritten
 +     if b == 1:
 +       Z[tx] = S[63 - tx]
-)", 2},
+)",
+     2},
     {"a barrier in the body of a group", R"(
       group(0 : +32):
         Y[tx] = X[tx]
@@ -293,7 +295,8 @@ constexpr Planted planted[] = {
     {"two blocks store to one element", R"(
 -     Y[tx] = X[tx] + cast<f32>(b)  # race
 +     Y[tx] = X[tx]
-)", 2},
+)",
+     2},
     {"atomic updates meet a plain store", R"(
 -     Y[0] = 1.0  # race
 -     atomic_add(address_of(Y[0]), X[tx], "relaxed")  # race
@@ -334,6 +337,7 @@ constexpr Planted planted[] = {
 
 }  // namespace
 
-TEST_CASE("planted bugs are found at their lines, within three schedules from any seed; repaired, there are none") {
+TEST_CASE(
+    "planted bugs are found at their lines, within three schedules from any seed; repaired, there are none") {
   check_planted(planted);
 }

@@ -112,7 +112,8 @@ constexpr Planted copies[] = {
 -     cp_async_4(address_of(S[tx]), address_of(Z[b*64 + tx]))  # outside
 +     cp_async_4_zfill(address_of(S[tx]), address_of(Z[b*64 + tx]), select(b*64 + tx < 100, 4, 0))
       cp_async_wait_all()
-)", 2},
+)",
+     2},
 };
 
 constexpr Planted barriers[] = {
@@ -241,7 +242,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[0]), 0):  # deadlock
         pass
       Y[tx] = S[tx]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"fewer bytes are expected than copied", R"(
       M = shared u64[1] address(0) elements(1)
       S = shared f32[64] address(16) elements(64)
@@ -256,7 +258,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[0]), 0):
         pass
       Y[tx] = S[tx]  # race
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"no bytes are expected", R"(
       M = shared u64[1] address(0) elements(1)
       S = shared f32[64] address(16) elements(64)
@@ -271,7 +274,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[0]), 0):  # deadlock
         pass
       Y[tx] = S[tx]  # race
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"all threads arrive where one is counted", R"(
       M = shared u64[1] address(0) elements(1)
       S = shared f32[64] address(16) elements(64)
@@ -287,7 +291,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[0]), 0):
         pass
       Y[tx] = S[tx]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a wait for the other tile's barrier", R"(
       M = shared u64[2] address(0) elements(2)
       S = shared f32[128] address(16) elements(128)
@@ -307,7 +312,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[1]), 0):
         pass
 +     Z[tx] = S[tx + 64]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the next tile is fetched before all have read this one", R"(
       M = shared u64[2] address(0) elements(2)
       S = shared f32[64] address(16) elements(64)
@@ -326,7 +332,8 @@ constexpr Planted bulk[] = {
           pass
         Y[tx] = S[63 - tx]  # race
         mbarrier_arrive(address_of(M[1]))
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a barrier that the asynchronous proxy has not seen made", R"(
       M = shared u64[1] address(0) elements(1)
       S = shared f32[64] address(16) elements(64)
@@ -339,7 +346,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_load(address_of(S[0]), address_of(X[0]), 256, address_of(M[0]))  # fence
       while not mbarrier_try_wait(address_of(M[0]), 0):
         pass
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a bulk load that nobody waits for, at the end of a block", R"(
       M = shared u64[2] address(0) elements(2)
       S = shared f32[128] address(16) elements(128)
@@ -356,7 +364,8 @@ constexpr Planted bulk[] = {
 +     while not mbarrier_try_wait(address_of(M[1]), 0):
 +       pass
       Y[tx] = S[63 - tx]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a bulk store of what threads have written, without a fence", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]  # fence
@@ -366,7 +375,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"only the thread that copies has passed a fence", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]  # fence
@@ -377,7 +387,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the fence stands before the store that it is for", R"(
       S = shared f32[64] address(0) elements(64)
 -     fence_proxy_async()
@@ -388,7 +399,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"cp.async data go out by a bulk store, without a fence", R"(
       S = shared f32[64] address(0) elements(64)
       cp_async_4(address_of(S[tx]), address_of(X[tx]))  # fence
@@ -400,7 +412,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a bulk load into what threads have written, without a fence", R"(
       M = shared u64[1] address(0) elements(1)
       S = shared f32[64] address(16) elements(64)
@@ -416,7 +429,8 @@ constexpr Planted bulk[] = {
       while not mbarrier_try_wait(address_of(M[0]), 0):
         pass
       Y[tx] = S[tx]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the source of a bulk store is filled again before it was read", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
@@ -431,7 +445,8 @@ constexpr Planted bulk[] = {
       S[tx] = 2.0  # race
       if tx == 0:
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"what a bulk store has written is read when only its source was", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
@@ -444,7 +459,8 @@ constexpr Planted bulk[] = {
 +       cp_async_bulk_wait_group(0)
       sync_threads()
       Z[tx] = Y[tx]  # race
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the block ends before its bulk store has read", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
@@ -454,7 +470,8 @@ constexpr Planted bulk[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # race
         cp_async_bulk_commit_group()
 +       cp_async_bulk_wait_group_read(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a bulk copy of a number of bytes that 16 does not divide", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]
@@ -465,11 +482,16 @@ constexpr Planted bulk[] = {
 +       cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 240)
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
 };
 
 }  // namespace
 
-TEST_CASE("planted bugs of asynchronous copies are found, and their twins are clean") { check_planted(copies); }
-TEST_CASE("planted bugs of barriers in memory are found, and their twins are clean") { check_planted(barriers); }
+TEST_CASE("planted bugs of asynchronous copies are found, and their twins are clean") {
+  check_planted(copies);
+}
+TEST_CASE("planted bugs of barriers in memory are found, and their twins are clean") {
+  check_planted(barriers);
+}
 TEST_CASE("planted bugs of bulk copies are found, and their twins are clean") { check_planted(bulk); }

@@ -1,5 +1,5 @@
-// Programs of a producer warp and its consumers, and of copies in the background, written from docs/simulator.md alone
-// before the simulator was read.
+// Programs of a producer warp and its consumers, and of copies in the background, written from
+// docs/simulator.md alone before the simulator was read.
 #include "unit/sim/planted.h"
 
 using namespace tl;
@@ -32,7 +32,8 @@ constexpr Planted cold[] = {
           for i in serial(16):
             B[k * 512 + i * 32 + tx - 32] = S[k % 3 * 512 + i * 32 + tx - 32]  # race
 +         mbarrier_arrive(address_of(M[k % 3 + 3]))
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the producer's first wait is for the phase that no consumer has begun", R"(
       S = shared f16[1536] address(0) elements(1536)
       M = shared u64[6] address(3072) elements(6)
@@ -58,7 +59,8 @@ constexpr Planted cold[] = {
           for i in serial(16):
             B[k * 512 + i * 32 + tx - 32] = S[k % 3 * 512 + i * 32 + tx - 32]
           mbarrier_arrive(address_of(M[k % 3 + 3]))
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"each tile begins with the parities of the first one", R"(
       S = shared f16[1536] address(0) elements(1536)
       M = shared u64[6] address(3072) elements(6)
@@ -85,7 +87,8 @@ constexpr Planted cold[] = {
             for i in serial(16):
               B[t * 2048 + k * 512 + i * 32 + tx - 32] = S[n % 3 * 512 + i * 32 + tx - 32]
             mbarrier_arrive(address_of(M[n % 3 + 3]))
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"one consumer gives a stage back only where it has work", R"(
       S = shared f16[512] address(0) elements(512)
       M = shared u64[2] address(1024) elements(2)
@@ -110,7 +113,8 @@ constexpr Planted cold[] = {
               B[k * 512 + (tx - 32) * 16 + i] = S[(tx - 32) * 16 + i]
 -           mbarrier_arrive(address_of(M[1]))  # deadlock
 +         mbarrier_arrive(address_of(M[1]))
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"two stages of a bulk store, of which the wait leaves both under way", R"(
       S = shared f16[1024] address(0) elements(1024)
       for k in serial(8):
@@ -127,7 +131,8 @@ constexpr Planted cold[] = {
           cp_async_bulk_commit_group()
       if tx == 0:
         cp_async_bulk_wait_group_read(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a wait that leaves the newer group of copies under way", R"(
       S = shared f32[128] address(0) elements(128)
       cp_async_4(address_of(S[tx]), address_of(X[tx]))
@@ -156,7 +161,8 @@ constexpr Planted cold[] = {
         for i in serial(8):
           B[k*512 + i*64 + tx] = S[k%2*512 + i*64 + tx]  # race
         sync_threads()
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"the next bulk load begins while others still read", R"(
       S = shared f16[512] address(0) elements(512)
       M = shared u64[1] address(1024) elements(1)
@@ -173,7 +179,8 @@ constexpr Planted cold[] = {
         for i in serial(8):
           B[k*512 + i*64 + tx] = S[i*64 + 63 - tx]  # race
 +       sync_threads()
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"a bulk store of what threads wrote, without a fence", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx] + 1.0  # fence
@@ -183,7 +190,8 @@ constexpr Planted cold[] = {
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
     {"an mbarrier that expects all threads, of which one warp comes", R"(
       S = shared f32[32] address(0) elements(32)
       M = shared u64[1] address(128) elements(1)
@@ -198,7 +206,8 @@ constexpr Planted cold[] = {
         while not mbarrier_test_wait(address_of(M[0]), 0):  # deadlock
           pass
         Y[tx - 32] = S[63 - tx]
-)", 1, "sm_90"},
+)",
+     1, "sm_90"},
 };
 
 }  // namespace
@@ -226,9 +235,12 @@ TEST_CASE("seeded: a deadlock of mbarriers names what each of those lacks who wa
         mbarrier_arrive(address_of(M[1]))
 )");
   CAPTURE(text);
-  CHECK(text.starts_with("thread 32 of block (0) of main waits for phase 0 of M[0] (parity 0), and nobody else can go on; missing: "
-                         "1024 bytes that were expected"));
-  CHECK(contains(text, "; thread 0 waits for phase 0 of M[1] (parity 0) on line 14, missing: 32 of 32 arrivals"));
+  CHECK(
+      text.starts_with("thread 32 of block (0) of main waits for phase 0 of M[0] (parity 0), and nobody else "
+                       "can go on; missing: "
+                       "1024 bytes that were expected"));
+  CHECK(contains(text,
+                 "; thread 0 waits for phase 0 of M[1] (parity 0) on line 14, missing: 32 of 32 arrivals"));
 }
 
 TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, are named") {
@@ -258,7 +270,8 @@ TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, a
       while not mbarrier_test_wait(address_of(M[0]), 0):
         pass
       B[tx] = S[tx]
-)", "sm_80");
+)",
+                           "sm_80");
   CAPTURE(added);
   CHECK(contains(added, "missing: 64 of 64 arrivals, beside 64 of cp_async_mbarrier_arrive"));
 }

@@ -19,7 +19,8 @@ struct Box {
   int64_t swizzle = 0;
 
   std::string map() const {
-    return fmt::format("tensor_map M = T box({}){}", listed(box), swizzle ? fmt::format(" swizzle({})", swizzle) : "");
+    return fmt::format("tensor_map M = T box({}){}", listed(box),
+                       swizzle ? fmt::format(" swizzle({})", swizzle) : "");
   }
   // Where the n-th element of the box lies in the tensor; -1: outside.
   int64_t in_tensor(int64_t n) const {
@@ -31,7 +32,8 @@ struct Box {
     }
     return place;
   }
-  // Where it lies in shared memory, in elements of so many bytes: the rows of 128 bytes of the pattern, written out.
+  // Where it lies in shared memory, in elements of so many bytes: the rows of 128 bytes of the pattern,
+  // written out.
   int64_t in_shared(int64_t n, int64_t bytes) const {
     int64_t byte = n * bytes, row = byte / 128, piece = byte % 128 / 16;
     if (swizzle == 128) piece ^= row % 8;
@@ -42,7 +44,8 @@ struct Box {
 };
 
 template <class... T>
-SimulationReport report_of(std::string_view text, const SimulationOptions& options, std::vector<T>&... tensors) {
+SimulationReport report_of(std::string_view text, const SimulationOptions& options,
+                           std::vector<T>&... tensors) {
   auto simulation = prepare_simulation(machine_function(text), *find_target("sm_90"));
   std::vector<HostArg> args;
   (args.push_back({.data = tensors.data()}), ...);
@@ -73,8 +76,8 @@ func main(T: {0}[{1}], Y: {0}[{2}]):
       if k*32 + tx < {2}:
         Y[k*32 + tx] = S[k*32 + tx]
 )",
-                     type, listed(b.tensor), product(b.box), b.map(), product(b.box) * bytes, b.box.size(), listed(b.at),
-                     (product(b.box) + 31) / 32);
+                     type, listed(b.tensor), product(b.box), b.map(), product(b.box) * bytes, b.box.size(),
+                     listed(b.at), (product(b.box) + 31) / 32);
 }
 std::string store_text(const Box& b, std::string_view type, std::string_view fence = "fence_proxy_async()") {
   return fmt::format(R"(
@@ -92,7 +95,8 @@ func main(T: {0}[{1}], X: {0}[{2}]):
       cp_async_bulk_commit_group()
       cp_async_bulk_wait_group(0)
 )",
-                     type, listed(b.tensor), product(b.box), b.map(), b.box.size(), (product(b.box) + 31) / 32, fence, listed(b.at));
+                     type, listed(b.tensor), product(b.box), b.map(), b.box.size(),
+                     (product(b.box) + 31) / 32, fence, listed(b.at));
 }
 
 const Box boxes[] = {
@@ -129,7 +133,8 @@ TEST_CASE("boxes are stored as far as the tensor goes, and nothing else is writt
       for (auto& i : b.at) i = std::abs(i);
       std::string text = store_text(b, "i32");
       CAPTURE(text);
-      std::vector<int32_t> t(size_t(product(b.tensor)), -1), wanted = t, x = counted<int32_t>(size_t(product(b.box)));
+      std::vector<int32_t> t(size_t(product(b.tensor)), -1), wanted = t,
+                                                             x = counted<int32_t>(size_t(product(b.box)));
       for (int64_t n = 0; n < product(b.box); n++)
         if (b.in_tensor(n) >= 0) wanted[size_t(b.in_tensor(n))] = int32_t(n);
       CHECK_EQ(first_of(report_of(text, {.seed = seed}, t, x)), "");
@@ -173,11 +178,12 @@ func main(T: i32[4, 32], Y: i32[128]):
       pass
     Y[tx] = S[tx]
 )",
-                               {}, x, y)),
+                              {}, x, y)),
            "");
   for (int panel = 0; panel < 4; panel++)
     for (int row = 0; row < 4; row++)
-      for (int col = 0; col < 8; col++) CHECK_EQ(y[size_t(panel * 32 + row * 8 + col)], row * 32 + panel * 8 + col);
+      for (int col = 0; col < 8; col++)
+        CHECK_EQ(y[size_t(panel * 32 + row * 8 + col)], row * 32 + panel * 8 + col);
 }
 
 TEST_CASE("what is wrong with a copy of a box is told") {
@@ -195,11 +201,14 @@ TEST_CASE("what is wrong with a copy of a box is told") {
   CHECK_EQ(told(load), "");
   CHECK_EQ(told(store), "");
   // The bytes outside of the tensor count, too: the phase ends too early.
-  std::string clipped = told(replaced(load, "expect_tx(address_of(F[0]), 512)", "expect_tx(address_of(F[0]), 96)"));
+  std::string clipped =
+      told(replaced(load, "expect_tx(address_of(F[0]), 512)", "expect_tx(address_of(F[0]), 96)"));
   CHECK_MESSAGE(contains(clipped, "17: race: data race on S[0]"), clipped);
-  std::string more = told(replaced(load, "expect_tx(address_of(F[0]), 512)", "expect_tx(address_of(F[0]), 528)"));
+  std::string more =
+      told(replaced(load, "expect_tx(address_of(F[0]), 512)", "expect_tx(address_of(F[0]), 528)"));
   CHECK_MESSAGE(contains(more, "deadlock"), more);
-  std::string early = told(replaced(load, "while not mbarrier_try_wait(address_of(F[0]), 0):\n      pass", "pass"));
+  std::string early =
+      told(replaced(load, "while not mbarrier_try_wait(address_of(F[0]), 0):\n      pass", "pass"));
   CHECK_MESSAGE(contains(early, "S[0]"), early);
   CHECK_MESSAGE(contains(early, "race"), early);
   std::string bare = told(replaced(store, "fence_proxy_async()", "pass"));
@@ -208,18 +217,25 @@ TEST_CASE("what is wrong with a copy of a box is told") {
   CHECK_MESSAGE(contains(crooked, "128"), crooked);
   // An illegal instruction on the chip.
   std::string between = told(replaced(load, "36, 68", "36, 66"));
-  CHECK_MESSAGE(contains(between, "misaligned: cp_async_bulk_tensor_2d_load: the last coordinate is 66, which is 264 bytes"), between);
+  CHECK_MESSAGE(
+      contains(between,
+               "misaligned: cp_async_bulk_tensor_2d_load: the last coordinate is 66, which is 264 bytes"),
+      between);
   std::string before = told(replaced(store, "36, 68", "-1, 68"));
   CHECK_MESSAGE(contains(before, "coordinate 0 is -1"), before);
   std::string unread = told(replaced(store, "      cp_async_bulk_wait_group(0)\n", ""));
   CHECK_MESSAGE(contains(unread, "may still read shared memory"), unread);
-  std::string far = told(replaced(load, "S = shared i32[128] address(1024) elements(128)", "S = shared i32[64] address(1024) elements(64)"));
+  std::string far = told(replaced(load, "S = shared i32[128] address(1024) elements(128)",
+                                  "S = shared i32[64] address(1024) elements(64)"));
   CHECK_MESSAGE(contains(far, "S[64]: element 64"), far);
 }
 
-TEST_CASE("a tensor map that breaks a rule of the chip is an error at its line, or at the copy where a call decides") {
+TEST_CASE(
+    "a tensor map that breaks a rule of the chip is an error at its line, or at the copy where a call "
+    "decides") {
   auto error = [](std::string_view map) {
-    std::string text = fmt::format("func main(T: f16[100, n], m: i32):\n  {}\n  kernel main grid(b: 1) threads(32):\n    pass\n", map);
+    std::string text = fmt::format(
+        "func main(T: f16[100, n], m: i32):\n  {}\n  kernel main grid(b: 1) threads(32):\n    pass\n", map);
     try {
       parse(text, "map.ir", {find_op_info, find_row});
     } catch (const CompileError& e) {
@@ -228,21 +244,27 @@ TEST_CASE("a tensor map that breaks a rule of the chip is an error at its line, 
     return std::string();
   };
   CHECK_EQ(error("tensor_map M = T box(8, 64) swizzle(128)"), "");
-  CHECK_EQ(error("tensor_map M = T box(8, 20)"), "2: tensor map M: a row of its box has 40 bytes, which must be a multiple of 16");
+  CHECK_EQ(error("tensor_map M = T box(8, 20)"),
+           "2: tensor map M: a row of its box has 40 bytes, which must be a multiple of 16");
   CHECK_EQ(error("tensor_map M = T box(8)"), "2: tensor map M: it has 2 dimensions, but its box 1");
-  CHECK_EQ(error("tensor_map M = T box(8, 512)"), "2: tensor map M: an extent of its box is 512, not 1 to 256");
-  CHECK_EQ(error("tensor_map M = T box(8, 64) swizzle(64)"),
-           "2: tensor map M: a row of its box has 128 bytes, but its swizzle is one of 64: make several boxes");
+  CHECK_EQ(error("tensor_map M = T box(8, 512)"),
+           "2: tensor map M: an extent of its box is 512, not 1 to 256");
+  CHECK_EQ(
+      error("tensor_map M = T box(8, 64) swizzle(64)"),
+      "2: tensor map M: a row of its box has 128 bytes, but its swizzle is one of 64: make several boxes");
   CHECK_EQ(error("tensor_map M = T box(8, 32) swizzle(128)"),
-           "2: tensor map M: a row of its box has 64 bytes, but its swizzle is one of 128: rows would lie so far apart, and "
+           "2: tensor map M: a row of its box has 64 bytes, but its swizzle is one of 128: rows would lie so "
+           "far apart, and "
            "leave holes");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(12, 1) box(8, 8)"),
            "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
   CHECK_EQ(error("tensor_map M = T strides(12, 1) box(8, 64)"),
            "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
-  CHECK_EQ(error("tensor_map M = T strides(64) box(8, 64)"), "2: tensor map M: it has 2 dimensions, but 1 strides");
-  CHECK_EQ(error("buffer U = global f16[8, 64]\n  tensor_map M = U box(8, 64)"),
-           "3: tensor map M: U is neither a parameter nor a workspace, so a launch does not know where it lies");
+  CHECK_EQ(error("tensor_map M = T strides(64) box(8, 64)"),
+           "2: tensor map M: it has 2 dimensions, but 1 strides");
+  CHECK_EQ(
+      error("buffer U = global f16[8, 64]\n  tensor_map M = U box(8, 64)"),
+      "3: tensor map M: U is neither a parameter nor a workspace, so a launch does not know where it lies");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(16, 2) box(8, 8)"),
            "2: tensor map M: its last stride is 2: the elements of a row must be neighbours");
 

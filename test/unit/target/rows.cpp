@@ -30,8 +30,7 @@ TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
 TEST_CASE(
     "mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same "
     "registers") {
-  for (auto [half, all] : {std::pair(&mma_16bit[2], &mma_16bit[0]),
-                           std::pair(&mma_16bit[3], &mma_16bit[1])})
+  for (auto [half, all] : {std::pair(&mma_16bit[2], &mma_16bit[0]), std::pair(&mma_16bit[3], &mma_16bit[1])})
     for (int lane = 0; lane < 32; lane++) {
       for (int i = 0; i < 4; i++) CHECK(element_of(half->a, lane, i) == element_of(all->a, lane, i));
       for (int i = 0; i < 2; i++) CHECK(element_of(half->b, lane, i) == element_of(all->b, lane, i));
@@ -72,9 +71,10 @@ TEST_CASE("target strings") {
   CHECK(parse_target("reference").kind == "reference");
   CHECK(parse_target("sim:sm_90").kind == "sim");
   CHECK(parse_target("sim:sm_90").chip == "sm_90");
-  CHECK_THROWS_WITH_AS(parse_target("sim"), doctest::Contains("sim:CHIP with CHIP one of sm_80, sm_86"), CompileError);
-  CHECK_THROWS_WITH_AS(parse_target("sim:sm_70"), doctest::Contains("no GPU 'sm_70' to simulate; this version has sm_80"),
+  CHECK_THROWS_WITH_AS(parse_target("sim"), doctest::Contains("sim:CHIP with CHIP one of sm_80, sm_86"),
                        CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("sim:sm_70"),
+                       doctest::Contains("no GPU 'sm_70' to simulate; this version has sm_80"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("sim:haswell"), doctest::Contains("no GPU 'haswell'"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("opencl"), doctest::Contains("sm_90"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -arch=sm_70"), doctest::Contains("no chip 'sm_70'"), CompileError);
