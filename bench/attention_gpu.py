@@ -51,8 +51,10 @@ def main() -> int:
             base = results["torch"].ms
             for name, r in results.items():
                 kind = "causal" if causal else "full"
-                print(f"d {dim} {kind:6s} {name:18s} {work / r.ms:7.1f} TFLOPS  {base / r.ms:5.3f} of torch  "
-                      f"spread {100 * r.spread:.1f}%  error {errors.get(name, 0):.1e}")
+                print(
+                    f"d {dim} {kind:6s} {name:18s} {work / r.ms:7.1f} TFLOPS  {base / r.ms:5.3f} of torch  "
+                    f"spread {100 * r.spread:.1f}%  error {errors.get(name, 0):.1e}"
+                )
     return 0
 
 

@@ -58,8 +58,10 @@ def main() -> int:
         best = max(rates, key=rates.get)
         good &= rates[best] >= 0.90 * copy_rate and rates[best] >= 0.99 * torch_rate
         ours = rates[best]
-        print(f"{case:16s} torch {torch_rate:6.0f} GB/s, ours {ours:6.0f} GB/s ({best}), "
-              f"{ours / torch_rate:.3f} of torch's, {ours / copy_rate:.3f} of the copy bandwidth")
+        print(
+            f"{case:16s} torch {torch_rate:6.0f} GB/s, ours {ours:6.0f} GB/s ({best}), "
+            f"{ours / torch_rate:.3f} of torch's, {ours / copy_rate:.3f} of the copy bandwidth"
+        )
         for name, rate in rates.items():
             print(f"    {name:16s} {rate:6.0f} GB/s")
         del a, b

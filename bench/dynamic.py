@@ -55,8 +55,11 @@ def numpy_operands(n):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((n, n), np.float32) for _ in range(2))
     exact = a[::61].astype(np.float64) @ b.astype(np.float64)
-    return a, b, lambda: np.full((n, n), np.nan, np.float32), lambda c: float(
-        np.linalg.norm(c[::61] - exact) / np.linalg.norm(exact)
+    return (
+        a,
+        b,
+        lambda: np.full((n, n), np.nan, np.float32),
+        lambda c: float(np.linalg.norm(c[::61] - exact) / np.linalg.norm(exact)),
     )
 
 
@@ -65,8 +68,11 @@ def torch_operands(n):
 
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
     exact = a[::61].double() @ b.double()
-    return a, b, lambda: torch.full_like(a, float("nan")), lambda c: float(
-        (c[::61].double() - exact).norm() / exact.norm()
+    return (
+        a,
+        b,
+        lambda: torch.full_like(a, float("nan")),
+        lambda c: float((c[::61].double() - exact).norm() / exact.norm()),
     )
 
 

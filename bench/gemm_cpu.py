@@ -113,8 +113,11 @@ def report(size, runs, errors, repeats, peer, unit):
         median = quantile(t, 0.5)
         label = name if name == peer else "x".join(map(str, name)) + (" *" if name == best else "")
         error = f"error {errors[name]:.1e}" if name in errors else ""
-        print(f"{threads} thread(s) {m}x{n}x{k:<6d} {label:18s} {work / median:8.1f} {unit}  "
-              f"{base / median:5.3f} of {peer}  spread {100 * spread(t):.0f}%  {error}", flush=True)
+        print(
+            f"{threads} thread(s) {m}x{n}x{k:<6d} {label:18s} {work / median:8.1f} {unit}  "
+            f"{base / median:5.3f} of {peer}  spread {100 * spread(t):.0f}%  {error}",
+            flush=True,
+        )
 
 
 def main() -> int:

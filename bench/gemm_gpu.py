@@ -56,8 +56,23 @@ def triton_matmul(a, b, c, block_m, block_n, block_k, warps):
     m, k = a.shape
     n = b.shape[1]
     grid = ((m // block_m) * (n // block_n),)
-    kernel[grid](a, b, c, m, n, k, a.stride(0), b.stride(0), c.stride(0), block_m, block_n, block_k, 8,
-                 num_warps=warps, num_stages=1)
+    kernel[grid](
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        a.stride(0),
+        b.stride(0),
+        c.stride(0),
+        block_m,
+        block_n,
+        block_k,
+        8,
+        num_warps=warps,
+        num_stages=1,
+    )
 
 
 def error(c, reference):
@@ -99,8 +114,10 @@ def main() -> int:
     versions = f"torch {torch.__version__}, tilelang {tilelang.__version__}"
     print(f"f16 {options.size}^3 on {torch.cuda.get_device_name()}, {versions}")
     for name, result in results.items():
-        print(f"{name:28s} {flop / result.ms / 1e9:8.1f} TFLOPS  {base / result.ms:5.3f} of torch  "
-              f"spread {100 * result.spread:.1f}%  error {found[name][1]:.1e}")
+        print(
+            f"{name:28s} {flop / result.ms / 1e9:8.1f} TFLOPS  {base / result.ms:5.3f} of torch  "
+            f"spread {100 * result.spread:.1f}%  error {found[name][1]:.1e}"
+        )
     best = {}
     for who in ("ours", "triton"):
         times = [r.ms for n, r in results.items() if n.startswith(who)]

@@ -65,8 +65,9 @@ def main({parameters}, C: T.Tensor((16,), "float32")):
 def add19(tensors):
     """18 inputs, of which so many are tensors and the others numbers; and an output."""
     names = [f"A{i}" for i in range(18)]
-    parameters = ", ".join(f'{n}: T.Tensor((16,), "float32")' if i < tensors else f"{n}: T.float32"
-                           for i, n in enumerate(names))
+    parameters = ", ".join(
+        f'{n}: T.Tensor((16,), "float32")' if i < tensors else f"{n}: T.float32" for i, n in enumerate(names)
+    )
     terms = " + ".join(f"{n}[i]" if i < tensors else n for i, n in enumerate(names))
     folder = tempfile.mkdtemp()
     path = Path(folder) / "kernel19.py"
@@ -94,8 +95,11 @@ def median_ns(call, clock, count=10000, rounds=15):
     return statistics.median(times)
 
 
-KERNELS = {"3 tensors": (add3, 2), "19 tensors": (lambda: add19(18), 18),
-           "10 tensors, 9 numbers": (lambda: add19(9), 9)}
+KERNELS = {
+    "3 tensors": (add3, 2),
+    "19 tensors": (lambda: add19(18), 18),
+    "10 tensors, 9 numbers": (lambda: add19(9), 9),
+}
 
 
 def arguments_for(tensors, total, new):
@@ -138,8 +142,12 @@ def bare(kernel, slots, stream):
     launch = next(line for line in kernel.host_source.splitlines() if "launch" in line)
     name = launch.split()[1].split("(")[0].encode()
     address = lambda function: ctypes.cast(function, ctypes.c_void_p)
-    status = shim.prepare(address(driver.cuModuleLoadData), address(driver.cuModuleGetFunction),
-                          ctypes.c_char_p(kernel.artifact.rt_mod), name)
+    status = shim.prepare(
+        address(driver.cuModuleLoadData),
+        address(driver.cuModuleGetFunction),
+        ctypes.c_char_p(kernel.artifact.rt_mod),
+        name,
+    )
     if status:
         raise RuntimeError(f"the driver refused the cubin: {status}")
     packed = (ctypes.c_uint64 * len(slots))(*slots)

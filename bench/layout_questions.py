@@ -1,6 +1,6 @@
 """How long exact questions about a layout take, asked from Python: a 256x128 tile, medians of 15.
 
-    python bench/layout_questions.py
+python bench/layout_questions.py
 """
 
 from __future__ import annotations

@@ -174,12 +174,16 @@ def main() -> int:
         orders = [o.order] if o.order else ["row", "col"]
         on, order = min((predicted_bytes(shape, in_flight, panel, order), order) for order in orders)
         off = predicted_bytes(shape, in_flight, 0, "row")
-        print(f"{shape} model, {in_flight} blocks in flight, panels of {panel} ({order}): "
-              f"off {off / 1e9:.2f} GB, on {on / 1e9:.2f} GB, ratio {on / off:.3f}")
+        print(
+            f"{shape} model, {in_flight} blocks in flight, panels of {panel} ({order}): "
+            f"off {off / 1e9:.2f} GB, on {on / 1e9:.2f} GB, ratio {on / off:.3f}"
+        )
         if o.ncu:
             seen_off, seen_on = dram_bytes(shape, 0, order), dram_bytes(shape, panel, order)
-            print(f"{shape} ncu: off {seen_off / 1e9:.2f} GB, on {seen_on / 1e9:.2f} GB, ratio "
-                  f"{seen_on / seen_off:.3f}, on / model {seen_on / on:.3f}")
+            print(
+                f"{shape} ncu: off {seen_off / 1e9:.2f} GB, on {seen_on / 1e9:.2f} GB, ratio "
+                f"{seen_on / seen_off:.3f}, on / model {seen_on / on:.3f}"
+            )
         elif not o.model:
             report_times(shape, panel, order)
     return 0

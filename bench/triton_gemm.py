@@ -5,8 +5,21 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(a, b, c, m, n, k, stride_a, stride_b, stride_c,
-           BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+def kernel(
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    stride_a,
+    stride_b,
+    stride_c,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+):
     tile = tl.program_id(0)
     tiles_m, tiles_n = tl.cdiv(m, BM), tl.cdiv(n, BN)
     first = tile // (GROUP * tiles_n) * GROUP

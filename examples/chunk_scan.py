@@ -22,8 +22,9 @@ LOG2E = math.log2(math.e)
 
 
 @tilelang.jit(out_idx=[-1])
-def chunk_scan(batch, length, groups, heads, chunk, dim, state, block_M, block_P, block_L, threads,
-               dtype="float16"):
+def chunk_scan(
+    batch, length, groups, heads, chunk, dim, state, block_M, block_P, block_L, threads, dtype="float16"
+):
     chunks = T.ceildiv(length, chunk)
 
     @T.prim_func

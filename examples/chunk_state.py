@@ -21,8 +21,9 @@ LOG2E = math.log2(math.e)
 
 
 @tilelang.jit(out_idx=[-1])
-def chunk_state(batch, length, groups, heads, chunk, dim, state, block_P, block_N, block_L, threads,
-                dtype="float16"):
+def chunk_state(
+    batch, length, groups, heads, chunk, dim, state, block_P, block_N, block_L, threads, dtype="float16"
+):
     chunks = T.ceildiv(length, chunk)
 
     @T.prim_func

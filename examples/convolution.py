@@ -19,8 +19,9 @@ SMALL = {"batch": 1, "height": 2, "width": 70, "channels": 20, "filters": 36, "t
 
 
 @tilelang.jit(out_idx=[-1])
-def convolution(batch, height, width, channels, filters, tall, wide, block_X, block_F, block_C, threads,
-                dtype="float16"):
+def convolution(
+    batch, height, width, channels, filters, tall, wide, block_X, block_F, block_C, threads, dtype="float16"
+):
     @T.prim_func
     def main(
         X: T.Tensor((batch, height, width, channels), dtype),

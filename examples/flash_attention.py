@@ -27,8 +27,9 @@ SMALL = {"heads": 2, "kv_heads": 1, "queries": 100, "keys": 170, "causal": True}
 
 
 @tilelang.jit(out_idx=[-1])
-def attention(batch, heads, queries, keys, dim, causal, block_M, block_N, threads, dtype="float16",
-              kv_heads=None):
+def attention(
+    batch, heads, queries, keys, dim, causal, block_M, block_N, threads, dtype="float16", kv_heads=None
+):
     scale = math.log2(math.e) / math.sqrt(dim)  # powers of two are cheaper than those of e
     kv_heads = kv_heads or heads
     share = heads // kv_heads  # heads of Q that one head of K and V serves

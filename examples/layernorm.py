@@ -1,8 +1,8 @@
 """Layer normalisation and RMS normalisation of the rows of a matrix, with weights.
 
-    python examples/layernorm.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
+python examples/layernorm.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
 
-    layernorm: Y = (X - mean) / sqrt(variance + eps) * W + B        rmsnorm: Y = X / sqrt(mean(X²) + eps) * W
+layernorm: Y = (X - mean) / sqrt(variance + eps) * W + B        rmsnorm: Y = X / sqrt(mean(X²) + eps) * W
 """
 
 import harness
@@ -18,8 +18,12 @@ EPS = 1e-5
 @tilelang.jit(out_idx=[-1])
 def layernorm(M, N, block_M, threads=128, dtype="float32"):
     @T.prim_func
-    def main(X: T.Tensor((M, N), dtype), W: T.Tensor((N,), dtype), B: T.Tensor((N,), dtype),
-             Y: T.Tensor((M, N), dtype)):
+    def main(
+        X: T.Tensor((M, N), dtype),
+        W: T.Tensor((N,), dtype),
+        B: T.Tensor((N,), dtype),
+        Y: T.Tensor((M, N), dtype),
+    ):
         with T.Kernel(T.ceildiv(M, block_M), threads=threads) as bx:
             x = T.alloc_fragment((block_M, N), "float32")
             squares = T.alloc_fragment((block_M, N), "float32")

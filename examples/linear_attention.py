@@ -21,8 +21,12 @@ def linear_attention(batch, heads, length, dim, chunk, block_V, threads, dtype="
     shape, scale = (batch, length, heads, dim), dim**-0.5
 
     @T.prim_func
-    def main(Q: T.Tensor(shape, dtype), K: T.Tensor(shape, dtype), V: T.Tensor(shape, dtype),
-             O: T.Tensor(shape, dtype)):
+    def main(
+        Q: T.Tensor(shape, dtype),
+        K: T.Tensor(shape, dtype),
+        V: T.Tensor(shape, dtype),
+        O: T.Tensor(shape, dtype),
+    ):
         with T.Kernel(T.ceildiv(dim, block_V), heads, batch, threads=threads) as (bx, head, b):
             q, k = T.alloc_shared((chunk, dim), dtype), T.alloc_shared((chunk, dim), dtype)
             v = T.alloc_shared((chunk, block_V), dtype)

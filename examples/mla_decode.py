@@ -1,7 +1,7 @@
 """Multi-head latent attention, one query a head: heads share the keys, and a key's first part is its value.
 
-    python examples/mla_decode.py [--target auto|cpu|cuda|sim:CHIP|reference] [--batch B] [--heads H]
-                                  [--keys N] [--dim D] [--rope R]
+python examples/mla_decode.py [--target auto|cpu|cuda|sim:CHIP|reference] [--batch B] [--heads H]
+                              [--keys N] [--dim D] [--rope R]
 """
 
 import math
@@ -20,9 +20,13 @@ def mla_decode(batch, heads, keys, dim, rope, block_H, block_N, threads, dtype="
     scale, rows = math.log2(math.e) / math.sqrt(dim + rope), T.GemmWarpPolicy.FullCol
 
     @T.prim_func
-    def main(Q: T.Tensor((batch, heads, dim), dtype), Q_rope: T.Tensor((batch, heads, rope), dtype),
-             KV: T.Tensor((batch, keys, dim), dtype), K_rope: T.Tensor((batch, keys, rope), dtype),
-             O: T.Tensor((batch, heads, dim), dtype)):
+    def main(
+        Q: T.Tensor((batch, heads, dim), dtype),
+        Q_rope: T.Tensor((batch, heads, rope), dtype),
+        KV: T.Tensor((batch, keys, dim), dtype),
+        K_rope: T.Tensor((batch, keys, rope), dtype),
+        O: T.Tensor((batch, heads, dim), dtype),
+    ):
         with T.Kernel(T.ceildiv(heads, block_H), batch, threads=threads) as (bx, b):
             Q_s, R_s = T.alloc_shared((block_H, dim), dtype), T.alloc_shared((block_H, rope), dtype)
             KV_s, KR_s = T.alloc_shared((block_N, dim), dtype), T.alloc_shared((block_N, rope), dtype)

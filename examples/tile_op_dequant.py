@@ -1,6 +1,6 @@
 """A tile operator of the user's own: a copy that unpacks int4 weights, two to a byte, to scaled float16.
 
-    python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
+python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
 import harness
@@ -25,8 +25,12 @@ def dequant(packed: T.read, out: T.write, scale: T.value):
 @tilelang.jit(out_idx=[-1])
 def gemm(M, N, K):
     @T.prim_func
-    def main(A: T.Tensor((M, K), "float16"), W: T.Tensor((N, K // 2), "uint8"), scale: T.float32,
-             C: T.Tensor((M, N), "float32")):
+    def main(
+        A: T.Tensor((M, K), "float16"),
+        W: T.Tensor((N, K // 2), "uint8"),
+        scale: T.float32,
+        C: T.Tensor((M, N), "float32"),
+    ):
         with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64), threads=128) as (bx, by):
             A_s, W_s = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
             C_l = T.alloc_fragment((64, 64), "float32")

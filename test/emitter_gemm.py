@@ -24,8 +24,9 @@ def make_swizzle_layout(shared_buf):
 
 
 @simplify_prim_func
-def tl_matmul(M, N, K, in_dtype, out_dtype, accum_dtype, warps=(2, 2), warp_tile=(32, 32), chunk=32,
-              num_stages=2):
+def tl_matmul(
+    M, N, K, in_dtype, out_dtype, accum_dtype, warps=(2, 2), warp_tile=(32, 32), chunk=32, num_stages=2
+):
     """As the published example writes it."""
     micro_size_x = micro_size_y = micro_size_k = 16
     if out_dtype == "int32":
@@ -66,9 +67,9 @@ def tl_matmul(M, N, K, in_dtype, out_dtype, accum_dtype, warps=(2, 2), warp_tile
 
     @T.prim_func
     def gemm_intrinsics(
-            A: T.Tensor(A_shape, in_dtype),
-            B: T.Tensor(B_shape, in_dtype),
-            C: T.Tensor((M, N), out_dtype),
+        A: T.Tensor(A_shape, in_dtype),
+        B: T.Tensor(B_shape, in_dtype),
+        C: T.Tensor((M, N), out_dtype),
     ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             A_shared = T.alloc_shared(A_shared_shape, in_dtype, scope=shared_scope)
@@ -78,10 +79,12 @@ def tl_matmul(M, N, K, in_dtype, out_dtype, accum_dtype, warps=(2, 2), warp_tile
             B_local = T.alloc_local((warp_cols * local_size_b), in_dtype)
             C_local = T.alloc_local((warp_rows * warp_cols * local_size_c), accum_dtype)
 
-            T.annotate_layout({
-                A_shared: make_swizzle_layout(A_shared),
-                B_shared: make_swizzle_layout(B_shared),
-            })
+            T.annotate_layout(
+                {
+                    A_shared: make_swizzle_layout(A_shared),
+                    B_shared: make_swizzle_layout(B_shared),
+                }
+            )
             T.use_swizzle(panel_size=10)
             T.clear(C_local)
 

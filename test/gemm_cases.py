@@ -88,7 +88,7 @@ def random_operands(shape, dtype, trans_A, trans_B, seed=0):
 
     a = draw(K, M) if trans_A else draw(M, K)
     b = draw(N, K) if trans_B else draw(K, N)
-    exact = np.float64                       # sums of i8 products stay far below 2**53
+    exact = np.float64  # sums of i8 products stay far below 2**53
     reference = (a.T if trans_A else a).astype(exact) @ (b.T if trans_B else b).astype(exact)
     poison = -123456789 if out_type is np.int32 else np.nan
     return a, b, np.full((M, N), poison, dtype=out_type), reference
@@ -165,10 +165,10 @@ def operands(trans_A, trans_B, threads, target):
 CHAINS = [
     (128, 64, 64, 128, 64, 128, "full_row"),
     (100, 64, 128, 64, 64, 128, "full_row"),
-    (128, 24, 40, 72, 64, 128, "full_row"),    # a rest of k in both
-    (64, 64, 64, 64, 64, 256, "full_row"),     # A replicated over two columns of warps
-    (64, 64, 64, 64, 64, 128, "square"),       # A through shared memory
-    (80, 16, 48, 40, 80, 64, "full_row"),      # warps that do not divide the tile
+    (128, 24, 40, 72, 64, 128, "full_row"),  # a rest of k in both
+    (64, 64, 64, 64, 64, 256, "full_row"),  # A replicated over two columns of warps
+    (64, 64, 64, 64, 64, 128, "square"),  # A through shared memory
+    (80, 16, 48, 40, 80, 64, "full_row"),  # warps that do not divide the tile
     (96, 32, 24, 16, 48, 96, "full_col"),
 ]
 

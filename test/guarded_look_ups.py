@@ -75,8 +75,13 @@ def expected(x, k, d):
     turned = np.zeros_like(x)
     i, j = np.nonzero(k)
     turned[i, (j + found[i, 0]) % 32] = x[i, j]
-    return [np.where(k, np.where(a % 2 == 0, a, found), 0), np.where((k != 0) & (x > found), found, 0),
-            np.where(k, x[table[number] % 4], 0), turned, np.where(k, x + (1 << number)[:, None], 0)]
+    return [
+        np.where(k, np.where(a % 2 == 0, a, found), 0),
+        np.where((k != 0) & (x > found), found, 0),
+        np.where(k, x[table[number] % 4], 0),
+        turned,
+        np.where(k, x + (1 << number)[:, None], 0),
+    ]
 
 
 FORMS = [named, asked, row, place, shifted]

@@ -33,8 +33,14 @@ PUBLIC_HEADER = "api/tilelang.h"  # the only one that is installed: it stands al
 # Imports in functions count as well: a file that is loaded later is still a file that must be there.
 PYTHON_ROOMS: dict[str, set[str]] = {
     "front": set(),
-    "jit": {"front", "tools/breakpoints", "tools/passes", "tools/profiler", "tools/report",
-            "tools/simulation"},
+    "jit": {
+        "front",
+        "tools/breakpoints",
+        "tools/passes",
+        "tools/profiler",
+        "tools/report",
+        "tools/simulation",
+    },
     "language": {"front", "jit/config", "jit/eager", "jit/function", "jit/prim_func"},
     "tools": {"front", "jit", "language"},
     "compat": {"front", "jit", "language", "tools"},
@@ -145,8 +151,12 @@ def check_python(path: Path) -> list[str]:
 def imported(path: Path, tree: ast.Module) -> list[tuple[ast.AST, str]]:
     """The files of the package that one imports, "front/values", but for annotations only."""
     here = path.relative_to(PACKAGE).parent.parts
-    for_annotations = {inner for node in ast.walk(tree) if isinstance(node, ast.If)
-                       and "TYPE_CHECKING" in ast.unparse(node.test) for inner in ast.walk(node)}
+    for_annotations = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not node.level or node in for_annotations:
@@ -176,21 +186,30 @@ def check_rooms() -> list[str]:
         if len(inside.parts) > 1:
             allowed = PYTHON_ROOMS.get(room)
             if allowed is None:
-                faults.append(f"{path.relative_to(ROOT)}:1: `{room}` is not a room; the rooms are: "
-                              f"{' '.join(PYTHON_ROOMS)}")
+                faults.append(
+                    f"{path.relative_to(ROOT)}:1: `{room}` is not a room; the rooms are: "
+                    f"{' '.join(PYTHON_ROOMS)}"
+                )
                 continue
-            faults += [f"{path.relative_to(ROOT)}:{node.lineno}: {room} may not import {arc} (it may import: "
-                       f"{' '.join(sorted(allowed)) or 'nothing else'})"
-                       for node, arc in arcs if arc not in ("", "_core") and arc.split("/")[0] != room
-                       and arc.split("/")[0] not in allowed and arc not in allowed]
+            faults += [
+                f"{path.relative_to(ROOT)}:{node.lineno}: {room} may not import {arc} (it may import: "
+                f"{' '.join(sorted(allowed)) or 'nothing else'})"
+                for node, arc in arcs
+                if arc not in ("", "_core")
+                and arc.split("/")[0] != room
+                and arc.split("/")[0] not in allowed
+                and arc not in allowed
+            ]
     while True:  # what imports nothing that is left is in no circle
         done = {name for name, arcs in graph.items() if not arcs & graph.keys()}
         if not done:
             break
         graph = {name: arcs for name, arcs in graph.items() if name not in done}
     if graph:
-        faults.append(f"python/tilelang: these files import each other in a circle, or one that does: "
-                      f"{' '.join(sorted(graph))}")
+        faults.append(
+            f"python/tilelang: these files import each other in a circle, or one that does: "
+            f"{' '.join(sorted(graph))}"
+        )
     return faults
 
 

@@ -1,7 +1,7 @@
 """Writes the pages of docs/ that are made from the code: reference, surface, targets and from_elsewhere.
 
-    python tools/make_docs.py            write them
-    python tools/make_docs.py --check    exit with 1 where they are out of date
+python tools/make_docs.py            write them
+python tools/make_docs.py --check    exit with 1 where they are out of date
 """
 
 from __future__ import annotations
@@ -82,9 +82,20 @@ def reference() -> str:
 
 
 # The package beyond the language: as it is imported, and what is in it that users call.
-PACKAGE = ("tilelang", "tilelang.layout", "tilelang.profiler", "tilelang.testing", "tilelang.tools",
-           "tilelang.tools.simulation", "tilelang.tools.report", "tilelang.tools.breakpoints",
-           "tilelang.autotuner", "tilelang.engine", "tilelang.utils.tensor", "tilelang.utils.target")
+PACKAGE = (
+    "tilelang",
+    "tilelang.layout",
+    "tilelang.profiler",
+    "tilelang.testing",
+    "tilelang.tools",
+    "tilelang.tools.simulation",
+    "tilelang.tools.report",
+    "tilelang.tools.breakpoints",
+    "tilelang.autotuner",
+    "tilelang.engine",
+    "tilelang.utils.tensor",
+    "tilelang.utils.target",
+)
 
 
 NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # a table, a text, and an object of docs/quickstart.md
@@ -95,8 +106,12 @@ def members(cls: type) -> str:
     lines = []
     for name, member in inspect.getmembers(cls):
         doc = inspect.getdoc(member) or ""
-        if name.startswith("_") or not doc or not cls.__module__.startswith("tilelang") or \
-                not any(name in vars(base) for base in cls.__mro__ if base.__module__.startswith("tilelang")):
+        if (
+            name.startswith("_")
+            or not doc
+            or not cls.__module__.startswith("tilelang")
+            or not any(name in vars(base) for base in cls.__mro__ if base.__module__.startswith("tilelang"))
+        ):
             continue
         first = " ".join(doc.split("\n\n")[0].split())
         call = signature(name, member).removeprefix("T.").replace("(self, ", "(").replace("(self)", "()")
@@ -134,8 +149,12 @@ def without_entry(text: str) -> list[str]:
     entries, _, types = text.partition("\n## Types\n")
     told = {*re.findall(r"^### `T\.(\w+)", entries, re.M), *re.findall(r"`T\.(\w+)`", types)}
     told |= set(re.findall(r"^### `tilelang(?:\.\w+)*\.(\w+)", text, re.M))
-    package = [name for path in PACKAGE for name in getattr(importlib.import_module(path), "__all__", ())
-               if not inspect.ismodule(getattr(importlib.import_module(path), name))]
+    package = [
+        name
+        for path in PACKAGE
+        for name in getattr(importlib.import_module(path), "__all__", ())
+        if not inspect.ismodule(getattr(importlib.import_module(path), name))
+    ]
     return [name for name in (*T.__all__, *package) if name not in told and name not in NO_ENTRY]
 
 
@@ -150,8 +169,11 @@ def surface_page() -> str:
         "has the signature that it has there, and raises an error with its reason where it is called.", "",
         "| name | |", "|---|---|",
     ]  # fmt: skip
-    language = {path.rpartition(".")[2]: entry for path, entry in absent.items()
-                if path.startswith("tilelang.language.")}
+    language = {
+        path.rpartition(".")[2]: entry
+        for path, entry in absent.items()
+        if path.startswith("tilelang.language.")
+    }
     for name in sorted({*theirs, *T.__all__}, key=lambda name: (name.lower(), name)):
         status = "here" if name in theirs else "here; beyond the published language"
         if name in language and name not in T.__all__:
@@ -176,8 +198,11 @@ def reasons(absent: dict[str, surface.Entry], status: str) -> list[str]:
     for path, entry in absent.items():
         if entry.status == status and " = " not in entry.declared:
             names.setdefault(entry.reason, []).append(f"`{surface.short(path)}`")
-    return ["| name | hardware or reason |", "|---|---|",
-            *(f"| {', '.join(which)} | {reason} |" for reason, which in names.items())]
+    return [
+        "| name | hardware or reason |",
+        "|---|---|",
+        *(f"| {', '.join(which)} | {reason} |" for reason, which in names.items()),
+    ]
 
 
 def targets_page() -> str:
@@ -189,31 +214,48 @@ def rows(table: dict[str, str], written: str) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, instead in table.items():
         names.setdefault(instead, []).append(f"`{written.format(name)}`")
-    return ["| written elsewhere | here |", "|---|---|",
-            *(f"| {', '.join(which)} | {instead} |" for instead, which in names.items())]
+    return [
+        "| written elsewhere | here |",
+        "|---|---|",
+        *(f"| {', '.join(which)} | {instead} |" for instead, which in names.items()),
+    ]
 
 
 def from_elsewhere() -> str:
     """The tables by which errors are worded."""
-    escaped = [{name: text.replace("|", "\\|") for name, text in table.items()}
-               for table in (idioms.NAMES, idioms.ABSENT, idioms.OF_BUFFERS, idioms.OF_VALUES)]
+    escaped = [
+        {name: text.replace("|", "\\|") for name, text in table.items()}
+        for table in (idioms.NAMES, idioms.ABSENT, idioms.OF_BUFFERS, idioms.OF_VALUES)
+    ]
     functions = {name: f"`T.{ours}`" for name, ours in idioms.FUNCTIONS.items() if ours in T.__all__}
-    keywords = {name: text if " " in text else f"`{text}=`"
-                for name, text in {**idioms.KEYWORDS, **idioms.CURES}.items()}
+    keywords = {
+        name: text if " " in text else f"`{text}=`"
+        for name, text in {**idioms.KEYWORDS, **idioms.CURES}.items()
+    }
     parts = (
         ("Names", "Functions and objects of CUDA, Triton, NumPy and PyTorch.", rows(escaped[0], "{}")),
         ("What does not exist", "And what to do instead.", rows(escaped[1], "{}")),
-        ("Functions of Python's math and of NumPy", "Those of one name in both are left out: `T.exp`.",
-         rows(functions, "np.{}")),
+        (
+            "Functions of Python's math and of NumPy",
+            "Those of one name in both are left out: `T.exp`.",
+            rows(functions, "np.{}"),
+        ),
         ("Methods of tiles and tensors", "`{0}` stands for the buffer.", rows(escaped[2], ".{}")),
-        ("Methods of values", "A value is an element, or what is computed of elements.",
-         rows(escaped[3], ".{}")),
+        (
+            "Methods of values",
+            "A value is an element, or what is computed of elements.",
+            rows(escaped[3], ".{}"),
+        ),
         ("Keywords", "In calls of functions that have such a parameter.", rows(keywords, "{}=")),
     )
-    lines = ["# From NumPy, PyTorch, CUDA and Triton to here", "",
-             "<!-- made by tools/make_docs.py of python/tilelang/front/idioms.py -->", "",
-             "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
-             "names in a kernel gets an error that says the same."]
+    lines = [
+        "# From NumPy, PyTorch, CUDA and Triton to here",
+        "",
+        "<!-- made by tools/make_docs.py of python/tilelang/front/idioms.py -->",
+        "",
+        "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
+        "names in a kernel gets an error that says the same.",
+    ]
     for title, text, table in parts:
         lines += ["", f"## {title}", "", text, "", *table]
     return "\n".join(lines) + "\n"
@@ -223,8 +265,10 @@ def main() -> int:
     stale = []
     untold = without_entry(reference())
     if untold:
-        print(f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
-              "tilelang/language/__init__.py, MODULES, and of PACKAGE here")
+        print(
+            f"docs/reference.md has no entry of {', '.join(untold)}; it is made of the modules in "
+            "tilelang/language/__init__.py, MODULES, and of PACKAGE here"
+        )
         return 1
     for name, make in PAGES.items():
         path, text = DOCS / name, make()
@@ -238,8 +282,12 @@ def main() -> int:
     return 0
 
 
-PAGES = {"reference.md": reference, "surface.md": surface_page, "targets.md": targets_page,
-         "from_elsewhere.md": from_elsewhere}
+PAGES = {
+    "reference.md": reference,
+    "surface.md": surface_page,
+    "targets.md": targets_page,
+    "from_elsewhere.md": from_elsewhere,
+}
 
 if __name__ == "__main__":
     raise SystemExit(main())

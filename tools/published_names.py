@@ -78,10 +78,14 @@ MEMBERS = {
     "tilelang.carver.arch": "CUDA", "tilelang.cuda.intrinsics": "TensorCoreIntrinEmitter",
     "tilelang.tools.Analyzer": "AnalysisResult", "tilelang.tileop.base": "GemmWarpPolicy",
 }  # fmt: skip
-ENVIRONMENT = re.compile(r"(TILELANG_(CACHE|DEFAULT|DISABLE|PRINT|AUTO|COMPILE)\w*|(en|dis)able_cache|"
-                         r"get_(default_(target|verbose|exec)|compile)\w*|is_(autotune|cache_e|print)\w*)")
-NOT_FOR_SCRIPTS = re.compile(r"Any|AnyDType|TYPE_CHECKING|.*ascend.*|Kernel\.get_kernel_source|.*Template\."
-                             r"(set_\w+|initialize_function|output_nodes|class_attributes)")
+ENVIRONMENT = re.compile(
+    r"(TILELANG_(CACHE|DEFAULT|DISABLE|PRINT|AUTO|COMPILE)\w*|(en|dis)able_cache|"
+    r"get_(default_(target|verbose|exec)|compile)\w*|is_(autotune|cache_e|print)\w*)"
+)
+NOT_FOR_SCRIPTS = re.compile(
+    r"Any|AnyDType|TYPE_CHECKING|.*ascend.*|Kernel\.get_kernel_source|.*Template\."
+    r"(set_\w+|initialize_function|output_nodes|class_attributes)"
+)
 # Classes whose objects decorators make.
 NOT_CONSTRUCTED = ("JITImpl", "AutoTuneImpl")
 
@@ -134,8 +138,11 @@ def wanted(rows: list[Row]) -> list[Row]:
         if row.used or row.module == "tilelang.language" and not member:
             return True
         if member:
-            return (owner in MEMBERS.get(row.module, "").split()
-                    or owner == "Environment" and bool(ENVIRONMENT.fullmatch(member)))
+            return (
+                owner in MEMBERS.get(row.module, "").split()
+                or owner == "Environment"
+                and bool(ENVIRONMENT.fullmatch(member))
+            )
         return fnmatch.fnmatchcase(row.name, WHOLE.get(row.module, "")) and row.kind != "constant"
 
     paths = [Row(module, "", "path", "", 0) for module in MODULES]
@@ -146,8 +153,15 @@ def tidy(row: Row) -> Row:
     """Without what differs from one run of Python to the next; types of several lanes are types."""
     kind, signature = row.kind, row.signature
     if row.name.startswith("Environment."):  # `tilelang.env` is such an object
-        return tidy(Row("tilelang", row.name.replace("Environment", "env"), kind, signature,
-                        int(row.name.endswith(".TILELANG_CACHE_DIR"))))
+        return tidy(
+            Row(
+                "tilelang",
+                row.name.replace("Environment", "env"),
+                kind,
+                signature,
+                int(row.name.endswith(".TILELANG_CACHE_DIR")),
+            )
+        )
     if re.fullmatch(r"(b?float|u?int)\d+\w*", row.name) and "expr" in signature:
         kind = "dtype"
     if kind in ("attribute", "property", "module", "dtype", "constant") or row.name in NOT_CONSTRUCTED:
@@ -309,8 +323,11 @@ def differs(row: Row, value: Any) -> str:
         if p.kind == STAR and not star and len(places) < kinds.count(P) + 2:
             return f"takes no *{p.name}"
     known = {p.name for p in theirs}
-    required = [p.name for p in ours if p.default is p.empty and p.name not in known
-                and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    required = [
+        p.name
+        for p in ours
+        if p.default is p.empty and p.name not in known and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     if required and not any(p.kind == P and not p.by_name for p in theirs):
         return f"needs {required[0]}, which is not published"
     return next(filter(None, (_default(p, named.get(p.name)) for p in theirs)), "")
@@ -426,8 +443,11 @@ class Words:
 def never_called(rows: list[Row], closed: dict[str, str]) -> list[str]:
     """The names of the list that an example uses and no test of ours calls, or uses if there is no call."""
     words = Words()
-    names = {row.short: row.used for row in rows
-             if row.used and reason_of(row, closed) is None and not words.have(row)}
+    names = {
+        row.short: row.used
+        for row in rows
+        if row.used and reason_of(row, closed) is None and not words.have(row)
+    }
     return sorted(names, key=lambda name: (-names[name], name))
 
 
@@ -460,8 +480,9 @@ def main() -> int:
     looked_at = [row for row in rows if row.used] if options.used else rows
     faults = compare(looked_at, closed)
     if options.against:
-        faults["missing in the list"] = [row.short for row in wanted(read(options.against))
-                                         if (row.module, row.name) not in listed]
+        faults["missing in the list"] = [
+            row.short for row in wanted(read(options.against)) if (row.module, row.name) not in listed
+        ]
     if options.called:
         faults["never called in a test"] = never_called(rows, closed)
     for title, items in faults.items():

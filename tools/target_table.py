@@ -90,7 +90,7 @@ FEATURES: dict[str, dict[str, str]] = {
     "a variable, an array of each thread": {
         "alloc_var": "for i in T.Parallel(128):\n    v = T.alloc_var('float32', A[i])\n    B[i] = v",
         "alloc_local": "for i in T.Parallel(128):\n    v = T.alloc_local((2,), 'float32')\n"
-                       "    v[0] = A[i]\n    B[i] = v[0]",
+        "    v[0] = A[i]\n    B[i] = v[0]",
     },
     "the end of a thread, of a loop": {
         "thread_return": "if A[0] > 0:\n    T.thread_return()",

@@ -1,6 +1,5 @@
 """Routing, attention over windows and pages, losses, scans, scatters."""
 
-
 import numpy as np
 import tilelang.language as T
 from everywhere import blank, check, everywhere, run
@@ -13,9 +12,12 @@ def moe_route(E, D, bt=16, longest=64):
 
     @T.prim_func
     def main(
-        logits: T.Tensor((n, E), "float32"), X: T.Tensor((n, D), "float16"),
-        expert: T.Tensor((n, 2), "int32"), weight: T.Tensor((n, 2), "float32"),
-        offsets: T.Tensor((E + 1,), "int32"), place: T.Tensor((n, 2), "int32"),
+        logits: T.Tensor((n, E), "float32"),
+        X: T.Tensor((n, D), "float16"),
+        expert: T.Tensor((n, 2), "int32"),
+        weight: T.Tensor((n, 2), "float32"),
+        offsets: T.Tensor((E + 1,), "int32"),
+        place: T.Tensor((n, 2), "int32"),
         Xp: T.Tensor((2 * n, D), "float16"),
     ):
         counts = T.alloc_global((E,), "int32")
@@ -100,9 +102,13 @@ def window_attention(L, H, G, D, window, cap, bM=32, bN=16):
     scale = D**-0.5
 
     @T.prim_func
-    def main(Q: T.Tensor((L, H, D), "float16"), K: T.Tensor((L, G, D), "float16"),
-             V: T.Tensor((L, G, D), "float16"), O: T.Tensor((L, H, D), "float16"),
-             lse: T.Tensor((H, L), "float32")):
+    def main(
+        Q: T.Tensor((L, H, D), "float16"),
+        K: T.Tensor((L, G, D), "float16"),
+        V: T.Tensor((L, G, D), "float16"),
+        O: T.Tensor((L, H, D), "float16"),
+        lse: T.Tensor((H, L), "float32"),
+    ):
         with T.Kernel(T.ceildiv(L, bM), H, threads=64) as (bx, h):
             q, k = T.alloc_shared((bM, D), "float16"), T.alloc_shared((bN, D), "float16")
             v = T.alloc_shared((bN, D), "float16")
@@ -167,8 +173,13 @@ def append(H, D, pages, page):
     Cache = T.Tensor((pages, page, H, D), "float16")
 
     @T.prim_func
-    def main(Kn: T.Tensor((n, H, D), "float32"), Vn: T.Tensor((n, H, D), "float32"),
-             slots: T.Tensor((n,), "int64"), KC: Cache, VC: Cache):
+    def main(
+        Kn: T.Tensor((n, H, D), "float32"),
+        Vn: T.Tensor((n, H, D), "float32"),
+        slots: T.Tensor((n,), "int64"),
+        KC: Cache,
+        VC: Cache,
+    ):
         with T.Kernel(n, threads=64) as token:
             slot = slots[token]
             if slot >= 0:
@@ -183,8 +194,14 @@ def paged(B, H, D, pages, page, most):
     Cache = T.Tensor((pages, page, H, D), "float16")
 
     @T.prim_func
-    def main(Q: T.Tensor((B, H, D), "float16"), KC: Cache, VC: Cache, table: T.Tensor((B, most), "int32"),
-             lengths: T.Tensor((B,), "int32"), O: T.Tensor((B, H, D), "float32")):
+    def main(
+        Q: T.Tensor((B, H, D), "float16"),
+        KC: Cache,
+        VC: Cache,
+        table: T.Tensor((B, most), "int32"),
+        lengths: T.Tensor((B,), "int32"),
+        O: T.Tensor((B, H, D), "float32"),
+    ):
         with T.Kernel(H, B, threads=64) as (h, b):
             k = T.alloc_shared((page, D), "float16")
             both = T.alloc_fragment((page, D), "float32")
@@ -250,9 +267,13 @@ def test_paged_attention(target):
 # Cross entropy with label smoothing and z-loss; the gradient takes the place of the logits.
 def smooth_cross_entropy(M, N, smooth, z, bN=64, rows=4):
     @T.prim_func
-    def main(X: T.Tensor((M, N), "bfloat16"), labels: T.Tensor((M,), "int64"),
-             loss: T.Tensor((M,), "float32"),
-             mean: T.Tensor((1,), "float32"), valid: T.int32):
+    def main(
+        X: T.Tensor((M, N), "bfloat16"),
+        labels: T.Tensor((M,), "int64"),
+        loss: T.Tensor((M,), "float32"),
+        mean: T.Tensor((1,), "float32"),
+        valid: T.int32,
+    ):
         with T.Kernel(T.ceildiv(M, rows), threads=128) as bx:
             x = T.alloc_fragment((rows, bN), "float32")
             top, old = T.alloc_fragment((rows,), "float32"), T.alloc_fragment((rows,), "float32")
@@ -320,9 +341,13 @@ def test_smooth_cross_entropy(target):
 # Weighted cumulative sums along time, h[t] = a[t] * h[t - 1] + x[t], by chunks; the same by T.cumsum of logs.
 def weighted_cumsum(Tn, D, chunk=16, bD=16):
     @T.prim_func
-    def main(A: T.Tensor((Tn, D), "float32"), X: T.Tensor((Tn, D), "float32"),
-             H: T.Tensor((Tn, D), "float32"), S: T.Tensor((Tn, D), "float32"),
-             R: T.Tensor((Tn, D), "float32")):
+    def main(
+        A: T.Tensor((Tn, D), "float32"),
+        X: T.Tensor((Tn, D), "float32"),
+        H: T.Tensor((Tn, D), "float32"),
+        S: T.Tensor((Tn, D), "float32"),
+        R: T.Tensor((Tn, D), "float32"),
+    ):
         with T.Kernel(T.ceildiv(D, bD), threads=32) as bx:
             a, x = T.alloc_shared((chunk, bD), "float32"), T.alloc_shared((chunk, bD), "float32")
             logs = T.alloc_fragment((chunk, bD), "float32")
@@ -373,9 +398,12 @@ def embedding_backward(V, D, pad, block=16):
     n = T.dynamic("n")
 
     @T.prim_func
-    def main(tokens: T.Tensor((n,), "int64"), dY: T.Tensor((n, D), "bfloat16"),
-             dW: T.Tensor((V, D), "float32"),
-             seen: T.Tensor((V,), "uint32")):
+    def main(
+        tokens: T.Tensor((n,), "int64"),
+        dY: T.Tensor((n, D), "bfloat16"),
+        dW: T.Tensor((V, D), "float32"),
+        seen: T.Tensor((V,), "uint32"),
+    ):
         with T.Kernel(T.ceildiv(n, block), threads=64) as bx:
             for i, d in T.Parallel(block, D):
                 at = bx * block + i

@@ -12,8 +12,9 @@ def test_crc_and_hash_of_rows(target):
     rows, length, tile = 13, 21, 8
 
     @T.prim_func
-    def main(X: T.Tensor((rows, length), "uint8"), C: T.Tensor((rows,), "uint32"),
-             F: T.Tensor((rows,), "uint64")):
+    def main(
+        X: T.Tensor((rows, length), "uint8"), C: T.Tensor((rows,), "uint32"), F: T.Tensor((rows,), "uint64")
+    ):
         with T.Kernel(T.ceildiv(rows, tile), threads=32) as bx:
             crc, fnv = T.alloc_fragment((tile,), "uint32"), T.alloc_fragment((tile,), "uint64")
             T.fill(crc, 0xFFFFFFFF)
@@ -56,9 +57,14 @@ def test_bits_of_words(target):
     n = 75
 
     @T.prim_func
-    def main(X: T.Tensor((n,), "uint64"), S: T.Tensor((n,), "int16"), ones: T.Tensor((n,), "int32"),
-             mirror: T.Tensor((n,), "uint64"), zeros: T.Tensor((n, 3), "int32"),
-             ones16: T.Tensor((n,), "int16")):
+    def main(
+        X: T.Tensor((n,), "uint64"),
+        S: T.Tensor((n,), "int16"),
+        ones: T.Tensor((n,), "int32"),
+        mirror: T.Tensor((n,), "uint64"),
+        zeros: T.Tensor((n, 3), "int32"),
+        ones16: T.Tensor((n,), "int16"),
+    ):
         with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
             for i in T.Parallel(32):
                 at = bx * 32 + i
@@ -91,8 +97,13 @@ def test_scan_that_looks_back(target):
     blocks = -(-n // 64)
 
     @T.prim_func
-    def main(X: T.Tensor((n,), "int32"), Y: T.Tensor((n,), "int32"), ticket: T.Tensor((1,), "int32"),
-             flag: T.Tensor((blocks,), "int32"), total: T.Tensor((blocks,), "int32")):
+    def main(
+        X: T.Tensor((n,), "int32"),
+        Y: T.Tensor((n,), "int32"),
+        ticket: T.Tensor((1,), "int32"),
+        flag: T.Tensor((blocks,), "int32"),
+        total: T.Tensor((blocks,), "int32"),
+    ):
         with T.Kernel(blocks, threads=64):
             tx, lane, warp = T.get_thread_binding(), T.get_lane_idx(), T.get_warp_idx()
             S = T.alloc_shared((4,), "int32")
@@ -135,8 +146,9 @@ def test_monte_carlo_with_integers(target):
     walkers, steps, tile = 75, 10, 32
 
     @T.prim_func
-    def main(seeds: T.Tensor((walkers,), "uint32"), hits: T.Tensor((1,), "int64"),
-             mixed: T.Tensor((3,), "uint32")):
+    def main(
+        seeds: T.Tensor((walkers,), "uint32"), hits: T.Tensor((1,), "int64"), mixed: T.Tensor((3,), "uint32")
+    ):
         with T.Kernel(T.ceildiv(walkers, tile), threads=32) as bx:
             x, inside = T.alloc_fragment((tile,), "uint32"), T.alloc_fragment((tile,), "int32")
             some, folded = T.alloc_fragment((1,), "int64"), T.alloc_fragment((1,), "uint32")

@@ -156,9 +156,13 @@ def test_max_pooling_forward_and_backward(target):
     h, w = (H - 3) // 2 + 1, (W - 3) // 2 + 1
 
     @T.prim_func
-    def main(X: T.Tensor((B, H, W), "float32"), G: T.Tensor((B, h, w), "float32"),
-             Y: T.Tensor((B, h, w), "float32"), A: T.Tensor((B, h, w), "uint8"),
-             D: T.Tensor((B, H, W), "float32")):
+    def main(
+        X: T.Tensor((B, H, W), "float32"),
+        G: T.Tensor((B, h, w), "float32"),
+        Y: T.Tensor((B, h, w), "float32"),
+        A: T.Tensor((B, h, w), "uint8"),
+        D: T.Tensor((B, H, W), "float32"),
+    ):
         with T.Kernel(B, threads=64) as b:
             for i, j in T.Parallel(h, w):
                 best, where = T.alloc_var("float32", -T.infinity("float32")), T.alloc_var("int32", 0)
@@ -292,8 +296,13 @@ def test_tridiagonal_systems(target):
     S, n, tile = 19, 24, 8
 
     @T.prim_func
-    def main(a: T.Tensor((S, n), "float64"), b: T.Tensor((S, n), "float64"), c: T.Tensor((S, n), "float64"),
-             d: T.Tensor((S, n), "float64"), x: T.Tensor((S, n), "float64")):
+    def main(
+        a: T.Tensor((S, n), "float64"),
+        b: T.Tensor((S, n), "float64"),
+        c: T.Tensor((S, n), "float64"),
+        d: T.Tensor((S, n), "float64"),
+        x: T.Tensor((S, n), "float64"),
+    ):
         with T.Kernel(T.ceildiv(S, tile), threads=32) as bx:
             cp, dp = T.alloc_shared((n, tile), "float64"), T.alloc_shared((n, tile), "float64")
             for i in T.Parallel(tile):

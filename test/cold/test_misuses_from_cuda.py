@@ -144,8 +144,12 @@ def test_a_transposed_view():
 
     kernel = tilelang.compile(main, target="cpu")
     view = np.zeros((16, 8), "f4").T
-    refused(None, [r"\bA\b", r"stride|contiguous", r"T\.StridedTensor|contiguous|copy"],
-            lambda: kernel(view, np.zeros((8, 16), "f4")), ValueError)
+    refused(
+        None,
+        [r"\bA\b", r"stride|contiguous", r"T\.StridedTensor|contiguous|copy"],
+        lambda: kernel(view, np.zeros((8, 16), "f4")),
+        ValueError,
+    )
 
 
 def test_an_array_of_float64():
@@ -155,8 +159,7 @@ def test_an_array_of_float64():
             T.copy(A, B)
 
     kernel = tilelang.compile(main, target="cpu")
-    refused(None, [r"\bA\b", "float64|f64", "float32|f32"], lambda: kernel(np.zeros(64), y),
-            ValueError)
+    refused(None, [r"\bA\b", "float64|f64", "float32|f32"], lambda: kernel(np.zeros(64), y), ValueError)
 
 
 def test_an_index_of_cuda():

@@ -49,8 +49,11 @@ def copy_rows(A: T.Tensor((40, 64), "float32"), B: T.Tensor((40, 64), "float32")
 
 
 LAUNCHES = {
-    "transposed tensor": (lambda k: k(np.zeros((64, 40), "f4").T, X.copy()), ValueError,
-                          ["A", "stride", "contiguous"]),
+    "transposed tensor": (
+        lambda k: k(np.zeros((64, 40), "f4").T, X.copy()),
+        ValueError,
+        ["A", "stride", "contiguous"],
+    ),
     "float64 array": (lambda k: k(X.astype("f8"), X.copy()), ValueError, ["A", "float32", "float64"]),
     "launch in brackets": (lambda k: k[(5,)](X, X.copy()), TypeError, ["T.Kernel", "grid"]),
 }

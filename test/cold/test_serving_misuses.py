@@ -350,8 +350,12 @@ def test_folds_that_are_no_expressions(fold, words, tmp_path):
 
 def test_a_ticket_without_an_order():
     @T.prim_func
-    def main(A: T.Tensor((4, 64), "float32"), W: T.Tensor((4, 64), "float32"), lock: T.Tensor((1,), "int32"),
-             C: T.Tensor((64,), "float32")):
+    def main(
+        A: T.Tensor((4, 64), "float32"),
+        W: T.Tensor((4, 64), "float32"),
+        lock: T.Tensor((1,), "int32"),
+        C: T.Tensor((64,), "float32"),
+    ):
         with T.Kernel(4, threads=64) as z:
             tx = T.get_thread_binding()
             last = T.alloc_shared((1,), "int32")

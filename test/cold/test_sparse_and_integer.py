@@ -90,8 +90,12 @@ def test_means_of_segments(target):
     N, D, S, tile = 77, 10, 9, 32
 
     @T.prim_func
-    def main(seg: T.Tensor((N,), "int16"), X: T.Tensor((N, D), "float32"),
-             mean: T.Tensor((S, D), "float32"), count: T.Tensor((S,), "int32")):
+    def main(
+        seg: T.Tensor((N,), "int16"),
+        X: T.Tensor((N, D), "float32"),
+        mean: T.Tensor((S, D), "float32"),
+        count: T.Tensor((S,), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for s, j in T.Parallel(S, D):
                 mean[s, j] = 0
@@ -127,8 +131,11 @@ def test_bitonic_sort_with_places(target):
     full = 1 << stages
 
     @T.prim_func
-    def main(K: T.Tensor((rows, n), "int16"), order: T.Tensor((rows, n), "int32"),
-             ranked: T.Tensor((rows, n), "int16")):
+    def main(
+        K: T.Tensor((rows, n), "int16"),
+        order: T.Tensor((rows, n), "int32"),
+        ranked: T.Tensor((rows, n), "int16"),
+    ):
         with T.Kernel(rows, threads=32) as r:
             key, at = T.alloc_shared((full,), "int32"), T.alloc_shared((full,), "int32")
             for i in T.Parallel(full):
@@ -169,8 +176,9 @@ def test_top_k_by_argmax(target):
         return T.if_then_else(first, x, y), T.if_then_else(first, i, j)
 
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float16"), best: T.Tensor((M, k), "float16"),
-             where: T.Tensor((M, k), "int32")):
+    def main(
+        X: T.Tensor((M, N), "float16"), best: T.Tensor((M, k), "float16"), where: T.Tensor((M, k), "int32")
+    ):
         with T.Kernel(T.ceildiv(M, rows), threads=64) as bx:
             x, number = T.alloc_fragment((rows, N), "float32"), T.alloc_fragment((rows, N), "int32")
             top, place = T.alloc_fragment((rows,), "float32"), T.alloc_fragment((rows,), "int32")
@@ -178,8 +186,9 @@ def test_top_k_by_argmax(target):
             for i, j in T.Parallel(rows, N):
                 number[i, j] = j
             for rank in T.serial(k):
-                T.reduce((x, number), (top, place), 1, combine=larger,
-                         identity=(-T.infinity("float32"), 2**30))
+                T.reduce(
+                    (x, number), (top, place), 1, combine=larger, identity=(-T.infinity("float32"), 2**30)
+                )
                 T.copy(top, best[bx * rows : bx * rows + rows, rank])
                 T.copy(place, where[bx * rows : bx * rows + rows, rank])
                 for i, j in T.Parallel(rows, N):
@@ -273,8 +282,12 @@ def test_run_lengths(target):
     R, n, full = 4, 90, 128
 
     @T.prim_func
-    def main(X: T.Tensor((R, n), "uint8"), values: T.Tensor((R, n), "uint8"),
-             lengths: T.Tensor((R, n), "int32"), count: T.Tensor((R,), "int32")):
+    def main(
+        X: T.Tensor((R, n), "uint8"),
+        values: T.Tensor((R, n), "uint8"),
+        lengths: T.Tensor((R, n), "int32"),
+        count: T.Tensor((R,), "int32"),
+    ):
         with T.Kernel(R, threads=64) as r:
             v, flag = T.alloc_shared((full,), "uint8"), T.alloc_shared((full,), "int32")
             pos, starts = T.alloc_shared((full,), "int32"), T.alloc_shared((full + 1,), "int32")
@@ -310,8 +323,12 @@ def test_rows_by_a_permutation(target):
     n, s = T.dynamic("n, s")
 
     @T.prim_func
-    def main(perm: T.Tensor((n,), "int64"), X: T.StridedTensor((n, D), (s, 1), "int8"),
-             scattered: T.Tensor((n, D), "float16"), gathered: T.Tensor((D, n), "int32")):
+    def main(
+        perm: T.Tensor((n,), "int64"),
+        X: T.StridedTensor((n, D), (s, 1), "int8"),
+        scattered: T.Tensor((n, D), "float16"),
+        gathered: T.Tensor((D, n), "int32"),
+    ):
         with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
             for i, j in T.Parallel(16, D):
                 at = bx * 16 + i
@@ -335,8 +352,12 @@ def test_string_matching(target):
     n, m = T.dynamic("n, m")
 
     @T.prim_func
-    def main(text: T.Tensor((n,), "uint8"), pattern: T.Tensor((m,), "uint8"),
-             found: T.Tensor((n,), "uint8"), count: T.Tensor((1,), "int32")):
+    def main(
+        text: T.Tensor((n,), "uint8"),
+        pattern: T.Tensor((m,), "uint8"),
+        found: T.Tensor((n,), "uint8"),
+        count: T.Tensor((1,), "int32"),
+    ):
         with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
             for i in T.Parallel(64):
                 at = bx * 64 + i

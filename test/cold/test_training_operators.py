@@ -16,9 +16,18 @@ def adamw(block):
 
     @T.prim_func
     def main(
-        P: T.Tensor((n,), "float32"), G: T.Tensor((n,), "bfloat16"), M: T.Tensor((n,), "float32"),
-        V: T.Tensor((n,), "float32"), P16: T.Tensor((n,), "bfloat16"), norm: T.Tensor((1,), "float32"),
-        lr: T.float32, b1: T.float32, b2: T.float32, decay: T.float32, step: T.int32, limit: T.float32,
+        P: T.Tensor((n,), "float32"),
+        G: T.Tensor((n,), "bfloat16"),
+        M: T.Tensor((n,), "float32"),
+        V: T.Tensor((n,), "float32"),
+        P16: T.Tensor((n,), "bfloat16"),
+        norm: T.Tensor((1,), "float32"),
+        lr: T.float32,
+        b1: T.float32,
+        b2: T.float32,
+        decay: T.float32,
+        step: T.int32,
+        limit: T.float32,
     ):
         total = T.alloc_global((1,), "float32")
         with T.Kernel(1, threads=32):
@@ -73,9 +82,14 @@ def test_adamw(target, n):
 def layernorm_backward(M, N, rows):
     @T.prim_func
     def main(
-        X: T.Tensor((M, N), "float16"), dY: T.Tensor((M, N), "float16"), W: T.Tensor((N,), "float32"),
-        mean: T.Tensor((M,), "float32"), rstd: T.Tensor((M,), "float32"),
-        dX: T.Tensor((M, N), "float16"), dW: T.Tensor((N,), "float32"), dB: T.Tensor((N,), "float32"),
+        X: T.Tensor((M, N), "float16"),
+        dY: T.Tensor((M, N), "float16"),
+        W: T.Tensor((N,), "float32"),
+        mean: T.Tensor((M,), "float32"),
+        rstd: T.Tensor((M,), "float32"),
+        dX: T.Tensor((M, N), "float16"),
+        dW: T.Tensor((N,), "float32"),
+        dB: T.Tensor((N,), "float32"),
     ):
         with T.Kernel(T.ceildiv(M, rows), threads=128) as bx:
             x_hat = T.alloc_fragment((rows, N), "float32")
@@ -195,9 +209,14 @@ def larger(a, b):
 def gemm_epilogue(M, N, K, bM=32, bN=32, bK=16):
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), bias: T.Tensor((N,), "float16"),
-        scale: T.Tensor((N,), "float32"), R: T.Tensor((M, N), "float16"), C: T.Tensor((M, N), "float16"),
-        best: T.Tensor((M,), "float32"), where: T.Tensor((M,), "int32"),
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((N, K), "float16"),
+        bias: T.Tensor((N,), "float16"),
+        scale: T.Tensor((N,), "float32"),
+        R: T.Tensor((M, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
+        best: T.Tensor((M,), "float32"),
+        where: T.Tensor((M,), "int32"),
     ):
         with T.Kernel(T.ceildiv(M, bM), threads=128) as by:
             A_s = T.alloc_shared((bM, bK), "float16")
@@ -222,8 +241,14 @@ def gemm_epilogue(M, N, K, bM=32, bN=32, bK=16):
                 for i, j in T.Parallel(bM, bN):
                     place[i, j] = bx * bN + j
                     acc[i, j] = T.if_then_else(bx * bN + j < N, acc[i, j], -T.infinity("float32"))
-                T.reduce((acc, place), (top, at), dim=1, clear=False, combine=larger,
-                         identity=(-T.infinity("float32"), N))
+                T.reduce(
+                    (acc, place),
+                    (top, at),
+                    dim=1,
+                    clear=False,
+                    combine=larger,
+                    identity=(-T.infinity("float32"), N),
+                )
             T.copy(top, best[by * bM])
             T.copy(at, where[by * bM])
 
@@ -253,7 +278,8 @@ def strided_gemm(batch, M, N, K, ta, tb, dtype, bM=32, bN=32, bK=16):
         A: T.StridedTensor((batch, *a_shape), (sa, ta_, 1), dtype),
         B: T.StridedTensor((batch, *b_shape), (sb, tb_, 1), dtype),
         C: T.StridedTensor((batch, M, N), (sc, N, 1), "float32"),
-        alpha: T.float32, beta: T.float32,
+        alpha: T.float32,
+        beta: T.float32,
     ):
         with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), batch, threads=64) as (bx, by, b):
             A_s = T.alloc_shared((bK, bM) if ta else (bM, bK), dtype)
@@ -277,8 +303,9 @@ def strided_gemm(batch, M, N, K, ta, tb, dtype, bM=32, bN=32, bK=16):
 
 
 @everywhere
-@pytest.mark.parametrize("dtype,ta,tb",
-                         [("float16", 0, 0), ("float32", 0, 1), ("float16", 1, 0), ("float32", 1, 1)])
+@pytest.mark.parametrize(
+    "dtype,ta,tb", [("float16", 0, 0), ("float32", 0, 1), ("float16", 1, 0), ("float32", 1, 1)]
+)
 def test_strided_gemm(target, ta, tb, dtype):
     batch, M, N, K, rng = 2, 37, 45, 29, np.random.default_rng(5)
     rows, columns = (K, M) if ta else (M, K)
@@ -298,8 +325,12 @@ def quantise(M, N, rows=16, words=8):
     columns = 4 * words
 
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float32"), S: T.Tensor((N,), "float32"),
-             Q: T.Tensor((M, N // 4), "int32"), Y: T.Tensor((M, N), "float32")):
+    def main(
+        X: T.Tensor((M, N), "float32"),
+        S: T.Tensor((N,), "float32"),
+        Q: T.Tensor((M, N // 4), "int32"),
+        Y: T.Tensor((M, N), "float32"),
+    ):
         with T.Kernel(T.ceildiv(N, columns), threads=64) as bx:
             x = T.alloc_shared((rows, columns), "float32")
             top = T.alloc_fragment((1, columns), "float32")
@@ -357,8 +388,13 @@ def group_norm(C, groups, step=16):
         T.finalize_reducer(part, out)
 
     @T.prim_func
-    def main(X: T.Tensor((B, HW, C), "bfloat16"), W: T.Tensor((C,), "float32"), b_: T.Tensor((C,), "float32"),
-             Y: T.Tensor((B, HW, C), "float32"), stats: T.Tensor((B, groups, 2), "float32")):
+    def main(
+        X: T.Tensor((B, HW, C), "bfloat16"),
+        W: T.Tensor((C,), "float32"),
+        b_: T.Tensor((C,), "float32"),
+        Y: T.Tensor((B, HW, C), "float32"),
+        stats: T.Tensor((B, groups, 2), "float32"),
+    ):
         with T.Kernel(groups, B, threads=64) as (g, b):
             total = T.alloc_fragment((1,), "float32")
             squares = T.alloc_fragment((1,), "float32")

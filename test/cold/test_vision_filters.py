@@ -14,8 +14,11 @@ def depthwise(N, H, W, C, R, dilation, bx=32):
     pad = dilation * (R // 2)
 
     @T.prim_func
-    def main(X: T.Tensor((N, H, W, C), "float16"), K: T.Tensor((R, R, C), "float16"),
-             Y: T.Tensor((N, H, W, C), "float16")):
+    def main(
+        X: T.Tensor((N, H, W, C), "float16"),
+        K: T.Tensor((R, R, C), "float16"),
+        Y: T.Tensor((N, H, W, C), "float16"),
+    ):
         with T.Kernel(T.ceildiv(W, bx), H, N, threads=64) as (x, y, n):
             sums = T.alloc_fragment((bx, C), "float32")
             T.clear(sums)
@@ -51,8 +54,12 @@ def transposed(taps=5):
     L, M = T.dynamic("L, M")
 
     @T.prim_func
-    def main(X: T.Tensor((L,), "float32"), K: T.Tensor((taps,), "float32"), stride: T.int32,
-             Y: T.Tensor((M,), "float32")):
+    def main(
+        X: T.Tensor((L,), "float32"),
+        K: T.Tensor((taps,), "float32"),
+        stride: T.int32,
+        Y: T.Tensor((M,), "float32"),
+    ):
         with T.Kernel(T.ceildiv(M, 64), threads=64) as b:
             for i in T.Parallel(64):
                 s = T.alloc_var("float32", 0.0)
@@ -87,8 +94,11 @@ def max_pool(C, H, W, k, step, bw=16):
         return T.if_then_else(first, a[0], b[0]), T.if_then_else(first, a[1], b[1])
 
     @T.prim_func
-    def main(X: T.Tensor((C, H, W), "int8"), Y: T.Tensor((C, rows, columns), "int8"),
-             I: T.Tensor((C, rows, columns), "int64")):
+    def main(
+        X: T.Tensor((C, H, W), "int8"),
+        Y: T.Tensor((C, rows, columns), "int8"),
+        I: T.Tensor((C, rows, columns), "int64"),
+    ):
         with T.Kernel(T.ceildiv(columns, bw), rows, C, threads=32) as (bx, y, c):
             window = T.alloc_fragment((bw, k * k), "int8")
             place = T.alloc_fragment((bw, k * k), "int32")
@@ -168,9 +178,13 @@ def group_norm(N, C, S, G):
     c, count = C // G, C // G * S
 
     @T.prim_func
-    def main(X: T.Tensor((N, C, S), "bfloat16"), w: T.Tensor((C,), "float32"),
-             Y: T.Tensor((N, C, S), "bfloat16"), mean: T.Tensor((N, G), "float32"),
-             var: T.Tensor((N, G), "float32")):
+    def main(
+        X: T.Tensor((N, C, S), "bfloat16"),
+        w: T.Tensor((C,), "float32"),
+        Y: T.Tensor((N, C, S), "bfloat16"),
+        mean: T.Tensor((N, G), "float32"),
+        var: T.Tensor((N, G), "float32"),
+    ):
         with T.Kernel(G, N, threads=64) as (g, n):
             x, squares = [T.alloc_fragment((c, S), "float32") for _ in range(2)]
             rows = T.alloc_fragment((c,), "float32")
@@ -329,8 +343,11 @@ def correlate(C, H, W, F, R, bK=32, bP=32):
     P = rows * columns
 
     @T.prim_func
-    def main(X: T.Tensor((C, H, W), "bfloat16"), Q: T.Tensor((F, C, R, R), "bfloat16"),
-             Y: T.Tensor((F, rows, columns), "float32")):
+    def main(
+        X: T.Tensor((C, H, W), "bfloat16"),
+        Q: T.Tensor((F, C, R, R), "bfloat16"),
+        Y: T.Tensor((F, rows, columns), "float32"),
+    ):
         with T.Kernel(T.ceildiv(P, bP), threads=64) as b:
             filters, flat = T.reshape(Q, (F, K)), T.reshape(Y, (F, P))
             pixels, w = T.alloc_shared((bK, bP), "bfloat16"), T.alloc_shared((bF, bK), "bfloat16")

@@ -189,9 +189,13 @@ def viterbi(B, L, S):
     least = (-T.infinity("float32"), S)
 
     @T.prim_func
-    def main(E: T.Tensor((B, L, S), "float32"), A: T.Tensor((S, S), "float32"),
-             lengths: T.Tensor((B,), "int32"), path: T.Tensor((B, L), "int32"),
-             score: T.Tensor((B,), "float32")):
+    def main(
+        E: T.Tensor((B, L, S), "float32"),
+        A: T.Tensor((S, S), "float32"),
+        lengths: T.Tensor((B,), "int32"),
+        path: T.Tensor((B, L), "int32"),
+        score: T.Tensor((B,), "float32"),
+    ):
         back = T.alloc_global((B, L, S), "int8")
         with T.Kernel(B, threads=64) as b:
             moves, now = T.alloc_shared((S, S), "float32"), T.alloc_shared((S,), "float32")
@@ -253,8 +257,12 @@ def ctc(B, L, V, U):
     S, never = 2 * U + 1, -T.infinity("float64")
 
     @T.prim_func
-    def main(P: T.Tensor((B, L, V), "float64"), labels: T.Tensor((B, U), "int32"),
-             count: T.Tensor((B,), "int32"), loss: T.Tensor((B,), "float64")):
+    def main(
+        P: T.Tensor((B, L, V), "float64"),
+        labels: T.Tensor((B, U), "int32"),
+        count: T.Tensor((B,), "int32"),
+        loss: T.Tensor((B,), "float64"),
+    ):
         with T.Kernel(B, threads=32) as b:
             now, after = T.alloc_shared((S,), "float64"), T.alloc_fragment((S,), "float64")
             for s in T.Parallel(S):
@@ -311,8 +319,12 @@ def welford():
     M, N = T.dynamic("M, N")
 
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float32"), mean: T.Tensor((N,), "float32"),
-             var: T.Tensor((N,), "float32"), count: T.Tensor((N,), "int32")):
+    def main(
+        X: T.Tensor((M, N), "float32"),
+        mean: T.Tensor((N,), "float32"),
+        var: T.Tensor((N,), "float32"),
+        count: T.Tensor((N,), "int32"),
+    ):
         with T.Kernel(T.ceildiv(N, 32), threads=32) as b:
             for j in T.Parallel(32):
                 n, m, s = T.alloc_var("int32", 0), T.alloc_var("float32", 0.0), T.alloc_var("float32", 0.0)
@@ -394,8 +406,13 @@ def assign(N, D, K, bn=32):
     Kp, Dp, far = -(-K // 16) * 16, -(-D // 16) * 16, (-T.infinity("float32"), 2**31 - 1)
 
     @T.prim_func
-    def main(X: T.Tensor((N, D), "float16"), C: T.Tensor((K, D), "float16"), label: T.Tensor((N,), "int32"),
-             sums: T.Tensor((K, D), "float32"), count: T.Tensor((K,), "int32")):
+    def main(
+        X: T.Tensor((N, D), "float16"),
+        C: T.Tensor((K, D), "float16"),
+        label: T.Tensor((N,), "int32"),
+        sums: T.Tensor((K, D), "float32"),
+        count: T.Tensor((K,), "int32"),
+    ):
         with T.Kernel(T.ceildiv(N, bn), threads=64) as b:
             x, c = T.alloc_shared((bn, Dp), "float16"), T.alloc_shared((Kp, Dp), "float16")
             near, which = T.alloc_fragment((bn, Kp), "float32"), T.alloc_fragment((bn, Kp), "int32")

@@ -13,8 +13,15 @@ every_target = pytest.mark.parametrize("target", TARGETS)
 # Forward and backward of a dropout: the second kernel draws the numbers of the first again.
 def dropout(N):
     @T.prim_func
-    def main(X: T.Tensor((N,), "float32"), dY: T.Tensor((N,), "float32"), seed: T.int64, p: T.float32,
-             Y: T.Tensor((N,), "float32"), dX: T.Tensor((N,), "float32"), R: T.Tensor((N,), "uint32")):
+    def main(
+        X: T.Tensor((N,), "float32"),
+        dY: T.Tensor((N,), "float32"),
+        seed: T.int64,
+        p: T.float32,
+        Y: T.Tensor((N,), "float32"),
+        dX: T.Tensor((N,), "float32"),
+        R: T.Tensor((N,), "uint32"),
+    ):
         with T.Kernel(T.ceildiv(N, 96), threads=32) as b:
             for i in T.Parallel(96):
                 T.rng_init(seed, seq=b * 96 + i, off=4)
@@ -58,8 +65,9 @@ def test_dropout_and_its_replay(target):
 # Rows are stored in e4m3, scaled so that the greatest magnitude of each is the greatest of the type.
 def quantise(M, N):
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float32"), Q: T.Tensor((M, N), "float8_e4m3fn"),
-             scale: T.Tensor((M,), "float32")):
+    def main(
+        X: T.Tensor((M, N), "float32"), Q: T.Tensor((M, N), "float8_e4m3fn"), scale: T.Tensor((M,), "float32")
+    ):
         with T.Kernel(T.ceildiv(M, 8), threads=64) as b:
             x, s = T.alloc_fragment((8, N), "float32"), T.alloc_fragment((8,), "float32")
             T.copy(X[b * 8, 0], x)
@@ -90,8 +98,12 @@ def test_rows_in_e4m3(target):
 # A table of sixteen values for numbers of four bits, which are passed on as they are, too.
 def look_up(M, K):
     @T.prim_func
-    def main(A: T.Tensor((M, K), "int4"), table: T.Tensor((16,), "float16"),
-             Y: T.Tensor((M, K), "float16"), Z: T.Tensor((M, K), "int4")):
+    def main(
+        A: T.Tensor((M, K), "int4"),
+        table: T.Tensor((16,), "float16"),
+        Y: T.Tensor((M, K), "float16"),
+        Z: T.Tensor((M, K), "int4"),
+    ):
         with T.Kernel(T.ceildiv(K, 32), T.ceildiv(M, 4), threads=32) as (bx, by):
             t, a = T.alloc_shared((16,), "float16"), T.alloc_shared((4, 32), "int4")
             T.copy(table, t)
@@ -145,8 +157,13 @@ def test_dilation_of_bytes(target):
 # Products and quotients of all of int64 and bytes, in the types that the rules of mixed operands give.
 def mixed(N=40):
     @T.prim_func
-    def main(A: T.Tensor((N,), "int64"), B: T.Tensor((N,), "uint8"), Y: T.Tensor((N,), "int64"),
-             Z: T.Tensor((N,), "uint8"), Q: T.Tensor((N,), "int32")):
+    def main(
+        A: T.Tensor((N,), "int64"),
+        B: T.Tensor((N,), "uint8"),
+        Y: T.Tensor((N,), "int64"),
+        Z: T.Tensor((N,), "uint8"),
+        Q: T.Tensor((N,), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(N):
                 Y[i] = (A[i] * A[N - 1 - i]) // T.max(A[i] % 7, 1) - (A[i] >> 3)
@@ -257,8 +274,12 @@ def test_a_scan_into_a_wider_type(target, narrow, wide):
 @every_target
 def test_a_masked_look_up_has_a_name(target):
     @T.prim_func
-    def main(X: T.Tensor((8, 32), "int32"), K: T.Tensor((8, 32), "int32"), D: T.Tensor((8,), "int32"),
-             Y: T.Tensor((8, 32), "int32")):
+    def main(
+        X: T.Tensor((8, 32), "int32"),
+        K: T.Tensor((8, 32), "int32"),
+        D: T.Tensor((8,), "int32"),
+        Y: T.Tensor((8, 32), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             table = T.alloc_shared((4,), "int32")
             T.copy(X[0, 0:4], table)

@@ -44,8 +44,11 @@ def numpy_of(tensor, kernel, dtype=None):
 
     array = tensor.view(torch.uint8).numpy()
     if dtype is None:
-        dtype = {torch.float8_e4m3fn: "float8_e4m3fn", torch.float8_e5m2: "float8_e5m2",
-                 torch.float8_e8m0fnu: "float8_e8m0fnu"}.get(tensor.dtype)
+        dtype = {
+            torch.float8_e4m3fn: "float8_e4m3fn",
+            torch.float8_e5m2: "float8_e5m2",
+            torch.float8_e8m0fnu: "float8_e8m0fnu",
+        }.get(tensor.dtype)
     if dtype is None or "float4" in dtype:
         return array
     return array.view(getattr(ml_dtypes, dtype) if "float8" in dtype else T.dtypes.as_dtype(dtype).as_numpy())

@@ -10,8 +10,9 @@ if not torch.cuda.is_available():
 
 
 @tilelang.jit
-def matmul(A, B, bias=None, block_M: int = 128, block_N: int = 128, block_K: int = 32,
-           dtype: T.dtype = T.float16):
+def matmul(
+    A, B, bias=None, block_M: int = 128, block_N: int = 128, block_K: int = 32, dtype: T.dtype = T.float16
+):
     M, N, K = T.const("M, N, K")
     A: T.Tensor[[M, K], dtype]
     B: T.Tensor[[K, N], dtype]

@@ -92,7 +92,7 @@ def test_the_caller_s_stream_is_used():
     a, b, c, reference = cases.random_operands(shape, "f16", False, False)
     kernel = cases.compile_gemm(shape, "f16", tile=(64, 64, 32), target="cuda")
     da, db, dc = on_device(a), on_device(b), on_device(c)
-    kernel(da, db, dc)                 # loads the module
+    kernel(da, db, dc)  # loads the module
     torch.cuda.synchronize()
     dc.fill_(float("nan"))
     stream = torch.cuda.Stream()
@@ -101,7 +101,7 @@ def test_the_caller_s_stream_is_used():
         torch.cuda._sleep(100_000_000)
         kernel(da, db, dc)
         done = stream.record_event()
-    assert not done.query()            # still behind the sleep: it was queued on this stream
+    assert not done.query()  # still behind the sleep: it was queued on this stream
     stream.synchronize()
     assert cases.relative_error(dc.cpu().numpy(), reference) <= cases.bound(shape, "f16")
 

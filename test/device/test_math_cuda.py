@@ -151,43 +151,58 @@ def test_fast_math():
 
 def script(folder, body, line):
     path = folder / "kernel.py"
-    path.write_text(textwrap.dedent("""
+    path.write_text(
+        textwrap.dedent("""
         import torch, tilelang, tilelang.language as T
         @T.prim_func
         def main(A: T.Tensor((4, 20), "float16"), n: T.int32):
             with T.Kernel(2, threads=64) as bx:
-        """) + textwrap.indent(textwrap.dedent(body), " " * 8) + textwrap.dedent("""
+        """)
+        + textwrap.indent(textwrap.dedent(body), " " * 8)
+        + textwrap.dedent("""
         a = (torch.arange(80, device="cuda").reshape(4, 20) / 8).to(torch.float16)
-        """) + textwrap.dedent(line) + "\n")
+        """)
+        + textwrap.dedent(line)
+        + "\n"
+    )
     return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
 
 
 def test_print(tmp_path):
-    done = script(tmp_path, """
+    done = script(
+        tmp_path,
+        """
         S = T.alloc_fragment((4, 20), "float16")
         T.copy(A, S)
         T.print(S, "tile 100%")
         T.print(n, "value", warp_id=1)
-        """, 'tilelang.compile(main, target="cuda")(a, 7); torch.cuda.synchronize()')
+        """,
+        'tilelang.compile(main, target="cuda")(a, 7); torch.cuda.synchronize()',
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * 8 + 2
     values = " ".join(f"{(3 * 20 + j) / 8:.5g}" for j in range(16, 20))
     for block in (0, 1):
-        assert (f"tile 100%: block=({block}) thread=(0, 0, 0) buffer=S index=(3, 16:20) dtype=f16 "
-                f"values={values}") in lines
+        assert (
+            f"tile 100%: block=({block}) thread=(0, 0, 0) buffer=S index=(3, 16:20) dtype=f16 values={values}"
+        ) in lines
         assert f"value: block=({block}) thread=(32, 0, 0) dtype=i32 value=7" in lines
 
 
 def test_assert(tmp_path):
-    done = script(tmp_path, """
+    done = script(
+        tmp_path,
+        """
         for i in T.Parallel(20):
             assert A[bx, i] < n, "too large"
-        """, """kernel = tilelang.compile(main, target="cuda")
+        """,
+        """kernel = tilelang.compile(main, target="cuda")
 kernel(a, 100); torch.cuda.synchronize(); print("good")
 try:
     kernel(a, 4); torch.cuda.synchronize()
 except Exception as error:
-    print("stopped:", type(error).__name__)""")
+    print("stopped:", type(error).__name__)""",
+    )
     assert "good" in done.stdout and "stopped:" in done.stdout, done.stdout + done.stderr
     assert "kernel.py:8: assertion failed: too large, in block (1, 0, 0), thread (" in done.stdout

@@ -36,8 +36,10 @@ def on_the_gpu(monkeypatch):
 @pytest.mark.parametrize("fold", folds.FOLDS)
 def test_folds(fold, monkeypatch):
     signed = {"uint32": "int32"}  # torch has no arithmetic on the others
-    table = {name: (ufunc, [(signed.get(a, a), signed.get(b, b)) for a, b in types])
-             for name, (ufunc, types) in folds.FOLDS.items()}
+    table = {
+        name: (ufunc, [(signed.get(a, a), signed.get(b, b)) for a, b in types])
+        for name, (ufunc, types) in folds.FOLDS.items()
+    }
     monkeypatch.setattr(folds, "FOLDS", table)
     folds.test_folds(fold, "cuda")
 

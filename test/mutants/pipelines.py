@@ -1,6 +1,7 @@
 """The kernels that are mutated and that no pass writes yet: copies that go on beside the threads, in stages, as
 text IR of level machine.  Each turns the tiles of X round, one after the other, as X's length says.
 """
+
 # ruff: noqa: E501
 from __future__ import annotations
 
@@ -89,13 +90,21 @@ func main(X: f32[n*{N}], Y: f32[n*{N}]):
 
 # The same by boxes of one row, of tensors that have one for each tile.
 BOXES = (
-    BULK.replace("  kernel", "  tensor_map R = X[n, {N}] box(1, {N})\n  tensor_map W = Y[n, {N}] box(1, {N})\n  kernel")
-    .replace("cp_async_bulk_load(address_of(S[k*{N}]), address_of(X[k*{N}]), {B},",
-             'cp_async_bulk_tensor_2d_load(address_of(S[k*{N}]), "R", address_of(X[0]), k, 0,')
-    .replace("cp_async_bulk_load(address_of(S[(k + 2)%3*{N}]), address_of(X[(k + 2)*{N}]), {B},",
-             'cp_async_bulk_tensor_2d_load(address_of(S[(k + 2)%3*{N}]), "R", address_of(X[0]), k + 2, 0,')
-    .replace("cp_async_bulk_store(address_of(Y[k*{N}]), address_of(R[k%2*{N}]), {B})",
-             'cp_async_bulk_tensor_2d_store("W", address_of(Y[0]), k, 0, address_of(R[k%2*{N}]))')
+    BULK.replace(
+        "  kernel", "  tensor_map R = X[n, {N}] box(1, {N})\n  tensor_map W = Y[n, {N}] box(1, {N})\n  kernel"
+    )
+    .replace(
+        "cp_async_bulk_load(address_of(S[k*{N}]), address_of(X[k*{N}]), {B},",
+        'cp_async_bulk_tensor_2d_load(address_of(S[k*{N}]), "R", address_of(X[0]), k, 0,',
+    )
+    .replace(
+        "cp_async_bulk_load(address_of(S[(k + 2)%3*{N}]), address_of(X[(k + 2)*{N}]), {B},",
+        'cp_async_bulk_tensor_2d_load(address_of(S[(k + 2)%3*{N}]), "R", address_of(X[0]), k + 2, 0,',
+    )
+    .replace(
+        "cp_async_bulk_store(address_of(Y[k*{N}]), address_of(R[k%2*{N}]), {B})",
+        'cp_async_bulk_tensor_2d_store("W", address_of(Y[0]), k, 0, address_of(R[k%2*{N}]))',
+    )
 )
 
 PROGRAMS = {"groups": GROUPS, "mbarriers": BARRIERS, "bulk": BULK, "boxes": BOXES}

@@ -15,10 +15,13 @@ SCALE = "A: T.Tensor((m, n), 'float32'), B: T.Tensor((m, n), 'float32'), k: T.in
 
 
 def scale(folder, first=""):
-    body = first + """
+    body = (
+        first
+        + """
 for i, j in T.Parallel(16, 64):
     B[bx * 16 + i, j] = A[bx * 16 + i, j] * k
 """
+    )
     before = "import tilelang.language as T\nm, n = T.dynamic('m, n')\n"
     return kernel_of(folder, body, signature=SCALE, before=before)
 
@@ -48,12 +51,16 @@ GATHER = "A: T.Tensor((64,), 'float32'), I: T.Tensor((32,), 'int32'), B: T.Tenso
 
 
 def gather(folder, assume):
-    return kernel_of(folder, f"""
+    return kernel_of(
+        folder,
+        f"""
         for i in T.Parallel(8):
             at = I[bx * 8 + i]
             {assume}
             B[bx * 8 + i] = A[at]
-        """, signature=GATHER)
+        """,
+        signature=GATHER,
+    )
 
 
 @pytest.mark.parametrize("target", ["cpu", *EXECUTORS])
@@ -73,8 +80,10 @@ def test_assumption_of_a_value(target, tmp_path):
 
 def test_assumptions_spare_checks(tmp_path):
     told = gather(tmp_path, "T.assume(at >= 0 and at < 64)")
-    text = [tilelang.compile(f, target="cuda -arch=sm_80").get_kernel_source()
-            for f in (gather(tmp_path, "pass"), told)]
+    text = [
+        tilelang.compile(f, target="cuda -arch=sm_80").get_kernel_source()
+        for f in (gather(tmp_path, "pass"), told)
+    ]
     assert " < 64" in text[0] and " < 64 ?" not in text[1] and "__builtin_assume(" in text[1]
     from tilelang import _core
 
@@ -146,9 +155,12 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
         source(**{"tl.disable_warp_specialized": True, "tl.some_other": 3})
     assert caplog.text.count("has no meaning in this version") == 2
     monkeypatch.chdir(tmp_path)
-    values = {PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5,
-              PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
-              PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: 0.5, PassConfigKey.TL_DUMP_IR_DIR: "dump"}
+    values = {
+        PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5,
+        PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
+        PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: 0.5,
+        PassConfigKey.TL_DUMP_IR_DIR: "dump",
+    }
     for key in PassConfigKey:
         value = values.get(key, True)
         tilelang.compile(prim, target="cuda -arch=sm_90", pass_configs={key: value})

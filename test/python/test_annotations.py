@@ -40,12 +40,15 @@ def test_quoted_annotations(tmp_path):
 
 def test_language_imported_in_the_factory(tmp_path):
     text = PLAIN.replace("import tilelang.language as T\n\n", "").replace(
-        "    N = M * 2\n", "    import tilelang.language as T\n    N = M * 2\n")
+        "    N = M * 2\n", "    import tilelang.language as T\n    N = M * 2\n"
+    )
     assert load_text(tmp_path, FUTURE + text).factory(8, "float32").params[0].shape == (8, 16)
 
 
 def test_two_factories_deep(tmp_path):
-    text = FUTURE + """
+    text = (
+        FUTURE
+        + """
 import tilelang.language as T
 
 def outer(M):
@@ -57,6 +60,7 @@ def outer(M):
         return main
     return inner(M + 1)
 """
+    )
     assert load_text(tmp_path, text).outer(4).params[0].shape == (4, 5)
 
 

@@ -136,8 +136,12 @@ def test_old_values(dtype, scope, target):
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_old_values_of_a_tile(target):
     @T.prim_func
-    def main(X: T.Tensor((8, 32), "float32"), C: T.Tensor((16, 32), "float32"),
-             O: T.Tensor((8, 32), "float32"), P: T.Tensor((8,), "float32")):
+    def main(
+        X: T.Tensor((8, 32), "float32"),
+        C: T.Tensor((16, 32), "float32"),
+        O: T.Tensor((8, 32), "float32"),
+        P: T.Tensor((8,), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((8, 32), "float32")
             T.copy(X, x)

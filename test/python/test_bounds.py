@@ -50,8 +50,10 @@ def test_what_is_guarded(tmp_path, body):
 
 
 def test_a_tile_that_registers_do_not_hold(tmp_path):
-    body = ("a = T.alloc_fragment((128, 65), 'float32')\nb = T.alloc_local((300,), 'float16')\n"
-            "c = T.alloc_fragment((128, 63), 'float32')\nd = T.alloc_local((256,), 'float32')\nT.clear(a)")
+    body = (
+        "a = T.alloc_fragment((128, 65), 'float32')\nb = T.alloc_local((300,), 'float16')\n"
+        "c = T.alloc_fragment((128, 63), 'float32')\nd = T.alloc_local((256,), 'float32')\nT.clear(a)"
+    )
     main = kernel(tmp_path, body, signature=SIGNATURE)
     with pytest.warns(tilelang.TilelangWarning) as caught:
         registers.warn(main.large, "cuda -arch=sm_80")

@@ -27,7 +27,7 @@ class Cache(_core.CallCache):
     reads = ((0, "shape", 0),)
 
     def _call(self, args, kwargs):
-        given = (*args, *[kwargs[n] for n in ("A", "factor", "mode")[len(args):] if n in kwargs])
+        given = (*args, *[kwargs[n] for n in ("A", "factor", "mode")[len(args) :] if n in kwargs])
         given += (None,) * (3 - len(given))
         self.made += 1
         kernel = scale_by(2 if given[1] is None else 3, given[0].shape[0])
@@ -157,8 +157,15 @@ def test_mistakes():
     kernel = scale_by(2, 4)
     good = ((ones(4), None, None), ((0, "shape", 0),), kernel, (0,))
     f.remember(*good)
-    for i, wrong in ((0, (ones(4),)), (1, ((0, "form", 0),)), (1, ((5, "shape", 0),)),
-                     (1, ((0, "shape", 3),)), (2, 3), (3, ()), (3, (1,))):
+    for i, wrong in (
+        (0, (ones(4),)),
+        (1, ((0, "form", 0),)),
+        (1, ((5, "shape", 0),)),
+        (1, ((0, "shape", 3),)),
+        (2, 3),
+        (3, ()),
+        (3, (1,)),
+    ):
         with pytest.raises((TypeError, IndexError)):
             f.remember(*good[:i], wrong, *good[i + 1 :])
     with pytest.raises(TypeError, match="watches"):

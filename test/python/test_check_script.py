@@ -17,43 +17,58 @@ def checked(tmp_path, capsys, text):
     return capsys.readouterr().out, status
 
 
-@pytest.mark.parametrize("text, said, place", [
-    ("from tilelang.nothing import x\n", "No module named 'tilelang.nothing'", "3:1"),
-    ("from tilelang.language import alloc_shard\n", "there is no such name in the language; did you mean "
-     "T.alloc_shared?", "3:31"),
-    ("from tvm import relay\n", "relay", "3:17"),
-    ("def f():\n    T.copyy(1, 2)\n", "did you mean T.copy?", "4:5"),
-    ("k = tilelang.jitt\n", "module 'tilelang' has no attribute 'jitt'", "3:5"),
-    ("b = T.alloc_barrier(1)\n", "T.alloc_barrier needs barriers that a kernel works by hand", "3:5"),
-    ("from tilelang.language import alloc_tmem\n", "T.alloc_tmem needs sm_100", "3:31"),
-    ("p = T.GemmWarpPolicy.Rows\n", "there is no Rows among its members, Square, ", "3:5"),
-    ("T.gemm(1, 2, 3, transposed=True)\n", "got an unexpected keyword argument 'transposed'; it takes (A, ",
-     "3:1"),
-    ("T.fill(1)\n", "missing a required argument: 'value'", "3:1"),
-    ("A = T.Tensor((3,), 'flaot16')\n", "unknown dtype 'flaot16'; did you mean float16?", "3:20"),
-    ("x = T.alloc_shared((3,), dtype='float17')\n", "unknown dtype 'float17'", "3:32"),
-    ("f = tilelang.compile(f, target='cuda -arch=sm_12')\n", "there is no chip 'sm_12'", "3:32"),
-    ("@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n    try:\n        pass\n    finally:\n        pass\n",
-     "'try' has no meaning in a kernel", "5:5"),
-    ("def f():\n    T.tcgen05_gemm(1, 2, 3)\n", "T.tcgen05_gemm needs sm_100", "4:5"),
-    ("def f(:\n", "this is not Python", "3:7"),
-])
+@pytest.mark.parametrize(
+    "text, said, place",
+    [
+        ("from tilelang.nothing import x\n", "No module named 'tilelang.nothing'", "3:1"),
+        (
+            "from tilelang.language import alloc_shard\n",
+            "there is no such name in the language; did you mean T.alloc_shared?",
+            "3:31",
+        ),
+        ("from tvm import relay\n", "relay", "3:17"),
+        ("def f():\n    T.copyy(1, 2)\n", "did you mean T.copy?", "4:5"),
+        ("k = tilelang.jitt\n", "module 'tilelang' has no attribute 'jitt'", "3:5"),
+        ("b = T.alloc_barrier(1)\n", "T.alloc_barrier needs barriers that a kernel works by hand", "3:5"),
+        ("from tilelang.language import alloc_tmem\n", "T.alloc_tmem needs sm_100", "3:31"),
+        ("p = T.GemmWarpPolicy.Rows\n", "there is no Rows among its members, Square, ", "3:5"),
+        (
+            "T.gemm(1, 2, 3, transposed=True)\n",
+            "got an unexpected keyword argument 'transposed'; it takes (A, ",
+            "3:1",
+        ),
+        ("T.fill(1)\n", "missing a required argument: 'value'", "3:1"),
+        ("A = T.Tensor((3,), 'flaot16')\n", "unknown dtype 'flaot16'; did you mean float16?", "3:20"),
+        ("x = T.alloc_shared((3,), dtype='float17')\n", "unknown dtype 'float17'", "3:32"),
+        ("f = tilelang.compile(f, target='cuda -arch=sm_12')\n", "there is no chip 'sm_12'", "3:32"),
+        (
+            "@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n    try:\n        pass\n    finally:\n        pass\n",
+            "'try' has no meaning in a kernel",
+            "5:5",
+        ),
+        ("def f():\n    T.tcgen05_gemm(1, 2, 3)\n", "T.tcgen05_gemm needs sm_100", "4:5"),
+        ("def f(:\n", "this is not Python", "3:7"),
+    ],
+)
 def test_what_would_fail(tmp_path, capsys, text, said, place):
     out, status = checked(tmp_path, capsys, text)
     assert status == 1 and said in out and f"script.py:{place}: error: " in out
     assert "1 fault in 1 script" in out
 
 
-@pytest.mark.parametrize("text", [
-    "try:\n    from tilelang.nothing import x\nexcept ImportError:\n    x = None\n",
-    "import os\nT2 = os\nT2.copyy\n",
-    "args = (1, 2)\nT.gemm(*args, 3)\nT.copy(**{})\n",
-    "class T:\n    copyy = 1\nT.copyy\n",  # the script's own T
-    "from tilelang.profiler import do_bench\nimport tilelang.layout.cute as cute\ncute.Layout\n",
-    "def f(x, y, t):\n    T.tvm_thread_allreduce(T.uint32(1), x, True, y, t, dtype='handle')\n"
-    "    T.reinterpret(T.uint64(0), dtype='handle')\n",
-    "def f(dtype):\n    try:\n        return T.float16\n    except KeyError:\n        return None\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    from tilelang.nothing import x\nexcept ImportError:\n    x = None\n",
+        "import os\nT2 = os\nT2.copyy\n",
+        "args = (1, 2)\nT.gemm(*args, 3)\nT.copy(**{})\n",
+        "class T:\n    copyy = 1\nT.copyy\n",  # the script's own T
+        "from tilelang.profiler import do_bench\nimport tilelang.layout.cute as cute\ncute.Layout\n",
+        "def f(x, y, t):\n    T.tvm_thread_allreduce(T.uint32(1), x, True, y, t, dtype='handle')\n"
+        "    T.reinterpret(T.uint64(0), dtype='handle')\n",
+        "def f(dtype):\n    try:\n        return T.float16\n    except KeyError:\n        return None\n",
+    ],
+)
 def test_what_would_not(tmp_path, capsys, text):
     out, status = checked(tmp_path, capsys, text)
     assert (out, status) == ("0 faults in 1 script\n", 0)

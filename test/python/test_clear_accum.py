@@ -35,7 +35,7 @@ def run(program, target, first=0, n=0, dtype="float16", accumulator="float32"):
     a, b = (rng.integers(-3, 4, s).astype(dtype) for s in ((M, K), (K, N)))
     c = np.zeros((M, N), accumulator)
     tilelang.compile(program, target=target)(a, b, n, c)
-    wanted = a[:, first * STEP:].astype(accumulator) @ b[first * STEP:].astype(accumulator)
+    wanted = a[:, first * STEP :].astype(accumulator) @ b[first * STEP :].astype(accumulator)
     assert np.array_equal(c, wanted)
 
 
@@ -59,8 +59,6 @@ def test_any_condition(target):
     run(product(T.serial, lambda k, n, bx: (k == 0) | ((k == n) & (bx == 0))), target, first=1, n=1)
     run(product(T.serial, lambda k, n, bx: k <= 3), target, first=3)  # known: always
     run(product(T.serial, lambda k, n, bx: 3 - k), target, first=2)  # a number: where it is not 0
-
-
 
 
 @pytest.mark.parametrize("target", TARGETS)

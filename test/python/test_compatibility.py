@@ -66,8 +66,14 @@ def test_unpacking(target):
     )
 
     @T.prim_func
-    def main(W: T.Tensor((256,), "uint8"), U: T.Tensor((512,), "int32"), S: T.Tensor((512,), "int32"),
-             I: T.Tensor((512,), "float32"), F: T.Tensor((512,), "float32"), B: T.Tensor((512,), "bfloat16")):
+    def main(
+        W: T.Tensor((256,), "uint8"),
+        U: T.Tensor((512,), "int32"),
+        S: T.Tensor((512,), "int32"),
+        I: T.Tensor((512,), "float32"),
+        F: T.Tensor((512,), "float32"),
+        B: T.Tensor((512,), "bfloat16"),
+    ):
         with T.Kernel(1, threads=128):
             for i in T.Parallel(512):
                 U[i] = _tir_packed_to_unsigned_convert("int", 8)(4, W[i // 2], i % 2, "int32")

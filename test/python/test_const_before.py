@@ -46,7 +46,9 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_used_above(tmp_path, name):
     before, value, expected = FORMS[name]
-    f = load_text(tmp_path, f"""\
+    f = load_text(
+        tmp_path,
+        f"""\
 import tilelang
 import tilelang.language as T
 
@@ -61,7 +63,8 @@ def f(A, out):
     out: T.Tensor((1,), "float32")
     with T.Kernel(1, threads=32):
         out[0] = {value}
-""").f
+""",
+    ).f
     out = zeros(1)
     f(zeros(3, 4), out)
     assert out[0] == expected
@@ -122,10 +125,15 @@ ANNOTATIONS = {
     "slice": ("shape = [K, M, K]", "A: T.Tensor(shape[1:], 'float32')"),
     "renamed": ("rows, columns = M, K", "A: T.Tensor((rows, columns), 'float32')"),
     "annotation of its own": ("kind = T.Tensor((M, K), 'float32')", "A: kind"),
-    "condition": ("", "if flag:\n        A: T.Tensor((M, K), 'float32')\n    else:\n"
-                      "        A: T.Tensor((K, M), 'float32')"),
-    "other condition": ("", "if not flag:\n        A: T.Tensor((K, M), 'float32')\n    else:\n"
-                            "        A: T.Tensor((M, K), 'float32')"),
+    "condition": (
+        "",
+        "if flag:\n        A: T.Tensor((M, K), 'float32')\n    else:\n        A: T.Tensor((K, M), 'float32')",
+    ),
+    "other condition": (
+        "",
+        "if not flag:\n        A: T.Tensor((K, M), 'float32')\n    else:\n"
+        "        A: T.Tensor((M, K), 'float32')",
+    ),
     "shape by condition": ("shape = (M, K) if flag else (K, M)", "A: T.Tensor(shape, 'float32')"),
     "strides": ("", "A: T.StridedTensor((3, 4), (K, 1), 'float32')\n    out: T.Tensor((M,), 'float32')"),
     "a helper makes it": ("", "A: T.Tensor(helper(M, K), 'float32')"),
@@ -139,7 +147,9 @@ def test_forms_of_annotations(tmp_path, name):
     """M and K are used above whatever binds them."""
     before, annotation = ANNOTATIONS[name]
     out = "" if "out:" in annotation else "out: T.Tensor((3,), 'float32')"
-    f = load_text(tmp_path, f"""\
+    f = load_text(
+        tmp_path,
+        f"""\
 import tilelang
 import tilelang.language as T
 
@@ -159,7 +169,8 @@ def f(A, out, flag=True):
     {out}
     with T.Kernel(1, threads=32):
         out[0] = x + A[M - 1, K - 1]
-""").f
+""",
+    ).f
     out = zeros(3)
     for _ in range(2):
         f(numbers(3, 4), out)
@@ -194,7 +205,9 @@ def test_a_condition_decides_which_annotation(shape, monkeypatch):
 
 
 def test_an_assertion_of_the_user_fails_as_it_stands(tmp_path):
-    f = load_text(tmp_path, """\
+    f = load_text(
+        tmp_path,
+        """\
 import tilelang
 import tilelang.language as T
 
@@ -205,7 +218,8 @@ def f(A, block: int = 8):
     A: T.Tensor((K,), "float32")
     with T.Kernel(1, threads=32):
         A[0] = 1
-""").f
+""",
+    ).f
     f(zeros(16))
     with pytest.raises(Exception, match="20 is no multiple of 8"):
         f(zeros(20))
@@ -215,7 +229,7 @@ def test_names_of_variables_and_of_consts_differ():
     @CPU
     def f(A, B, out):
         K, M = T.const("rows, columns")
-        M = M * 2                       # no T.const name any more
+        M = M * 2  # no T.const name any more
         x = K * 100 + M
         columns = T.const("columns")
         A: T.Tensor((K, columns), "float32")
@@ -289,27 +303,41 @@ def f(A, B=None):
 """
 WRONG = {
     "two tensors disagree": (
-        "    x = M * 2\n    A: T.Tensor((M, K), 'float32')\n    B: T.Tensor((M,), 'float32')\n", 9,
-        r"M cannot be both: it is 3 by extent 0 of A \(shape \(3, 4\)\), but 5 by extent 0 of B"),
+        "    x = M * 2\n    A: T.Tensor((M, K), 'float32')\n    B: T.Tensor((M,), 'float32')\n",
+        9,
+        r"M cannot be both: it is 3 by extent 0 of A \(shape \(3, 4\)\), but 5 by extent 0 of B",
+    ),
     "an assertion of a guess": (
-        "    assert M == K\n    A: T.Tensor((M, K), 'float32')\n    B: T.Tensor((5,), 'float32')\n", 7,
-        "assert"),
+        "    assert M == K\n    A: T.Tensor((M, K), 'float32')\n    B: T.Tensor((5,), 'float32')\n",
+        7,
+        "assert",
+    ),
     "no bare extent": (
-        "    x = M * 2\n    A: T.Tensor((M * 2, K), 'float32')\n    B: T.Tensor((5,), 'float32')\n", 7,
+        "    x = M * 2\n    A: T.Tensor((M * 2, K), 'float32')\n    B: T.Tensor((5,), 'float32')\n",
+        7,
         r"M, which T.const declares at line 6, has no value: no annotation of a tensor binds it, in which it "
         r"must stand alone as an extent or a stride, A: T.Tensor\(\(M, ...\), dtype\); or give it by "
-        r"keyword, f\(..., M=64\)"),
+        r"keyword, f\(..., M=64\)",
+    ),
     "an annotation that does not run": (
         "    x = M * 2\n    A: T.Tensor((3, K), 'float32')\n    if x > 100:\n"
-        "        B: T.Tensor((M,), 'float32')\n", 6, "nothing gives M a value"),
+        "        B: T.Tensor((M,), 'float32')\n",
+        6,
+        "nothing gives M a value",
+    ),
     "an annotation that does not run, of a tensor that is declared": (
         "    x = M * 2\n    if x > 100:\n        A: T.Tensor((M, K), 'float32')\n    else:\n"
         "        A: T.Tensor((3, K), 'float32')\n    B: T.Tensor((5,), 'float32')\n"
-        "    with T.Kernel(1, threads=32):\n        B[0] = x\n", 6, "nothing gives M a value"),
+        "    with T.Kernel(1, threads=32):\n        B[0] = x\n",
+        6,
+        "nothing gives M a value",
+    ),
     "an annotation that the value itself forbids": (
         "    if M == 3:\n        A: T.Tensor((3, K), 'float32')\n        B: T.Tensor((M,), 'float32')\n"
-        "    else:\n        A: T.Tensor((M, K), 'float32')\n        B: T.Tensor((5,), 'float32')\n", 11,
-        "M cannot be both: it is 5 by its use before that, but 3 by extent 0 of A"),
+        "    else:\n        A: T.Tensor((M, K), 'float32')\n        B: T.Tensor((5,), 'float32')\n",
+        11,
+        "M cannot be both: it is 5 by its use before that, but 3 by extent 0 of A",
+    ),
 }
 
 
@@ -324,8 +352,10 @@ def test_errors(tmp_path, name):
 
 def test_a_tensor_that_is_not_given(tmp_path):
     f = load_text(tmp_path, HEAD + "    x = M * 2\n    A: T.Tensor((M, K), 'float32')\n").f
-    with pytest.raises(tilelang.CompileError, match="M, which T.const declares at line 6, has no value: "
-                                                    "it is extent 0 of A, which is not given"):
+    with pytest.raises(
+        tilelang.CompileError,
+        match="M, which T.const declares at line 6, has no value: it is extent 0 of A, which is not given",
+    ):
         f.compile(K=3)
 
 
@@ -349,8 +379,9 @@ def test_given_by_keyword():
         assert out[0] == 4 * s
     scaled(zeros(4), out, M=4, S=7)
     assert out[0] == 28
-    with pytest.raises(tilelang.CompileError, match="M cannot be both: it is 5 by the keyword M, but 4 by "
-                                                    "extent 0 of A"):
+    with pytest.raises(
+        tilelang.CompileError, match="M cannot be both: it is 5 by the keyword M, but 4 by extent 0 of A"
+    ):
         scaled(zeros(4), out, M=5, S=7)
     with pytest.raises(tilelang.CompileError, match=r"S, .*give it by keyword, scaled\(..., S=64\)"):
         scaled(zeros(4), out)

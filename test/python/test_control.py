@@ -404,14 +404,27 @@ def test_python_runs_what_python_knows(tmp_path):
 TX = "tx = T.get_thread_binding()\nS = T.alloc_shared((8,), 'float32')\n"
 APART = {
     "copy": (TX + "if tx < 16:\n    T.copy(A[0, 0:8], S)", 4, ["copy", "threadIdx.x", "line 7"]),
-    "parallel": (TX + "if tx < 16:\n    for i in T.Parallel(8):\n        A[0, i] = 1.0", 4,
-                 ["parallel loop", "threadIdx.x"]),
-    "through a variable": (TX + "v = T.alloc_var('int32', 0)\nv = T.get_lane_idx()\nwhile v < 3:\n"
-                           "    T.copy(A[0, 0:8], S)\n    v += 1", 6, ["`while`", "thread's number"]),
-    "after a return": (TX + "if tx < 16:\n    return\nT.copy(A[0, 0:8], S)", 5,
-                       ["return", "line 8", "threadIdx.x"]),
-    "after a break": (TX + "for i in T.serial(4):\n    T.copy(A[0, 0:8], S)\n    if tx == i:\n"
-                      "        break", 4, ["break or continue"]),
+    "parallel": (
+        TX + "if tx < 16:\n    for i in T.Parallel(8):\n        A[0, i] = 1.0",
+        4,
+        ["parallel loop", "threadIdx.x"],
+    ),
+    "through a variable": (
+        TX + "v = T.alloc_var('int32', 0)\nv = T.get_lane_idx()\nwhile v < 3:\n"
+        "    T.copy(A[0, 0:8], S)\n    v += 1",
+        6,
+        ["`while`", "thread's number"],
+    ),
+    "after a return": (
+        TX + "if tx < 16:\n    return\nT.copy(A[0, 0:8], S)",
+        5,
+        ["return", "line 8", "threadIdx.x"],
+    ),
+    "after a break": (
+        TX + "for i in T.serial(4):\n    T.copy(A[0, 0:8], S)\n    if tx == i:\n        break",
+        4,
+        ["break or continue"],
+    ),
     "trip count": (TX + "for i in T.serial(tx):\n    T.clear(S)", 4, ["`for`", "threadIdx.x"]),
 }
 

@@ -29,6 +29,7 @@ def of(report, **wanted):
 @pytest.mark.parametrize("stride, ways", [(1, 1), (2, 2), (8, 8), (32, 32), (33, 1)])
 def test_bank_conflicts_and_sectors(stride, ways):
     """Planted: lane i touches word stride*i, in shared and in global memory."""
+
     @T.prim_func
     def main(A: T.Tensor((32 * stride,), "float32"), B: T.Tensor((32,), "float32")):
         with T.Kernel(1, threads=32):
@@ -82,6 +83,7 @@ def test_instructions_by_kind():
 
 def test_waits_at_barriers():
     """Warp 0 has a loop before the barrier: the others wait for it, in any order, as long as it takes."""
+
     def program(trips):
         @T.prim_func
         def main(A: T.Tensor((128,), "int32")):
@@ -142,6 +144,7 @@ def dropped(report):
 
 def test_what_bounds_guards_drop():
     """Line by line: of a shifted read those that leave their row, of a ragged tile all beyond its tensor."""
+
     @T.prim_func
     def main(A: T.Tensor((10, 20), "float32"), B: T.Tensor((10, 20), "float32")):
         with T.Kernel(2, threads=64) as bx:

@@ -77,8 +77,11 @@ def test_outputs_of_the_simulators_page():
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ROOT / "docs" / "simulator.md").read_text().count("```text\n") == 18
     readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/simulator.md"))
-    for line in ("B[tx] = S[n - 1 - tx]", "there: B[cast<i32>(tx)] = S[n - cast<i32>(tx) - 1]",
-                 "data race on S[32]: thread 32 of block (0) of main writes it, thread 223 read it on"):
+    for line in (
+        "B[tx] = S[n - 1 - tx]",
+        "there: B[cast<i32>(tx)] = S[n - cast<i32>(tx) - 1]",
+        "data race on S[32]: thread 32 of block (0) of main writes it, thread 223 read it on",
+    ):
         assert line in readme and line in page
 
 

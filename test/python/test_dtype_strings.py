@@ -72,8 +72,16 @@ def test_what_they_know():
 
 
 def test_published_names():
-    for alias, made in {"int": T.int32, "uint": T.uint32, "long": T.int64, "short": T.int16,
-                        "half": T.float16, "float": T.float32, "double": T.float64, "bool": T.bool_}.items():
+    for alias, made in {
+        "int": T.int32,
+        "uint": T.uint32,
+        "long": T.int64,
+        "short": T.int16,
+        "half": T.float16,
+        "float": T.float32,
+        "double": T.float64,
+        "bool": T.bool_,
+    }.items():
         assert getattr(T, alias) is made is getattr(tilelang.dtypes, alias)
     for made in SCALARS:
         if made not in ("bool", "handle", "void"):
@@ -109,6 +117,7 @@ def test_predicates():
 @pytest.mark.parametrize("made", REFUSED, ids=str)
 def test_what_no_chip_has_is_refused(made):
     """As the dtype of a tensor, a tile, a cast: with the reason."""
+
     def tile():
         @T.prim_func
         def main(A: T.Tensor((8,), "float32")):
@@ -153,6 +162,7 @@ def test_a_kernel_for_each_dtype():
     """A parameter that is a dtype: the object and its name give the same kernel, and the object's type hint
     makes no parameter of it.
     """
+
     @tilelang.jit(target="cpu")
     def scaled(A, dtype: T.dtype = T.float32):
         N = T.const("N")
@@ -173,13 +183,15 @@ def test_a_kernel_for_each_dtype():
 @pytest.mark.parametrize("future", [False, True])
 def test_annotations_of_scalars(future):
     """A dtype as an annotation is a dtype, though it is a string."""
-    text = ("import tilelang.language as T\n"
-            "@T.prim_func\n"
-            "def main(A: T.Tensor((8,), 'float32'), n: T.int32, x: T.float32):\n"
-            "    with T.Kernel(1, threads=32):\n"
-            "        y: T.float32 = x\n"
-            "        for i in T.Parallel(8):\n"
-            "            A[i] = y * n\n")
+    text = (
+        "import tilelang.language as T\n"
+        "@T.prim_func\n"
+        "def main(A: T.Tensor((8,), 'float32'), n: T.int32, x: T.float32):\n"
+        "    with T.Kernel(1, threads=32):\n"
+        "        y: T.float32 = x\n"
+        "        for i in T.Parallel(8):\n"
+        "            A[i] = y * n\n"
+    )
     text = "from __future__ import annotations\n" * future + text
     scope = {}
     import linecache

@@ -45,7 +45,8 @@ def compiled_for_cuda(kernel):
 def same_floats(ours, theirs):
     nans = np.isnan(theirs)
     return np.array_equal(np.isnan(ours), nans) and np.array_equal(
-        ours[~nans].view(np.uint32), theirs[~nans].view(np.uint32))
+        ours[~nans].view(np.uint32), theirs[~nans].view(np.uint32)
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -72,9 +73,16 @@ def hard_numbers(dtype):
     exact = np.concatenate([values, middles, beyond, -beyond, [0.0, -0.0]]).astype(np.float32)
     spread = np.ldexp(rng.standard_normal(4000), rng.integers(-140, 120, 4000)).astype(np.float32)
     near = (rng.standard_normal(4000) * np.abs(values[np.isfinite(values)]).max() / 8).astype(np.float32)
-    all_of = np.concatenate([exact, np.nextafter(exact, np.float32(np.inf)),
-                             np.nextafter(exact, np.float32(-np.inf)), spread, near,
-                             np.array([np.inf, -np.inf, np.nan, 1e-45], np.float32)])
+    all_of = np.concatenate(
+        [
+            exact,
+            np.nextafter(exact, np.float32(np.inf)),
+            np.nextafter(exact, np.float32(-np.inf)),
+            spread,
+            near,
+            np.array([np.inf, -np.inf, np.nan, 1e-45], np.float32),
+        ]
+    )
     return np.concatenate([all_of, np.zeros(-len(all_of) % 256, np.float32)])
 
 
@@ -141,8 +149,11 @@ def test_directed(dtype, mode):
     for target in TARGETS:
         got = stored(dtype, np.zeros(len(x), np.uint8)) if dtype in FLOATS else np.zeros(len(x), d.as_numpy())
         tilelang.compile(kernel, target=target)(x, got)
-        values = got.astype(np.float64) if dtype not in FLOATS else \
-            codes_of(got, dtype).astype(np.uint8).view(FLOATS[dtype]).astype(np.float64)
+        values = (
+            got.astype(np.float64)
+            if dtype not in FLOATS
+            else codes_of(got, dtype).astype(np.uint8).view(FLOATS[dtype]).astype(np.float64)
+        )
         keep = ~ties if mode in ("rn", "rna") else slice(None)
         assert np.array_equal(values[keep], expected[keep]), target
     compiled_for_cuda(kernel)
@@ -227,6 +238,7 @@ def test_what_is_refused():
     with pytest.raises(tilelang.CompileError, match="there is no rounding mode 'up'"):
         convert(128, "float32", "float8_e4m3fn", round="up")
     with pytest.raises(tilelang.CompileError, match="float8_e5m2.*has no infinity"):
+
         @T.prim_func
         def main(A: T.Tensor((64,), "float8_e5m2")):
             with T.Kernel(1, threads=64):

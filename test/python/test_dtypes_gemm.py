@@ -22,8 +22,11 @@ def gemm(M, N, K, tile, a_dtype, b_dtype, trans_A, trans_B, fragment=False):
     a_tile, b_tile = (block_K, block_M)[:: 1 if trans_A else -1], (block_N, block_K)[:: 1 if trans_B else -1]
 
     @T.prim_func
-    def main(A: T.Tensor((K, M) if trans_A else (M, K), a_dtype),
-             B: T.Tensor((N, K) if trans_B else (K, N), b_dtype), C: T.Tensor((M, N), acc)):
+    def main(
+        A: T.Tensor((K, M) if trans_A else (M, K), a_dtype),
+        B: T.Tensor((N, K) if trans_B else (K, N), b_dtype),
+        C: T.Tensor((M, N), acc),
+    ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=64) as (bx, by):
             As = T.alloc_shared(a_tile, a_dtype)
             Af = T.alloc_fragment(a_tile, a_dtype)
@@ -129,8 +132,9 @@ def test_the_report_names_the_instruction(dtype, chip, instruction):
 
 
 def test_f32_stays_f32():
-    kernel = tilelang.compile(gemm(64, 64, 64, (64, 64, 32), "float32", "float32", False, True),
-                              target="cuda -arch=sm_80")
+    kernel = tilelang.compile(
+        gemm(64, 64, 64, (64, 64, 32), "float32", "float32", False, True), target="cuda -arch=sm_80"
+    )
     assert "mma" not in kernel.get_kernel_source()
 
 

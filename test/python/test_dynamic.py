@@ -244,8 +244,13 @@ def test_only_what_a_kernel_uses_is_passed():
     M, N = T.dynamic("M, N")
 
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float32"), unused: T.Tensor((N,), "float32"), a: T.float32, b: T.float32,
-             Y: T.Tensor((N, M), "float32")):
+    def main(
+        X: T.Tensor((M, N), "float32"),
+        unused: T.Tensor((N,), "float32"),
+        a: T.float32,
+        b: T.float32,
+        Y: T.Tensor((N, M), "float32"),
+    ):
         with T.Kernel(M, threads=32) as bx:
             Y[0, bx] = X[bx, 0] * b
 

@@ -107,8 +107,9 @@ def test_compile_by_name():
         matmul.compile(M=1, N=1, K=1, Q=1)
     with pytest.raises(tilelang.CompileError, match="K has no value: no tensor was given for A"):
         matmul.compile(M=1, N=1)
-    with pytest.raises(tilelang.CompileError, match="M cannot be both: it is 8 by the keyword M, "
-                                                    "but 20 by extent 0 of A"):
+    with pytest.raises(
+        tilelang.CompileError, match="M cannot be both: it is 8 by the keyword M, but 20 by extent 0 of A"
+    ):
         matmul.compile(a, b, M=8)
 
 

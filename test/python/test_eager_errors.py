@@ -21,38 +21,60 @@ A4, B4 = "    A: T.Tensor((M, N), 'float32')\n", "    B: T.Tensor((N,), 'float32
 BODY = "    with T.Kernel(M, threads=32) as i:\n        A[i, 0] = 1.0\n"
 MISTAKES = {
     "used in arithmetic in an annotation": (
-        "    A: T.Tensor((M * 2, N), 'float32')\n" + B4 + BODY, 7, "stand alone as an extent or a stride"),
-    "never bound": (
-        "    K = T.const('K')\n" + A4 + B4 + BODY, 7, "nothing gives K a value"),
+        "    A: T.Tensor((M * 2, N), 'float32')\n" + B4 + BODY,
+        7,
+        "stand alone as an extent or a stride",
+    ),
+    "never bound": ("    K = T.const('K')\n" + A4 + B4 + BODY, 7, "nothing gives K a value"),
     "bound to two values": (
-        A4 + "    B: T.Tensor((M,), 'float32')\n" + BODY, 8,
-        r"M cannot be both: it is 3 by extent 0 of A \(shape \(3, 4\)\), but 4 by extent 0 of B \(shape"),
+        A4 + "    B: T.Tensor((M,), 'float32')\n" + BODY,
+        8,
+        r"M cannot be both: it is 3 by extent 0 of A \(shape \(3, 4\)\), but 4 by extent 0 of B \(shape",
+    ),
     "wrong rank": (
-        A4 + "    B: T.Tensor((N, 1), 'float32')\n" + BODY, 8,
-        r"B is annotated with 2 extents, but the tensor passed has 1 extent: its shape is \(4,\)"),
+        A4 + "    B: T.Tensor((N, 1), 'float32')\n" + BODY,
+        8,
+        r"B is annotated with 2 extents, but the tensor passed has 1 extent: its shape is \(4,\)",
+    ),
     "tensor used before its annotation": (
-        "    with T.Kernel(1, threads=32) as i:\n        A[i, 0] = 1.0\n" + A4 + B4, 8,
-        "A is used before its"),
+        "    with T.Kernel(1, threads=32) as i:\n        A[i, 0] = 1.0\n" + A4 + B4,
+        8,
+        "A is used before its",
+    ),
     "copy before the annotation": (
         "    with T.Kernel(1, threads=32) as i:\n        S = T.alloc_shared((4, 4), 'float32')\n"
-        "        T.copy(A, S)\n" + A4 + B4, 9, "A is used before its"),
-    "never annotated": (
-        A4 + BODY, 5, "a tensor is passed for B, but no annotation says so"),
+        "        T.copy(A, S)\n" + A4 + B4,
+        9,
+        "A is used before its",
+    ),
+    "never annotated": (A4 + BODY, 5, "a tensor is passed for B, but no annotation says so"),
     "annotation never executed": (
-        A4 + "    if M > 100:\n    " + B4 + BODY, 5, "the annotation of B is never executed"),
-    "annotated twice": (
-        A4 + A4 + B4 + BODY, 8, "A has been annotated at line 7 already"),
+        A4 + "    if M > 100:\n    " + B4 + BODY,
+        5,
+        "the annotation of B is never executed",
+    ),
+    "annotated twice": (A4 + A4 + B4 + BODY, 8, "A has been annotated at line 7 already"),
     "no parameter": (
-        A4 + B4 + "    C: T.Tensor((M,), 'float32')\n" + BODY, 9,
-        "C is annotated as a tensor, but is no parameter"),
+        A4 + B4 + "    C: T.Tensor((M,), 'float32')\n" + BODY,
+        9,
+        "C is annotated as a tensor, but is no parameter",
+    ),
     "returns a tile": (
         A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        S = T.alloc_shared((4,), 'float32')\n"
-        "    return S\n", 11, "not the shared tile S"),
+        "    return S\n",
+        11,
+        "not the shared tile S",
+    ),
     "returns a number": (
-        A4 + B4 + BODY + "    return 3\n", 11, "returns tensors made by T.empty, or its parameters, not 3"),
+        A4 + B4 + BODY + "    return 3\n",
+        11,
+        "returns tensors made by T.empty, or its parameters, not 3",
+    ),
     "output in a kernel": (
-        A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        C = T.empty((4,), 'float32')\n", 10,
-        "T.empty inside a T.Kernel"),
+        A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        C = T.empty((4,), 'float32')\n",
+        10,
+        "T.empty inside a T.Kernel",
+    ),
     "no kernel": (A4 + B4, 5, "has no kernel"),
 }
 
@@ -138,7 +160,9 @@ def test_empty_tensors_and_constants_as_numbers():
 
 
 def test_a_parameter_that_is_annotated_only_sometimes(tmp_path):
-    module = load_text(tmp_path, """\
+    module = load_text(
+        tmp_path,
+        """\
         import tilelang
         import tilelang.language as T
 
@@ -150,7 +174,8 @@ def test_a_parameter_that_is_annotated_only_sometimes(tmp_path):
             with T.Kernel(1, threads=32):
                 for i in T.Parallel(4):
                     A[i] = A[i] + (bias[i] if use else 1.0)
-        """)
+        """,
+    )
     a = np.zeros(4, np.float32)
     module.add(a, np.full(4, 5, np.float32), True)
     assert list(a) == [5] * 4
@@ -220,7 +245,9 @@ def test_const_outside_of_the_dialect():
 
 
 def test_string_annotations(tmp_path):
-    module = load_text(tmp_path, """\
+    module = load_text(
+        tmp_path,
+        """\
         from __future__ import annotations
         import tilelang
         import tilelang.language as T
@@ -235,7 +262,8 @@ def test_string_annotations(tmp_path):
                         C[i] = A[i] + B[i] * block
                 return C
             return add
-        """)
+        """,
+    )
     a, b = random(8), random(8, seed=1)
     close(module.make(T.float32, 8)(a, b), a + 4 * b)
     c, d = np.arange(8, dtype=np.int32), np.ones(8, np.int32)

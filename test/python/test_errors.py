@@ -33,8 +33,7 @@ WRONG = {
         "from one iteration to the next",
     ),
     "ping-pong of buffers": (
-        S
-        + "R = T.alloc_shared((64, 8), 'float32')\na, b = S, R\nfor i in range(4):\n"
+        S + "R = T.alloc_shared((64, 8), 'float32')\na, b = S, R\nfor i in range(4):\n"
         "    T.clear(a)\n    a, b = b, a",
         6,
         5,
@@ -141,12 +140,15 @@ def test_outside_a_kernel(tmp_path):
     with pytest.raises(tilelang.CompileError, match="outside a @T.prim_func"):
         T.alloc_shared((3,), "float32")
     with pytest.raises(tilelang.CompileError, match="outside a T.Kernel"):
-        load_text(tmp_path, """\
+        load_text(
+            tmp_path,
+            """\
             import tilelang.language as T
             @T.prim_func
             def main(A: T.Tensor((3,))):
                 T.clear(A)
-            """)
+            """,
+        )
 
 
 def test_unknown_names_are_attribute_errors():
@@ -200,10 +202,8 @@ IN_PYTHONS_NAMES = {
     "H = T.alloc_shared((64, 32), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
     "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D)": "did you mean transpose_A=True?",
     "H = T.alloc_shared((32, 64), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
-    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)":
-        "did you mean transpose_B=False?",
-    "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)":
-        "reduce: buffer is S: float32[64, 64] and dim 0, so out must be",
+    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)": "did you mean transpose_B=False?",
+    "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)": "reduce: buffer is S: float32[64, 64] and dim 0, so out must be",
     "T.atomic_add(S, V)": "atomic_add: ",
     "T.copy(S, A)": (
         "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): what lies outside of A is dropped"

@@ -156,7 +156,7 @@ def inputs(dtype):
     for narrow in FLOATS:
         if bits_of(narrow) >= bits or narrow == dtype:
             continue
-        at = np.arange(2**min(bits_of(narrow), 16), dtype=np.uint64)
+        at = np.arange(2 ** min(bits_of(narrow), 16), dtype=np.uint64)
         if bits_of(narrow) == 32:
             at = rng.integers(0, 2**32, 600, np.uint64)
         numbers = np.unique(values_of(at, narrow))
@@ -171,10 +171,34 @@ def inputs(dtype):
     codes = rounded(np.concatenate([*exact, powers, powers * 1.5, powers * 0.75, -powers]), form)
     exponents, mantissa, _, top, _, _ = FLOATS[form]
     quiet = 1 << (mantissa - 1)
-    special = np.array([0, 1, 2, quiet, 2 * quiet - 1, 2 * quiet, top, top + 1, top + 2, top + 1 + quiet,
-                        top + 2 + quiet, top + quiet, top + 2 * quiet], np.uint64)
-    codes = np.concatenate([codes, codes + np.uint64(1), codes - np.uint64(1), special,
-                            special | np.uint64(1 << (bits - 1)), random])
+    special = np.array(
+        [
+            0,
+            1,
+            2,
+            quiet,
+            2 * quiet - 1,
+            2 * quiet,
+            top,
+            top + 1,
+            top + 2,
+            top + 1 + quiet,
+            top + 2 + quiet,
+            top + quiet,
+            top + 2 * quiet,
+        ],
+        np.uint64,
+    )
+    codes = np.concatenate(
+        [
+            codes,
+            codes + np.uint64(1),
+            codes - np.uint64(1),
+            special,
+            special | np.uint64(1 << (bits - 1)),
+            random,
+        ]
+    )
     return padded(codes & np.uint64(2**bits - 1))
 
 
@@ -216,15 +240,25 @@ T.copy(t{n}, {out}[b * {block}])""",
 def casts(folder, source, dests, way, n):
     """A kernel with one output of each of these types."""
     names = [f"B{i}" for i in range(len(dests))]
-    params = ", ".join([f"A: T.Tensor(({n},), {source!r})",
-                        *(f"{o}: T.Tensor(({n},), {d!r})" for o, d in zip(names, dests, strict=True))])
+    params = ", ".join(
+        [
+            f"A: T.Tensor(({n},), {source!r})",
+            *(f"{o}: T.Tensor(({n},), {d!r})" for o, d in zip(names, dests, strict=True)),
+        ]
+    )
     body = "".join(
-        WAYS[way].format(block=BLOCK, source=source, dest=d, out=o, n=i,
-                         scope="shared" if i % 2 else "fragment") + "\n"
-        for i, (o, d) in enumerate(zip(names, dests, strict=True)))
+        WAYS[way].format(
+            block=BLOCK, source=source, dest=d, out=o, n=i, scope="shared" if i % 2 else "fragment"
+        )
+        + "\n"
+        for i, (o, d) in enumerate(zip(names, dests, strict=True))
+    )
     indented = "".join(f"        {line}\n" for line in body.splitlines())
-    return load_text(folder, f"import tilelang.language as T\n@T.prim_func\ndef main({params}):\n"
-                             f"    with T.Kernel({n // BLOCK}, threads=128) as b:\n{indented}").main
+    return load_text(
+        folder,
+        f"import tilelang.language as T\n@T.prim_func\ndef main({params}):\n"
+        f"    with T.Kernel({n // BLOCK}, threads=128) as b:\n{indented}",
+    ).main
 
 
 @pytest.mark.parametrize("source", TYPES)
@@ -340,8 +374,9 @@ def test_what_is_moved_keeps_its_bits(dtype, move, tmp_path):
     params = ", ".join(f"{name}: T.Tensor((32, 64), dtype)" for name in "ACB")
     integer = f"uint{bits_of(dtype)}"
     head = f"import tilelang.language as T\ndtype, as_integer = {dtype!r}, {integer!r}\n"
-    kernel = load_text(tmp_path, f"{head}@T.prim_func\ndef main({params}):\n"
-                                 f"    with T.Kernel(2, threads=64) as b:\n{body}").main
+    kernel = load_text(
+        tmp_path, f"{head}@T.prim_func\ndef main({params}):\n    with T.Kernel(2, threads=64) as b:\n{body}"
+    ).main
     a, c = random_bits(dtype, 2048), random_bits(dtype, 2048, 1)
     i, j = np.divmod(np.arange(2048), 64)
     wanted = np.where((i % 16 + j // 2) % 2 == 0, a, c) if move in ("selected", "conditions") else a
@@ -349,16 +384,24 @@ def test_what_is_moved_keeps_its_bits(dtype, move, tmp_path):
     for target in TARGETS:
         out = array_of(np.zeros(2048, np.uint64), dtype).reshape(32, columns)
         tilelang.compile(kernel, target=target)(
-            array_of(a, dtype).reshape(32, columns), array_of(c, dtype).reshape(32, columns), out)
+            array_of(a, dtype).reshape(32, columns), array_of(c, dtype).reshape(32, columns), out
+        )
         got = codes_in(out.reshape(-1), dtype)
         wrong = np.flatnonzero(got != wanted)
         assert len(wrong) == 0, (target, [(hex(wanted[k]), hex(got[k])) for k in wrong[:5]])
 
 
 # ── constants ──
-CONSTANTS = {"too large": 1e6, "too small": -1e6, "infinite": float("inf"), "minus infinite": float("-inf"),
-             "not a number": float("nan"), "zero": 0.0, "a tie": 2.0**-7 + 2.0**-11,
-             "above the largest": 464.0}
+CONSTANTS = {
+    "too large": 1e6,
+    "too small": -1e6,
+    "infinite": float("inf"),
+    "minus infinite": float("-inf"),
+    "not a number": float("nan"),
+    "zero": 0.0,
+    "a tie": 2.0**-7 + 2.0**-11,
+    "above the largest": 464.0,
+}
 
 
 @pytest.mark.parametrize("value", CONSTANTS)

@@ -13,7 +13,8 @@ BOUND = {"float16": 1e-3, "float32": 1e-5}
 
 def check(queries, keys, dim, causal, target, tile=(32, 48, 1), dtype="float16", heads=2, magnitude=1.0):
     kernel = tilelang.compile(
-        example.attention.get_tir(1, heads, queries, keys, dim, causal, *tile, dtype), target=target)
+        example.attention.get_tir(1, heads, queries, keys, dim, causal, *tile, dtype), target=target
+    )
     rng = np.random.default_rng(queries + keys)
     q, k, v = (
         (magnitude * rng.standard_normal((1, heads, n, dim))).astype(dtype) for n in (queries, keys, keys)

@@ -21,7 +21,6 @@ def of_tuples(args, kwargs):
     return [{"block": min(n, threads * 2)}]
 
 
-
 def of_nothing():
     return {"block": [64]}
 

@@ -40,8 +40,10 @@ def test_convolution_by_coordinates(target):
         with T.Kernel(1, threads=32):
             for flat in T.Parallel(shape[0] * shape[1]):
                 i, j = T.index_to_coordinates(flat, shape)
-                Y[i, j] = T.max(T.max(X[i * size, j * size], X[i * size, j * size + 1]),
-                                T.max(X[i * size + 1, j * size], X[i * size + 1, j * size + 1]))
+                Y[i, j] = T.max(
+                    T.max(X[i * size, j * size], X[i * size, j * size + 1]),
+                    T.max(X[i * size + 1, j * size], X[i * size + 1, j * size + 1]),
+                )
         return Y
 
     x = random(8, 12)
@@ -93,8 +95,9 @@ def test_python_in_a_kernel(target):
     a = np.arange(5, 13, dtype=np.int32)
     for flag in (True, False):
         got, wanted = f(a, flag=flag), expected(a.tolist(), flag)
-        assert [int(x) for x, w in zip(got, wanted, strict=True) if w is not None] == \
-            [w for w in wanted if w is not None]
+        assert [int(x) for x, w in zip(got, wanted, strict=True) if w is not None] == [
+            w for w in wanted if w is not None
+        ]
     with pytest.raises(tilelang.CompileError, match="n must be even"):
         f(np.zeros(3, np.int32))
 

@@ -60,8 +60,10 @@ def test_members_of_a_dtype():
     assert (T.int32.type_code, T.uint8.type_code, T.float16.type_code) == (0, 1, 2)
     assert T.float16.with_lanes(4) == "float16x4" and T.float16.with_lanes(4).lanes == 4
     from tilelang.language.dtypes import dtype
+
     assert dtype is T.dtype and dtype("float16") == T.float16
     from tilelang.dtypes import dtype as same
+
     assert same is T.dtype
 
 
@@ -151,6 +153,7 @@ def test_lanes_of_an_element(target, lanes):
     """Pairs are values; of more lanes the error says so."""
     dtype = T.dtype(f"float32x{lanes}")
     try:
+
         @T.prim_func
         def main(A: T.Tensor((8,), dtype), B: T.Tensor((8,), "float32")):
             with T.Kernel(1, threads=8):
@@ -177,6 +180,7 @@ def test_a_rare_type_is_a_type(name):
     dtype = getattr(T, name)
     assert isinstance(dtype, str) and dtype.bits == (8 if "8" in name or "unpacked" in name else 6)
     try:
+
         @T.prim_func
         def main(A: T.Tensor((8,), name), B: T.Tensor((8,), "float32")):
             with T.Kernel(1, threads=8):
@@ -215,6 +219,7 @@ def test_e4m3_has_infinities():
     a = np.float32([1.0, 240.0, 300.0, -1e9, 0.3, np.nan])
     b = np.zeros(6, np.float32)
     try:
+
         @T.prim_func
         def main(A: T.Tensor((6,), "float32"), B: T.Tensor((6,), "float32")):
             with T.Kernel(1, threads=32):

@@ -89,8 +89,11 @@ def test_floats_and_products_of_constants(target):
         B = T.empty((4,), "float32")
         with T.Kernel(1, threads=32):
             for k in T.Parallel(4):
-                B[k] = T.if_then_else(k == 0, inverse, T.if_then_else(
-                    k == 1, root, T.if_then_else(k == 2, size, A[last, N - 1])))
+                B[k] = T.if_then_else(
+                    k == 0,
+                    inverse,
+                    T.if_then_else(k == 1, root, T.if_then_else(k == 2, size, A[last, N - 1])),
+                )
         return B
 
     a = random(8, 4)

@@ -24,17 +24,20 @@ def run(program, target, *arrays):
 def of_elements(function, inputs, output, n=64):
     """The program that applies `function` element by element; inputs and output are dtypes."""
     if len(inputs) == 1:
+
         @T.prim_func
         def main(A: T.Tensor((n,), inputs[0]), C: T.Tensor((n,), output)):
             with T.Kernel(1, threads=64):
                 for i in T.Parallel(n):
                     C[i] = function(A[i])
     else:
+
         @T.prim_func
         def main(A: T.Tensor((n,), inputs[0]), B: T.Tensor((n,), inputs[1]), C: T.Tensor((n,), output)):
             with T.Kernel(1, threads=64):
                 for i in T.Parallel(n):
                     C[i] = function(A[i], B[i])
+
     return main
 
 
@@ -216,6 +219,7 @@ def test_a_view_with_strides(target):
 def test_a_view_in_another_order():
     """A view shows the same bytes in the same order; T.transpose turns a tile."""
     with pytest.raises(tilelang.CompileError, match=r"strides \(1, 4\), but a view of shape \(4, 8\)"):
+
         @T.prim_func
         def main(A: T.Tensor((8, 4), "float32")):
             with T.Kernel(1, threads=32):
@@ -239,8 +243,12 @@ def test_swizzles_of_a_row():
     assert sorted(c for _, c in seen) == list(range(64)) and {r for r, _ in seen} == {3}
     assert seen == [intrinsics.get_swizzle_layout(3, c, 64, "float16", swizzle_bytes=None) for c in range(64)]
     for size in (32, 64, 128):
-        row = [intrinsics.get_swizzle_layout(row_idx=3, col_idx=c, row_size=64, dtype="float16",
-                                             swizzle_bytes=size) for c in range(64)]
+        row = [
+            intrinsics.get_swizzle_layout(
+                row_idx=3, col_idx=c, row_size=64, dtype="float16", swizzle_bytes=size
+            )
+            for c in range(64)
+        ]
         assert sorted(c for _, c in row) == list(range(64))
         # Only chunks of sixteen bytes within `size` bytes change places.
         assert all(c // (size // 2) == place // (size // 2) for c, (_, place) in enumerate(row))
@@ -269,9 +277,12 @@ __device__ int doubled(const int* from, int* to, int n) {
 @pytest.mark.parametrize("form", ["data", "access_ptr", "access_ptr offset", "address_of"])
 def test_a_buffer_is_an_argument(form):
     def pointer(buffer, mask):
-        return {"data": lambda: buffer.data, "access_ptr": lambda: buffer.access_ptr(mask),
-                "access_ptr offset": lambda: buffer.access_ptr(mask, offset=4),
-                "address_of": lambda: T.address_of(obj=buffer[0], span=None)}[form]()
+        return {
+            "data": lambda: buffer.data,
+            "access_ptr": lambda: buffer.access_ptr(mask),
+            "access_ptr offset": lambda: buffer.access_ptr(mask, offset=4),
+            "address_of": lambda: T.address_of(obj=buffer[0], span=None),
+        }[form]()
 
     @T.prim_func
     def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
@@ -302,6 +313,7 @@ def test_the_end_of_a_thread():
 def test_a_value_that_nobody_reads():
     """T.undef stands for one, or says that there is none."""
     try:
+
         @T.prim_func
         def main(B: T.Tensor((64,), "int32")):
             with T.Kernel(1, threads=64):

@@ -127,8 +127,15 @@ def test_variables_with_a_scope(target):
             f = T.alloc_var("int32", scope="local.var", init=6)
             a, b = 1, 2
             for i in T.Parallel(6):
-                B[i] = T.if_then_else(i == 0, a, T.if_then_else(i == 1, b, T.if_then_else(
-                    i == 2, c, T.if_then_else(i == 3, d, T.if_then_else(i == 4, e, f)))))
+                B[i] = T.if_then_else(
+                    i == 0,
+                    a,
+                    T.if_then_else(
+                        i == 1,
+                        b,
+                        T.if_then_else(i == 2, c, T.if_then_else(i == 3, d, T.if_then_else(i == 4, e, f))),
+                    ),
+                )
 
     b = np.zeros(6, np.int32)
     run(main, target, b)
@@ -306,6 +313,7 @@ def test_a_buffer_with_a_scope(target, scope):
 @everywhere
 def test_statements_of_the_lower_level(target):
     """T.func_attr and T.sblock say nothing here; T.bind names a value, T.allocate makes memory."""
+
     @T.prim_func
     def main(A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "float32")):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})

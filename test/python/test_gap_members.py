@@ -203,8 +203,13 @@ def test_members_of_buffers():
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 4), "float32")
             local = T.alloc_fragment((8, 4), "float32")
-            seen.update(A=(A.scope(), list(A.strides), A.dtype, list(A.shape)), tile=tile.scope(),
-                        local=local.scope(), B=list(B.strides), same=tile.scope == "shared.dyn")
+            seen.update(
+                A=(A.scope(), list(A.strides), A.dtype, list(A.shape)),
+                tile=tile.scope(),
+                local=local.scope(),
+                B=list(B.strides),
+                same=tile.scope == "shared.dyn",
+            )
             T.copy(A, tile)
             for i, j in T.Parallel(8, 4):
                 B.vstore([i, j], tile.vload([i, j]) + 1)

@@ -99,8 +99,10 @@ def test_markers_by_their_published_parameters():
         return 3
 
     marks = [
-        testing.requires_cuda(support_required="compile-only")(test_it), testing.requires_cuda(test_it),
-        testing.requires_rocm(support_required="compile-only")(test_it), testing.requires_metal(test_it),
+        testing.requires_cuda(support_required="compile-only")(test_it),
+        testing.requires_cuda(test_it),
+        testing.requires_rocm(support_required="compile-only")(test_it),
+        testing.requires_metal(test_it),
         testing.requires_llvm(support_required="compile-and-run")(test_it),
         testing.requires_cuda_compute_version(major_version=9, minor_version=0, mode="ge")(test_it),
         testing.requires_cuda_compute_version_eq(major_version=9, minor_version=0)(test_it),
@@ -120,12 +122,15 @@ def test_markers_by_their_published_parameters():
 
 def skips(marker):
     """Whether a test with this marker is skipped."""
+
     def test_it():
         pass
 
     marked = marker(test_it)
-    return any(mark.name == "skip" or (mark.name == "skipif" and mark.args[0])
-               for mark in getattr(marked, "pytestmark", []))
+    return any(
+        mark.name == "skip" or (mark.name == "skipif" and mark.args[0])
+        for mark in getattr(marked, "pytestmark", [])
+    )
 
 
 # ── flags and chips ───────────────────────────────────────────────────────────────────────────────────

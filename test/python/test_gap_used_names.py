@@ -61,6 +61,7 @@ def test_what_is_done_by_hand(name):
     """It is a name with its published signature; a kernel that calls it is made, or the reason is told."""
     call = BY_HAND[name]
     try:
+
         @T.prim_func
         def main(A: T.Tensor((16, 8), "float16")):
             with T.Kernel(1, threads=128):
@@ -74,6 +75,7 @@ def test_what_is_done_by_hand(name):
 
 def test_launches_of_clusters():
     try:
+
         @T.prim_func
         def main(A: T.Tensor((64,), "float32")):
             with T.ClusterKernel(2, cluster_dims=(2, 1, 1), threads=32) as bx:

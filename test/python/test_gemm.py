@@ -29,8 +29,9 @@ def test_cpu(shape, trans_A, trans_B, dtype):
     assert cases.relative_error(c, reference) <= cases.bound(shape, dtype)
 
 
-@pytest.mark.parametrize("shape, trans_A, trans_B, dtype",
-                         [x for x in combinations() if FULL or max(x[0]) <= 100], ids=str)
+@pytest.mark.parametrize(
+    "shape, trans_A, trans_B, dtype", [x for x in combinations() if FULL or max(x[0]) <= 100], ids=str
+)
 def test_reference(shape, trans_A, trans_B, dtype):
     a, b, c, reference = cases.random_operands(shape, dtype, trans_A, trans_B)
     tile = TILE if max(shape) <= 100 else (256, 256, 256)

@@ -7,7 +7,7 @@ import pytest
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("case", cases.CHAINS, ids=str)
 def test_chain(case, target):
-    assert cases.run_chain(case, target) <= 3e-4   # an element of the intermediate may round the other way
+    assert cases.run_chain(case, target) <= 3e-4  # an element of the intermediate may round the other way
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])

@@ -30,8 +30,9 @@ def test_the_published_example(in_dtype, out_dtype, accum):
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float32"])
 @pytest.mark.parametrize("trans_a,trans_b", list(itertools.product([False, True], repeat=2)))
-@pytest.mark.parametrize("warps,tile,m_first", [((2, 1), (16, 24), False), ((1, 2), (32, 16), True),
-                                                ((2, 2), (16, 8), False)])
+@pytest.mark.parametrize(
+    "warps,tile,m_first", [((2, 1), (16, 24), False), ((1, 2), (32, 16), True), ((2, 2), (16, 8), False)]
+)
 def test_transposes_and_shapes(dtype, trans_a, trans_b, warps, tile, m_first):
     accum = "int32" if dtype == "int8" else "float32"
     M, N, K = warps[0] * tile[0], warps[1] * tile[1], 64
@@ -57,8 +58,9 @@ def test_transposes_and_shapes(dtype, trans_a, trans_b, warps, tile, m_first):
 
     a, b = operands(M, N, K, dtype, seed=3)
     c = np.zeros((2 * M, N), accum)
-    report = tilelang.compile(main, target="sim:sm_80").simulate(a.T.copy() if trans_a else a,
-                                                                 b if trans_b else b.T.copy(), c)
+    report = tilelang.compile(main, target="sim:sm_80").simulate(
+        a.T.copy() if trans_a else a, b if trans_b else b.T.copy(), c
+    )
     assert not report.findings
     assert (c[M:] == product(a, b)).all() and not c[:M].any()
 
@@ -82,8 +84,9 @@ def test_a_fragment_laid_out_for_it(matrix, trans):
     assert (x == y).all()
 
 
-@pytest.mark.parametrize("row,bits", [("mma_m16n8k16_f16_f32", 16), ("mma_m16n8k32_s8_s32", 8),
-                                      ("mma_m16n8k8_tf32_f32", 32)])
+@pytest.mark.parametrize(
+    "row,bits", [("mma_m16n8k16_f16_f32", 16), ("mma_m16n8k32_s8_s32", 8), ("mma_m16n8k8_tf32_f32", 32)]
+)
 def test_the_maps_are_those_of_the_instructions(row, bits):
     k = 256 // bits
     a, b, c = (make_matrix_fragment(row, x) for x in "abc")

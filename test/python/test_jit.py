@@ -168,8 +168,13 @@ def test_options(caplog, monkeypatch, tmp_path):
     key = tilelang.PassConfigKey.TL_ENABLE_FAST_MATH
     with caplog.at_level(logging.DEBUG, "tilelang"):
         options = options_of({key: True, "tl.disable_tma_lower": True}, "-a -b", tmp_path / "dump")
-    assert options == {"cache": True, "cache_dir": str(tmp_path), "fast_math": True, "flags": ["-a", "-b"],
-                       "dump_dir": str(tmp_path / "dump")}
+    assert options == {
+        "cache": True,
+        "cache_dir": str(tmp_path),
+        "fast_math": True,
+        "flags": ["-a", "-b"],
+        "dump_dir": str(tmp_path / "dump"),
+    }
     assert options_of({"tl.enable_fast_math": True}, None, None)["fast_math"] is True
     assert [r.message for r in caplog.records] == [
         "pass config tl.disable_tma_lower has no meaning in this version; ignored"
@@ -245,9 +250,11 @@ def test_command_line(tmp_path, capsys):
     from tilelang.tools.command_line import main
 
     path = tmp_path / "kernels.py"
-    path.write_text("import tilelang.language as T\ndef fill(N, dtype='float32'):\n    @T.prim_func\n"
-                    "    def main(A: T.Tensor((N,), dtype)):\n        with T.Kernel(1, threads=32):\n"
-                    "            for i in T.Parallel(N):\n                A[i] = 1\n    return main\n")
+    path.write_text(
+        "import tilelang.language as T\ndef fill(N, dtype='float32'):\n    @T.prim_func\n"
+        "    def main(A: T.Tensor((N,), dtype)):\n        with T.Kernel(1, threads=32):\n"
+        "            for i in T.Parallel(N):\n                A[i] = 1\n    return main\n"
+    )
     assert main(["ir", f"{path}:fill", "N=8"]) == 0
     assert "main" in capsys.readouterr().out
     assert main(["source", f"{path}:fill", "8", "--target", "reference"]) == 0

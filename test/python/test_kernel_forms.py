@@ -264,8 +264,9 @@ def test_spans_are_accepted(target):
             for i in T.Parallel(64):
                 square = T.pow(T.abs(A[i]), 2.0, span=None)
                 B[i] = T.Select(A[i] > 0, square, -T.infinity("float32", span=None), span=None)
-                C[i] = T.reinterpret(T.cast(T.if_then_else(cond=A[i] > 0, t=1, f=2), "float32", span=None),
-                                     "uint32", span=None)
+                C[i] = T.reinterpret(
+                    T.cast(T.if_then_else(cond=A[i] > 0, t=1, f=2), "float32", span=None), "uint32", span=None
+                )
 
     a = np.random.default_rng(0).standard_normal(64).astype("float32")
     b, c = np.zeros(64, "float32"), np.zeros(64, "uint32")
@@ -312,14 +313,17 @@ def unpacked(bs):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("extents, body", [
-    ((2, 3), lambda bs: bs[1] * 2 + bs[0]),
-    ((2, 3), lambda bs: bs[-1] * 2 + sum(bs[:1])),
-    ((2, 3), lambda bs: sum(b * w for b, w in zip(bs, (1, 2), strict=True)) if len(bs) == 2 else 0),
-    ((2, 3, 4), unpacked),
-    ((6,), lambda bs: bs),
-    ((6,), lambda bs: bs + 0 * bs),
-])
+@pytest.mark.parametrize(
+    "extents, body",
+    [
+        ((2, 3), lambda bs: bs[1] * 2 + bs[0]),
+        ((2, 3), lambda bs: bs[-1] * 2 + sum(bs[:1])),
+        ((2, 3), lambda bs: sum(b * w for b, w in zip(bs, (1, 2), strict=True)) if len(bs) == 2 else 0),
+        ((2, 3, 4), unpacked),
+        ((6,), lambda bs: bs),
+        ((6,), lambda bs: bs + 0 * bs),
+    ],
+)
 def test_one_name_for_the_indices_of_a_block(extents, body, target):
     a, count = np.zeros(24, np.int32), int(np.prod(extents))
     run(blocks(extents, body), target, a)

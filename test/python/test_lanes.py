@@ -46,8 +46,9 @@ def test_one_access():
 @pytest.mark.parametrize("target", TARGETS)
 def test_tiles_views_and_casts(target):
     @T.prim_func
-    def main(A: T.Tensor((32,), "float16x4"), B: T.Tensor((32,), "float32x4"),
-             C: T.Tensor((32, 2), "float16x2")):
+    def main(
+        A: T.Tensor((32,), "float16x4"), B: T.Tensor((32,), "float32x4"), C: T.Tensor((32, 2), "float16x2")
+    ):
         with T.Kernel(1, threads=32):
             shared = T.alloc_shared((32,), "float16x4")
             local = T.alloc_local((2,), "float32x4")
@@ -94,6 +95,7 @@ def test_lanes_one_by_one(target):
     tilelang.compile(main, target=target)(a, b)
     np.testing.assert_array_equal(b, a[:, 0] * 2)
     with refused("T.extract_lane: 4 elements have the lanes 0 to 3, not 4"):
+
         @T.prim_func
         def beyond(A: T.Tensor((32,), "float32x4")):
             with T.Kernel(1, threads=32):
@@ -110,26 +112,32 @@ def refused(words):
 
 
 def test_what_has_one_lane():
-    with refused(r"a value has one lane, and float16x2 has 2: only tensors and tiles have such elements, as "
-                 r"one more dimension, T.alloc_local\(\(2,\), 'float16'\)"):
+    with refused(
+        r"a value has one lane, and float16x2 has 2: only tensors and tiles have such elements, as "
+        r"one more dimension, T.alloc_local\(\(2,\), 'float16'\)"
+    ):
+
         @T.prim_func
         def main(A: T.Tensor((8,), "float32"), x: T.float16x2):
             with T.Kernel(1, threads=32):
                 A[0] = 1
 
     with refused("a value has one lane, and float32x2 has 2"):
+
         @T.prim_func
         def variable(A: T.Tensor((8,), "float32")):
             with T.Kernel(1, threads=32):
                 T.alloc_var("float32x2")
 
     with refused("the slice has 2 elements, and float32x4 has 4 lanes"):
+
         @T.prim_func
         def cast(A: T.Tensor((8,), "float16x2"), B: T.Tensor((8,), "float32x4")):
             with T.Kernel(1, threads=32):
                 B[0] = T.cast(A[0], "float32x4")
 
     with refused("a slice of 2 elements is stored to one of 4 of B"):
+
         @T.prim_func
         def store(A: T.Tensor((8,), "float16x2"), B: T.Tensor((8,), "float16x4")):
             with T.Kernel(1, threads=32):

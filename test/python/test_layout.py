@@ -39,7 +39,7 @@ def points(layout):
 def error(call):
     with pytest.raises(tilelang.CompileError) as caught:
         call()
-    assert caught.value.file == __file__      # at the user's line, which is this test's
+    assert caught.value.file == __file__  # at the user's line, which is this test's
     return caught.value.text
 
 
@@ -48,6 +48,7 @@ def error(call):
 
 def test_figure_5b_two_dimensions_to_one():
     """A buffer of two dimensions in a memory of one, whose size follows."""
+
     def fn(i, j):
         return i * 32 + j
 
@@ -63,6 +64,7 @@ def test_figure_5b_two_dimensions_to_one():
 
 def test_figure_5c_padding_is_not_bijective():
     """Rows of 32 elements, 40 apart: 8 places after each row hold nothing."""
+
     def fn(i, j):
         return i * (32 + 8) + j
 
@@ -76,7 +78,7 @@ def test_figure_5c_padding_is_not_bijective():
         if place % 40 < 32:
             assert (i, j) == divmod(place, 40)
         else:
-            assert i >= 8 or j >= 32                        # padding is sent outside
+            assert i >= 8 or j >= 32  # padding is sent outside
 
 
 # ── the paper, figure 6 ───────────────────────────────────────────────────────────────────────────────
@@ -148,12 +150,15 @@ def test_figure_6_block_layout_m128k16_over_four_warps(columns):
     assert covers_once(block)
     for i, j in ((0, 0), (17, 9), (127, 15)):
         assert block.holders(i, j) == sorted(map(tuple, expected(i, j)))
-    assert repr(block) == {
-        1: "Fragment((i, j, k) -> (i//32*32 + i%8*4 + j//2%4, i//16%2*8 + j//8*4 + i//8%2*2 + j%2), "
-           "shape=(128, 16), threads=128, registers=16, replicas=1)",
-        2: "Fragment((i, j, k) -> (k*128 + i//32*32 + i%8*4 + j//2%4, i//16%2*8 + j//8*4 + i//8%2*2 + j%2), "
-           "shape=(128, 16), threads=256, registers=16, replicas=2)",
-    }[columns]
+    assert (
+        repr(block)
+        == {
+            1: "Fragment((i, j, k) -> (i//32*32 + i%8*4 + j//2%4, i//16%2*8 + j//8*4 + i//8%2*2 + j%2), "
+            "shape=(128, 16), threads=128, registers=16, replicas=1)",
+            2: "Fragment((i, j, k) -> (k*128 + i//32*32 + i%8*4 + j//2%4, i//16%2*8 + j//8*4 + i//8%2*2 + j%2), "
+            "shape=(128, 16), threads=256, registers=16, replicas=2)",
+        }[columns]
+    )
 
 
 def test_repeat_order_of_the_copies():
@@ -181,8 +186,11 @@ def test_fragments_of_matrix_instructions():
     tables["mma_m16n8k16_bf16_f32"] = tables["mma_m16n8k16_f16_f32"]
     assert set(tables) <= set(matrix_fragment_names())
     for name, (k, in_a, a, in_b, b) in tables.items():
-        rows = (("a", (16, k), in_a, a), ("b", (k, 8), in_b, b),
-                ("c", (16, 8), 4, lambda g, q, e: (g + 8 * (e // 2), 2 * q + e % 2)))
+        rows = (
+            ("a", (16, k), in_a, a),
+            ("b", (k, 8), in_b, b),
+            ("c", (16, 8), 4, lambda g, q, e: (g + 8 * (e // 2), 2 * q + e % 2)),
+        )
         for operand, shape, registers, element in rows:
             f = make_matrix_fragment(name, operand)
             assert f.shape == shape and (f.threads, f.registers) == (32, registers)
@@ -193,8 +201,10 @@ def test_fragments_of_matrix_instructions():
 
 
 def test_fragments_8x8():
-    for f, element in ((make_gemm_fragment_8x8(), lambda r, c: (r, c)),
-                       (make_gemm_fragment_8x8_transposed(), lambda r, c: (c, r))):
+    for f, element in (
+        (make_gemm_fragment_8x8(), lambda r, c: (r, c)),
+        (make_gemm_fragment_8x8_transposed(), lambda r, c: (c, r)),
+    ):
         assert covers_once(f)
         for lane in range(32):
             for e in range(2):
@@ -224,13 +234,16 @@ def groups_of_eight_rows(layout, bits):
 
 @pytest.mark.parametrize("dtype, bits", [("float16", 16), ("float32", 32), ("int8", 8)])
 def test_swizzles(dtype, bits):
-    for make, size in ((make_full_bank_swizzled_layout, 128), (make_half_bank_swizzled_layout, 64),
-                       (make_quarter_bank_swizzled_layout, 32)):
+    for make, size in (
+        (make_full_bank_swizzled_layout, 128),
+        (make_half_bank_swizzled_layout, 64),
+        (make_quarter_bank_swizzled_layout, 32),
+    ):
         width = size * 8 // bits
         layout = make(((64, width), dtype))
 
         def xored(i, j, width=width, size=size):
-            at = (i * width + j) * bits // 8                     # of address bits: what the hardware does
+            at = (i * width + j) * bits // 8  # of address bits: what the hardware does
             at ^= (at // 128 % (size // 16)) * 16
             return at * 8 // bits
 
@@ -243,18 +256,20 @@ def test_swizzles(dtype, bits):
         layout = make_swizzled_layout(((64, chunks * 128 // bits), dtype))
         assert layout.is_injective() and groups_of_eight_rows(layout, bits) == 1
     assert make_swizzled_layout(((64, 3 * 128 // bits), dtype), allow_pad=False).is_equal(
-        make_linear_layout((64, 3 * 128 // bits)))
+        make_linear_layout((64, 3 * 128 // bits))
+    )
     assert make_padded_layout(((64, 1024 // bits), dtype)).output_shape == (63 * 1152 // bits + 1024 // bits,)
 
 
 def test_xor_family():
     layout = make_xor_swizzled_layout((32, 64), 3, 3, 3)
+
     def fn(i, j):
         return (i * 64 + j) ^ ((i * 64 + j) >> 6 & 7) << 3
 
     assert np.array_equal(points(layout), enumerated((32, 64), fn))
     assert layout.is_equal(make_full_bank_swizzled_layout(((32, 64), "float16")))
-    ragged = make_xor_swizzled_layout((5, 12), 2, 0, 2)          # no power of two: a table
+    ragged = make_xor_swizzled_layout((5, 12), 2, 0, 2)  # no power of two: a table
     expected = enumerated((5, 12), lambda i, j: (i * 12 + j) ^ (i * 12 + j) >> 2 & 3)
     assert np.array_equal(points(ragged), expected)
 
@@ -293,6 +308,7 @@ def test_repeat_expand_reshape():
 
 def test_layout_of_an_atomic_tensor():
     """The tensor layout of a published FlashAttention backward."""
+
     def fn(b, l, h, d):
         return [b, l // 8, h, d // 8, (d % 2), 4 * (l % 8) + (d % 8) // 2]
 
@@ -312,8 +328,9 @@ def test_functions_without_digits():
     assert not diagonal.has_digits and diagonal.is_bijective()
     assert diagonal.inverse().compose(diagonal).points() == list(itertools.product(range(6), range(7)))
     conditional = T.Layout((4, 4), lambda i, j: T.if_then_else(i < 2, i * 4 + j, T.max(i, 2) * 4 + 3 - j))
-    assert np.array_equal(points(conditional),
-                          enumerated((4, 4), lambda i, j: i * 4 + j if i < 2 else i * 4 + 3 - j))
+    assert np.array_equal(
+        points(conditional), enumerated((4, 4), lambda i, j: i * 4 + j if i < 2 else i * 4 + 3 - j)
+    )
 
 
 def test_fragment_without_registers_numbers_them():
@@ -331,9 +348,11 @@ def test_fragment_without_registers_numbers_them():
 def test_questions_without_an_answer():
     layout = T.Layout((4, 6), lambda i, j: i * 4 + j)
     assert error(lambda: layout.inverse()) == (
-        "the layout has no inverse: the elements (0, 4) and (1, 0) both go to (4,)")
+        "the layout has no inverse: the elements (0, 4) and (1, 0) both go to (4,)"
+    )
     assert "(4, 6) has 24 elements and cannot be reshaped to (5, 5), which has 25" in error(
-        lambda: layout.reshape((5, 5)))
+        lambda: layout.reshape((5, 5))
+    )
     assert "index 6 of dimension 1 in (0, 6) is outside the extents (4, 6)" in error(lambda: layout(0, 6))
     assert "has 2 inputs, of the extents (4, 6), but is given 1 indices" in error(lambda: layout(0))
     assert "an extent of a layout is 0 in (0, 4)" in error(lambda: T.Layout((0, 4), lambda i, j: i))
@@ -350,7 +369,8 @@ def test_questions_without_an_answer():
     assert "the thread and the register" in error(lambda: T.Fragment((4,), lambda i: i))
     assert "rows of a multiple" in error(lambda: make_full_bank_swizzled_layout(((8, 48), "float16")))
     assert "(8, 64) but the mapping (16, 16)" in error(
-        lambda: tilelang.layout.wavefronts(make_linear_layout((8, 64)), "float16", fragment))
+        lambda: tilelang.layout.wavefronts(make_linear_layout((8, 64)), "float16", fragment)
+    )
 
 
 def test_costs():
@@ -374,15 +394,17 @@ def test_drawing(tmp_path):
     svg = ET.parse(tmp_path / "f.svg")
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert [t for t in texts if t and ":" in t] == [
-        f"{i * 4 + j // 2}:{j % 2}" for i in range(8) for j in range(8)]
+        f"{i * 4 + j // 2}:{j % 2}" for i in range(8) for j in range(8)
+    ]
     assert (tmp_path / "f.txt").read_text() == str(fragment)
     assert "no format 'gif'" in error(lambda: tilelang.tools.plot_layout(layout, tmp_path, formats="gif"))
 
 
 def test_drawing_png(tmp_path):
     pytest.importorskip("matplotlib")
-    files = tilelang.tools.plot_layout(make_gemm_fragment_8x8(), tmp_path, "f", formats="png",
-                                       dtype="float16")
+    files = tilelang.tools.plot_layout(
+        make_gemm_fragment_8x8(), tmp_path, "f", formats="png", dtype="float16"
+    )
     assert Path(files[0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
@@ -396,12 +418,18 @@ V = T.alloc_local((4,), "float32")
 
 
 def test_annotations_stand_in_the_program(tmp_path):
-    text = str(kernel(tmp_path, BODY + """\
+    text = str(
+        kernel(
+            tmp_path,
+            BODY
+            + """\
 T.annotate_layout({S: T.Layout((64, 8), lambda i, j: [j, i]), F: lambda i, j: (i % 32, i // 32 * 8 + j)})
 T.annotate_layout({A: lambda i, j: [i // 8, j, i % 8]})
 for i, j in T.Parallel(64, 8, loop_layout=T.Fragment((64, 8), lambda i, j: (i % 32, i // 32 * 8 + j))):
     S[i, j] = A[i, j]
-"""))
+""",
+        )
+    )
     assert "A: f32[64, 8] layout((i, j) -> i//8*64 + j*8 + i%8)" in text
     assert "S = shared f32[64, 8] layout((i, j) -> j*64 + i)" in text
     assert "F = fragment f32[64, 8] layout((i, j, k) -> (i%32, i//32*8 + j))" in text
@@ -438,10 +466,12 @@ def test_annotations_that_cannot_be(tmp_path, line, message):
 
 def test_two_annotations_of_one_buffer(tmp_path):
     lines = "T.annotate_layout({S: lambda i, j: i * 8 + j})\n" * 2
-    kernel(tmp_path, BODY + lines)                               # the same twice is no contradiction
+    kernel(tmp_path, BODY + lines)  # the same twice is no contradiction
     e = failure(tmp_path, BODY + lines + "T.annotate_layout({S: lambda i, j: j * 64 + i})")
-    assert e.text == ("S has a layout already, (i, j) -> i*8 + j (by T.annotate_layout), and cannot also "
-                      "have (i, j) -> j*64 + i (by T.annotate_layout): annotate it once")
+    assert e.text == (
+        "S has a layout already, (i, j) -> i*8 + j (by T.annotate_layout), and cannot also "
+        "have (i, j) -> j*64 + i (by T.annotate_layout): annotate it once"
+    )
 
 
 def test_loop_layouts_that_cannot_be(tmp_path):
@@ -456,11 +486,16 @@ def test_loop_layouts_that_cannot_be(tmp_path):
 
 
 def test_makers_take_buffers_and_slices(tmp_path):
-    text = str(kernel(tmp_path, """\
+    text = str(
+        kernel(
+            tmp_path,
+            """\
 S = T.alloc_shared((2, 64, 64), "float16")
 assert T.make_swizzled_layout(S).shape == (2, 64, 64)
 assert T.make_swizzled_layout(S[0, :, 0:32]).is_equal(T.make_half_bank_swizzled_layout(((64, 32), "float16")))
 assert T.make_linear_layout(S[:, 0:8, :]).shape == (2, 8, 64)
 T.annotate_layout({S: T.make_swizzled_layout(S)})
-"""))
+""",
+        )
+    )
     assert "S = shared f16[2, 64, 64] layout((i, j, k) -> i*4096 + j*64 + (k//8 ^ j%8)*8 + k%8)" in text

@@ -36,8 +36,14 @@ def test_a_prim_func_that_is_traced_when_it_is_called():
 
 
 def test_a_shape_alone():
-    kinds = (T.Tensor[256, 4], T.Tensor[[256, 4]], T.Tensor[(256, 4)], T.Tensor[[256, 4], "float32"],
-             T.Tensor[256, 4, T.float32], T.Buffer[256, 4])
+    kinds = (
+        T.Tensor[256, 4],
+        T.Tensor[[256, 4]],
+        T.Tensor[(256, 4)],
+        T.Tensor[[256, 4], "float32"],
+        T.Tensor[256, 4, T.float32],
+        T.Buffer[256, 4],
+    )
     for kind in kinds:
         assert (kind.shape, kind.dtype) == ((256, 4), "float32")
     assert T.Tensor[256].shape == (256,) and T.Tensor[256, "int8"].shape == (256,)

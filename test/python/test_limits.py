@@ -194,14 +194,25 @@ def with_grid(*extents, threads=32):
     return main
 
 
-@pytest.mark.parametrize("extents, threads, said", [
-    ((1, 65536), 32, "a grid of 65536 blocks along y, but sm_80 allows 65535; give the long dimension to x"),
-    ((1, 1, 70000), 32, "a grid of 70000 blocks along z, but sm_80 allows 65535"),
-    ((1 << 31,), 32, "a grid of 2147483648 blocks along x, but sm_80 allows 2147483647; let each block loop"),
-    ((1, 1 << 32), 32, "along y, but sm_80 allows 65535; let each block loop over several tiles"),
-    ((1,), (1, 1, 65), "65 threads along z, but sm_80 allows 64; give the long dimension to x"),
-    ((1,), (2048,), "2048 threads per block, but sm_80 allows 1024"),
-])
+@pytest.mark.parametrize(
+    "extents, threads, said",
+    [
+        (
+            (1, 65536),
+            32,
+            "a grid of 65536 blocks along y, but sm_80 allows 65535; give the long dimension to x",
+        ),
+        ((1, 1, 70000), 32, "a grid of 70000 blocks along z, but sm_80 allows 65535"),
+        (
+            (1 << 31,),
+            32,
+            "a grid of 2147483648 blocks along x, but sm_80 allows 2147483647; let each block loop",
+        ),
+        ((1, 1 << 32), 32, "along y, but sm_80 allows 65535; let each block loop over several tiles"),
+        ((1,), (1, 1, 65), "65 threads along z, but sm_80 allows 64; give the long dimension to x"),
+        ((1,), (2048,), "2048 threads per block, but sm_80 allows 1024"),
+    ],
+)
 @pytest.mark.parametrize("target", ["cuda -arch=sm_80", "sim:sm_80"])
 def test_a_launch_beyond_the_chip(target, extents, threads, said):
     with pytest.raises(tilelang.CompileError, match=said) as error:

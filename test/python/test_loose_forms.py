@@ -6,8 +6,10 @@ import tilelang
 import tilelang.language as T
 from helpers import failure, kernel
 
-SIGNATURE = ", ".join(f"{name}: T.Tensor((64, 64), '{dtype}')"
-                      for name, dtype in (("A", "float16"), ("I", "int8"), ("F", "float64")))
+SIGNATURE = ", ".join(
+    f"{name}: T.Tensor((64, 64), '{dtype}')"
+    for name, dtype in (("A", "float16"), ("I", "int8"), ("F", "float64"))
+)
 DECIDED = {
     "two integers are a shape": ("X = T.alloc_shared(32, 16)\nT.copy(A[0, 0], X)", "shared f16[32, 16]"),
     "a tuple without a dtype": ("X = T.alloc_shared((32, 16))\nT.copy(I[0, 0], X)", "shared i8[32, 16]"),
@@ -16,28 +18,40 @@ DECIDED = {
     "cleared before": ("X = T.alloc_shared(32, 16)\nT.clear(X)\nT.copy(A[0, 0], X)", "shared f16[32, 16]"),
     "filled before": ("X = T.alloc_shared(32, 16)\nT.fill(X, 3)\nT.copy(I[0, 0], X)", "shared i8[32, 16]"),
     "filled with a value": (
-        "X = T.alloc_fragment(32, 16)\nT.fill(X, -T.infinity('float32'))", "fragment f32[32, 16]"),
+        "X = T.alloc_fragment(32, 16)\nT.fill(X, -T.infinity('float32'))",
+        "fragment f32[32, 16]",
+    ),
     "accumulator": (
         "P = T.alloc_shared(32, 32)\nX = T.alloc_fragment(32, 32)\nT.clear(X)\nT.copy(A[0, 0], P)\n"
         "T.gemm(P, P, X)",
-        "fragment f32[32, 32]"),
+        "fragment f32[32, 32]",
+    ),
     "accumulator of integers": (
         "P = T.alloc_shared(32, 32)\nX = T.alloc_fragment(32, 32)\nT.copy(I[0, 0], P)\nT.gemm(P, P, X)",
-        "fragment i32[32, 32]"),
+        "fragment i32[32, 32]",
+    ),
     "the other operand": (
         "P = T.alloc_shared((32, 32), 'float16')\nX = T.alloc_shared(32, 32)\nC = T.alloc_fragment(32, 32)\n"
-        "T.gemm(P, X, C)", "shared f16[32, 32]"),
+        "T.gemm(P, X, C)",
+        "shared f16[32, 32]",
+    ),
     "copied while open": (
         "Y = T.alloc_shared(32, 32)\nX = T.alloc_fragment(32, 32)\nT.clear(Y)\nT.copy(Y, X)\n"
         "T.copy(A[0, 0], Y)",
-        "fragment f16[32, 32]"),
+        "fragment f16[32, 32]",
+    ),
     "updated atomically": (
-        "X = T.alloc_shared(32, 16)\nT.clear(X)\nT.atomic_add(X, F[0:32, 0:16])", "shared f64[32, 16]"),
+        "X = T.alloc_shared(32, 16)\nT.clear(X)\nT.atomic_add(X, F[0:32, 0:16])",
+        "shared f64[32, 16]",
+    ),
     "what atomically updates": (
-        "X = T.alloc_fragment(32, 16)\nT.clear(X)\nT.atomic_add(A[0, 0], X)", "fragment f16[32, 16]"),
+        "X = T.alloc_fragment(32, 16)\nT.clear(X)\nT.atomic_add(A[0, 0], X)",
+        "fragment f16[32, 16]",
+    ),
     "reduced": (
         "P = T.alloc_fragment((32, 16), 'float32')\nX = T.alloc_fragment(32)\nT.reduce_sum(P, X, dim=1)",
-        "fragment f32[32]"),
+        "fragment f32[32]",
+    ),
 }
 
 
@@ -50,18 +64,29 @@ def test_decided(tmp_path, name):
 
 OPEN = {
     "never decided": ("X = T.alloc_shared(32, 16)\nT.clear(X)", 1, "nothing says which dtype X has"),
-    "read": ("X = T.alloc_shared(32, 16)\ny = X[0, 0] + 1", 2,
-             "reading an element of X, whose dtype is not known"),
-    "stored to": ("X = T.alloc_shared(32, 16)\nX[0, 0] = 1.0", 2,
-                  "a store to an element of X, whose dtype is not"),
+    "read": (
+        "X = T.alloc_shared(32, 16)\ny = X[0, 0] + 1",
+        2,
+        "reading an element of X, whose dtype is not known",
+    ),
+    "stored to": (
+        "X = T.alloc_shared(32, 16)\nX[0, 0] = 1.0",
+        2,
+        "a store to an element of X, whose dtype is not",
+    ),
     "cleared, then asked for": ("X = T.alloc_shared(32, 16)\nT.clear(X)\ny = X.dtype", 3, "T.clear, and"),
     "cleared, then read": ("X = T.alloc_shared(32, 16)\nT.clear(X)\ny = X[0, 0] + 1", 3, "T.clear, and"),
     "asked for": ("X = T.alloc_shared(32, 16)\ny = X.dtype", 2, "the dtype of X is open"),
     "two open operands": (
-        "X = T.alloc_shared(32, 32)\nC = T.alloc_fragment(32, 32)\nT.gemm(X, X, C)", 3,
-        "the dtype of X is not"),
+        "X = T.alloc_shared(32, 32)\nC = T.alloc_fragment(32, 32)\nT.gemm(X, X, C)",
+        3,
+        "the dtype of X is not",
+    ),
     "reduced while open": (
-        "X = T.alloc_fragment(32, 32)\nY = T.alloc_fragment(32)\nT.reduce_sum(X, Y)", 3, "of X and Y is not"),
+        "X = T.alloc_fragment(32, 32)\nY = T.alloc_fragment(32)\nT.reduce_sum(X, Y)",
+        3,
+        "of X and Y is not",
+    ),
 }
 
 

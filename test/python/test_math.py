@@ -114,8 +114,13 @@ def test_halves_are_rounded_once(target):
 def test_rounding_modes_of_round(target):
     a = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.4, -2.6, 3.0], np.float32)
     away = np.trunc(a + np.copysign(np.float32(0.5), a))
-    for mode, want in (("rn", np.rint(a)), ("rz", np.trunc(a)), ("ru", np.ceil(a)), ("rd", np.floor(a)),
-                       ("ra", away)):
+    for mode, want in (
+        ("rn", np.rint(a)),
+        ("rz", np.trunc(a)),
+        ("ru", np.ceil(a)),
+        ("rd", np.floor(a)),
+        ("ra", away),
+    ):
         assert np.array_equal(apply(lambda x, mode=mode: T.round(x, mode), target, a), want)
 
 
@@ -142,6 +147,7 @@ def test_bits(dtype, target):
 def test_reinterpret(target):
     a = np.random.default_rng(4).integers(0, 1 << 32, 100, np.uint64).astype(np.uint32)
     a[(a & 0x7F800000) == 0x7F800000] = 7
+
     def check(values, dtype, want):
         got = apply(lambda x: T.reinterpret(x, dtype), target, values, out=dtype)
         assert np.array_equal(got, want)
@@ -174,9 +180,18 @@ def test_python_numbers():
 
 # ── the CPU's vectors ─────────────────────────────────────────────────────────────────────────────────
 def wanted(name, x):
-    table = {"exp": math.exp, "exp2": lambda v: 2.0**v, "log": math.log, "log2": math.log2, "tanh": math.tanh,
-             "erf": math.erf, "sin": math.sin, "cos": math.cos, "log10": math.log10,
-             "sigmoid": lambda v: 1 / (1 + math.exp(-v)) if v > -700 else 0.0}
+    table = {
+        "exp": math.exp,
+        "exp2": lambda v: 2.0**v,
+        "log": math.log,
+        "log2": math.log2,
+        "tanh": math.tanh,
+        "erf": math.erf,
+        "sin": math.sin,
+        "cos": math.cos,
+        "log10": math.log10,
+        "sigmoid": lambda v: 1 / (1 + math.exp(-v)) if v > -700 else 0.0,
+    }
     return np.array([table[name](float(v)) for v in x])
 
 

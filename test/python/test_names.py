@@ -28,13 +28,13 @@ FUNCTIONS = {
     "assigned": "def add(a, b):\n    d = a + b\n    return d\n",
     "of a loop": "def add(a, b):\n    for d in (b,):\n        a = a + d\n    return a\n",
     "of a `with`": "import contextlib\ndef add(a, b):\n    with contextlib.nullcontext(b) as d:\n"
-                   "        return a + d\n",
+    "        return a + d\n",
     "unpacked": "def add(a, b):\n    (c, *d) = a, b\n    return c + d[0]\n",
     "of a walrus": "def add(a, b):\n    return a + (d := b) + 0 * d\n",
     "a function": "def add(a, b):\n    def d():\n        return a + b\n    return d()\n",
     "a lambda's default": "add = lambda a, b, d=0: a + b + d\n",
     "a handler's": "def add(a, b):\n    try:\n        return a + b\n    except ValueError as d:\n"
-                   "        print(d)\n",
+    "        print(d)\n",
 }
 
 
@@ -48,12 +48,15 @@ def test_names_of_nested_functions_are_theirs(name, tmp_path):
     assert a[0, 1] == 2 * sum(range(20))
 
 
-@pytest.mark.parametrize("function", [
-    "def add(a, b):\n    return a + b + 0 * d\n",
-    "def add(a, b, c=d):\n    return a + b\n",
-    "add = lambda a, b, d=d: a + b\n",
-    "def add(a, b):\n    c = lambda d: d\n    return a + b + 0 * d\n",
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def add(a, b):\n    return a + b + 0 * d\n",
+        "def add(a, b, c=d):\n    return a + b\n",
+        "add = lambda a, b, d=d: a + b\n",
+        "def add(a, b):\n    c = lambda d: d\n    return a + b + 0 * d\n",
+    ],
+)
 def test_what_a_nested_function_reads_of_the_kernel_still_counts(function, tmp_path):
     with pytest.raises(tilelang.CompileError, match="'d' is bound under a condition"):
         kernel(tmp_path, FOLD.format(function=function))
@@ -61,12 +64,24 @@ def test_what_a_nested_function_reads_of_the_kernel_still_counts(function, tmp_p
 
 # body, its line and column, part of the text
 UNBOUND = {
-    "a tile": ("T.copy(A[0:8, 0:8], x)\nx = T.alloc_fragment((8, 8), 'float32')", 0, 29,
-               "'x' is used before it is bound: line 6 does that; move it above this one"),
-    "of a branch": ("if A.shape[0] > 100:\n    y = A[0, 0]\nA[1, 0] = y", 2, 19,
-                    "'y' has no value here: line 6, the first to bind it, has not run before"),
-    "of a loop without iterations": ("for k in []:\n    y = k\nA[1, 0] = y", 2, 19,
-                                     "a condition or loop that Python decides"),
+    "a tile": (
+        "T.copy(A[0:8, 0:8], x)\nx = T.alloc_fragment((8, 8), 'float32')",
+        0,
+        29,
+        "'x' is used before it is bound: line 6 does that; move it above this one",
+    ),
+    "of a branch": (
+        "if A.shape[0] > 100:\n    y = A[0, 0]\nA[1, 0] = y",
+        2,
+        19,
+        "'y' has no value here: line 6, the first to bind it, has not run before",
+    ),
+    "of a loop without iterations": (
+        "for k in []:\n    y = k\nA[1, 0] = y",
+        2,
+        19,
+        "a condition or loop that Python decides",
+    ),
     "of a loop's own name": ("for k in []:\n    pass\nA[1, 0] = k", 2, 19, "'k' has no value here"),
     "of itself": ("y = y + A[0, 0]", 0, 13, "'y' has no value here: line 5, the first to bind it"),
     "in an arm": ("A[1, 0] = z if n > 0 else 0.0\nz = A[0, 0]", 0, 19, "'z' is used before it is bound"),
@@ -116,8 +131,9 @@ def test_a_factory_that_gets_the_array():
     for call in (lambda: fac(x), lambda: fac(n=x), lambda: fac(x, dtype=x), lambda: fac(x, x, x)):
         with pytest.raises(tilelang.CompileError) as caught:
             call()
-        assert "'fac' is a factory: it takes what the kernel is built with, but n is an array" in \
-            str(caught.value)
+        assert "'fac' is a factory: it takes what the kernel is built with, but n is an array" in str(
+            caught.value
+        )
         assert "kernel = fac(n, dtype), and what it returns with the arrays" in str(caught.value)
         assert caught.value.file == __file__
     assert (fac(8)(x) == x).all()
@@ -138,6 +154,7 @@ def test_a_factory_takes_an_array_that_it_can_use():
             with T.Kernel(1, threads=32):
                 for k in T.unroll(len(table)):
                     X[k] = 2.0
+
         return main
 
     x = np.zeros(3, np.float32)
@@ -153,15 +170,19 @@ def test_a_factory_without_return():
             with T.Kernel(1, threads=32):
                 T.clear(X)
 
-    with pytest.raises(tilelang.CompileError, match="'fac' defines the kernel 'kernel_of_n' but returns "
-                       "nothing: end it with `return kernel_of_n`"):
+    with pytest.raises(
+        tilelang.CompileError,
+        match="'fac' defines the kernel 'kernel_of_n' but returns nothing: end it with `return kernel_of_n`",
+    ):
         fac(8)
 
 
 # ── block indices ─────────────────────────────────────────────────────────────────────────────────────────
 
-CURE = ("b is the tuple of the 2 block indices, as the grid of this T.Kernel has 2 dimensions: write "
-        "`as (bx, by)`")
+CURE = (
+    "b is the tuple of the 2 block indices, as the grid of this T.Kernel has 2 dimensions: write "
+    "`as (bx, by)`"
+)
 USES = {
     "times": ("X[b * 32] = 1.0", "`*` of a tuple"),
     "reflected": ("X[32 * b] = 1.0", "`*` of a tuple"),
@@ -176,9 +197,11 @@ USES = {
 
 
 def pair(folder, body):
-    text = "import tilelang.language as T\n@T.prim_func\n" \
-           "def main(X: T.Tensor((64,), 'float32'), n: T.int32):\n" \
-           "    with T.Kernel(2, 2, threads=32) as b:\n" + textwrap.indent(body, " " * 8)
+    text = (
+        "import tilelang.language as T\n@T.prim_func\n"
+        "def main(X: T.Tensor((64,), 'float32'), n: T.int32):\n"
+        "    with T.Kernel(2, 2, threads=32) as b:\n" + textwrap.indent(body, " " * 8)
+    )
     return load_text(folder, text).main
 
 

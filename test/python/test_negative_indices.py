@@ -50,6 +50,7 @@ def test_of_extents_that_only_the_call_knows(target, rows):
 
 def test_before_the_first():
     with pytest.raises(CompileError, match="index -17 of A is outside: it counts from the end of 16"):
+
         @T.prim_func
         def main(A: T.Tensor((16,), "float32")):
             with T.Kernel(1):

@@ -60,8 +60,18 @@ TARGETS = ["cpu", "reference", "sim:sm_80"]
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_matmul(tmp_path, target, dtype):
     M, N, K = 64, 96, 64
-    f = kernel(tmp_path, "B.1 Matrix Multiplication (Matmul)", target, M=M, N=N, K=K, block_M=32, block_N=32,
-               block_K=32, threads=128)
+    f = kernel(
+        tmp_path,
+        "B.1 Matrix Multiplication (Matmul)",
+        target,
+        M=M,
+        N=N,
+        K=K,
+        block_M=32,
+        block_N=32,
+        block_K=32,
+        threads=128,
+    )
     if dtype == "int8":
         rng = np.random.default_rng(0)
         a, b = rng.integers(-9, 9, (M, K), np.int8), rng.integers(-9, 9, (K, N), np.int8)
@@ -77,13 +87,31 @@ def test_matmul(tmp_path, target, dtype):
 @pytest.mark.parametrize("target", TARGETS)
 def test_dequantized_matmul(tmp_path, target):
     M, N, K, block_M, block_N, block_K, num_bits, per_byte = 32, 64, 64, 32, 32, 32, 4, 2
-    f = kernel(tmp_path, "B.2 Dequantized Matrix Multiplication", target, M=M, N=N, K=K, block_M=block_M,
-               block_N=block_N, block_K=block_K, threads=128, num_stages=2, num_bits=num_bits,
-               num_elems_per_byte=per_byte, in_dtype=T.float16, out_dtype=T.float16, accum_dtype=T.float32,
-               storage_dtype=T.int8, A_shape=(M, K), B_shape=(N, K // per_byte),
-               A_shared_shape=(block_M, block_K), B_shared_shape=(block_N, block_K // per_byte),
-               B_dequantize_shared_shape=(block_N, block_K),
-               _tir_packed_to_unsigned_convert=_tir_packed_to_unsigned_convert)
+    f = kernel(
+        tmp_path,
+        "B.2 Dequantized Matrix Multiplication",
+        target,
+        M=M,
+        N=N,
+        K=K,
+        block_M=block_M,
+        block_N=block_N,
+        block_K=block_K,
+        threads=128,
+        num_stages=2,
+        num_bits=num_bits,
+        num_elems_per_byte=per_byte,
+        in_dtype=T.float16,
+        out_dtype=T.float16,
+        accum_dtype=T.float32,
+        storage_dtype=T.int8,
+        A_shape=(M, K),
+        B_shape=(N, K // per_byte),
+        A_shared_shape=(block_M, block_K),
+        B_shared_shape=(block_N, block_K // per_byte),
+        B_dequantize_shared_shape=(block_N, block_K),
+        _tir_packed_to_unsigned_convert=_tir_packed_to_unsigned_convert,
+    )
     a = random(M, K)
     b = np.random.default_rng(1).integers(-128, 128, (N, K // per_byte)).astype(np.int8)
     ct = np.full((N, M), np.nan, np.float16)
@@ -98,10 +126,24 @@ def test_flash_mla(tmp_path, target):
     batch, heads, kv_heads, length, dim, pe_dim = 2, 16, 1, 64, 64, 16
     group = heads // kv_heads
     block_H, block_N, scale = 16, 32, 0.25
-    f = kernel(tmp_path, "B.3 FlashMLA Implementation", target, batch=batch, heads=heads,
-               kv_head_num=kv_heads,
-               seqlen_kv=length, dim=dim, pe_dim=pe_dim, block_H=block_H, block_N=block_N, kv_group_num=group,
-               VALID_BLOCK_H=min(block_H, group), dtype=T.float16, accum_dtype=T.float32, scale=scale)
+    f = kernel(
+        tmp_path,
+        "B.3 FlashMLA Implementation",
+        target,
+        batch=batch,
+        heads=heads,
+        kv_head_num=kv_heads,
+        seqlen_kv=length,
+        dim=dim,
+        pe_dim=pe_dim,
+        block_H=block_H,
+        block_N=block_N,
+        kv_group_num=group,
+        VALID_BLOCK_H=min(block_H, group),
+        dtype=T.float16,
+        accum_dtype=T.float32,
+        scale=scale,
+    )
     q, qp = random(batch, heads, dim), random(batch, heads, pe_dim, seed=1)
     kv, kp = random(batch, length, kv_heads, dim, seed=2), random(batch, length, kv_heads, pe_dim, seed=3)
     out = np.full((batch, heads, dim), np.nan, np.float16)
@@ -115,7 +157,17 @@ def test_flash_mla(tmp_path, target):
 
 def test_the_texts_compile_for_gpus(tmp_path):
     for chip in ("sm_80", "sm_90"):
-        f = kernel(tmp_path, "B.1 Matrix Multiplication (Matmul)", f"cuda -arch={chip}", M=256, N=256, K=128,
-                   block_M=128, block_N=128, block_K=32, threads=128)
+        f = kernel(
+            tmp_path,
+            "B.1 Matrix Multiplication (Matmul)",
+            f"cuda -arch={chip}",
+            M=256,
+            N=256,
+            K=128,
+            block_M=128,
+            block_N=128,
+            block_K=32,
+            threads=128,
+        )
         half = np.zeros((256, 128), np.float16)
         assert "mma" in f.get_kernel_source(half, half.T.copy(), np.zeros((256, 256), np.float16))

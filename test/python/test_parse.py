@@ -156,7 +156,9 @@ def test_buffers_in_a_list(tmp_path):
 
 
 def test_several_kernels_in_one_function(tmp_path):
-    module = load_text(tmp_path, """\
+    module = load_text(
+        tmp_path,
+        """\
         import tilelang.language as T
 
         @T.prim_func
@@ -164,36 +166,45 @@ def test_several_kernels_in_one_function(tmp_path):
             for step in range(2):
                 with T.Kernel(2, threads=32) as bx:
                     A[bx + step] = 1.0
-        """)
+        """,
+    )
     assert str(module.main).count("bx + 1") == 1
 
 
 def test_variables_may_change_in_loops_and_branches(tmp_path):
-    main = kernel(tmp_path, """
+    main = kernel(
+        tmp_path,
+        """
         v = T.alloc_var("int32", init=0)
         for i in range(4):
             v = v + i
             if n > i:
                 v -= 1
         A[v, 0] = 1.0
-        """)
+        """,
+    )
     assert str(main).count("v[] = ") == 3
 
 
 def test_names_of_one_iteration_only_are_free(tmp_path):
-    main = kernel(tmp_path, """
+    main = kernel(
+        tmp_path,
+        """
         for i in range(4):
             t = A[i, 0]
             A[i, 1] = t
         for i in range(4):
             t = A[i, 2]
             A[i, 3] = t
-        """)
+        """,
+    )
     assert str(main)
 
 
 def test_strided_and_dynamic_tensors(tmp_path):
-    m = load_text(tmp_path, """\
+    m = load_text(
+        tmp_path,
+        """\
         import tilelang.language as T
         m, k = T.dynamic("m, k")
 
@@ -201,7 +212,8 @@ def test_strided_and_dynamic_tensors(tmp_path):
         def main(A: T.StridedTensor((m, 8), (k, 1), "float32"), B: T.Buffer((m,), "int8")):
             with T.Kernel(T.ceildiv(m, 4), threads=32) as bx:
                 A[bx * 4, 0] = T.float32(B[bx])
-        """).main
+        """,
+    ).main
     assert [p.name for p in m.params] == ["A", "B"]
     assert m.params[1].shape == ("m",)
 
@@ -242,12 +254,15 @@ def test_every_name_of_the_language_has_a_docstring():
 
 
 def test_buffers_of_a_list_have_the_names_that_they_get(tmp_path):
-    text = kernel(tmp_path, """
+    text = kernel(
+        tmp_path,
+        """
         for _ in range(1):
             best, total = [T.alloc_fragment((8,), "float32") for _ in range(2)]
             T.clear(best)
             T.clear(total)
         x, y = [T.alloc_shared((8,), "float32") for _ in range(2)]
         T.copy(y, x)
-    """).text
+    """,
+    ).text
     assert "clear(best)" in text and "clear(total)" in text and "copy(y, x)" in text

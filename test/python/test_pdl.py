@@ -41,6 +41,7 @@ def test_cuda_text(chip):
 
 def test_outside_of_a_kernel():
     with pytest.raises(tilelang.CompileError, match="T.pdl_sync outside a T.Kernel"):
+
         @T.prim_func
         def main(A: T.Tensor((4,), "float32")):
             T.pdl_sync()

@@ -2,7 +2,6 @@
 elements.
 """
 
-
 import numpy as np
 import pytest
 import tilelang
@@ -159,8 +158,9 @@ def test_a_kernel_with_pointers_shows_itself():
     assert "a: handle" in repr(compiled)
 
 
-@pytest.mark.parametrize("written", ["p + 16", "16 * p", "-p", "p == 0", "p << 1", "T.exp(p)",
-                                     "T.if_then_else(p, 1, 2)"])
+@pytest.mark.parametrize(
+    "written", ["p + 16", "16 * p", "-p", "p == 0", "p << 1", "T.exp(p)", "T.if_then_else(p, 1, 2)"]
+)
 def test_an_address_is_no_number(tmp_path, written):
     error = failure(tmp_path, f"x = {written}", signature="p: T.ptr")
     assert "an address is no number to compute with" in error.text and "A[16]" in error.text

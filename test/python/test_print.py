@@ -49,9 +49,11 @@ def test_values(target, capfd):
     shown = places(lines)
     for i in range(4):
         assert f"twice {{x}}: block=(1)  dtype=f32 value={2 * (a[i, 0] + 3):g}".replace("  ", " ") in [
-            line.replace("  ", " ") for line in shown]
+            line.replace("  ", " ") for line in shown
+        ]
         assert f"block=(1) buffer=S index=({i}) dtype=f32 value={a[i, 0] + 3:g}" in [
-            line.replace("  ", " ") for line in shown]
+            line.replace("  ", " ") for line in shown
+        ]
     assert sum("dtype=i32 value=3" in line for line in lines) == 2
     assert sum(line.startswith("done block=") for line in lines) == 2
     assert len(lines) == 12
@@ -77,8 +79,11 @@ def test_tiles(scope, target, capfd):
     lines = run(capfd, main, target, a)
     seen = {0: {}, 1: {}}
     for line in lines:
-        found = re.fullmatch(r"whole: block=\((\d)\) (?:thread=\(0, 0, 0\))? ?buffer=(\w+) "
-                             r"index=\((\d+), (\d+):(\d+)\) dtype=f16 values=(.*)", line)
+        found = re.fullmatch(
+            r"whole: block=\((\d)\) (?:thread=\(0, 0, 0\))? ?buffer=(\w+) "
+            r"index=\((\d+), (\d+):(\d+)\) dtype=f16 values=(.*)",
+            line,
+        )
         assert found, line
         assert found[2] == ("A" if scope in ("global", "part") else "X")
         row, first, last = int(found[3]), int(found[4]), int(found[5])
@@ -120,13 +125,24 @@ def test_types(target, capfd):
                 T.print(T.cast(A[0], dtype), dtype, warp_id=0)
 
     lines = run(capfd, main, target, np.array([-2], np.int32))
-    want = {"int8": "-2", "uint8": "254", "int16": "-2", "int64": "-2", "uint64": str(2**64 - 2), "bool": "1",
-            "float64": "-2", "bfloat16": "-2", "uint32": str(2**32 - 2)}
+    want = {
+        "int8": "-2",
+        "uint8": "254",
+        "int16": "-2",
+        "int64": "-2",
+        "uint64": str(2**64 - 2),
+        "bool": "1",
+        "float64": "-2",
+        "bfloat16": "-2",
+        "uint32": str(2**32 - 2),
+    }
     assert {line.split(":")[0]: line.split("value=")[1] for line in lines} == want
 
 
 def asserting(folder):
-    return kernel_of(folder, """
+    return kernel_of(
+        folder,
+        """
         S = T.alloc_shared((8,), "int32")
         for i in T.Parallel(8):
             S[i] = I[bx * 8 + i]
@@ -134,8 +150,10 @@ def asserting(folder):
             assert S[i] >= 0, "an index is negative"
             T.device_assert(S[i] < 64)
             B[bx * 8 + i] = A[S[i], 0]
-        """, signature="A: T.Tensor((64, 8), 'float32'), I: T.Tensor((32,), 'int32'), "
-                       "B: T.Tensor((32,), 'float32')")
+        """,
+        signature="A: T.Tensor((64, 8), 'float32'), I: T.Tensor((32,), 'int32'), "
+        "B: T.Tensor((32,), 'float32')",
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -165,21 +183,24 @@ def test_text_ir(tmp_path):
     from tilelang import _core
 
     text = asserting(tmp_path).text
-    assert 'device_assert(' in text and '"an index is negative"' in text
+    assert "device_assert(" in text and '"an index is negative"' in text
     assert _core.parse(text).text() == text
     shown = kernel_of(tmp_path, 'T.print(A, "{a} %d")').text
-    assert _core.parse(shown).text() == shown and 'elected(' in shown
+    assert _core.parse(shown).text() == shown and "elected(" in shown
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 def test_cuda_text(chip, tmp_path):
-    shown = kernel_of(tmp_path, """
+    shown = kernel_of(
+        tmp_path,
+        """
         S = T.alloc_fragment((64, 8), "float32")
         T.copy(A, S)
         T.print(S, "100%")
         T.print(A[bx, 0])
         T.print(n)
-        """)
+        """,
+    )
     source = tilelang.compile(shown, target=f"cuda -arch={chip}").get_kernel_source()
     assert "vprintf(const char*" in source and '"100%%: block=(%lld' in source
     source = tilelang.compile(asserting(tmp_path), target=f"cuda -arch={chip}").get_kernel_source()

@@ -12,20 +12,28 @@ FOUR = "{{out0}, {out1}, {out2}, {out3}}"
 
 
 @T.prim_func
-def by_hand(A: T.Tensor((16, 16), "float16"), B: T.Tensor((8, 16), "float16"),
-            C: T.Tensor((16, 8), "float32")):
+def by_hand(
+    A: T.Tensor((16, 16), "float16"), B: T.Tensor((8, 16), "float16"), C: T.Tensor((16, 8), "float32")
+):
     with T.Kernel(1, threads=32):
         As = T.alloc_shared((16, 16), "float16")
         Bs = T.alloc_shared((8, 16), "float16")
         T.copy(A, As)
         T.copy(B, Bs)
         lane = T.get_thread_binding()
-        a0, a1, a2, a3 = T.ptx(f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {FOUR}, [{{0}}];",
-                               T.access_ptr(As[lane % 16, lane // 16 * 8], "r"), out=("uint32",) * 4)
-        b0, b1 = T.ptx("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{out0}, {out1}}, [{0}];",
-                       T.access_ptr(Bs[lane % 8, lane // 8 % 2 * 8], "r"), out=("uint32",) * 2)
-        d0, d1, d2, d3 = T.ptx(MMA, a0, a1, a2, a3, b0, b1, T.float32(1), 1.0, T.float32(1), 1.0,
-                               out=("float32",) * 4)
+        a0, a1, a2, a3 = T.ptx(
+            f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {FOUR}, [{{0}}];",
+            T.access_ptr(As[lane % 16, lane // 16 * 8], "r"),
+            out=("uint32",) * 4,
+        )
+        b0, b1 = T.ptx(
+            "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{out0}, {out1}}, [{0}];",
+            T.access_ptr(Bs[lane % 8, lane // 8 % 2 * 8], "r"),
+            out=("uint32",) * 2,
+        )
+        d0, d1, d2, d3 = T.ptx(
+            MMA, a0, a1, a2, a3, b0, b1, T.float32(1), 1.0, T.float32(1), 1.0, out=("float32",) * 4
+        )
         C[lane // 4, lane % 4 * 2] = d0
         C[lane // 4, lane % 4 * 2 + 1] = d1
         C[lane // 4 + 8, lane % 4 * 2] = d2

@@ -11,16 +11,22 @@ from test_published_styles import both, close, random
 @both
 def test_experts(target):
     """Rows of tokens are gathered by index; whole blocks are left out by a number of the call."""
+
     @tilelang.jit(out_idx=[-1], target=target)
     def moe(tokens, hidden, inter, experts, topk, bm, bn, bk):
         padded = tokens * topk + experts * bm
         weights = (experts, inter, hidden)
 
         @T.prim_func
-        def main(X: T.Tensor((tokens, hidden), "float16"), Wg: T.Tensor(weights, "float16"),
-                 Wu: T.Tensor(weights, "float16"), sorted_ids: T.Tensor((padded,), "int32"),
-                 expert_of: T.Tensor((T.ceildiv(padded, bm),), "int32"), num_blocks: T.int32,
-                 Y: T.Tensor((tokens * topk, inter), "float16")):
+        def main(
+            X: T.Tensor((tokens, hidden), "float16"),
+            Wg: T.Tensor(weights, "float16"),
+            Wu: T.Tensor(weights, "float16"),
+            sorted_ids: T.Tensor((padded,), "int32"),
+            expert_of: T.Tensor((T.ceildiv(padded, bm),), "int32"),
+            num_blocks: T.int32,
+            Y: T.Tensor((tokens * topk, inter), "float16"),
+        ):
             with T.Kernel(T.ceildiv(inter, bn), T.ceildiv(padded, bm), threads=128) as (bx, by):
                 A = T.alloc_shared((bm, bk), "float16")
                 G = T.alloc_shared((bn, bk), "float16")
@@ -37,8 +43,8 @@ def test_experts(target):
                     for k in T.Pipelined(T.ceildiv(hidden, bk), num_stages=2):
                         for i, j in T.Parallel(bm, bk):
                             A[i, j] = T.if_then_else(ids[i] < tokens * topk, X[ids[i] // topk, k * bk + j], 0)
-                        T.copy(Wg[e, bx * bn:(bx + 1) * bn, k * bk:(k + 1) * bk], G)
-                        T.copy(Wu[e, bx * bn:(bx + 1) * bn, k * bk:(k + 1) * bk], U)
+                        T.copy(Wg[e, bx * bn : (bx + 1) * bn, k * bk : (k + 1) * bk], G)
+                        T.copy(Wu[e, bx * bn : (bx + 1) * bn, k * bk : (k + 1) * bk], U)
                         T.gemm(A, G, g, transpose_B=True)
                         T.gemm(A, U, u, transpose_B=True)
                     for i, j in T.Parallel(bm, bn):
@@ -73,6 +79,7 @@ def test_experts(target):
 @both
 def test_stream_k(target):
     """Blocks share out the steps of all tiles: a while loop, and a branch by which of them are here."""
+
     @tilelang.jit(target=target)
     def streamk(A, B, C, bm: int = 32, bn: int = 32, bk: int = 32, num_sms: int = 5):
         M, N, K = T.const("M, N, K")
@@ -117,6 +124,7 @@ def test_stream_k(target):
 @both
 def test_radix_sort(target):
     """Two eager kernels, a digit at a time: counts by atomics, then each element to its place."""
+
     @tilelang.jit(target=target)
     def histogram(X, shift: int, bits: int = 4, block: int = 128):
         N = T.const("N")
@@ -167,6 +175,7 @@ def test_radix_sort(target):
 @both
 def test_triangular_solve(target):
     """Row after row of a shared tile, each from those before: (I + L)^-1, for chunked linear attention."""
+
     @tilelang.jit(out_idx=[-1], target=target)
     def solve(S, H, C):
         @T.prim_func
@@ -176,7 +185,7 @@ def test_triangular_solve(target):
                 o = T.alloc_shared((C, C), "float32")
                 row = T.alloc_fragment((C,), "float32")
                 prod = T.alloc_fragment((C, C), "float32")
-                T.copy(A[bs * C:(bs + 1) * C, bh, 0:C], a)
+                T.copy(A[bs * C : (bs + 1) * C, bh, 0:C], a)
                 for i, j in T.Parallel(C, C):
                     a[i, j] = T.if_then_else(i > j, -a[i, j], 0)
                 T.copy(a, o)
@@ -188,7 +197,7 @@ def test_triangular_solve(target):
                         o[r, j] = a[r, j] + row[j]
                 for i in T.Parallel(C):
                     o[i, i] += 1.0
-                T.copy(o, O[bs * C:(bs + 1) * C, bh, 0:C])
+                T.copy(o, O[bs * C : (bs + 1) * C, bh, 0:C])
 
         return main
 

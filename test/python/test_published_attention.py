@@ -21,6 +21,7 @@ def attention(q, k, v, mask):
 @both
 def test_pages(target):
     """Rows of a block table choose the tiles; the loop's length is read from a tensor."""
+
     @tilelang.jit(target=target)
     def paged_attention(Q, KC, VC, table, lens, block_N: int = 16):
         batch, heads, dim, kvh = T.const("batch, heads, dim, kvh")
@@ -53,8 +54,8 @@ def test_pages(target):
             for kb in T.Pipelined(T.ceildiv(n, block_N), num_stages=2):
                 p = table[bz, kb * block_N // page]
                 off = kb * block_N % page
-                T.copy(KC[p, off:off + block_N, hk, :], K_shared)
-                T.copy(VC[p, off:off + block_N, hk, :], V_shared)
+                T.copy(KC[p, off : off + block_N, hk, :], K_shared)
+                T.copy(VC[p, off : off + block_N, hk, :], V_shared)
                 for i, j in T.Parallel(16, block_N):
                     S[i, j] = T.if_then_else(kb * block_N + j < n, 0, -T.infinity(T.float32))
                 T.gemm(Q_shared, K_shared, S, transpose_B=True)
@@ -82,17 +83,20 @@ def test_pages(target):
     lens = np.array([1, 50, 96], "int32")
     o = paged_attention(q, kc, vc, table, lens)
     for i in range(b):
-        k, v = (np.repeat(c[table[i]].reshape(-1, kvh, d)[: lens[i]], h // kvh, 1).swapaxes(0, 1)
-                for c in (kc, vc))
+        k, v = (
+            np.repeat(c[table[i]].reshape(-1, kvh, d)[: lens[i]], h // kvh, 1).swapaxes(0, 1)
+            for c in (kc, vc)
+        )
         close(o[i], attention(q[i][:, None], k, v, True)[:, 0], 5e-3)
 
 
 @both
 def test_sparse_blocks(target):
     """An array of flags that every thread has, alike, decides over tile operators; the softmax is a macro."""
+
     @tilelang.jit(out_idx=[4], target=target)
     def blocksparse_flashattn(heads, seq, dim, block_M, block_N):
-        scale = (1.0 / dim)**0.5 * LOG2E
+        scale = (1.0 / dim) ** 0.5 * LOG2E
         shape = (heads, seq, dim)
         blocks = seq // block_N
 
@@ -112,8 +116,13 @@ def test_sparse_blocks(target):
             T.copy(acc_s, acc_s_cast)
 
         @T.prim_func
-        def main(Q: T.Tensor(shape, "float16"), K: T.Tensor(shape, "float16"), V: T.Tensor(shape, "float16"),
-                 Mask: T.Tensor((heads, seq // block_M, blocks), "bool"), Output: T.Tensor(shape, "float16")):
+        def main(
+            Q: T.Tensor(shape, "float16"),
+            K: T.Tensor(shape, "float16"),
+            V: T.Tensor(shape, "float16"),
+            Mask: T.Tensor((heads, seq // block_M, blocks), "bool"),
+            Output: T.Tensor(shape, "float16"),
+        ):
             with T.Kernel(T.ceildiv(seq, block_M), heads, threads=128) as (bx, by):
                 Q_shared = T.alloc_shared([block_M, dim], "float16")
                 K_shared = T.alloc_shared([block_N, dim], "float16")
@@ -128,7 +137,7 @@ def test_sparse_blocks(target):
                 scores_sum = T.alloc_fragment([block_M], "float32")
                 logsum = T.alloc_fragment([block_M], "float32")
                 block_mask = T.alloc_local([blocks], "bool")
-                T.copy(Q[by, bx * block_M:(bx + 1) * block_M, :], Q_shared)
+                T.copy(Q[by, bx * block_M : (bx + 1) * block_M, :], Q_shared)
                 T.fill(acc_o, 0)
                 T.fill(logsum, 0)
                 T.fill(scores_max, -T.infinity("float32"))
@@ -136,21 +145,23 @@ def test_sparse_blocks(target):
                     block_mask[vj] = Mask[by, bx, vj]
                 for k in T.Pipelined(blocks, num_stages=1):
                     if block_mask[k] != 0:
-                        T.copy(K[by, k * block_N:(k + 1) * block_N, :], K_shared)
+                        T.copy(K[by, k * block_N : (k + 1) * block_N, :], K_shared)
                         for i, j in T.Parallel(block_M, block_N):
-                            acc_s[i, j] = T.if_then_else(bx * block_M + i >= k * block_N + j, 0,
-                                                         -T.infinity(acc_s.dtype))
+                            acc_s[i, j] = T.if_then_else(
+                                bx * block_M + i >= k * block_N + j, 0, -T.infinity(acc_s.dtype)
+                            )
                         T.gemm(Q_shared, K_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                        Softmax(acc_s, acc_s_cast, scores_max, scores_max_prev, scores_scale, scores_sum,
-                                logsum)
+                        Softmax(
+                            acc_s, acc_s_cast, scores_max, scores_max_prev, scores_scale, scores_sum, logsum
+                        )
                         for i, j in T.Parallel(block_M, dim):
                             acc_o[i, j] *= scores_scale[i]
-                        T.copy(V[by, k * block_N:(k + 1) * block_N, :], V_shared)
+                        T.copy(V[by, k * block_N : (k + 1) * block_N, :], V_shared)
                         T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, dim):
                     acc_o[i, j] /= logsum[i]
                 T.copy(acc_o, O_shared)
-                T.copy(O_shared, Output[by, bx * block_M:(bx + 1) * block_M, :])
+                T.copy(O_shared, Output[by, bx * block_M : (bx + 1) * block_M, :])
 
         return main
 

@@ -39,8 +39,11 @@ def test_arithmetic_on_extents_outside_the_kernel(target):
         grid = T.ceildiv(n, 2)
 
         @T.prim_func
-        def main(A: T.Tensor(flat, "float32"), B: T.Tensor([n * heads, width], "float32"),
-                 C: T.Tensor([n], "float32")):
+        def main(
+            A: T.Tensor(flat, "float32"),
+            B: T.Tensor([n * heads, width], "float32"),
+            C: T.Tensor([n], "float32"),
+        ):
             with T.Kernel(grid, threads=32) as bx:
                 for i, j in T.Parallel(2 * heads, 8):
                     if bx * 2 * heads + i < n * heads and j < width:
@@ -277,8 +280,9 @@ def test_layouts_for_matrix_instructions(target):
         with T.Kernel(1, threads=64):
             tile = T.alloc_shared((32, 64), "float16")
             plain = T.alloc_shared((64, 32), "float16")
-            T.annotate_layout({tile: make_mma_swizzle_layout(tile),
-                               plain: make_mma_swizzle_layout(plain, is_smooth=True)})
+            T.annotate_layout(
+                {tile: make_mma_swizzle_layout(tile), plain: make_mma_swizzle_layout(plain, is_smooth=True)}
+            )
             T.copy(A, tile)
             for i, j in T.Parallel(64, 32):
                 plain[i, j] = tile[j, i]

@@ -182,8 +182,10 @@ def test_handles_keep_the_order_of_the_parameters(target):
 def test_handles_that_are_refused(tmp_path, body, said):
     path = tmp_path / "handles.py"
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    path.write_text(f"import tilelang.language as T\n@T.prim_func\ndef f(a: T.handle, n: T.int32):\n{lines}"
-                    "    with T.Kernel(1):\n        T.evaluate(0)\n")
+    path.write_text(
+        f"import tilelang.language as T\n@T.prim_func\ndef f(a: T.handle, n: T.int32):\n{lines}"
+        "    with T.Kernel(1):\n        T.evaluate(0)\n"
+    )
     with pytest.raises(tilelang.CompileError) as caught:
         exec(compile(path.read_text(), str(path), "exec"), {})
     assert said in str(caught.value) and caught.value.line == 3 + len(body.splitlines())
@@ -358,9 +360,13 @@ def test_a_call_is_checked_before_anything_runs(target):
     a = np.zeros((8, 8), "float32")
     kernel(a, 5, 0)
     assert (a == 5).all()
-    for rows, n, flag, line, said in ((8, 3, 0, 4, "more than three: `n > 3`, where n = 3"),
-                                      (6, 5, 0, 5, "m is a multiple of 4"), (8, 9, 0, 5, "n = 9, m = 8"),
-                                      (8, 5, 7, 6, "where flag = 7"), (8, 5, -1, 6, "where flag = -1")):
+    for rows, n, flag, line, said in (
+        (8, 3, 0, 4, "more than three: `n > 3`, where n = 3"),
+        (6, 5, 0, 5, "m is a multiple of 4"),
+        (8, 9, 0, 5, "n = 9, m = 8"),
+        (8, 5, 7, 6, "where flag = 7"),
+        (8, 5, -1, 6, "where flag = -1"),
+    ):
         with pytest.raises(tilelang.ArgumentError) as caught:
             kernel(np.zeros((rows, 8), "float32"), n, flag)
         assert said in str(caught.value) and f"{__file__}:{first + line}: " in str(caught.value)
@@ -370,7 +376,9 @@ def test_a_call_is_checked_before_anything_runs(target):
 
 def test_what_no_call_can_check(tmp_path):
     path = tmp_path / "real.py"
-    path.write_text("import tilelang.language as T\n@T.prim_func\ndef f(A: T.Tensor((4,), 'float32'), s: "
-                    "T.float32):\n    assert s > 0.0, 'positive'\n    with T.Kernel(1):\n        A[0] = s\n")
+    path.write_text(
+        "import tilelang.language as T\n@T.prim_func\ndef f(A: T.Tensor((4,), 'float32'), s: "
+        "T.float32):\n    assert s > 0.0, 'positive'\n    with T.Kernel(1):\n        A[0] = s\n"
+    )
     with pytest.raises(tilelang.CompileError, match="from integer parameters and extents; `s` is float32"):
         exec(compile(path.read_text(), str(path), "exec"), {})

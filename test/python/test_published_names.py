@@ -102,9 +102,12 @@ def test_faults_are_noticed():
 
 def test_another_list_may_have_more(tmp_path):
     other = tmp_path / "names.tsv"
-    lines = ["module\tname\tkind\tsignature\tused\there",
-             "tilelang.language\tbrand_new\tfunction\t(a)\t0\tno",
-             "tilelang.inner\tused\tfunction\t(a)\t3\tno", "tilelang.inner\tunused\tfunction\t(a)\t0\tno"]
+    lines = [
+        "module\tname\tkind\tsignature\tused\there",
+        "tilelang.language\tbrand_new\tfunction\t(a)\t0\tno",
+        "tilelang.inner\tused\tfunction\t(a)\t3\tno",
+        "tilelang.inner\tunused\tfunction\t(a)\t0\tno",
+    ]
     other.write_text("\n".join(lines) + "\n")
     done = run("--against", str(other), "--all")
     assert done.returncode == 1

@@ -93,7 +93,9 @@ def test_other_names_in_a_kernel(target):
                 B[i] = T.ceil(A[i] / 4)
 
     a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    config = {tilelang.PassConfigKey.TL_DISABLE_TMA_LOWER: True,
-              tilelang.PassConfigKey.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: True}
+    config = {
+        tilelang.PassConfigKey.TL_DISABLE_TMA_LOWER: True,
+        tilelang.PassConfigKey.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: True,
+    }
     tilelang.compile(main, target=target, pass_configs=config)(a, b)
     assert (b == np.ceil(a / 4)).all()

@@ -103,8 +103,10 @@ def test_the_spellings_of_an_operand_agree(shape, held, bits, rows, k, operand):
     place = getattr(mma_layout, f"shared_{shape}_to_mma_{held}_layout_sr_{operand}")
     same = getattr(mma_layout, f"shared_{shape}_to_mma_{operand}_{held}_layout")
     back = getattr(mma_layout, f"mma_load_{operand}_{held}_to_shared_{shape}_layout")
-    across = [getattr(mma_layout, f"shared_{shape}_to_mma_{held}_layout_rs_{operand}"),
-              getattr(mma_layout, f"shared_{turned}_to_mma_{operand}_{held}_layout_trans")]
+    across = [
+        getattr(mma_layout, f"shared_{shape}_to_mma_{held}_layout_rs_{operand}"),
+        getattr(mma_layout, f"shared_{turned}_to_mma_{operand}_{held}_layout_trans"),
+    ]
     for i, j in itertools.product(range(rows), range(k)):
         assert place(i, j) == same(i, j) and back(*place(i, j)) == (i, j)
         assert all(f(j, i) == place(i, j) for f in across)
@@ -112,9 +114,14 @@ def test_the_spellings_of_an_operand_agree(shape, held, bits, rows, k, operand):
     assert places == set(itertools.product(range(32), range(rows * k // 32)))
 
 
-@pytest.mark.parametrize("row,held,k", [("mma_m16n8k16_f16_f32", "16x16_to_mma_{}_32x8", 16),
-                                        ("mma_m16n8k32_s8_s32", "16x32_to_mma_{}_32x16", 32),
-                                        ("mma_m16n8k8_tf32_f32", "16x8_to_mma_{}_32x4", 8)])
+@pytest.mark.parametrize(
+    "row,held,k",
+    [
+        ("mma_m16n8k16_f16_f32", "16x16_to_mma_{}_32x8", 16),
+        ("mma_m16n8k32_s8_s32", "16x32_to_mma_{}_32x16", 32),
+        ("mma_m16n8k8_tf32_f32", "16x8_to_mma_{}_32x4", 8),
+    ],
+)
 def test_they_are_those_of_the_instructions(row, held, k):
     a, b = (make_matrix_fragment(row, x) for x in "ab")
     of_a, of_b = (getattr(mma_layout, f"shared_{held.format(x)}_layout") for x in "ab")
@@ -131,11 +138,15 @@ def test_maps_of_sums_and_smooth_ones():
     doubles = [utils.mma_store_index_map_fp64(t, r) for t in range(32) for r in range(2)]
     assert doubles == list(itertools.product(range(8), range(8)))
     assert mma_layout.mma_store_32x2_to_shared_8x8_layout_fp64(5, 1) == (1, 3)
-    for name, rows, columns, held in (("16x16_to_mma_32x8", 16, 16, 8), ("16x32_to_mma_32x16", 16, 32, 16),
-                                      ("32x16_to_mma_32x16", 32, 16, 16)):
+    for name, rows, columns, held in (
+        ("16x16_to_mma_32x8", 16, 16, 8),
+        ("16x32_to_mma_32x16", 16, 32, 16),
+        ("32x16_to_mma_32x16", 32, 16, 16),
+    ):
         smooth = getattr(mma_layout, f"shared_{name}_smoothlayout")
-        assert [smooth(i, j) for i in range(rows) for j in range(columns)] == \
-            list(itertools.product(range(32), range(held)))
+        assert [smooth(i, j) for i in range(rows) for j in range(columns)] == list(
+            itertools.product(range(32), range(held))
+        )
     assert get_mma_micro_size("int8") == (16, 16, 32)
 
 
@@ -198,12 +209,20 @@ def test_swizzles_of_a_width():
 def test_operands_of_amd(m, k):
     held = m * k // 64
     b_shape = f"{k}x{m}" if k == 4 else f"{m}x{k}"
-    a, a_back = (getattr(mfma_layout, name) for name in (
-        f"shared_{m}x{k}_to_local_64x{held}_layout_A",
-        f"thread_id_shared_access_64x{held}_to_{m}x{k}_layout_A"))
-    b, b_back = (getattr(mfma_layout, name) for name in (
-        f"shared_{b_shape}_to_local_64x{held}_layout_B",
-        f"thread_id_shared_access_64x{held}_to_{b_shape}_layout_B"))
+    a, a_back = (
+        getattr(mfma_layout, name)
+        for name in (
+            f"shared_{m}x{k}_to_local_64x{held}_layout_A",
+            f"thread_id_shared_access_64x{held}_to_{m}x{k}_layout_A",
+        )
+    )
+    b, b_back = (
+        getattr(mfma_layout, name)
+        for name in (
+            f"shared_{b_shape}_to_local_64x{held}_layout_B",
+            f"thread_id_shared_access_64x{held}_to_{b_shape}_layout_B",
+        )
+    )
     for lane, e in itertools.product(range(64), range(held)):
         row, column = lane % m, held * (lane // m) + e
         assert a_back(lane, e) == (row, column) and a(row, column) == (lane, e)
@@ -214,8 +233,10 @@ def test_operands_of_amd(m, k):
 def test_sums_of_amd(size, held):
     stored = mfma_layout.mfma_store_index_map if size == 16 else mfma_layout.mfma_store_index_map_32x32
     place = getattr(mfma_layout, f"shared_{size}x{size}_to_local_64x{held}_layout_C")
-    m_n, n_m = (getattr(mfma_layout, f"thread_id_shared_access_64x{held}_to_{size}x{size}_layout_C_{x}")
-                for x in ("m_n", "n_m"))
+    m_n, n_m = (
+        getattr(mfma_layout, f"thread_id_shared_access_64x{held}_to_{size}x{size}_layout_C_{x}")
+        for x in ("m_n", "n_m")
+    )
     for lane, r in itertools.product(range(64), range(held)):
         row = 4 * (lane // 16) + r if size == 16 else 8 * (r // 4) + 4 * (lane // 32) + r % 4
         assert stored(lane, r) == m_n(lane, r) == (row, lane % size) and n_m(lane, r) == (lane % size, row)
@@ -224,11 +245,16 @@ def test_sums_of_amd(size, held):
 
 def test_other_names_of_amd():
     for i, j in itertools.product(range(16), range(16)):
-        assert mfma_layout.shared_16x16_to_local_64x4_layout_m_n(i, j) == \
-            mfma_layout.shared_16x16_to_local_64x4_layout_n_m(j, i) == \
-            mfma_layout.shared_16x16_to_local_64x4_layout_C(i, j)
-        assert mfma_layout.shared_16x16_to_local_64x4_layout_n_k(i, j) == \
-            mfma_layout.shared_16x16_to_local_64x4_layout_k_n(j, i) == (i + 16 * (j // 4), j % 4)
+        assert (
+            mfma_layout.shared_16x16_to_local_64x4_layout_m_n(i, j)
+            == mfma_layout.shared_16x16_to_local_64x4_layout_n_m(j, i)
+            == mfma_layout.shared_16x16_to_local_64x4_layout_C(i, j)
+        )
+        assert (
+            mfma_layout.shared_16x16_to_local_64x4_layout_n_k(i, j)
+            == mfma_layout.shared_16x16_to_local_64x4_layout_k_n(j, i)
+            == (i + 16 * (j // 4), j % 4)
+        )
     assert mfma_layout.shared_16x16_to_ldmatrix_64x4_layout([17, 2]) == (1, 6)
     from tilelang.rocm.intrinsics.utils import get_mma_micro_size as micro_size
 
@@ -248,8 +274,9 @@ def test_single_tiles_of_the_emitter(kind):
     assert kind.dtype_abbrv["bfloat16"] == "bf16" and (kind.warp_rows, kind.warp_cols) == (1, 1)
 
     @T.prim_func
-    def main(A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"),
-             C: T.Tensor((32, 32), "float32")):
+    def main(
+        A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32")
+    ):
         with T.Kernel(1, threads=32):
             As, Bs = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
             a = T.alloc_local((e.warp_rows * e.local_size_a,), "float16")

@@ -71,8 +71,11 @@ def test_a_convolution():
     bm, bn, bk = 32, 32, 16
 
     @T.prim_func
-    def main(img: T.Tensor((n, h, w, c), "float16"), weight: T.Tensor((k * k * c, f), "float16"),
-             out: T.Tensor((n * h * w, f), "float32")):
+    def main(
+        img: T.Tensor((n, h, w, c), "float16"),
+        weight: T.Tensor((k * k * c, f), "float16"),
+        out: T.Tensor((n * h * w, f), "float32"),
+    ):
         with T.Kernel(T.ceildiv(f, bn), T.ceildiv(n * h * w, bm), threads=64) as (bx, by):
             col = T.alloc_shared((bm, bk), "float16")
             tile = T.alloc_shared((bk, bn), "float16")
@@ -98,6 +101,7 @@ def test_what_im2col_refuses():
     with pytest.raises(CompileError, match=r"T\.im2col: kernel, stride and dilation are positive"):
         gathered((1, 4, 4, 4), 3, 1, 0, 1, (16, 12))
     with pytest.raises(CompileError, match=r"T\.im2col: img is a buffer of 4 dimensions, but it has shape"):
+
         @T.prim_func
         def main(A: T.Tensor((4, 4), "float16")):
             with T.Kernel(1):
@@ -131,9 +135,12 @@ def test_gemm_sp_is_the_product(target, dtype, meta, accum, ta, te, tb):
     a_shape, e_shape, b_shape = (m, bk * kept // of), (m, bk // e), (bk, n)
 
     @T.prim_func
-    def main(A: T.Tensor((m, k * kept // of)[:: -1 if ta else 1], dtype),
-             E: T.Tensor((m, k // e)[:: -1 if te else 1], meta),
-             B: T.Tensor((n, k) if tb else (k, n), dtype), C: T.Tensor((m, n), accum)):
+    def main(
+        A: T.Tensor((m, k * kept // of)[:: -1 if ta else 1], dtype),
+        E: T.Tensor((m, k // e)[:: -1 if te else 1], meta),
+        B: T.Tensor((n, k) if tb else (k, n), dtype),
+        C: T.Tensor((m, n), accum),
+    ):
         with T.Kernel(1, threads=64):
             As = T.alloc_shared(a_shape[::-1] if ta else a_shape, dtype)
             Es = T.alloc_shared(e_shape[::-1] if te else e_shape, meta)
@@ -153,8 +160,13 @@ def test_gemm_sp_is_the_product(target, dtype, meta, accum, ta, te, tb):
     kept_only, metadata = compress(dense, meta_dtype=meta)
     assert kept_only.shape == (m, k * kept // of) and metadata.shape == (m, k // e)
     c = np.zeros((m, n), accum)
-    tilelang.compile(main, target=target)(*[np.ascontiguousarray(x.T if turned else x) for x, turned in
-                                            ((kept_only, ta), (metadata, te), (b, tb))], c)
+    tilelang.compile(main, target=target)(
+        *[
+            np.ascontiguousarray(x.T if turned else x)
+            for x, turned in ((kept_only, ta), (metadata, te), (b, tb))
+        ],
+        c,
+    )
     assert (c == dense.astype(np.float64) @ b.astype(np.float64)).all()
 
 
@@ -192,6 +204,7 @@ def test_what_is_not_sparse_is_refused():
     with pytest.raises(CompileError, match=r"a sparse operand is of float16, .*, not of float64"):
         get_e_factor("float64", "int16")
     with pytest.raises(CompileError, match=r"T\.gemm_sp: A has 32 elements along k, so E must be \(16, 2\)"):
+
         @T.prim_func
         def main(C: T.Tensor((16, 16), "float32")):
             with T.Kernel(1, threads=32):
@@ -206,8 +219,9 @@ def test_what_is_not_sparse_is_refused():
 @pytest.mark.parametrize("pointers", [False, True])
 def test_ptx_mma_by_hand(pointers):
     @T.prim_func
-    def main(A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"),
-             C: T.Tensor((16, 16), "float32")):
+    def main(
+        A: T.Tensor((16, 16), "float16"), B: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")
+    ):
         with T.Kernel(1, threads=32):
             tx = T.get_thread_binding()
             As, Bs = T.alloc_shared((16, 16), "float16"), T.alloc_shared((16, 16), "float16")
@@ -217,12 +231,26 @@ def test_ptx_mma_by_hand(pointers):
             T.copy(B, Bs)
             T.mma_fill("float32", 8, c.data if pointers else c, 0)
             T.ptx_ldmatrix(False, 4, T.access_ptr(As[tx % 16, tx // 16 * 8]), T.access_ptr(a, "w"))
-            T.ptx_ldmatrix(False, 4, T.access_ptr(Bs[tx // 16 * 8 + tx % 8, tx // 8 % 2 * 8]),
-                           T.access_ptr(b, "w"))
+            T.ptx_ldmatrix(
+                False, 4, T.access_ptr(Bs[tx // 16 * 8 + tx % 8, tx // 8 % 2 * 8]), T.access_ptr(b, "w")
+            )
             for half in T.unroll(2):
-                T.ptx_mma("float32", "m16n8k16", "row", "col", "fp16", "fp16", "fp32",
-                          a.data if pointers else a, 0, b.data if pointers else b, half * 4,
-                          c.data if pointers else c, half * 4, False)
+                T.ptx_mma(
+                    "float32",
+                    "m16n8k16",
+                    "row",
+                    "col",
+                    "fp16",
+                    "fp16",
+                    "fp32",
+                    a.data if pointers else a,
+                    0,
+                    b.data if pointers else b,
+                    half * 4,
+                    c.data if pointers else c,
+                    half * 4,
+                    False,
+                )
             T.mma_store("float32", 16, 16, T.access_ptr(C, "w"), c, 0, 16)
 
     rng = np.random.default_rng(3)

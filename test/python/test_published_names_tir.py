@@ -14,6 +14,7 @@ N = 32
 
 def run(body, n=N, dtype="float32", target="reference", threads=32):
     """out[i] = body(i, x[i]) for every i."""
+
     @T.prim_func
     def main(x: T.Tensor((n,), dtype), out: T.Tensor((n,), dtype)):
         with T.Kernel(1, threads=threads):
@@ -138,8 +139,13 @@ def test_statements(target, caplog):
     tilelang.compile(main, target=target)(a, b)
     assert b.tolist() == [1, 3, 5, 101, 9, 10, 13, 14]
     said = "\n".join(caplog.messages)
-    for name in ("annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "reads", "writes",
-                 "sblock_attr"):
+    for name in (
+        "annotate_consumer_reg_alloc",
+        "annotate_producer_reg_dealloc",
+        "reads",
+        "writes",
+        "sblock_attr",
+    ):
         assert f"T.{name}" in said
 
 
@@ -221,17 +227,60 @@ def test_fixed_point():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_ldexp_and_nextafter(dtype, target):
     info = np.finfo(dtype)
-    x = np.array([1.5, -1.5, 0.0, -0.0, info.max, info.smallest_normal, info.smallest_subnormal, 1.0, 3.0,
-                  -info.smallest_subnormal, np.inf, np.nan, 1 + info.eps, 7 * info.smallest_subnormal, 2.0,
-                  1.0], dtype)
-    y = np.array([2.0, -2.0, 1.0, -1.0, np.inf, 0.0, 0.0, 1.0, np.nan, 0.0, 0.0, 1.0, -5.0, 9.0, 3.0,
-                  -np.inf], dtype)
-    n = np.array([3, -3, 5, 7, -1, -5, 20, 1023, -1074, 2100, 4, 5, int(np.log2(info.smallest_subnormal)), -1,
-                  -5000, 5000], np.int32)
+    x = np.array(
+        [
+            1.5,
+            -1.5,
+            0.0,
+            -0.0,
+            info.max,
+            info.smallest_normal,
+            info.smallest_subnormal,
+            1.0,
+            3.0,
+            -info.smallest_subnormal,
+            np.inf,
+            np.nan,
+            1 + info.eps,
+            7 * info.smallest_subnormal,
+            2.0,
+            1.0,
+        ],
+        dtype,
+    )
+    y = np.array(
+        [2.0, -2.0, 1.0, -1.0, np.inf, 0.0, 0.0, 1.0, np.nan, 0.0, 0.0, 1.0, -5.0, 9.0, 3.0, -np.inf], dtype
+    )
+    n = np.array(
+        [
+            3,
+            -3,
+            5,
+            7,
+            -1,
+            -5,
+            20,
+            1023,
+            -1074,
+            2100,
+            4,
+            5,
+            int(np.log2(info.smallest_subnormal)),
+            -1,
+            -5000,
+            5000,
+        ],
+        np.int32,
+    )
 
     @T.prim_func
-    def main(X: T.Tensor((16,), dtype), Y: T.Tensor((16,), dtype), N: T.Tensor((16,), "int32"),
-             A: T.Tensor((16,), dtype), B: T.Tensor((16,), dtype)):
+    def main(
+        X: T.Tensor((16,), dtype),
+        Y: T.Tensor((16,), dtype),
+        N: T.Tensor((16,), "int32"),
+        A: T.Tensor((16,), dtype),
+        B: T.Tensor((16,), dtype),
+    ):
         with T.Kernel(1, threads=16):
             for i in T.Parallel(16):
                 A[i] = T.ldexp(X[i], N[i])
@@ -240,8 +289,9 @@ def test_ldexp_and_nextafter(dtype, target):
     a, b = np.zeros(16, dtype), np.zeros(16, dtype)
     tilelang.compile(main, target=target)(x, y, n, a, b)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(a, np.ldexp(x.astype(np.float64), n).astype(dtype) if dtype != "float64"
-                                      else np.ldexp(x, n))
+        np.testing.assert_array_equal(
+            a, np.ldexp(x.astype(np.float64), n).astype(dtype) if dtype != "float64" else np.ldexp(x, n)
+        )
         np.testing.assert_array_equal(b, np.nextafter(x, y))
 
 

@@ -28,8 +28,9 @@ def test_add_with_a_configuration(target):
     @tilelang.jit(out_idx=[-1], target=target)
     def elementwise_add(M, N, block_M, block_N, in_dtype, out_dtype, threads):
         @T.prim_func
-        def main(A: T.Tensor((M, N), in_dtype), B: T.Tensor((M, N), in_dtype), C: T.Tensor((M, N),
-                                                                                           out_dtype)):
+        def main(
+            A: T.Tensor((M, N), in_dtype), B: T.Tensor((M, N), in_dtype), C: T.Tensor((M, N), out_dtype)
+        ):
             with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
                 A_shared = T.alloc_shared((block_M, block_N), in_dtype)
                 B_shared = T.alloc_shared((block_M, block_N), in_dtype)
@@ -38,7 +39,7 @@ def test_add_with_a_configuration(target):
 
                 T.copy(A[by * block_M, bx * block_N], A_shared)
                 T.copy(B[by * block_M, bx * block_N], B_shared)
-                for (local_y, local_x) in T.Parallel(block_M, block_N):
+                for local_y, local_x in T.Parallel(block_M, block_N):
                     C_local[local_y, local_x] = A_shared[local_y, local_x] + B_shared[local_y, local_x]
                 T.copy(C_local, C_shared)
                 T.copy(C_shared, C[by * block_M, bx * block_N])
@@ -82,12 +83,24 @@ def test_activation_by_a_python_function(target):
 # ── matrices ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-
 @both
 @pytest.mark.parametrize("trans_a,trans_b", list(itertools.product([False, True], repeat=2)))
 def test_gemm_with_transposes(target, trans_a, trans_b):
-    def matmul(M, N, K, block_M, block_N, block_K, trans_A, trans_B, in_dtype, out_dtype, accum_dtype,
-               num_stages, threads):
+    def matmul(
+        M,
+        N,
+        K,
+        block_M,
+        block_N,
+        block_K,
+        trans_A,
+        trans_B,
+        in_dtype,
+        out_dtype,
+        accum_dtype,
+        num_stages,
+        threads,
+    ):
         A_shape = (K, M) if trans_A else (M, K)
         B_shape = (N, K) if trans_B else (K, N)
         A_shared_shape = (block_K, block_M) if trans_A else (block_M, block_K)
@@ -95,9 +108,9 @@ def test_gemm_with_transposes(target, trans_a, trans_b):
 
         @T.prim_func
         def main(
-                A: T.Tensor(A_shape, in_dtype),
-                B: T.Tensor(B_shape, in_dtype),
-                C: T.Tensor((M, N), out_dtype),
+            A: T.Tensor(A_shape, in_dtype),
+            B: T.Tensor(B_shape, in_dtype),
+            C: T.Tensor((M, N), out_dtype),
         ):
             with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
                 A_shared = T.alloc_shared(A_shared_shape, in_dtype)
@@ -137,8 +150,8 @@ def test_gemm_with_macros_and_a_list_of_tiles(target):
 
         @T.macro
         def load(k, tiles):
-            T.copy(A[by * bM:(by + 1) * bM, k * bK:(k + 1) * bK], tiles[0])
-            T.copy(B[bx * bN:(bx + 1) * bN, k * bK:(k + 1) * bK], tiles[1])
+            T.copy(A[by * bM : (by + 1) * bM, k * bK : (k + 1) * bK], tiles[0])
+            T.copy(B[bx * bN : (bx + 1) * bN, k * bK : (k + 1) * bK], tiles[1])
 
         with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), threads=128) as (bx, by):
             tiles = [T.alloc_shared((rows, bK), dtype) for rows in (bM, bN)]
@@ -171,8 +184,9 @@ def test_gemv_by_threads(target):
             T.clear(part)
             for ko in T.serial(T.ceildiv(K, block_K)):
                 for kk in T.Parallel(block_K):
-                    part[kk] += T.if_then_else(ko * block_K + kk < K,
-                                               A[bn, ko * block_K + kk] * x[ko * block_K + kk], 0.0)
+                    part[kk] += T.if_then_else(
+                        ko * block_K + kk < K, A[bn, ko * block_K + kk] * x[ko * block_K + kk], 0.0
+                    )
             T.reduce_sum(part, total, dim=0, clear=True)
             y[bn] = total[0]
         return y
@@ -197,7 +211,7 @@ def test_rms_norm(target):
                 A_local = T.alloc_fragment((blk_m, N), dtype)
                 A_powsum = T.alloc_fragment((blk_m,), dtype)
 
-                T.copy(A[bx * blk_m:(bx + 1) * blk_m, :], A_shared)
+                T.copy(A[bx * blk_m : (bx + 1) * blk_m, :], A_shared)
                 T.copy(A_shared, A_local)
                 for i, j in T.Parallel(blk_m, N):
                     A_pow_local[i, j] = A_local[i, j] * A_local[i, j]
@@ -207,7 +221,7 @@ def test_rms_norm(target):
                 for i, j in T.Parallel(blk_m, N):
                     A_local[i, j] *= A_powsum[i]
                 T.copy(A_local, A_shared)
-                T.copy(A_shared, B[bx * blk_m:(bx + 1) * blk_m, :])
+                T.copy(A_shared, B[bx * blk_m : (bx + 1) * blk_m, :])
 
         return main
 
@@ -245,7 +259,7 @@ def test_online_softmax(target):
             for i_n in T.Pipelined(0, NN):
                 for j in T.Parallel(BN):
                     y[j] = T.exp2(X[i_m, i_n * BN + j] * scale - lse[0])
-                T.copy(y, Y[i_m, i_n * BN:(i_n + 1) * BN])
+                T.copy(y, Y[i_m, i_n * BN : (i_n + 1) * BN])
         return Y
 
     x = random(5, 100)
@@ -262,34 +276,42 @@ def test_flash_attention(target, is_causal):
     def get_configs():
         return [dict(block_M=m, block_N=n) for m, n in itertools.product([32], [32])]
 
-    @tilelang.jit(out_idx=[3], target=target,
-                  pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: False})
+    @tilelang.jit(
+        out_idx=[3], target=target, pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: False}
+    )
     def flashattn(batch, heads, seq_len, dim, is_causal, block_M=32, block_N=32, num_stages=1, threads=64):
-        scale = (1.0 / dim)**0.5 * 1.44269504  # log2(e)
+        scale = (1.0 / dim) ** 0.5 * 1.44269504  # log2(e)
         shape = [batch, seq_len, heads, dim]
         dtype = T.float16
         accum_dtype = T.float32
 
         @T.macro
-        def MMA0(K: T.Tensor(shape, dtype), Q_shared: T.SharedBuffer([block_M, dim], dtype),
-                 K_shared: T.SharedBuffer([block_N, dim], dtype),
-                 acc_s: T.FragmentBuffer([block_M, block_N], accum_dtype), k: T.int32, bx: T.int32,
-                 by: T.int32, bz: T.int32):
-            T.copy(K[bz, k * block_N:(k + 1) * block_N, by, :], K_shared)
+        def MMA0(
+            K: T.Tensor(shape, dtype),
+            Q_shared: T.SharedBuffer([block_M, dim], dtype),
+            K_shared: T.SharedBuffer([block_N, dim], dtype),
+            acc_s: T.FragmentBuffer([block_M, block_N], accum_dtype),
+            k: T.int32,
+            bx: T.int32,
+            by: T.int32,
+            bz: T.int32,
+        ):
+            T.copy(K[bz, k * block_N : (k + 1) * block_N, by, :], K_shared)
             if is_causal:
                 for i, j in T.Parallel(block_M, block_N):
-                    acc_s[i, j] = T.if_then_else(bx * block_M + i >= k * block_N + j, 0,
-                                                 -T.infinity(acc_s.dtype))
+                    acc_s[i, j] = T.if_then_else(
+                        bx * block_M + i >= k * block_N + j, 0, -T.infinity(acc_s.dtype)
+                    )
             else:
                 T.clear(acc_s)
             T.gemm(Q_shared, K_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
 
         @T.prim_func
         def main(
-                Q: T.Tensor(shape, dtype),
-                K: T.Tensor(shape, dtype),
-                V: T.Tensor(shape, dtype),
-                Output: T.Tensor(shape, dtype),
+            Q: T.Tensor(shape, dtype),
+            K: T.Tensor(shape, dtype),
+            V: T.Tensor(shape, dtype),
+            Output: T.Tensor(shape, dtype),
         ):
             with T.Kernel(T.ceildiv(seq_len, block_M), heads, batch, threads=threads) as (bx, by, bz):
                 Q_shared = T.alloc_shared([block_M, dim], dtype)
@@ -304,14 +326,16 @@ def test_flash_attention(target, is_causal):
                 scores_sum = T.alloc_fragment([block_M], accum_dtype)
                 logsum = T.alloc_fragment([block_M], accum_dtype)
 
-                T.copy(Q[bz, bx * block_M:(bx + 1) * block_M, by, :], Q_shared)
+                T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
                 T.fill(acc_o, 0)
                 T.fill(logsum, 0)
                 T.fill(scores_max, -T.infinity(accum_dtype))
 
                 loop_range = (
-                    T.min(T.ceildiv(seq_len, block_N), T.ceildiv(
-                        (bx + 1) * block_M, block_N)) if is_causal else T.ceildiv(seq_len, block_N))
+                    T.min(T.ceildiv(seq_len, block_N), T.ceildiv((bx + 1) * block_M, block_N))
+                    if is_causal
+                    else T.ceildiv(seq_len, block_N)
+                )
 
                 for k in T.Pipelined(loop_range, num_stages=num_stages):
                     MMA0(K, Q_shared, K_shared, acc_s, k, bx, by, bz)
@@ -327,11 +351,11 @@ def test_flash_attention(target, is_causal):
                     T.copy(acc_s, acc_s_cast)
                     for i, j in T.Parallel(block_M, dim):
                         acc_o[i, j] *= scores_scale[i]
-                    T.copy(V[bz, k * block_N:(k + 1) * block_N, by, :], V_shared)
+                    T.copy(V[bz, k * block_N : (k + 1) * block_N, by, :], V_shared)
                     T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, dim):
                     acc_o[i, j] /= logsum[i]
-                T.copy(acc_o, Output[bz, bx * block_M:(bx + 1) * block_M, by, :])
+                T.copy(acc_o, Output[bz, bx * block_M : (bx + 1) * block_M, by, :])
 
         return main
 

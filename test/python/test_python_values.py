@@ -58,13 +58,16 @@ def test_as_in_python(tmp_path, name, target):
     out = np.zeros(64, np.int32)
     tilelang.compile(made, target=target)(NUMBERS, FLOATS, out)
     names = {"A": NUMBERS}
-    expected = [eval(SAID[name], {**names, "x": int(x), "y": float(y)})
-                for x, y in zip(NUMBERS, FLOATS, strict=True)]
+    expected = [
+        eval(SAID[name], {**names, "x": int(x), "y": float(y)}) for x, y in zip(NUMBERS, FLOATS, strict=True)
+    ]
     assert list(out) == [int(np.int32(e)) for e in expected]
 
 
 def test_the_same_in_a_plain_function_and_a_macro(tmp_path):
-    module = load_text(tmp_path, """\
+    module = load_text(
+        tmp_path,
+        """\
         import tilelang, tilelang.language as T
 
         def digits(x):
@@ -83,7 +86,8 @@ def test_the_same_in_a_plain_function_and_a_macro(tmp_path):
                 for i in T.Parallel(64):
                     B[i] = digits(A[i]) + T.if_then_else(known(A[i]), 1000, 0)
             return B
-        """)
+        """,
+    )
     expected = [(x // 10) ** 2 + x % 10 + 1000 * (x in (3, 12)) for x in NUMBERS.tolist()]
     assert list(module.f(NUMBERS)) == expected
 
@@ -95,8 +99,12 @@ def test_keys_that_python_knows(tmp_path):
 
 
 def test_a_set_in_a_plain_function(tmp_path):
-    error = failure(tmp_path, "B[0] = known(A[0])", signature=SIGNATURE,
-                    before="def known(x):\n    return x in {1, 2}\n\n")
+    error = failure(
+        tmp_path,
+        "B[0] = known(A[0])",
+        signature=SIGNATURE,
+        before="def known(x):\n    return x in {1, 2}\n\n",
+    )
     assert "as a key of a dict, a member of a set" in error.text
 
 

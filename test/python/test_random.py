@@ -139,14 +139,18 @@ def test_floats(bit, target):
     normal = [int(w) for w in stream(18, 0, 4, 2 * count)]
     if bit == 32:
         want = np.array(words[:count]).astype(np.float32) * np.float32(2**-32) + np.float32(2**-33)
-        pairs = [(a * 2.0**-32 + 2.0**-33, b * 2.0**-32 + 2.0**-33) for a, b in
-                 zip(normal[0:count:2], normal[1:count:2], strict=True)]
+        pairs = [
+            (a * 2.0**-32 + 2.0**-33, b * 2.0**-32 + 2.0**-33)
+            for a, b in zip(normal[0:count:2], normal[1:count:2], strict=True)
+        ]
     else:
         wide = [a ^ (b << 21) for a, b in zip(words[::2], words[1::2], strict=True)]
         want = np.array([w * 2.0**-53 + 2.0**-54 for w in wide])
         wide = [a ^ (b << 21) for a, b in zip(normal[::2], normal[1::2], strict=True)]
-        pairs = [(a * 2.0**-53 + 2.0**-54, b * 2.0**-53 + 2.0**-54) for a, b in
-                 zip(wide[::2], wide[1::2], strict=True)]
+        pairs = [
+            (a * 2.0**-53 + 2.0**-54, b * 2.0**-53 + 2.0**-54)
+            for a, b in zip(wide[::2], wide[1::2], strict=True)
+        ]
     assert np.array_equal(u, want) and u.min() > 0 and u.max() <= 1
     for k, (a, b) in enumerate(pairs[: count // 2]):
         radius = math.sqrt(-2 * math.log(a))

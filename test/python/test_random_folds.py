@@ -13,8 +13,13 @@ TARGETS = ("reference", "cpu", "sim:sm_90")
 def key_of(rng, x):
     """A random integer of x, as text, which is one to one on 0 … 255: odd factors, sums, exclusive ors."""
     for _ in range(rng.randint(1, 3)):
-        x = rng.choice([f"({x} * {rng.randrange(1, 256, 2)} & 255)", f"({x} ^ {rng.randrange(256)})",
-                        f"({x} + {rng.randrange(256)} & 255)"])
+        x = rng.choice(
+            [
+                f"({x} * {rng.randrange(1, 256, 2)} & 255)",
+                f"({x} ^ {rng.randrange(256)})",
+                f"({x} + {rng.randrange(256)} & 255)",
+            ]
+        )
     return x
 
 
@@ -56,8 +61,10 @@ def test_random_folds(seed, tmp_path):
     rng = random.Random(seed)
     macro, plain, key = fold_of(rng)
     file = tmp_path / "folds.py"
-    file.write_text(f"import tilelang.language as T\n\n\n@T.macro\ndef macro(a, b):\n    {macro}\n\n\n"
-                    f"def plain(a, b):\n    {plain}\n")
+    file.write_text(
+        f"import tilelang.language as T\n\n\n@T.macro\ndef macro(a, b):\n    {macro}\n\n\n"
+        f"def plain(a, b):\n    {plain}\n"
+    )
     space = {"__name__": "folds", "__file__": str(file)}
     exec(compile(file.read_text(), str(file), "exec"), space)
     rows, n, target = rng.choice([1, 4]), rng.choice([5, 64, 100]), rng.choice(TARGETS)

@@ -53,15 +53,17 @@ def expected(a, old, fold, dim, clear):
     return values if clear else join(values, old)
 
 
-def check(shape, dim, fold, dtype, target, *, out_dtype=None, scope=FRAGMENTS, keep=False,
-          clear=True, threads=128):
+def check(
+    shape, dim, fold, dtype, target, *, out_dtype=None, scope=FRAGMENTS, keep=False, clear=True, threads=128
+):
     dtype = np.dtype(dtype)
     out_dtype = np.dtype(out_dtype or dtype)
     rank = len(shape)
     out = [1 if d == dim % rank else e for d, e in enumerate(shape) if keep or rank == 1 or d != dim % rank]
     kernel = tilelang.compile(
         program.get_tir(tuple(shape), dim, fold, dtype.name, out_dtype.name, scope, keep, clear, threads),
-        target=target)
+        target=target,
+    )
     a, b = numbers(shape, dtype), numbers(tuple(out), out_dtype, 1)
     want = expected(a, b, fold, dim, clear)
     kernel(a, b)
@@ -97,8 +99,17 @@ def test_shapes(shape, dim, fold, turn, target):
     check(shape, dim, fold, np.float32, target, keep=keep, clear=clear)
 
 
-DTYPES = [np.float16, ml_dtypes.bfloat16, np.float64, np.int8, np.uint8, np.int16, np.int32, np.uint32,
-          np.int64]
+DTYPES = [
+    np.float16,
+    ml_dtypes.bfloat16,
+    np.float64,
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.int32,
+    np.uint32,
+    np.int64,
+]
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
@@ -132,7 +143,8 @@ def test_extents(extent, dim):
 @pytest.mark.parametrize("fold", FOLDS)
 def test_what_is_not_a_number_loses(fold, target):
     kernel = tilelang.compile(
-        program.get_tir((4, 40), 1, fold, "float32", "float32", FRAGMENTS, False, True, 32), target=target)
+        program.get_tir((4, 40), 1, fold, "float32", "float32", FRAGMENTS, False, True, 32), target=target
+    )
     a, b = numbers((4, 40), np.float32), np.zeros(4, np.float32)
     a[1, 3] = np.nan
     a[2, :] = -np.inf
@@ -232,6 +244,7 @@ def test_a_warp_needs_no_shared_memory():
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 def test_the_greatest_absolute_value_where_all_are_the_least(dtype, target):
     """It wraps to itself, and is no more than what a fold begins with."""
+
     @T.prim_func
     def main(A: T.Tensor((3, 40), dtype), B: T.Tensor((3,), dtype)):
         with T.Kernel(1, threads=32):

@@ -14,13 +14,19 @@ HEADER = "import tilelang.language as T\n@T.prim_func\ndef main(A: T.Tensor((102
 REDUCER = "o = T.alloc_reducer((4,), 'float32', 'sum')\n"
 OPEN = REDUCER + "T.reducer_init(o)\n"
 ADD = "for i in T.Parallel(4):\n    o[i] += A[i]\n"
-GEMM = ("a, c = T.alloc_shared((64, 32), 'float16'), T.alloc_fragment((64, 64), 'float32')\nT.clear(a)\n"
-        "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition({}))")
-ALLREDUCE = ("r = T.alloc_local((1,), 'float32')\n"
-             "with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), 'reduce_scope', 0):\n"
-             "    T.tvm_thread_allreduce({}, A[0], True, r[0], {})")
-DIVIDED = ("l = T.alloc_local((128,), 'float32')\nf = T.alloc_fragment((128,), 'float32')\n"
-           "for i in T.Parallel(128):\n    l[i] = A[i]\n    f[i] = 1.0\n")
+GEMM = (
+    "a, c = T.alloc_shared((64, 32), 'float16'), T.alloc_fragment((64, 64), 'float32')\nT.clear(a)\n"
+    "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition({}))"
+)
+ALLREDUCE = (
+    "r = T.alloc_local((1,), 'float32')\n"
+    "with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), 'reduce_scope', 0):\n"
+    "    T.tvm_thread_allreduce({}, A[0], True, r[0], {})"
+)
+DIVIDED = (
+    "l = T.alloc_local((128,), 'float32')\nf = T.alloc_fragment((128,), 'float32')\n"
+    "for i in T.Parallel(128):\n    l[i] = A[i]\n    f[i] = 1.0\n"
+)
 
 # A program; the line of the body with the error; what is said.
 WRONG = {
@@ -98,12 +104,17 @@ def test_launches_that_are_refused(launch, said, tmp_path):
 
 
 def test_a_partition_that_does_not_divide_the_tile(tmp_path):
-    body = ("a, c = T.alloc_shared((66, 32), 'float16'), T.alloc_fragment((66, 66), 'float32')\n"
-            "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition(1, 1))\n"
-            "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition(4, 1))")
+    body = (
+        "a, c = T.alloc_shared((66, 32), 'float16'), T.alloc_fragment((66, 66), 'float32')\n"
+        "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition(1, 1))\n"
+        "T.gemm(a, a, c, transpose_B=True, policy=T.GemmWarpPolicy.from_warp_partition(4, 1))"
+    )
     path = tmp_path / "partition.py"
-    path.write_text(HEADER.format(more="") + "    with T.Kernel(1, threads=128):\n"
-                    + "".join(f"        {line}\n" for line in body.splitlines() if "1, 1" not in line))
+    path.write_text(
+        HEADER.format(more="")
+        + "    with T.Kernel(1, threads=128):\n"
+        + "".join(f"        {line}\n" for line in body.splitlines() if "1, 1" not in line)
+    )
     with pytest.raises(tilelang.CompileError, match="shares the 66 rows of C among 4 warps"):
         exec(compile(path.read_text(), str(path), "exec"), {})
 
@@ -114,6 +125,7 @@ def test_a_partition_that_does_not_divide_the_tile(tmp_path):
 @pytest.mark.parametrize("target", ["cpu", "sim:sm_80"])
 def test_nothing_runs_where_a_tensor_is_empty(target):
     """A constant grid of 0 is no mistake then; neither is one that a call makes 0."""
+
     @tilelang.jit(target=target)
     def scaled(A):
         M = T.const("M")
@@ -130,6 +142,7 @@ def test_nothing_runs_where_a_tensor_is_empty(target):
 
 def test_elements_of_a_fragment_written_by_other_threads():
     """f[i] is the block's one element i, whatever thread writes it."""
+
     @T.prim_func
     def main(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32"), C: T.Tensor((128,), "float32")):
         with T.Kernel(1, threads=128):
@@ -149,6 +162,7 @@ def test_elements_of_a_fragment_written_by_other_threads():
 
 def test_an_array_of_each_thread_that_a_loop_alone_fills():
     """Every thread runs the whole loop."""
+
     @T.prim_func
     def main(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
         with T.Kernel(1, threads=64):
@@ -165,9 +179,11 @@ def test_an_array_of_each_thread_that_a_loop_alone_fills():
 
 def test_a_policy_is_a_wish():
     """16 rows are one instruction high, so that four warps share the columns too."""
+
     @T.prim_func
-    def main(A: T.Tensor((16, 32), "float16"), B: T.Tensor((64, 32), "float16"),
-             C: T.Tensor((16, 64), "float32")):
+    def main(
+        A: T.Tensor((16, 32), "float16"), B: T.Tensor((64, 32), "float16"), C: T.Tensor((16, 64), "float32")
+    ):
         with T.Kernel(1, threads=128):
             a, b = T.alloc_shared((16, 32), "float16"), T.alloc_shared((64, 32), "float16")
             c = T.alloc_fragment((16, 64), "float32")

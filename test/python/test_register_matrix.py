@@ -86,7 +86,7 @@ REFUSED = {
     "wrong eval": ({"eval": wrong_at}, "of D, but that of A @ B + C is"),
     "eval's shape": ({"eval": lambda A, B, C: C[:8]}, "eval gave an array of shape (8, 8), but D is (16, 8)"),
     "eval's dtype": (
-        {"eval": lambda A, B, C: (A.astype(float) @ B + C)},
+        {"eval": lambda A, B, C: A.astype(float) @ B + C},
         "eval gave an array of float64, but D is int32",
     ),
     "no eval": ({"eval": 3}, "eval must be a function of three arrays, not 3"),
@@ -195,19 +195,25 @@ def test_the_latest_row_is_preferred_and_none_is_lost():
         "b": lambda k, j: (j * 4 + k // 4, k % 4),
         "c": lambda i, j: (i % 8 * 4 + j // 2, j % 2 + i // 8 * 2),
     }
-    name = tilelang.register_matrix((16, 8, 16), ("float16", "float16", "float32"), **fragments,
-                                    ptx="test.m16n8k16.f32.f16.f16.f32")
+    name = tilelang.register_matrix(
+        (16, 8, 16), ("float16", "float16", "float32"), **fragments, ptx="test.m16n8k16.f32.f16.f16.f32"
+    )
     for tile, instruction in [((32, 16, 32), name), ((32, 16, 24), "mma_m16n8k16_f16_f32")]:
         function, *shapes = gemm("float16", "float32", tile)
         kernel = tilelang.compile(function, target="sim:sm_80")
         run(kernel, *shapes, (False, True), np.float16)
         assert f"mma.sync: {instruction} by" in kernel.explain()
     assert "loaded element by element, not by ldmatrix: that does not deliver the fragment of test_m16" in (
-        tilelang.compile(gemm("float16", "float32")[0], target="sim:sm_80").explain())
-    tilelang.register_matrix((16, 8, 16), ("float16", "float16", "float32"),
-                             a=lambda i, k: (i % 8 * 4 + k % 8 // 2, k % 2 + i // 8 * 2 + k // 8 * 4),
-                             b=lambda k, j: (j * 4 + k % 8 // 2, k % 2 + k // 8 * 2), c=fragments["c"],
-                             ptx="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+        tilelang.compile(gemm("float16", "float32")[0], target="sim:sm_80").explain()
+    )
+    tilelang.register_matrix(
+        (16, 8, 16),
+        ("float16", "float16", "float32"),
+        a=lambda i, k: (i % 8 * 4 + k % 8 // 2, k % 2 + i // 8 * 2 + k // 8 * 4),
+        b=lambda k, j: (j * 4 + k % 8 // 2, k % 2 + k // 8 * 2),
+        c=fragments["c"],
+        ptx="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    )
     report = str(tilelang.compile(gemm("float16", "float32")[0], target="sim:sm_80").explain())
     assert "element by element" not in report and "read by ldmatrix_x4" in report
 
@@ -255,6 +261,7 @@ def test_many_threads_at_once():
 
 def test_the_cache_knows_the_rows(tmp_path):
     """A kernel that could use a row is compiled anew when the row is added; another is found."""
+
     def compiled(dtype, accumulator):
         function = gemm(dtype, accumulator)[0]
         try:

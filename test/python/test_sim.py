@@ -238,6 +238,7 @@ def test_a_missing_barrier_shows():
 
 def races(threads, distance, in_one):
     """Thread tx meets thread tx + distance: in one statement, or in two."""
+
     @T.prim_func
     def main(X: T.Tensor((threads,), "float32")):
         with T.Kernel(1, threads=threads):

@@ -20,6 +20,7 @@ ONES = np.ones(64, "float32")
 def test_a_sum_over_iterations_that_run_together(alloc):
     said = r"an element of acc that .* T\.reduce_sum .* T\.alloc_reducer"
     with pytest.raises(tilelang.CompileError, match=said):
+
         @T.prim_func
         def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((32,), "float32")):
             with T.Kernel(1, threads=64):
@@ -136,6 +137,7 @@ def test_the_automatic_guard_of_what_has_wrapped():
 
 def test_what_wraps_and_is_no_index():
     """Hashes, data, a product that another condition keeps from being one, a sum that comes back."""
+
     @T.prim_func
     def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=64):
@@ -208,6 +210,7 @@ def test_a_long_loop_over_registers_ends():
 @pytest.mark.parametrize("schedules", [1, "all"])
 def test_a_loop_over_what_lies_outside_ends(schedules):
     """What is found before and beside it stays."""
+
     @T.prim_func
     def main(A: T.Tensor((64,), "int32"), B: T.Tensor((1,), "int32")):
         with T.Kernel(1, threads=1):

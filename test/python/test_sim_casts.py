@@ -46,17 +46,20 @@ def through_tiles(dtype, clamped):
 
 
 @pytest.mark.parametrize("target", EXECUTORS)
-@pytest.mark.parametrize("source, dtype, value, told", [
-    ("float32", "int8", 300, "300 does not fit int8, which holds -128 to 127"),
-    ("float32", "int8", -129, "-129 does not fit int8"),
-    ("float32", "uint8", -1, "-1 does not fit uint8, which holds 0 to 255"),
-    ("float64", "int32", 3e10, "30000000000 does not fit int32, which holds -2147483648 to 2147483647"),
-    ("float16", "int16", 40000, "40000 does not fit int16"),
-    ("float64", "int64", 2.0**63, "does not fit int64"),
-    ("float64", "uint64", 2.0**64, "does not fit uint64, which holds 0 to 18446744073709551615"),
-    ("float32", "int32", np.nan, "nan does not fit int32"),
-    ("float32", "int64", np.inf, "inf does not fit int64"),
-])
+@pytest.mark.parametrize(
+    "source, dtype, value, told",
+    [
+        ("float32", "int8", 300, "300 does not fit int8, which holds -128 to 127"),
+        ("float32", "int8", -129, "-129 does not fit int8"),
+        ("float32", "uint8", -1, "-1 does not fit uint8, which holds 0 to 255"),
+        ("float64", "int32", 3e10, "30000000000 does not fit int32, which holds -2147483648 to 2147483647"),
+        ("float16", "int16", 40000, "40000 does not fit int16"),
+        ("float64", "int64", 2.0**63, "does not fit int64"),
+        ("float64", "uint64", 2.0**64, "does not fit uint64, which holds 0 to 18446744073709551615"),
+        ("float32", "int32", np.nan, "nan does not fit int32"),
+        ("float32", "int64", np.inf, "inf does not fit int64"),
+    ],
+)
 def test_what_does_not_fit(source, dtype, value, told, target):
     x = np.zeros(64, source)
     x[5] = value
@@ -106,17 +109,22 @@ def test_what_nobody_uses_may_be_anything(target):
 
 
 @pytest.mark.parametrize("target", EXECUTORS)
-@pytest.mark.parametrize("use, told", [
-    ("Q[T.cast(X[tx], 'int32')] = 1", "is an index|decides what runs"),
-    ("if T.cast(X[tx], 'int32') > 3:\n    Q[tx] = 1", "decides"),
-    ("T.atomic_add(Q[tx], T.cast(X[tx], 'int32'))", "is used here"),
-])
+@pytest.mark.parametrize(
+    "use, told",
+    [
+        ("Q[T.cast(X[tx], 'int32')] = 1", "is an index|decides what runs"),
+        ("if T.cast(X[tx], 'int32') > 3:\n    Q[tx] = 1", "decides"),
+        ("T.atomic_add(Q[tx], T.cast(X[tx], 'int32'))", "is used here"),
+    ],
+)
 def test_how_it_is_used(use, told, target, tmp_path):
     lines = "\n".join("            " + line for line in use.split("\n"))
     file = tmp_path / "kernel.py"
-    file.write_text("import tilelang.language as T\n@T.prim_func\n"
-                    "def main(X: T.Tensor((64,), 'float32'), Q: T.Tensor((64,), 'int32')):\n"
-                    "    with T.Kernel(1, threads=64):\n        for tx in T.Parallel(64):\n" + lines + "\n")
+    file.write_text(
+        "import tilelang.language as T\n@T.prim_func\n"
+        "def main(X: T.Tensor((64,), 'float32'), Q: T.Tensor((64,), 'int32')):\n"
+        "    with T.Kernel(1, threads=64):\n        for tx in T.Parallel(64):\n" + lines + "\n"
+    )
     scope: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), scope)
     text = failure(scope["main"], target, np.full(64, 1e10, "f4"), np.zeros(64, "i4"))

@@ -12,6 +12,7 @@ from tilelang.tools import simulation
 
 def numbers(blocks, trips=1):
     """Block b writes b to its element."""
+
     @T.prim_func
     def main(B: T.Tensor((blocks, 32), "int32")):
         with T.Kernel(blocks, threads=32) as bx:
@@ -127,6 +128,7 @@ def test_no_bar_before_two_seconds(monkeypatch):
 
 def test_an_interruption_ends_the_run(monkeypatch):
     """Ctrl-C, seen in the progress that is reported."""
+
     def stop():
         raise KeyboardInterrupt
 
@@ -163,6 +165,7 @@ def test_kernels_that_return_what_they_make(target):
 
 def test_an_output_is_not_written_before():
     """What out_idx allocates holds nothing: reading it is found, also where the body returns it."""
+
     @tilelang.jit(target="sim:sm_80")
     def bad(A):
         N = T.const("N")

@@ -11,6 +11,7 @@ from tilelang.front.errors import TilelangWarning
 
 def rows(M, N, first=0, dtype="float32", foreign=False):
     """Y[i, j] = X[i, j] for the rows from `first` on; Z is X."""
+
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype), Z: T.Tensor((M, N), dtype)):
         with T.Kernel(M, threads=32) as row:

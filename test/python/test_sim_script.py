@@ -152,7 +152,9 @@ def test_other_ends(tmp_path):
 
 def test_what_the_chip_refuses_stays_on_the_cpu(tmp_path):
     """A CPU has room for tiles that no GPU has: the kernel runs where its target says, and this is said."""
-    done = sim(tmp_path, """
+    done = sim(
+        tmp_path,
+        """
         @T.prim_func
         def large(A: T.Tensor((512, 512), "float32"), B: T.Tensor((512, 512), "float32")):
             with T.Kernel(1):
@@ -167,7 +169,8 @@ def test_what_the_chip_refuses_stays_on_the_cpu(tmp_path):
             tilelang.compile(large, target="cuda")
         except tilelang.CompileError as error:
             print("refused")
-    """)
+    """,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "refused\n"
     assert "large: not simulated, runs on the CPU as its target says; for sim:sm_90: " in done.stderr

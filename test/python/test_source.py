@@ -164,7 +164,9 @@ def test_edits_of_a_module(kind, edit, before, tmp_path, monkeypatch):
         assert result(module, kind) == 3.0
     file.edit(changes)
     assert right_or_refused(old, kind, 3.0) or (before, kind) in (
-        ("never called", "undecorated"), ("never called", "two"))
+        ("never called", "undecorated"),
+        ("never called", "two"),
+    )
     if changes.get("keep_time"):
         importlib.invalidate_caches()
     module = importlib.reload(module)
@@ -218,7 +220,9 @@ def test_a_file_that_is_gone(tmp_path, monkeypatch):
         result(modules[1], "undecorated")
 
 
-WRONG = HEAD + """\
+WRONG = (
+    HEAD
+    + """\
 def factory(n):
     @T.prim_func
     def main(A: T.Tensor((n,), "float32")):
@@ -227,6 +231,7 @@ def factory(n):
             {what}
     return main
 """
+)
 
 
 def test_errors_quote_the_text_that_runs(tmp_path, monkeypatch):
@@ -244,7 +249,9 @@ def test_errors_quote_the_text_that_runs(tmp_path, monkeypatch):
         importlib.reload(old).factory(4)
 
 
-LATE = HEAD + """\
+LATE = (
+    HEAD
+    + """\
 @T.prim_func
 def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float32")):
     with T.Kernel(1, threads=96):
@@ -253,6 +260,7 @@ def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float32")):
         T.gemm(S, S, F)  # {mark}
         T.annotate_layout({{F: T.Fragment((64, 64), lambda i, j: i * 64 + j, lambda i, j: j)}})
 """
+)
 
 
 def test_errors_of_a_later_compilation_quote_it_too(tmp_path, monkeypatch):

@@ -121,8 +121,12 @@ def test_a_tensor_without_dimensions_is_one_number(target):
     n = T.dynamic("n")
 
     @T.prim_func
-    def scaled(A: T.Tensor((n,), "float32"), s: T.Tensor((), "float32"), B: T.Tensor((n,), "float32"),
-               last: T.Tensor((), "float32")):
+    def scaled(
+        A: T.Tensor((n,), "float32"),
+        s: T.Tensor((), "float32"),
+        B: T.Tensor((n,), "float32"),
+        last: T.Tensor((), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(n):
                 B[i] = A[i] * s[()]

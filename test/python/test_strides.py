@@ -87,11 +87,14 @@ def test_a_written_tensor_may_not_overlap_itself(target):
         assert store.sum() == shape[0] * shape[1]
 
 
-@pytest.mark.parametrize("strides, given, cure", [
-    ((1, 4), (6, 1), "pass a copy in column-major order: np.asfortranarray"),
-    ((6, 1), (1, 4), "pass a contiguous copy"),
-    ((8, 1), (6, 1), "pass a view that has them, or declare the parameter"),
-])
+@pytest.mark.parametrize(
+    "strides, given, cure",
+    [
+        ((1, 4), (6, 1), "pass a copy in column-major order: np.asfortranarray"),
+        ((6, 1), (1, 4), "pass a contiguous copy"),
+        ((8, 1), (6, 1), "pass a view that has them, or declare the parameter"),
+    ],
+)
 def test_wrong_strides_name_what_would_do(strides, given, cure):
     @T.prim_func
     def main(X: T.StridedTensor((4, 6), strides, "float32"), Y: T.Tensor((4, 6), "float32")):

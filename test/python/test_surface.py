@@ -66,11 +66,14 @@ def test_a_name_in_a_file_of_its_folder():
         MatrixCorePreshuffleIntrinEmitter()
 
 
-@pytest.mark.parametrize("path", """language.copy_op language.atomic language.builtin language.tir
+@pytest.mark.parametrize(
+    "path",
+    """language.copy_op language.atomic language.builtin language.tir
     language.fp8 language.dtypes layout.swizzle layout.gemm_sp cuda.intrinsics.layout.utils
     cuda.intrinsics.sparse_layout cuda.intrinsics.macro.mma_macro_generator rocm.intrinsics.utils
     metal.intrinsics tileop.base analysis ir backend backend.target jit.param jit.exceptions
-    utils.sparse tvm.testing""".split())  # noqa: SIM905
+    utils.sparse tvm.testing""".split(),
+)  # noqa: SIM905
 def test_a_published_path(path):
     module = importlib.import_module(f"tilelang.{path}")
     parent, _, name = f"tilelang.{path}".rpartition(".")

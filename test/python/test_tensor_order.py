@@ -52,6 +52,7 @@ def test_one_after_another(make, n, threads, target):
 
 def test_code_for_single_threads_orders_itself():
     """Its accesses to tensors get no barriers, which not all threads may reach."""
+
     @T.prim_func
     def main(B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):

@@ -53,8 +53,18 @@ def test_indices():
     n = np.arange(240)
     for by in range(2):
         for bx in range(3):
-            columns = [n % 20, n // 20 % 6, n // 120, n % 32, n // 32, n // 128, 0 * n + bx + 10 * by,
-                       0 * n + 28, n % 40 == 0, 123 * (n == 0)]
+            columns = [
+                n % 20,
+                n // 20 % 6,
+                n // 120,
+                n % 32,
+                n // 32,
+                n // 128,
+                0 * n + bx + 10 * by,
+                0 * n + 28,
+                n % 40 == 0,
+                123 * (n == 0),
+            ]
             assert np.array_equal(a[by, bx], np.stack(columns, 1))
     source(indices())
 
@@ -254,9 +264,11 @@ def test_faults_of_barriers(tmp_path, case):
     body, text = FAULTS[case]
     path = tmp_path / "faulty.py"
     lines = "\n".join("        " + line for line in body.split("\n"))
-    path.write_text("import tilelang.language as T\n@T.prim_func\ndef main(A: T.Tensor((64,), 'float32')):\n"
-                    "    with T.Kernel(4, threads=64) as bx:\n        tx = T.get_thread_binding()\n"
-                    f"{lines}\n        A[tx] = 1.0\n")
+    path.write_text(
+        "import tilelang.language as T\n@T.prim_func\ndef main(A: T.Tensor((64,), 'float32')):\n"
+        "    with T.Kernel(4, threads=64) as bx:\n        tx = T.get_thread_binding()\n"
+        f"{lines}\n        A[tx] = 1.0\n"
+    )
     function = load(path).main
     with pytest.raises(tilelang.CompileError, match=re.escape(text)):
         run(function, np.zeros(64, np.float32))
@@ -304,8 +316,9 @@ def test_persistent(domain, wave, group):
     run(persistent(domain, wave, group), count, by)
     assert (count == 1).all()
     tiles = domain[0] * domain[1]
-    assert np.array_equal(np.bincount(by.ravel(), minlength=wave),
-                          [len(range(b, tiles, wave)) for b in range(wave)])
+    assert np.array_equal(
+        np.bincount(by.ravel(), minlength=wave), [len(range(b, tiles, wave)) for b in range(wave)]
+    )
     source(persistent(domain, wave, group))
 
 
@@ -392,8 +405,14 @@ def test_refused(tmp_path, case):
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_thread_level_code_on_the_cpu(tmp_path, target):
-    for body in ("T.sync_warp()", "T.sync_threads(1, 32)", "A[0, 0] = T.get_lane_idx()", "T.sync_grid()",
-                 "A[0, 0] = T.syncthreads_count(n > 0)", "A[0, 0] = T.any_sync(n > 0)"):
+    for body in (
+        "T.sync_warp()",
+        "T.sync_threads(1, 32)",
+        "A[0, 0] = T.get_lane_idx()",
+        "T.sync_grid()",
+        "A[0, 0] = T.syncthreads_count(n > 0)",
+        "A[0, 0] = T.any_sync(n > 0)",
+    ):
         with pytest.raises(tilelang.CompileError, match="thread-level code"):
             tilelang.compile(kernel(tmp_path, body), target=target)
 

@@ -182,8 +182,10 @@ def test_infer_layout():
     assert (A == C).all()
     with pytest.raises(tilelang.CompileError) as caught:
         program(T.Layout((32, 32), lambda i, j: i * 33 + j))
-    assert caught.value.text == ("S has a layout already, (i, j) -> i*33 + j (by T.annotate_layout), and "
-                                 "cannot also have (i, j) -> i*40 + j (by spread): annotate it once")
+    assert caught.value.text == (
+        "S has a layout already, (i, j) -> i*33 + j (by T.annotate_layout), and "
+        "cannot also have (i, j) -> i*40 + j (by spread): annotate it once"
+    )
 
 
 def test_a_wrong_eval():
@@ -276,7 +278,8 @@ def changes(src: T.read, dst: T.write):
     assert error.line == 6
     error = failure(tmp_path, kept + "changes(A, S)", before=before)
     assert error.text == (
-        "changes writes to R, which is not among its operands: make it a parameter, as T.write")
+        "changes writes to R, which is not among its operands: make it a parameter, as T.write"
+    )
 
 
 def test_a_default_value(tmp_path):

@@ -36,9 +36,13 @@ def test_pass_configs():
         assert tvm.transform.PassContext.current().config == {"tl.enable_fast_math": True}
         inside = tilelang.compile(copied(), target="cuda -arch=sm_80")
         off = tilelang.compile(copied(), target="cuda -arch=sm_80", pass_configs={key: False})
-    assert inside._kernel.binary == tilelang.compile(copied(), target="cuda -arch=sm_80",
-                                                     pass_configs=fast)._kernel.binary
-    assert off._kernel.binary == tilelang.compile(copied(), target="cuda -arch=sm_80",
-                                                  pass_configs=plain)._kernel.binary
+    assert (
+        inside._kernel.binary
+        == tilelang.compile(copied(), target="cuda -arch=sm_80", pass_configs=fast)._kernel.binary
+    )
+    assert (
+        off._kernel.binary
+        == tilelang.compile(copied(), target="cuda -arch=sm_80", pass_configs=plain)._kernel.binary
+    )
     assert inside._kernel.binary != off._kernel.binary
     assert tvm.transform.PassContext.current().config == {}

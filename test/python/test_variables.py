@@ -12,8 +12,11 @@ REFUSED = {
     "assigned after": ("x = T.alloc_var('float32')\nA[0, 0] = x\nx = 1.0", 1),
     "in a branch": ("x = T.alloc_var('float32')\nif n > 0:\n    A[0, 0] = x", 2),
     "a condition": ("x = T.alloc_var('int32')\nwhile x < 3:\n    x = x + 1", 1),
-    "new in each iteration": ("for i in T.serial(4):\n    x = T.alloc_var('float32')\n    if i > 0:\n"
-                              "        A[i, 0] = x\n    x = 1.0", 3),
+    "new in each iteration": (
+        "for i in T.serial(4):\n    x = T.alloc_var('float32')\n    if i > 0:\n"
+        "        A[i, 0] = x\n    x = 1.0",
+        3,
+    ),
     "in a value": ("x = T.alloc_var('float32')\nA[0, 0] = T.if_then_else(n > 0, x, 0.0)", 1),
 }
 
@@ -29,16 +32,12 @@ def test_read_before_it_is_assigned(name, tmp_path):
 
 ACCEPTED = {
     "assigned first": "x = T.alloc_var('float32')\nx = 2.0\nA[0, 0] = x",
-    "assigned in one branch":
-        "x = T.alloc_var('float32')\nif n > 0:\n    x = 2.0\nif n > 0:\n    A[0, 0] = x",
-    "assigned by an earlier iteration":
-        "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    if i > 0:\n        A[0, 0] = x\n    x = 2.0",
-    "in the arm of a later iteration":
-        "x = T.alloc_var('float32')\nfor i in T.serial(2):\n"
-        "    A[bx, i] = T.if_then_else(i > 0, x, 1.0)\n    x = 2.0",
-    "a loop in a loop":
-        "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    for j in T.serial(2):\n"
-        "        if i + j > 0:\n            A[0, 0] = x\n        x = 2.0",
+    "assigned in one branch": "x = T.alloc_var('float32')\nif n > 0:\n    x = 2.0\nif n > 0:\n    A[0, 0] = x",
+    "assigned by an earlier iteration": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    if i > 0:\n        A[0, 0] = x\n    x = 2.0",
+    "in the arm of a later iteration": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n"
+    "    A[bx, i] = T.if_then_else(i > 0, x, 1.0)\n    x = 2.0",
+    "a loop in a loop": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    for j in T.serial(2):\n"
+    "        if i + j > 0:\n            A[0, 0] = x\n        x = 2.0",
 }
 
 

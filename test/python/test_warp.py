@@ -273,9 +273,11 @@ REFUSED = {
 def function_of(folder, body):
     lines = "\n".join("        " + line for line in ("tx = T.get_thread_binding()\n" + body).split("\n"))
     path = folder / "faulty.py"
-    path.write_text("import tilelang.language as T\n@T.prim_func\n"
-                    "def main(A: T.Tensor((32,), 'float32'), B: T.Tensor((32,), 'float32')):\n"
-                    f"    with T.Kernel(1, threads=32):\n{lines}\n")
+    path.write_text(
+        "import tilelang.language as T\n@T.prim_func\n"
+        "def main(A: T.Tensor((32,), 'float32'), B: T.Tensor((32,), 'float32')):\n"
+        f"    with T.Kernel(1, threads=32):\n{lines}\n"
+    )
     return load(path).main
 
 

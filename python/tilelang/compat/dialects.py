@@ -10,12 +10,36 @@ from ..front.errors import UnknownName, caller_place, compile_error
 from ..language import allreduce, foreign, thread
 
 # What a thread of a GPU does, by name; and CUDA text.
-_OF_BLOCKS = ("get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents",
-              "disable_warp_group_reg_alloc", "no_set_max_nreg", "get_thread_extent", "get_thread_extents")
+_OF_BLOCKS = (
+    "get_block_binding",
+    "get_block_bindings",
+    "get_block_extent",
+    "get_block_extents",
+    "disable_warp_group_reg_alloc",
+    "no_set_max_nreg",
+    "get_thread_extent",
+    "get_thread_extents",
+)
 _THREADS = frozenset(thread.__all__) - frozenset(_OF_BLOCKS) | {"tvm_thread_allreduce", *foreign._WIDE}
-_CUDA = frozenset(("CUDASourceCodeKernel", "import_source", "ptx", "call_extern", "call_pure_extern",
-                   "ieee_add", "ieee_fdiv", "ieee_fmaf", "ieee_frcp", "ieee_frsqrt", "ieee_fsqrt", "ieee_mul",
-                   "ieee_sub", "fast_rcp", *[name for name in _language.__all__ if name.startswith("__")]))
+_CUDA = frozenset(
+    (
+        "CUDASourceCodeKernel",
+        "import_source",
+        "ptx",
+        "call_extern",
+        "call_pure_extern",
+        "ieee_add",
+        "ieee_fdiv",
+        "ieee_fmaf",
+        "ieee_frcp",
+        "ieee_frsqrt",
+        "ieee_fsqrt",
+        "ieee_mul",
+        "ieee_sub",
+        "fast_rcp",
+        *[name for name in _language.__all__ if name.startswith("__")],
+    )
+)
 
 _REFUSED = {  # dialect -> the names that it does not have
     "cpu": _THREADS | (_CUDA - {"call_extern", "call_pure_extern"}),
@@ -43,5 +67,9 @@ class Dialect(ModuleType):
         if name not in self._refused:
             return getattr(_language, name)
         why = "names what a GPU's thread does" if name in _THREADS else "is CUDA's"
-        raise compile_error(f"T.{name} {why}, and is not in the dialect tilelang.{self._dialect}.language; "
-                            "import tilelang.language as T for CUDA", caller_place(), UnknownName)
+        raise compile_error(
+            f"T.{name} {why}, and is not in the dialect tilelang.{self._dialect}.language; "
+            "import tilelang.language as T for CUDA",
+            caller_place(),
+            UnknownName,
+        )

@@ -30,8 +30,14 @@ def _find(names: Sequence[str], what: str, *folders: str) -> str:
 
 
 def _run(command: list[str], cwd: str | None = None, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd,
-                          env={**os.environ, **env} if env else None)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **env} if env else None,
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -57,14 +63,26 @@ def get_target_by_dump_machine(compiler: str) -> str:
     return _run([compiler, "-dumpmachine"]).strip()
 
 
-def create_shared(output: str, objects: Any, options: Sequence[str] | None = None, cc: str | None = None,
-                  cwd: str | None = None, ccache_env: dict[str, str] | None = None) -> None:
+def create_shared(
+    output: str,
+    objects: Any,
+    options: Sequence[str] | None = None,
+    cc: str | None = None,
+    cwd: str | None = None,
+    ccache_env: dict[str, str] | None = None,
+) -> None:
     """Link a shared library of objects or sources."""
     create_executable(output, objects, ["-shared", "-fPIC", *(options or ())], cc, cwd, ccache_env)
 
 
-def create_executable(output: str, objects: Any, options: Sequence[str] | None = None, cc: str | None = None,
-                      cwd: str | None = None, ccache_env: dict[str, str] | None = None) -> None:
+def create_executable(
+    output: str,
+    objects: Any,
+    options: Sequence[str] | None = None,
+    cc: str | None = None,
+    cwd: str | None = None,
+    ccache_env: dict[str, str] | None = None,
+) -> None:
     """Link a program of objects or sources; ccache_env: variables for ccache, in front of the compiler."""
     files = [objects] if isinstance(objects, (str, os.PathLike)) else list(objects)
     ccache = [_find(["ccache"], "ccache")] if ccache_env is not None else []
@@ -115,8 +133,14 @@ def have_matrixcore(compute_version: str | None = None) -> bool:
     return compute_version is not None and parse_compute_version(compute_version) >= (9, 0)
 
 
-def compile_hip(code: str, target_format: str = "hsaco", arch: str | None = None, options: Any = None,
-                path_target: str | None = None, verbose: bool = False) -> bytearray:
+def compile_hip(
+    code: str,
+    target_format: str = "hsaco",
+    arch: str | None = None,
+    options: Any = None,
+    path_target: str | None = None,
+    verbose: bool = False,
+) -> bytearray:
     """Compile HIP by hipcc for an AMD chip (arch, "gfx942"); the result is also written to path_target."""
     if target_format != "hsaco":
         raise ValueError(f"compile_hip: target_format is hsaco, not {target_format!r}")
@@ -148,6 +172,7 @@ def deprecated_warning(method_name: str, new_method_name: str, phaseout_version:
 
 def deprecated(method_name: str, new_method_name: str, phaseout_version: str | None = None) -> Any:
     """A decorator: calls of the function warn that its name is an old one."""
+
     def decorate(func: Any) -> Any:
         @functools.wraps(func)
         def call(*args: Any, **kwargs: Any) -> Any:

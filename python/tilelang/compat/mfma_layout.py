@@ -42,45 +42,78 @@ def sum_element(size: int, lane: Any, register: Any) -> Place:
 
 def _add(name: str, function: Callable[[Any, Any], Place], back: bool, turned: bool, doc: str) -> None:
     if back:
+
         def made(thread_id: Any, local_id: Any) -> Place:
             found = function(thread_id, local_id)
             return found[::-1] if turned else found
     else:
+
         def made(i: Any, j: Any) -> Place:
             return function(*((j, i) if turned else (i, j)))
+
     made.__name__ = made.__qualname__ = name
     made.__doc__ = doc
     globals()[name] = made
     __all__.append(name)
 
 
-__all__ = ["get_mma_micro_size", "make_mfma_swizzle_layout", "mfma_store_index_map",
-           "mfma_store_index_map_32x32", "shared_16x16_to_ldmatrix_64x4_layout"]
+__all__ = [
+    "get_mma_micro_size",
+    "make_mfma_swizzle_layout",
+    "mfma_store_index_map",
+    "mfma_store_index_map_32x32",
+    "shared_16x16_to_ldmatrix_64x4_layout",
+]
 
 for _m, _k in ((16, 4), (16, 16), (16, 32), (16, 64), (32, 32)):
     _held = _m * _k // 64
     _shapes = (f"{_m}x{_k}", f"{_k}x{_m}" if _k == 4 else f"{_m}x{_k}")
     for _x, _shape in zip("AB", _shapes, strict=True):
         _rows_of_k = _x == "B"  # a tile of B is (k, n)
-        _add(f"shared_{_shape}_to_local_64x{_held}_layout_{_x}",
-             lambda i, k, m=_m, held=_held: operand_place(m, held, i, k), False, _rows_of_k,
-             f"Who holds an element of {_x}.")
-        _add(f"thread_id_shared_access_64x{_held}_to_{_shape}_layout_{_x}",
-             lambda t, r, m=_m, held=_held: operand_element(m, held, t, r), True, _rows_of_k,
-             f"What a lane holds of {_x}.")
+        _add(
+            f"shared_{_shape}_to_local_64x{_held}_layout_{_x}",
+            lambda i, k, m=_m, held=_held: operand_place(m, held, i, k),
+            False,
+            _rows_of_k,
+            f"Who holds an element of {_x}.",
+        )
+        _add(
+            f"thread_id_shared_access_64x{_held}_to_{_shape}_layout_{_x}",
+            lambda t, r, m=_m, held=_held: operand_element(m, held, t, r),
+            True,
+            _rows_of_k,
+            f"What a lane holds of {_x}.",
+        )
 for _size, _held in ((16, 4), (32, 16)):
-    _add(f"shared_{_size}x{_size}_to_local_64x{_held}_layout_C",
-         lambda i, j, size=_size: sum_place(size, i, j), False, False, "Who holds an element of the sums.")
+    _add(
+        f"shared_{_size}x{_size}_to_local_64x{_held}_layout_C",
+        lambda i, j, size=_size: sum_place(size, i, j),
+        False,
+        False,
+        "Who holds an element of the sums.",
+    )
     for _suffix, _turned in (("m_n", False), ("n_m", True)):
-        _add(f"thread_id_shared_access_64x{_held}_to_{_size}x{_size}_layout_C_{_suffix}",
-             lambda t, r, size=_size: sum_element(size, t, r), True, _turned,
-             f"What a lane holds of the sums{', as (column, row)' if _turned else ''}.")
-for _suffix, _turned, _sums in (("m_n", False, True), ("n_m", True, True), ("n_k", False, False),
-                                ("k_n", True, False)):
-    _add(f"shared_16x16_to_local_64x4_layout_{_suffix}",
-         (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)), False,
-         _turned, f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
-         f"{_suffix.replace('_', ', ')}.")
+        _add(
+            f"thread_id_shared_access_64x{_held}_to_{_size}x{_size}_layout_C_{_suffix}",
+            lambda t, r, size=_size: sum_element(size, t, r),
+            True,
+            _turned,
+            f"What a lane holds of the sums{', as (column, row)' if _turned else ''}.",
+        )
+for _suffix, _turned, _sums in (
+    ("m_n", False, True),
+    ("n_m", True, True),
+    ("n_k", False, False),
+    ("k_n", True, False),
+):
+    _add(
+        f"shared_16x16_to_local_64x4_layout_{_suffix}",
+        (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)),
+        False,
+        _turned,
+        f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
+        f"{_suffix.replace('_', ', ')}.",
+    )
 
 
 def mfma_store_index_map(thread_id: Any, local_id: Any) -> Place:

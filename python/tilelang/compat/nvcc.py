@@ -36,15 +36,24 @@ def get_target_arch(compute_version: Any) -> str:
     return f"{major}{minor}" + "a" * (major >= 9)
 
 
-def compile_cuda(code: str, target_format: str = "ptx", arch: Any = None, options: Any = None,
-                 path_target: str | os.PathLike | None = None, verbose: bool = False) -> bytearray:
+def compile_cuda(
+    code: str,
+    target_format: str = "ptx",
+    arch: Any = None,
+    options: Any = None,
+    path_target: str | os.PathLike | None = None,
+    verbose: bool = False,
+) -> bytearray:
     """Compile CUDA C++ by NVRTC to "ptx" or "cubin", for this GPU or arch ("sm_90"); the result is also
     written to path_target.  options: flags of the compiler."""
     if target_format not in ("ptx", "cubin"):
         raise ValueError(f"compile_cuda: target_format is ptx or cubin, not {target_format!r}")
     chip = str(arch).removeprefix("-arch=") if arch else resolve_target("cuda").rpartition("=")[2]
-    made = _core.compile(_core.parse(_PROBE), f"cuda -arch={chip}", {
-        "cache": False, "flags": flags_of(options), "edit_text": lambda language, text: code})
+    made = _core.compile(
+        _core.parse(_PROBE),
+        f"cuda -arch={chip}",
+        {"cache": False, "flags": flags_of(options), "edit_text": lambda language, text: code},
+    )
     result = made.ptx().encode() if target_format == "ptx" else made.binary
     if path_target is not None:
         with open(path_target, "wb") as file:

@@ -44,8 +44,11 @@ def _path(name: str) -> str:
 
 def _public(module: ModuleType) -> list[str]:
     """What a module offers: __all__, or the functions and classes that it defines."""
-    own = [name for name, value in vars(module).items()
-           if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    ]
     return getattr(module, "__all__", own)
 
 
@@ -89,8 +92,11 @@ class Published(ModuleType):
     @property
     def __all__(self) -> list[str]:
         path = _path(self.__name__)
-        found = [name for source, names in PATHS[path]
-                 for name in names or _public(import_module(f"{_ROOT}.{source}"))]
+        found = [
+            name
+            for source, names in PATHS[path]
+            for name in names or _public(import_module(f"{_ROOT}.{source}"))
+        ]
         return list(dict.fromkeys(found))
 
     def __dir__(self) -> list[str]:
@@ -120,8 +126,11 @@ class _Tvm:
         try:
             module = import_module(f"{_ROOT}.compat.{spec.name.removeprefix(_ROOT + '.')}")
         except ModuleNotFoundError:
-            raise ModuleNotFoundError(f"No module named '{spec.name}' (there is no TVM here; tilelang stands "
-                                      "in for a few of its names)", name=spec.name) from None
+            raise ModuleNotFoundError(
+                f"No module named '{spec.name}' (there is no TVM here; tilelang stands "
+                "in for a few of its names)",
+                name=spec.name,
+            ) from None
         spec.loader_state = module.__spec__, module.__package__
         return module
 

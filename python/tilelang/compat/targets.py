@@ -65,15 +65,21 @@ def _asks(name: str, what: str, holds: Callable[[Any], bool]) -> Callable[[Any],
     return ask
 
 
-target_is_cuda = _asks("target_is_cuda", "a CUDA chip", lambda target: _kind(target) in ("cuda", "cutedsl")
-                       or own_target(target).startswith("sim:"))
+target_is_cuda = _asks(
+    "target_is_cuda",
+    "a CUDA chip",
+    lambda target: _kind(target) in ("cuda", "cutedsl") or own_target(target).startswith("sim:"),
+)
 target_is_hip = _asks("target_is_hip", "a chip of AMD's", lambda target: _kind(target) in ("hip", "rocm"))
 target_is_metal = _asks("target_is_metal", "a GPU of Apple's", lambda target: _kind(target) == "metal")
 
 
 def _chip(name: str, what: str, low: tuple, high: tuple = (99, 0)) -> Callable[[Any], bool]:
-    return _asks(name, f"a CUDA chip {what}",
-                 lambda target: target_is_cuda(target) and low <= capability(target) < high)
+    return _asks(
+        name,
+        f"a CUDA chip {what}",
+        lambda target: target_is_cuda(target) and low <= capability(target) < high,
+    )
 
 
 target_is_volta = _chip("target_is_volta", "of the generation Volta", (7, 0), (7, 5))
@@ -101,11 +107,16 @@ def normalize_rocm_arch(arch: str) -> str:
     return arch.partition(":")[0]
 
 
-target_is_cdna = _asks("target_is_cdna", "a chip of AMD's for computing",
-                       lambda target: target_is_hip(target) and target_get_mcpu(target).startswith("gfx9"))
+target_is_cdna = _asks(
+    "target_is_cdna",
+    "a chip of AMD's for computing",
+    lambda target: target_is_hip(target) and target_get_mcpu(target).startswith("gfx9"),
+)
 target_is_gfx950 = _asks(
-    "target_is_gfx950", "AMD's gfx950",
-    lambda target: target_is_hip(target) and normalize_rocm_arch(target_get_mcpu(target)) == "gfx950")
+    "target_is_gfx950",
+    "AMD's gfx950",
+    lambda target: target_is_hip(target) and normalize_rocm_arch(target_get_mcpu(target)) == "gfx950",
+)
 
 
 def target_get_rdna_generation(target: Any) -> int | None:
@@ -115,8 +126,11 @@ def target_get_rdna_generation(target: Any) -> int | None:
     return next((number for start, number in found.items() if arch.startswith(start)), None)
 
 
-target_is_rdna = _asks("target_is_rdna", "a chip of AMD's for graphics",
-                       lambda target: target_get_rdna_generation(target) is not None)
+target_is_rdna = _asks(
+    "target_is_rdna",
+    "a chip of AMD's for graphics",
+    lambda target: target_get_rdna_generation(target) is not None,
+)
 
 
 def rocm_warp_size_for_arch(arch: str) -> int:

@@ -38,5 +38,7 @@ def LetInline() -> Callable[[Any], Any]:
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(f"tilelang.transform.{name}: there is no such pass here; tilelang.compile runs all "
-                         "that a program needs, and `tilelang.transform.simplify_prim_func` is accepted")
+    raise AttributeError(
+        f"tilelang.transform.{name}: there is no such pass here; tilelang.compile runs all "
+        "that a program needs, and `tilelang.transform.simplify_prim_func` is accepted"
+    )

@@ -87,8 +87,9 @@ class Activation(Expressions):
                 self.note(name, value)
                 return value
         elif kind is Buffer and meaning.__class__ is Buffer:
-            raise self.error(f"'{name}' is a variable (T.alloc_var) and cannot become a tile; use another "
-                             "name", site)
+            raise self.error(
+                f"'{name}' is a variable (T.alloc_var) and cannot become a tile; use another name", site
+            )
         if meaning.__class__ is Buffer:
             self.at(site)
             self.builder.store(meaning, (), as_value(value))
@@ -110,9 +111,12 @@ class Activation(Expressions):
         if self.is_macro and argument is not None:
             return argument
         if self.trace.eager is None or self.is_macro:
-            raise self.error(f"an annotation without a value: parameters are annotated in the body of an "
-                             f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "
-                             "= T.alloc_var(dtype)", site)
+            raise self.error(
+                f"an annotation without a value: parameters are annotated in the body of an "
+                f"eager function only, @tilelang.jit without a prim_func; a variable is {name} "
+                "= T.alloc_var(dtype)",
+                site,
+            )
         return self.trace.eager.declare(name, annotation)
 
     def annotated(self, site: tuple, name: str, annotation: Any, value: Any) -> Any:
@@ -131,8 +135,10 @@ class Activation(Expressions):
         if value.__class__ is Buffer:
             return value
         if value.__class__ is not Element:
-            raise fail(f"{name} is a T.Ref: it takes an element, A[i, j], or a variable (T.alloc_var), not "
-                       f"{type(value).__name__}")
+            raise fail(
+                f"{name} is a T.Ref: it takes an element, A[i, j], or a variable (T.alloc_var), not "
+                f"{type(value).__name__}"
+            )
         if value.writes is not None:
             value = value.reference(tuple([self.settle("i", i) for i in value.index]))
         self.note(name, value)
@@ -180,12 +186,14 @@ class Activation(Expressions):
         if isinstance(iterable, Loop):
             return self._device_loop(site, iterable, names, self._refuse_names(carried, escaping))
         if isinstance(iterable, DEVICE):
-            raise self.error("cannot iterate over a value of the kernel; use range, T.serial or "
-                             "T.Parallel", site)
+            raise self.error(
+                "cannot iterate over a value of the kernel; use range, T.serial or T.Parallel", site
+            )
         return self._python_loop(iterable, names)
 
-    def repeat(self, site: tuple, condition: Callable[[], Any], forever: bool, carried: tuple,
-               escaping: tuple) -> Iterator:
+    def repeat(
+        self, site: tuple, condition: Callable[[], Any], forever: bool, carried: tuple, escaping: tuple
+    ) -> Iterator:
         """`while condition:`, run by the device if only it can tell when to end."""
         self.at(site)
         in_kernel = self.trace.kernel is not None
@@ -218,12 +226,18 @@ class Activation(Expressions):
             self.at(site)
             value, trips = as_condition(condition()), trips + 1
             if value.__class__ is Expr:
-                raise self.error("this condition is known while the kernel is built at first, and to the "
-                                 "device only later: make what it reads a T.alloc_var before the loop", site)
+                raise self.error(
+                    "this condition is known while the kernel is built at first, and to the "
+                    "device only later: make what it reads a T.alloc_var before the loop",
+                    site,
+                )
             if trips == _ENDLESS:
-                raise self.error(f"this loop, run while the kernel is built, has not ended after {trips} "
-                                 "iterations: make what its condition reads a T.alloc_var, and the device "
-                                 "runs it", site)
+                raise self.error(
+                    f"this loop, run while the kernel is built, has not ended after {trips} "
+                    "iterations: make what its condition reads a T.alloc_var, and the device "
+                    "runs it",
+                    site,
+                )
 
     def _refuse_names(self, carried: tuple, escaping: tuple) -> dict[str, str]:
         """Refuses what the loop surely assigns; what only a branch of it may, when it does."""
@@ -246,11 +260,17 @@ class Activation(Expressions):
 
     def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: dict[str, str]) -> Iterator:
         one = names.__class__ is str and len(loop.stops) > 1  # a tuple of the indices
-        own = tuple([f"{names}_{d}" for d in range(len(loop.stops))]) if one \
-            else (names,) if isinstance(names, str) else names
+        own = (
+            tuple([f"{names}_{d}" for d in range(len(loop.stops))])
+            if one
+            else (names,)
+            if isinstance(names, str)
+            else names
+        )
         if own is None or None in own or len(own) != len(loop.stops):
-            raise self.error(f"this loop has {_count(loop)}: give as many plain names between `for` and `in`",
-                             site)
+            raise self.error(
+                f"this loop has {_count(loop)}: give as many plain names between `for` and `in`", site
+            )
         builder = self.builder
         indices = loop.begin(builder, own)
         self.open(Frame(True, loop=True, bound=loop.bound, refused=refused))
@@ -277,17 +297,21 @@ class Activation(Expressions):
         for i in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[i]
             if frame.bound:
-                raise self.error(f"'{word}' in a T.thread_binding loop, whose iterations run together; use "
-                                 "`if`", site)
+                raise self.error(
+                    f"'{word}' in a T.thread_binding loop, whose iterations run together; use `if`", site
+                )
             if frame.loop and frame.device:
                 self.at(site)
                 self.builder.call(word, ())
                 return False
             if frame.loop:
                 if branch:
-                    raise self.error(f"'{word}' under a condition that only the device knows, in a loop that "
-                                     "Python runs while the kernel is built: make the loop T.serial or "
-                                     "T.unroll", site)
+                    raise self.error(
+                        f"'{word}' under a condition that only the device knows, in a loop that "
+                        "Python runs while the kernel is built: make the loop T.serial or "
+                        "T.unroll",
+                        site,
+                    )
                 if word == "break":
                     while len(self.frames) > i:
                         self.close()
@@ -312,8 +336,11 @@ class Activation(Expressions):
             self.at(site)
             return take_results(self.trace, value, site)
         if any(frame.device for frame in self.frames):
-            raise self.error("'return' inside a loop or branch that the device runs: what gives a value "
-                             "returns at its end; assign the result to a T.alloc_var and return that", site)
+            raise self.error(
+                "'return' inside a loop or branch that the device runs: what gives a value "
+                "returns at its end; assign the result to a T.alloc_var and return that",
+                site,
+            )
         if not self.is_macro:
             return None
         self.at(site)

@@ -28,15 +28,18 @@ class Handle(Late):
         if self.made is None:
             self.made = self.trace.builder.pointer(self.name)
         if self.made.__class__ is Buffer:
-            raise fail(f"{self.name} is the tensor {self.made.name} since T.match_buffer; its address is "
-                       f"T.access_ptr({self.made.name})")
+            raise fail(
+                f"{self.name} is the tensor {self.made.name} since T.match_buffer; its address is "
+                f"T.access_ptr({self.made.name})"
+            )
         return self.made
 
     def tensor(self, kind: Tensor) -> Buffer:
         """The tensor that it is."""
         if self.made is not None:
-            raise fail(f"{self.name} is matched or used as an address already: T.match_buffer comes first, "
-                       "once")
+            raise fail(
+                f"{self.name} is matched or used as an address already: T.match_buffer comes first, once"
+            )
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         shape = [as_value(n) for n in kind.shape]
         self.made = self.trace.builder.tensor(self.name, shape, kind.dtype, strides)

@@ -47,6 +47,7 @@ class Tensor(metaclass=_TensorType):
     without gaps if left out.  In a kernel T.Tensor(shape, dtype, A.data) is T.view(A, shape, dtype).  In an
     eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype
     from the argument."""
+
     __slots__ = ("shape", "dtype", "strides")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
@@ -71,8 +72,9 @@ def _extents(value: Any, what: str, least: int) -> tuple:
         if isinstance(item, (Dynamic, _core.Expr)) or isinstance(item, Const) and item.value is None:
             result.append(item)
         elif is_array(item):
-            raise fail(f"T.Tensor: {what} must be integers, got an array ({type(item).__name__})",
-                       ArrayForNumber)
+            raise fail(
+                f"T.Tensor: {what} must be integers, got an array ({type(item).__name__})", ArrayForNumber
+            )
         elif isinstance(item, bool) or not hasattr(item, "__index__"):
             raise fail(f"T.Tensor: {what} must be integers, got {item!r}")
         elif item.__index__() < least:
@@ -108,8 +110,9 @@ class ptr:
     __slots__ = ("dtype",)
     is_address = True
 
-    def __init__(self, dtype: Any = None, storage_scope: str = "global", *,
-                 is_size_var: bool = False) -> None:
+    def __init__(
+        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+    ) -> None:
         if storage_scope != "global":
             raise fail(f"T.ptr: only pointers to global memory can be passed, not to '{storage_scope}'")
         self.dtype = None if dtype is None else as_dtype(dtype)

@@ -23,8 +23,10 @@ def power(x: Any, y: Any) -> Any:
         return builder().call("pow", (x, y))
     if y.__class__ is Expr or not 0 <= y <= _MOST_FACTORS:
         shift = "; a power of two is 1 << y" if x.__class__ is int and x == 2 else ""
-        raise fail(f"a power of integers has a constant exponent, from 0 to {_MOST_FACTORS}, and becomes "
-                   f"products; others are computed in floats: T.pow(T.cast(x, 'float32'), y){shift}")
+        raise fail(
+            f"a power of integers has a constant exponent, from 0 to {_MOST_FACTORS}, and becomes "
+            f"products; others are computed in floats: T.pow(T.cast(x, 'float32'), y){shift}"
+        )
     if x.__class__ is not Expr:
         return x**y
     return cast(1, x.dtype) if y == 0 else _product(_named(x) if y > 1 else x, y)
@@ -63,15 +65,18 @@ def _cast_rounded(value: Any, dtype: DType, round: str, sat: bool) -> Expr:
         widens = source is not None and source.is_float and source.bits <= dtype.bits
         if round in ("", "rn") or widens:
             return cast(value, dtype)
-        raise fail(f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there "
-                   "for float16, bfloat16, tfloat32 and the floats of 8 and 4 bits")
+        raise fail(
+            f"T.cast: {dtype} is rounded to nearest only, not by {round!r}; directed modes are there "
+            "for float16, bfloat16, tfloat32 and the floats of 8 and 4 bits"
+        )
     usual = "rna" if dtype.name in ("tf32", "e8m0") else "rn"
     mode, saturate = _ROUNDINGS[round or usual], int(sat and dtype.bits <= 8)
     return builder().call(f"to_{dtype.name}", (value, mode, saturate), dtype)
 
 
-def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None,
-         span: Any = None) -> Expr:
+def cast(
+    value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None
+) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
     A Python number becomes a constant of that dtype.  Of a slice each element is cast; to a dtype of several
@@ -115,8 +120,10 @@ def _called(dtype: DType, value: Any = None) -> Any:
         return cast(value, dtype)
     trace = current()
     if trace is None or dtype.is_float or trace.kernel is not None:
-        raise fail(f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that only the call "
-                   "knows T.dynamic('n')")
+        raise fail(
+            f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that only the call "
+            "knows T.dynamic('n')"
+        )
     return Dynamic(trace.take_hint("n"))
 
 

@@ -20,8 +20,9 @@ def python_index(obj: Any, index: Any) -> Any:
     if isinstance(obj, DEVICE):
         if is_wide(obj):
             raise fail(f"there is no element to take: {wide_value(obj)}")
-        raise fail(f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, "
-                   "A[i, j]")
+        raise fail(
+            f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, A[i, j]"
+        )
     items = index if index.__class__ is tuple else (index,)
     if not any(isinstance(item, DEVICE) for item in items):
         return index
@@ -56,8 +57,10 @@ def extreme_of(fn: Any, args: tuple, kwargs: dict) -> Any:
     if not any(isinstance(a, DEVICE) for a in items):
         return fn(*args, **kwargs) if len(args) != 1 else fn(items, **kwargs)
     if kwargs:
-        raise fail(f"{fn.__name__} with {next(iter(kwargs))}= of values that only the device will know: "
-                   "compare them, T.if_then_else(a < b, a, b)")
+        raise fail(
+            f"{fn.__name__} with {next(iter(kwargs))}= of values that only the device will know: "
+            "compare them, T.if_then_else(a < b, a, b)"
+        )
     result = items[0]
     for item in items[1:]:
         result = binary(fn.__name__, result, item)
@@ -90,8 +93,10 @@ def rounded(fn: Any, args: tuple, kwargs: dict) -> Any:
     if not args or not isinstance(args[0], DEVICE):
         return fn(*args, **kwargs)
     if len(args) > 1 or kwargs:
-        raise fail("round with a number of digits: a float of the device has no decimal digits; write "
-                   "T.round(x * 100) / 100")
+        raise fail(
+            "round with a number of digits: a float of the device has no decimal digits; write "
+            "T.round(x * 100) / 100"
+        )
     value = as_value(args[0])
     return cast(value, "int32", round="rn") if value.dtype.is_float else value
 
@@ -116,23 +121,29 @@ def folded(fn: Any, args: tuple, kwargs: dict) -> Any:
 def sorted_of(fn: Any, args: tuple, kwargs: dict) -> Any:
     items = list(args[0]) if len(args) == 1 and not isinstance(args[0], DEVICE) else None
     if items is not None and any(map(lookups.is_unknown, items)):
-        raise fail("sorted of values that only the device will know: exchange pairs, lower = T.min(a, b) and "
-                   "upper = T.max(a, b)")
+        raise fail(
+            "sorted of values that only the device will know: exchange pairs, lower = T.min(a, b) and "
+            "upper = T.max(a, b)"
+        )
     return fn(*args, **kwargs) if items is None else fn(items, **kwargs)
 
 
 def printed(fn: Any, args: tuple, kwargs: dict) -> Any:
     if any(isinstance(a, DEVICE) for a in args):
-        raise fail("print is Python's, and prints while the kernel is built: T.print(x, 'text') prints when "
-                   "it runs; print(str(x)) shows how a value is computed")
+        raise fail(
+            "print is Python's, and prints while the kernel is built: T.print(x, 'text') prints when "
+            "it runs; print(str(x)) shows how a value is computed"
+        )
     return fn(*args, **kwargs)
 
 
 def mathematics(fn: Any, args: tuple, kwargs: dict) -> Any:
     """The functions of Python's math."""
     if any(isinstance(a, DEVICE) and (not is_value(a) or lookups.is_unknown(a)) for a in args):
-        raise fail(f"math.{fn.__name__} computes while the kernel is built, but only the device will know "
-                   f"the value: use {idioms.function_like(fn.__name__)}")
+        raise fail(
+            f"math.{fn.__name__} computes while the kernel is built, but only the device will know "
+            f"the value: use {idioms.function_like(fn.__name__)}"
+        )
     return fn(*args, **kwargs)
 
 

@@ -84,10 +84,12 @@ def _is_python(obj: Any) -> bool:
 def check(trace: Trace, obj: Any, what: str) -> None:
     """An error if a container of Python is changed by `what` in a loop or branch that began after it."""
     if _is_python(obj) and is_older(trace, obj):
-        raise fail(f"`{what}` changes a {type(obj).__name__} of Python's, which lives while the kernel is "
-                   "built, but in a loop or branch that the device runs, which is built once: make it inside "
-                   "of that; or let Python run the loop, `for k in [*range(4)]:`; or write to what the "
-                   "device has, T.alloc_local(shape, dtype), T.alloc_var(dtype, init)")
+        raise fail(
+            f"`{what}` changes a {type(obj).__name__} of Python's, which lives while the kernel is "
+            "built, but in a loop or branch that the device runs, which is built once: make it inside "
+            "of that; or let Python run the loop, `for k in [*range(4)]:`; or write to what the "
+            "device has, T.alloc_local(shape, dtype), T.alloc_var(dtype, init)"
+        )
 
 
 def check_call(trace: Trace, fn: Any) -> None:

@@ -67,6 +67,7 @@ class dtype(str):
     def as_torch(self) -> Any:
         """The PyTorch dtype of a tensor's elements; of types of four bits that of a pair, int8 or uint8."""
         import torch
+
         found = getattr(torch, self.stored, None)
         if found is None:
             raise fail(f"PyTorch has no {self}", TypeError)
@@ -76,9 +77,11 @@ class dtype(str):
         """The NumPy dtype of an array's elements, of bfloat16 and the 8-bit floats that of ml_dtypes; of
         types of four bits that of a pair of them, int8 or uint8."""
         import numpy
+
         if hasattr(numpy, self.stored) or self.stored == "bool":
             return numpy.dtype(self.stored)
         import ml_dtypes
+
         if not hasattr(ml_dtypes, self.stored):
             raise fail(f"NumPy has no {self}", TypeError)
         return numpy.dtype(getattr(ml_dtypes, self.stored))
@@ -130,7 +133,8 @@ def _vector(spelling: Any) -> dtype | None:
     if lanes == 1 or text in _known:
         return one if lanes == 1 else _known[text]
     return _known.setdefault(
-        text, _make(text, f"{one.name}x{lanes}", one.bits, lanes, one.type_code, one.stored, one.why_not))
+        text, _make(text, f"{one.name}x{lanes}", one.bits, lanes, one.type_code, one.stored, one.why_not)
+    )
 
 
 def _of_library(spelling: Any) -> dtype | None:
@@ -145,8 +149,10 @@ def as_dtype(spelling: Any) -> dtype:
     """The dtype that `spelling` names, of one number that is computed with or kept in memory."""
     made, lanes = element_of(spelling, ())
     if lanes:
-        raise fail(f"a value has one lane, and {spelling} has {lanes[0]}: only tensors and tiles have such "
-                   f"elements, as one more dimension, T.alloc_local(({lanes[0]},), '{made}')")
+        raise fail(
+            f"a value has one lane, and {spelling} has {lanes[0]}: only tensors and tiles have such "
+            f"elements, as one more dimension, T.alloc_local(({lanes[0]},), '{made}')"
+        )
     return made
 
 
@@ -165,6 +171,7 @@ def DataType(value: Any) -> dtype:
 
 def _unknown(name: str) -> Exception:
     import difflib
+
     names = [str(made) for made in SCALARS if not made.why_not]
     near = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -199,11 +206,16 @@ def __getattr__(name: str) -> Any:
         return dtype(name)
     if name == "_TORCH_DTYPE_TO_STR":
         import torch
+
         return {getattr(torch, x): str(x) for x in SCALARS if x == x.stored and hasattr(torch, x)}
     if name == "AnyDType":
         return dtype | str | type
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-__all__ = ["DataType", "dtype", "bool_",
-           *[name for name in map(str, SCALARS) if name not in ("bool", "handle", "void")]]
+__all__ = [
+    "DataType",
+    "dtype",
+    "bool_",
+    *[name for name in map(str, SCALARS) if name not in ("bool", "handle", "void")],
+]

@@ -42,13 +42,17 @@ def _constant(x: Any, what: str) -> Any:
     if what == "a truth value":
         there, called = caller_place(), place()
         call = f", which line {called[1]} calls," if called and there and called[1] != there[1] else ""
-        raise compile_error("Python's `and`, `or`, `not` and `if` need a truth value here, while the kernel "
-                            "is built, but only the device will know it: in a lambda or plain function"
-                            f"{call} write (a > b) & (c < d), |, ~ and T.if_then_else(condition, x, y), "
-                            "T.max and T.min for max and min, or make the function a @T.macro", there)
+        raise compile_error(
+            "Python's `and`, `or`, `not` and `if` need a truth value here, while the kernel "
+            "is built, but only the device will know it: in a lambda or plain function"
+            f"{call} write (a > b) & (c < d), |, ~ and T.if_then_else(condition, x, y), "
+            "T.max and T.min for max and min, or make the function a @T.macro",
+            there,
+        )
     mend = "use the language's own functions (T.exp for math.exp), and T.cast to convert"
-    raise fail(f"Python needs {what} here, while the kernel is built, but only the device will know it; "
-               f"{mend}")
+    raise fail(
+        f"Python needs {what} here, while the kernel is built, but only the device will know it; {mend}"
+    )
 
 
 def _bool(self: Any) -> bool:
@@ -60,9 +64,11 @@ def _bool(self: Any) -> bool:
 def _astype(self: Any, dtype: Any) -> Any:
     """The value converted to `dtype`."""
     if self.__class__ is Buffer and self.scope != "var":
-        raise fail(f"{self.name}.astype: {self.name} is a {self.scope} buffer, not a value: T.copy into a "
-                   f"buffer of that dtype converts, and so does T.cast({self.name}[…], dtype) of an element, "
-                   "in a T.Parallel loop")
+        raise fail(
+            f"{self.name}.astype: {self.name} is a {self.scope} buffer, not a value: T.copy into a "
+            f"buffer of that dtype converts, and so does T.cast({self.name}[…], dtype) of an element, "
+            "in a T.Parallel loop"
+        )
     return cast(self, dtype)
 
 
@@ -91,6 +97,7 @@ def _hasher(identity: Callable) -> Callable:
         if self.__class__ is Expr and self.is_const:
             return hash(self.value)
         raise refuse_key()
+
     return method
 
 
@@ -99,8 +106,10 @@ def _array_function(self: Any, function: Any, types: Any, args: tuple, kwargs: d
 
 
 def _refuse_numpy(name: str) -> Exception:
-    return fail(f"np.{name} computes while the kernel is built, but only the device will know the value: "
-                f"use {idioms.function_like(name)}")
+    return fail(
+        f"np.{name} computes while the kernel is built, but only the device will know the value: "
+        f"use {idioms.function_like(name)}"
+    )
 
 
 def _abs(self: Any) -> Any:
@@ -114,12 +123,14 @@ _COMPARISONS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "l
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """NumPy's numbers compute with values as Python's do, by our operators; its functions have no meaning."""
     import numpy
+
     def boxed(x: Any) -> Any:
         if isinstance(x, numpy.ndarray):
             return x
         box = numpy.empty((), object)
         box[()] = x
         return box
+
     numbers = (numpy.generic, numpy.ndarray)
     inputs = tuple(x.item() if isinstance(x, numbers) and x.ndim == 0 else x for x in inputs)
     if ufunc.__name__ in _COMPARISONS:
@@ -143,14 +154,22 @@ def _attach() -> None:
         methods[f"__{name}__"] = _forward(name)
     for name in ("neg", "pos", "invert"):
         methods[f"__{name}__"] = _unary(name)
-    methods.update(__abs__=_abs, __bool__=_bool, astype=_astype, __iter__=_refuse_iteration,
-                   __array_ufunc__=_array_ufunc, __array_function__=_array_function, __round__=_rounded,
-                   __len__=_length, __reversed__=_refuse_iteration,
-                   __divmod__=lambda self, other: (self // other, self % other),
-                   __rdivmod__=lambda self, other: (other // self, other % self),
-                   __index__=lambda self: operator.index(_constant(self, "an integer")),
-                   __int__=lambda self: int(_constant(self, "an integer")),
-                   __float__=lambda self: float(_constant(self, "a number")))
+    methods.update(
+        __abs__=_abs,
+        __bool__=_bool,
+        astype=_astype,
+        __iter__=_refuse_iteration,
+        __array_ufunc__=_array_ufunc,
+        __array_function__=_array_function,
+        __round__=_rounded,
+        __len__=_length,
+        __reversed__=_refuse_iteration,
+        __divmod__=lambda self, other: (self // other, self % other),
+        __rdivmod__=lambda self, other: (other // self, other % self),
+        __index__=lambda self: operator.index(_constant(self, "an integer")),
+        __int__=lambda self: int(_constant(self, "an integer")),
+        __float__=lambda self: float(_constant(self, "a number")),
+    )
     for kind in (Expr, Buffer, Element, Late, Part, Region):
         kind.__getattr__ = _refuse_attribute
     for kind in (Expr, Buffer, Element, Late):

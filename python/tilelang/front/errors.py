@@ -101,22 +101,29 @@ def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
         name, place = found and found.group(1), place_of_traceback(innermost)
-        if isinstance(error, CompileError) or name not in bound or place is None or \
-                not _contains(code, innermost.tb_frame.f_code):
+        if (
+            isinstance(error, CompileError)
+            or name not in bound
+            or place is None
+            or not _contains(code, innermost.tb_frame.f_code)
+        ):
             raise
         line = bound[name]
         if line > place[1]:
             text = f"'{name}' is used before it is bound: line {line} does that; move it above this one"
         else:
-            text = (f"'{name}' has no value here: line {line}, the first to bind it, has not run before (a "
-                    f"condition or loop that Python decides may leave it out); give '{name}' a value first")
+            text = (
+                f"'{name}' has no value here: line {line}, the first to bind it, has not run before (a "
+                f"condition or loop that Python decides may leave it out); give '{name}' a value first"
+            )
         raise compile_error(text, place, UnboundName) from None
 
 
 def _contains(code: CodeType, other: CodeType) -> bool:
     """Is `other` that code, or that of a function in it?"""
-    return code is other or any(isinstance(part, CodeType) and _contains(part, other)
-                                for part in code.co_consts)
+    return code is other or any(
+        isinstance(part, CodeType) and _contains(part, other) for part in code.co_consts
+    )
 
 
 def caller_place() -> Place | None:
@@ -139,6 +146,7 @@ def _place_in(frame: FrameType, line: int, instruction: int) -> Place:
     code = frame.f_code
     if hasattr(code, "co_positions"):  # Python 3.11 and later know the column
         import itertools
+
         found = next(itertools.islice(code.co_positions(), instruction // 2, None), None)
         if found and None not in found:
             first, last, column, end_column = found

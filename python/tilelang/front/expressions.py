@@ -123,9 +123,11 @@ class Expressions:
             combined = by_device or n < last and lookups.is_unknown(value)
             if combined and not lookups.is_truth(value):
                 self.at(site)
-                raise fail(f"`{op}` gives one of its operands in Python; of values that only the device will "
-                           "know it gives a truth value, but an operand here is a number: write "
-                           "T.if_then_else(x != 0, x, y) to choose, or compare it, x != 0")
+                raise fail(
+                    f"`{op}` gives one of its operands in Python; of values that only the device will "
+                    "know it gives a truth value, but an operand here is a number: write "
+                    "T.if_then_else(x != 0, x, y) to choose, or compare it, x != 0"
+                )
             by_device = by_device or combined
             return value
 
@@ -198,8 +200,10 @@ class Expressions:
         self.at(site)
         trace = self.trace
         if isinstance(obj, (*DEVICE, Loop)):
-            raise self.error("attributes of the kernel's values cannot be assigned; use a name, or an "
-                                   "element of a buffer", site)
+            raise self.error(
+                "attributes of the kernel's values cannot be assigned; use a name, or an element of a buffer",
+                site,
+            )
         old = getattr(obj, name, None)
         fresh = _is_var(value) and value.id not in trace.owned
         if _is_var(old) and not fresh:
@@ -207,9 +211,12 @@ class Expressions:
             trace.wrote(old)
             return
         if changes.is_older(trace, obj):
-            raise self.error(f"the attribute {name} changes in a loop or branch that the device runs, but it "
-                             "is a Python value, set once while the kernel is built: make it a variable "
-                             f"before, {name} = T.alloc_var(dtype, init)", site)
+            raise self.error(
+                f"the attribute {name} changes in a loop or branch that the device runs, but it "
+                "is a Python value, set once while the kernel is built: make it a variable "
+                f"before, {name} = T.alloc_var(dtype, init)",
+                site,
+            )
         if fresh:
             trace.owned.add(value.id)
         setattr(obj, name, value if fresh else self.settle(name, value))

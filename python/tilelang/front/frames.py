@@ -8,13 +8,19 @@ if TYPE_CHECKING:
     from .activation import Activation
 
 
-CARRIED = ("changes from one iteration to the next of a loop that the device runs, but a Python name is "
-           "bound only once, while the loop is built: make it a variable before the loop, {0} = "
-           "T.alloc_var(dtype, init), and assign to that")
-ESCAPING = ("is bound inside a loop that the device runs and read after it: make it a variable before the "
-            "loop, {0} = T.alloc_var(dtype, init), or allocate the tile before it")
-CONDITIONAL = ("is bound under a condition that the device evaluates and read afterwards: make it a variable "
-               "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`")
+CARRIED = (
+    "changes from one iteration to the next of a loop that the device runs, but a Python name is "
+    "bound only once, while the loop is built: make it a variable before the loop, {0} = "
+    "T.alloc_var(dtype, init), and assign to that"
+)
+ESCAPING = (
+    "is bound inside a loop that the device runs and read after it: make it a variable before the "
+    "loop, {0} = T.alloc_var(dtype, init), or allocate the tile before it"
+)
+CONDITIONAL = (
+    "is bound under a condition that the device evaluates and read afterwards: make it a variable "
+    "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`"
+)
 
 
 class Frame:
@@ -23,12 +29,19 @@ class Frame:
 
     __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number")
 
-    def __init__(self, device: bool, loop: bool = False, taken: bool = False, scope: bool = False,
-                 bound: bool = False, refused: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        device: bool,
+        loop: bool = False,
+        taken: bool = False,
+        scope: bool = False,
+        bound: bool = False,
+        refused: dict[str, str] | None = None,
+    ) -> None:
         self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
         self.refused = refused  # names that may not be assigned in this loop, and why
-        self.number = 0         # of a loop or branch that the device runs, see Trace.next_block
+        self.number = 0  # of a loop or branch that the device runs, see Trace.next_block
 
 
 class With:

@@ -63,16 +63,20 @@ def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     """`L[0:4] = A[tx, 0:4]`: a vector access of this thread."""
     sizes = [extent for _, extent, point in place.ranges if not point and extent != 1]
     if len(sizes) > 1 or any(size.__class__ is not int or size > _MOST_LANES for size in sizes):
-        raise fail(f"a store goes to one element of {buffer.name} (shape {shape_of(buffer)}), or to a slice "
-                   f"of one dimension, of up to {_MOST_LANES} elements, which this thread writes: use T.copy "
-                   "or T.fill for a tile, or a T.Parallel loop over its elements")
+        raise fail(
+            f"a store goes to one element of {buffer.name} (shape {shape_of(buffer)}), or to a slice "
+            f"of one dimension, of up to {_MOST_LANES} elements, which this thread writes: use T.copy "
+            "or T.fill for a tile, or a T.Parallel loop over its elements"
+        )
     if value.__class__ is Element and sizes:
         value = value.load()  # before the loop, which may write to it
     to, given = lanewise(place), lanewise(value)
     vector = given.__class__ is Lanewise
     if vector and given.count not in (1, to.count):
-        raise fail(f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
-                   "they must be of one length")
+        raise fail(
+            f"a slice of {given.count} elements is stored to one of {to.count} of {buffer.name}: "
+            "they must be of one length"
+        )
 
     def lane(n: Any) -> Any:
         return as_value(given.element(n if given.count > 1 else 0) if vector else given)
@@ -95,8 +99,10 @@ class Ramp:
     def __init__(self, base: Any, stride: Any, lanes: int, span: Any = None) -> None:
         stride, lanes = as_value(stride), as_value(lanes)
         if stride.__class__ is not int or stride != 1 or lanes.__class__ is not int or lanes < 1:
-            raise fail(f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
-                       "lanes; elements that are no neighbours are indexed one by one, in a T.unroll loop")
+            raise fail(
+                f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
+                "lanes; elements that are no neighbours are indexed one by one, in a T.unroll loop"
+            )
         self.base, self.stride, self.lanes = base, stride, lanes
 
 
@@ -109,8 +115,10 @@ def _full_index(buffer: Buffer, index: Any) -> tuple:
         at = next(n for n, i in enumerate(index) if i is Ellipsis)
         index = index[:at] + (slice(None),) * (rank - len(index) + 1) + index[at + 1 :]
     if len(index) > rank:
-        raise fail(f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {shape_of(buffer)}) but is "
-                   f"given {len(index)} indices{misuse_of_indices(index)}")
+        raise fail(
+            f"{buffer.name} has {rank} dimension{'s' * (rank != 1)} (shape {shape_of(buffer)}) but is "
+            f"given {len(index)} indices{misuse_of_indices(index)}"
+        )
     return index
 
 
@@ -124,10 +132,19 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
     if i.__class__ is float or i.__class__ is bool:
         raise fail(f"an index of {buffer.name} must be an integer, not {i}")
     if i.__class__ is Expr and i.dtype.is_float:
-        what = f"{given.buffer.name}[…]" if given.__class__ is Element else \
-            given.name if given.__class__ is Buffer else "this value" if not i.is_const else str(i)
-        raise fail(f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
-                   f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction")
+        what = (
+            f"{given.buffer.name}[…]"
+            if given.__class__ is Element
+            else given.name
+            if given.__class__ is Buffer
+            else "this value"
+            if not i.is_const
+            else str(i)
+        )
+        raise fail(
+            f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
+            f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction"
+        )
     value = constant(i)
     if value.__class__ is not int or value >= 0:
         return i
@@ -135,15 +152,19 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
     if n.__class__ is not int:
         return builder().binary("add", n, value)
     if value < -n:
-        raise fail(f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, "
-                   f"whose first is -{n}")
+        raise fail(
+            f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, "
+            f"whose first is -{n}"
+        )
     return n + value
 
 
 def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
     if s.step is not None and not (s.step.__class__ is int and s.step == 1):
-        raise fail(f"a slice of {buffer.name} has a step; tiles are contiguous: copy without a step, or "
-                   "index the elements in a T.Parallel loop")
+        raise fail(
+            f"a slice of {buffer.name} has a step; tiles are contiguous: copy without a step, or "
+            "index the elements in a T.Parallel loop"
+        )
     start = 0 if s.start is None else _point(buffer, s.start, buffer.shape[d])
     stop = buffer.shape[d] if s.stop is None else _point(buffer, s.stop, buffer.shape[d])
     if start.__class__ is int and start == 0:
@@ -154,8 +175,9 @@ def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
         extent = builder().binary("sub", stop, start)
     extent = constant(extent)
     if extent.__class__ is int and extent <= 0:
-        raise fail(f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at "
-                   f"{start}")
+        raise fail(
+            f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at {start}"
+        )
     return start, extent
 
 
@@ -165,9 +187,11 @@ def places_of_pair(region: Region, what: str) -> tuple[list, list]:
     extents = [1 if point else extent for _, extent, point in ranges]
     sizes = [constant(e) for e in extents]
     if sizes[-1] != 2 or any(size != 1 for size in sizes[:-1]):
-        raise fail(f"{what} takes slices of two elements of the last dimension, such as "
-                   f"{region.buffer.name}[…, i : i + 2]; this one has extents "
-                   f"({', '.join(str(e) for e in extents)})")
+        raise fail(
+            f"{what} takes slices of two elements of the last dimension, such as "
+            f"{region.buffer.name}[…, i : i + 2]; this one has extents "
+            f"({', '.join(str(e) for e in extents)})"
+        )
     first = [start for start, _, _ in ranges]
     return first, [*first[:-1], builder().binary("add", first[-1], 1)]
 
@@ -200,16 +224,19 @@ class Part:
         """An index of the part as one of the buffer."""
         rest = list(index if index.__class__ is tuple else (index,))
         if len(rest) > len(self.shape):
-            raise fail(f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} "
-                       "indices")
+            raise fail(
+                f"this part of {self.name} has {len(self.shape)} dimensions but is given {len(rest)} indices"
+            )
         whole = []
         for start, extent, point in self.ranges:
             i = slice(None) if point or not rest else rest.pop(0)
             if point:
                 whole.append(start)
             elif i.__class__ is slice:
-                low, high = (given if x is None else _point(self.buffer, x, extent)
-                             for x, given in ((i.start, 0), (i.stop, extent)))
+                low, high = (
+                    given if x is None else _point(self.buffer, x, extent)
+                    for x, given in ((i.start, 0), (i.stop, extent))
+                )
                 whole.append(slice(_sum(start, low), _sum(start, high), i.step))
             else:
                 whole.append(_sum(start, _point(self.buffer, i, extent)))
@@ -238,5 +265,7 @@ def as_operand(x: Any, what: str) -> Any:
         return x
     if kind is Undeclared:
         raise x.refuse()
-    raise fail(f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
-               f"{'a variable' if kind is Buffer else type(x).__name__}")
+    raise fail(
+        f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
+        f"{'a variable' if kind is Buffer else type(x).__name__}"
+    )

@@ -52,10 +52,14 @@ def what_else(tensor: Any) -> str:
     """What a tensor is that is no rectangle of numbers in memory, and what to pass instead; "" for others."""
     layout, device = str(getattr(tensor, "layout", "")), getattr(tensor, "device", "")
     for what, asked in (
-        ("a nested tensor, whose parts have shapes of their own: pass these, or x.to_padded_tensor(value)",
-         getattr(tensor, "is_nested", False)),
-        ("a quantized tensor: pass x.int_repr(), its integers, or x.dequantize()",
-         getattr(tensor, "is_quantized", False)),
+        (
+            "a nested tensor, whose parts have shapes of their own: pass these, or x.to_padded_tensor(value)",
+            getattr(tensor, "is_nested", False),
+        ),
+        (
+            "a quantized tensor: pass x.int_repr(), its integers, or x.dequantize()",
+            getattr(tensor, "is_quantized", False),
+        ),
         (f"a tensor of layout {layout}: pass x.to_dense()", layout not in ("", "torch.strided")),
         (f"a tensor on the device '{device}', which has no elements", getattr(device, "type", "") == "meta"),
     ):
@@ -97,15 +101,20 @@ def empty_like(model: Any, device_type: str, shape: tuple[int, ...], dtype: DTyp
     if device_type == "cpu":
         if model is None or library == "numpy" or hasattr(model, "__array_interface__") or _is_buffer(model):
             import numpy
+
             return numpy.empty(shape, dtype.as_numpy())
-        raise TypeError("outputs cannot be allocated like a "
-                        f"{type(model).__module__}.{type(model).__name__}: compile without out_idx and pass "
-                        "them, or use NumPy, PyTorch or JAX")
+        raise TypeError(
+            "outputs cannot be allocated like a "
+            f"{type(model).__module__}.{type(model).__name__}: compile without out_idx and pass "
+            "them, or use NumPy, PyTorch or JAX"
+        )
     torch = sys.modules.get("torch")
     if model is None and torch is not None:
         return torch.empty(shape, dtype=dtype.as_torch(), device="cuda")
-    raise TypeError("outputs of a CUDA kernel are PyTorch tensors: pass the inputs as tensors on the GPU (or "
-                    "compile with target=\"cpu\" for NumPy arrays)")
+    raise TypeError(
+        "outputs of a CUDA kernel are PyTorch tensors: pass the inputs as tensors on the GPU (or "
+        'compile with target="cpu" for NumPy arrays)'
+    )
 
 
 def _is_buffer(value: Any) -> bool:

@@ -69,11 +69,17 @@ def _with(stmt: ast.With, after: frozenset) -> frozenset:
     return live
 
 
-_RULES = {ast.Assign: _assign, ast.For: _for, ast.While: _while, ast.If: _if, ast.With: _with,
-          ast.AnnAssign: lambda stmt, after: (after - targets(stmt.target).keys()) | reads(stmt),
-          ast.AugAssign: lambda stmt, after: after | targets(stmt.target).keys() | reads(stmt),
-          ast.Return: lambda stmt, after: reads(stmt.value) if stmt.value else _NONE,
-          ast.FunctionDef: lambda stmt, after: (after - {stmt.name}) | reads(stmt)}
+_RULES = {
+    ast.Assign: _assign,
+    ast.For: _for,
+    ast.While: _while,
+    ast.If: _if,
+    ast.With: _with,
+    ast.AnnAssign: lambda stmt, after: (after - targets(stmt.target).keys()) | reads(stmt),
+    ast.AugAssign: lambda stmt, after: after | targets(stmt.target).keys() | reads(stmt),
+    ast.Return: lambda stmt, after: reads(stmt.value) if stmt.value else _NONE,
+    ast.FunctionDef: lambda stmt, after: (after - {stmt.name}) | reads(stmt),
+}
 
 
 def targets(node: ast.AST) -> dict[str, ast.AST]:

@@ -40,8 +40,10 @@ def _membership(activation: Any, op: str, x: Any, items: Any) -> Any:
 
 def _found(activation: Any, x: Any, items: Any) -> Any:
     if isinstance(items, DEVICE):
-        raise fail("`in` does not look into a buffer or a value of the kernel: compare in a loop over the "
-                   "elements, and fold with T.any_of or T.reduce_any")
+        raise fail(
+            "`in` does not look into a buffer or a value of the kernel: compare in a loop over the "
+            "elements, and fold with T.any_of or T.reduce_any"
+        )
     known = isinstance(items, (*_SEQUENCES, range))
     members = () if not known or items.__class__ is range else [item for item in items if is_value(item)]
     if not is_unknown(x) and not (is_value(x) and any(map(is_unknown, members))):
@@ -82,8 +84,10 @@ def _identity(activation: Any, op: str, a: Any, b: Any) -> bool:
     values = isinstance(a, DEVICE) or isinstance(b, DEVICE)
     if values and is_value(a) and is_value(b):
         word, sign = ("is", "==") if op == "is" else ("is not", "!=")
-        raise fail(f"`{word}` asks Python, while the kernel is built, whether both are one object; values "
-                   f"are compared by {sign}")
+        raise fail(
+            f"`{word}` asks Python, while the kernel is built, whether both are one object; values "
+            f"are compared by {sign}"
+        )
     return (a is b) == (op == "is")
 
 
@@ -92,16 +96,20 @@ OPERATORS = {"in": _membership, "not_in": _membership, "is": _identity, "is_not"
 
 def refuse_key() -> Exception:
     """The error of a value in a set, as a key of a dict, as an argument of a function that caches."""
-    return fail(f"{_UNKNOWN}, as a key of a dict, a member of a set, or an argument of a cached function: "
-                "compare it, (x == 1) | (x == 2), or choose by T.if_then_else; a table to look up in is a "
-                "tensor parameter")
+    return fail(
+        f"{_UNKNOWN}, as a key of a dict, a member of a set, or an argument of a cached function: "
+        "compare it, (x == 1) | (x == 2), or choose by T.if_then_else; a table to look up in is a "
+        "tensor parameter"
+    )
 
 
 def refuse_index(obj: Any) -> Exception:
     """The error of a list, a dict or an array of Python that is indexed by a value."""
-    return fail(f"a Python {type(obj).__name__} cannot be indexed by a value of the kernel: it exists only "
-                "while the kernel is built; pass the table as a tensor parameter, or loop over it, `for k in "
-                "[*range(4)]:`, and choose by T.if_then_else")
+    return fail(
+        f"a Python {type(obj).__name__} cannot be indexed by a value of the kernel: it exists only "
+        "while the kernel is built; pass the table as a tensor parameter, or loop over it, `for k in "
+        "[*range(4)]:`, and choose by T.if_then_else"
+    )
 
 
 def check_call(fn: Any, args: tuple) -> None:
@@ -113,13 +121,17 @@ def check_call(fn: Any, args: tuple) -> None:
         return
     asked = name in ("index", "count", "remove") and args and is_value(args[0])
     if (asked or name == "sort") and any(map(is_unknown, [*args[:1], *owner])):
-        raise fail(f".{name}(…) of a Python {type(owner).__name__}: {_UNKNOWN}; compare it in the kernel, (x "
-                   "== 1) | (x == 2), or T.if_then_else(x == 1, a, b)")
+        raise fail(
+            f".{name}(…) of a Python {type(owner).__name__}: {_UNKNOWN}; compare it in the kernel, (x "
+            "== 1) | (x == 2), or T.if_then_else(x == 1, a, b)"
+        )
 
 
 def _no_text() -> Exception:
-    return fail(f"{_UNKNOWN}, as a part of a text: T.print(value, 'text') prints both when the kernel runs; "
-                "the message of an `assert` is a plain text")
+    return fail(
+        f"{_UNKNOWN}, as a part of a text: T.print(value, 'text') prints both when the kernel runs; "
+        "the message of an `assert` is a plain text"
+    )
 
 
 def refuse_text(x: Any) -> None:
@@ -140,8 +152,10 @@ def check_contribution(trace: Trace, op: str, reducer: Buffer) -> None:
         return
     at = f"{reducer.name}[…]"
     right = f"{at} {SIGNS[fitting[0]]}= x" if fitting else f"{at} = T.{kind}({at}, x)"
-    raise fail(f"{reducer.name} is a reducer of {kind}, to which `{SIGNS[op]}=` does not contribute: write "
-               f"{right}, or T.reducer_update({at}, x)")
+    raise fail(
+        f"{reducer.name} is a reducer of {kind}, to which `{SIGNS[op]}=` does not contribute: write "
+        f"{right}, or T.reducer_update({at}, x)"
+    )
 
 
 def known_index(index: Any) -> Any:

@@ -13,8 +13,10 @@ from .values import as_value
 def whole(value: Any, what: str) -> Any:
     """An error if a size is a float of Python's."""
     if value.__class__ is float:
-        raise fail(f"{what} is the float {value}, not an integer: `/` gives a float in Python, also of "
-                   "integers; write //")
+        raise fail(
+            f"{what} is the float {value}, not an integer: `/` gives a float in Python, also of "
+            "integers; write //"
+        )
     return value
 
 
@@ -37,9 +39,11 @@ class Loop:
         builder.end_for()
 
     def __iter__(self) -> Iterator:
-        raise fail("a device loop in an ordinary Python function or comprehension: make the function a "
-                   "@T.macro, or the loop a `for` statement of the kernel; range(n) in a comprehension is "
-                   "Python's, and gives a list while the kernel is built")
+        raise fail(
+            "a device loop in an ordinary Python function or comprehension: make the function a "
+            "@T.macro, or the loop a `for` statement of the kernel; range(n) in a comprehension is "
+            "Python's, and gives a list while the kernel is built"
+        )
 
 
 def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = None) -> Loop:

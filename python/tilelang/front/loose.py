@@ -37,9 +37,11 @@ def leave_open(trace: Trace, tile: Buffer) -> None:
 def refuse_scalar(trace: Trace, tile: Buffer, what: str) -> None:
     """An error if the dtype of `tile` is still open, because its elements are used one by one."""
     if tile.id in trace.undecided:
-        raise fail(f"{what} {tile.name}, whose dtype is not known yet: it was allocated without one, and no "
-                   "tile operator has said it since (T.clear, and T.fill by a number, do not); give it "
-                   f"one, T.alloc_...({shape_of(tile)}, dtype)")
+        raise fail(
+            f"{what} {tile.name}, whose dtype is not known yet: it was allocated without one, and no "
+            "tile operator has said it since (T.clear, and T.fill by a number, do not); give it "
+            f"one, T.alloc_...({shape_of(tile)}, dtype)"
+        )
 
 
 def decide(op: str, operands: Sequence[Any]) -> None:
@@ -99,16 +101,21 @@ def _set(trace: Trace, tile: Buffer, dtype: DType) -> None:
 
 def _nothing_known(trace: Trace, op: str, tiles: list) -> Exception:
     names = " and ".join(dict.fromkeys(tile.name for tile in tiles))
-    return fail(f"T.{op}: the dtype of {names} is not known: allocated without one, and nothing was copied "
-                f"there before; give it one, T.alloc_...({shape_of(tiles[0])}, dtype)")
+    return fail(
+        f"T.{op}: the dtype of {names} is not known: allocated without one, and nothing was copied "
+        f"there before; give it one, T.alloc_...({shape_of(tiles[0])}, dtype)"
+    )
 
 
 def check_all_known(trace: Trace) -> None:
     """At the end of a kernel: an error at the allocation of a tile that never got a dtype."""
     for group in trace.undecided.values():
         tile = group.tiles[0]
-        raise compile_error(f"nothing says which dtype {tile.name} has: it is allocated without one, and no "
-                            "tile operator gives it any (clearing and filling do not)", group.place)
+        raise compile_error(
+            f"nothing says which dtype {tile.name} has: it is allocated without one, and no "
+            "tile operator gives it any (clearing and filling do not)",
+            group.place,
+        )
 
 
 _dtype_of = Buffer.dtype
@@ -117,9 +124,11 @@ _dtype_of = Buffer.dtype
 def _dtype(tile: Buffer) -> DType:
     trace = current()
     if trace is not None and tile.id in trace.undecided:
-        raise compile_error(f"the dtype of {tile.name} is open: it was allocated without one, and no "
-                            "tile operator has said it since (T.clear, and T.fill by a number, do not)",
-                            caller_place())
+        raise compile_error(
+            f"the dtype of {tile.name} is open: it was allocated without one, and no "
+            "tile operator has said it since (T.clear, and T.fill by a number, do not)",
+            caller_place(),
+        )
     return _dtype_of.__get__(tile)
 
 

@@ -91,11 +91,17 @@ class Macro:
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
         self.rewritten = rewrite(fn)
-        self.references = {arg.arg for arg in self.rewritten.parameters
-                           if arg.annotation is not None and any(map(_is_ref, ast.walk(arg.annotation)))}
-        self.scopes = {name: kind.scope for name, kind in fn.__annotations__.items()
-                       if isinstance(kind, _TileAnnotation)
-                       or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))}
+        self.references = {
+            arg.arg
+            for arg in self.rewritten.parameters
+            if arg.annotation is not None and any(map(_is_ref, ast.walk(arg.annotation)))
+        }
+        self.scopes = {
+            name: kind.scope
+            for name, kind in fn.__annotations__.items()
+            if isinstance(kind, _TileAnnotation)
+            or (isinstance(kind, type) and issubclass(kind, _TileAnnotation))
+        }
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -105,9 +111,11 @@ class Macro:
         if trace is None:
             raise fail(f"the macro '{self.__name__}' can only be called from a kernel")
         if len(trace.activations) > _DEEPEST:
-            raise fail(f"macros call one another {_DEEPEST} deep here, '{self.__name__}' among them: a macro "
-                       "is built in place at each call, so a call of itself must end by what Python knows "
-                       "while the kernel is built; what the device decides is a `while` loop")
+            raise fail(
+                f"macros call one another {_DEEPEST} deep here, '{self.__name__}' among them: a macro "
+                "is built in place at each call, so a call of itself must end by what Python knows "
+                "while the kernel is built; what the device decides is a `while` loop"
+            )
         trace.read(self.rewritten.text)
         activation = Activation(trace, self.rewritten.file, is_macro=True)
         names = [arg.arg for arg in self.rewritten.parameters]
@@ -127,8 +135,13 @@ class Macro:
         wanted = self.scopes.get(name)
         if wanted is not None and getattr(value, "scope", wanted) != wanted:
             import warnings
-            warnings.warn(f"{self.__name__}: {name} is annotated as a {wanted} buffer, but {value.name} is a "
-                          f"{value.scope} one", TilelangWarning, stacklevel=2)
+
+            warnings.warn(
+                f"{self.__name__}: {name} is annotated as a {wanted} buffer, but {value.name} is a "
+                f"{value.scope} one",
+                TilelangWarning,
+                stacklevel=2,
+            )
         return value if value.__class__ is Element else activation.settle(name, value)
 
 

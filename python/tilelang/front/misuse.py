@@ -30,15 +30,17 @@ def unknown_attribute(x: Any, name: str) -> Exception:
         return compile_error(f"there is no attribute '{name}': {wide_value(x)}", caller_place(), UnknownName)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
     if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
-        cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + \
-            instead.format("tile")
+        cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + instead.format("tile")
     elif instead is not None:
         cure = "write " + instead.format(who) if instead.startswith(("T.", "len(")) else instead.format(who)
     elif not whole and idioms.OF_BUFFERS.get(name, "").startswith("T.reduce_"):
         cure = "it is one value; of a tile, " + idioms.OF_BUFFERS[name].format("tile")
     elif name in OFFERED and isinstance(OFFERED[name], FunctionType):
-        cure = f"T.{name} takes one element, {who}[…], in a T.Parallel loop" if whole else \
-            f"write T.{name}({who})"
+        cure = (
+            f"T.{name} takes one element, {who}[…], in a T.Parallel loop"
+            if whole
+            else f"write T.{name}({who})"
+        )
     else:
         cure = "it has .shape, .dtype, .scope and .name" if whole else "it has .dtype"
     return compile_error(f"{what} has no attribute '{name}': {cure}", caller_place(), UnknownName)
@@ -97,8 +99,10 @@ def _of_a_value(fn: Any, args: tuple) -> str:
         what, who = _described(fn)
         return f"{what} is no function: an element is written {who.partition('[')[0]}[i, j]"
     what = _described(next(x for x in args if isinstance(x, DEVICE)))[0]
-    return (f"{name} computes while the kernel is built, but is given {what}, which only the device will "
-            f"know: use {idioms.function_like(name)}")
+    return (
+        f"{name} computes while the kernel is built, but is given {what}, which only the device will "
+        f"know: use {idioms.function_like(name)}"
+    )
 
 
 def _calls(frame: FrameType, name: str) -> bool:
@@ -120,8 +124,10 @@ def add_cure(error: NameError) -> None:
 
 def launched_in_brackets(name: str) -> ArgumentError:
     """The error of `kernel[grid](x, y)`, as Triton and Numba launch."""
-    return ArgumentError(f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "
-                         f"(bx, by):`, and the kernel is called plainly, {name}(x, y)")
+    return ArgumentError(
+        f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "
+        f"(bx, by):`, and the kernel is called plainly, {name}(x, y)"
+    )
 
 
 def _wording(text: str, fn: Callable) -> str:

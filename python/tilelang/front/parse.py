@@ -172,8 +172,10 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Tuple):
             return _at(ast.Tuple([self.index(item) for item in node.elts], ast.Load()), node)
         if isinstance(node, ast.Slice):
-            parts = [self.visit(part) if part else _constant(None, node)
-                     for part in (node.lower, node.upper, node.step)]
+            parts = [
+                self.visit(part) if part else _constant(None, node)
+                for part in (node.lower, node.upper, node.step)
+            ]
             function = _at(ast.Attribute(_name(HELPER, node), "slice", ast.Load()), node)
             return _at(ast.Call(function, parts, []), node)
         return self.visit(node)
@@ -254,8 +256,9 @@ class Rewriter(ast.NodeTransformer):
             call = self.help("augment", node, _constant(target.id, node), op, _name(target.id, target), value)
             return _at(ast.Assign([target], call), node)
         if isinstance(target, ast.Subscript):
-            call = self.help("augment_item", node, op, self.visit(target.value), self.index(target.slice),
-                             value)
+            call = self.help(
+                "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
+            )
             return self.statement(call, node)
         obj, name = self.visit(target.value), _constant(target.attr, node)
         return self.statement(self.help("augment_attribute", node, op, obj, name, value), node)
@@ -277,16 +280,27 @@ class Rewriter(ast.NodeTransformer):
     def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
         """Each with whether only branches within the loop or `if` assign the name."""
         own = liveness.targets(at.target) if isinstance(at, ast.For) else {}
-        return _constant(tuple((name, name not in own and liveness.in_branches(at.body + at.orelse, name),
-                                *site_of(node)) for name, node in names), at)
+        return _constant(
+            tuple(
+                (name, name not in own and liveness.in_branches(at.body + at.orelse, name), *site_of(node))
+                for name, node in names
+            ),
+            at,
+        )
 
     def visit_For(self, node: ast.For) -> ast.AST:
         if node.orelse:
             raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
         names = _names_in(node.target)
         self.plain_target(node.target)
-        iterable = self.help("loop", node.iter, self.visit(node.iter), _constant(names, node.target),
-                             self.sites(node.carried, node), self.sites(node.escaping, node))
+        iterable = self.help(
+            "loop",
+            node.iter,
+            self.visit(node.iter),
+            _constant(names, node.target),
+            self.sites(node.carried, node),
+            self.sites(node.escaping, node),
+        )
         return _at(ast.For(node.target, iterable, self.body(node.body), []), node)
 
     def plain_target(self, target: ast.AST) -> None:
@@ -310,8 +324,11 @@ class Rewriter(ast.NodeTransformer):
         for n, item in enumerate(node.items):
             names = None
             if n and self.is_name_of_launch(item, node.items[n - 1]):
-                raise self.error("Python reads `as bx, by` as two `with` items: the names of several block "
-                                 "indices stand in brackets, as (bx, by)", item.context_expr)
+                raise self.error(
+                    "Python reads `as bx, by` as two `with` items: the names of several block "
+                    "indices stand in brackets, as (bx, by)",
+                    item.context_expr,
+                )
             if item.optional_vars is not None:
                 self.plain_target(item.optional_vars)
                 names = _names_in(item.optional_vars)
@@ -330,8 +347,14 @@ class Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise self.error("'else' after a loop is not allowed in a kernel", node.orelse[0])
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        iterable = self.help("repeat", node.test, _thunk(self.condition(node.test)), _constant(forever, node),
-                             self.sites(node.carried, node), self.sites(node.escaping, node))
+        iterable = self.help(
+            "repeat",
+            node.test,
+            _thunk(self.condition(node.test)),
+            _constant(forever, node),
+            self.sites(node.carried, node),
+            self.sites(node.escaping, node),
+        )
         target = _name(self.temporary(), node, store=True)
         return _at(ast.For(target, iterable, self.body(node.body), []), node)
 
@@ -369,8 +392,10 @@ class Rewritten:
         a = tree.args
         self.parameters: list[ast.arg] = [*a.posonlyargs, *a.args, *a.kwonlyargs]
         if a.vararg or a.kwarg:
-            raise compile_error("a kernel or macro names its parameters: no *args and **kwargs",
-                                (self.file, *site_of(a.vararg or a.kwarg)))
+            raise compile_error(
+                "a kernel or macro names its parameters: no *args and **kwargs",
+                (self.file, *site_of(a.vararg or a.kwarg)),
+            )
         _mangle(tree, original)
         self.extra = names_outside(tree, original)
         rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
@@ -421,14 +446,19 @@ def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
     return tuple(sorted(found - {*code.co_varnames, *code.co_cellvars, *code.co_freevars}))
 
 
-def _compile(tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType,
-             extra: tuple[str, ...]) -> CodeType:
+def _compile(
+    tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType, extra: tuple[str, ...]
+) -> CodeType:
     args = tree.args
     for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
         arg.bare = _at(ast.arg(arg.arg, None), arg)
-    bare = ast.arguments(posonlyargs=[a.bare for a in args.posonlyargs],
-                         args=[a.bare for a in args.args], kwonlyargs=[a.bare for a in args.kwonlyargs],
-                         kw_defaults=[None] * len(args.kwonlyargs), defaults=[])
+    bare = ast.arguments(
+        posonlyargs=[a.bare for a in args.posonlyargs],
+        args=[a.bare for a in args.args],
+        kwonlyargs=[a.bare for a in args.kwonlyargs],
+        kw_defaults=[None] * len(args.kwonlyargs),
+        defaults=[],
+    )
     inner = ast.FunctionDef(name=tree.name, args=bare, body=body, decorator_list=[])
     outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars, *extra)]
     none = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])

@@ -24,9 +24,11 @@ def note(trace: Any, tile: Buffer) -> None:
     if count > MOST:
         spread = tile.scope == "fragment"
         held = f"each of the {threads} threads" if spread else "a thread"
-        text = (f"{tile.name}: {tile.dtype}{list(tile.shape)} takes {count} registers of {held}, but there "
-                f"are {MOST}: it will lie in slow memory, and the device compiler may take minutes over it; "
-                f"use a smaller tile{', more threads' * spread} or T.alloc_shared")
+        text = (
+            f"{tile.name}: {tile.dtype}{list(tile.shape)} takes {count} registers of {held}, but there "
+            f"are {MOST}: it will lie in slow memory, and the device compiler may take minutes over it; "
+            f"use a smaller tile{', more threads' * spread} or T.alloc_shared"
+        )
         trace.large.append((trace.file, trace.site[0], text))
 
 

@@ -19,9 +19,13 @@ class Results:
         given = trace.returns
         self.is_tuple = isinstance(given, (tuple, list))
         if given is None:
-            warnings.warn_explicit(f"{trace.outputs[0].name} is made by T.empty, but nothing is returned: "
-                                   f"write `return {trace.outputs[0].name}` at the end", TilelangWarning,
-                                   trace.file, trace.site[0])
+            warnings.warn_explicit(
+                f"{trace.outputs[0].name} is made by T.empty, but nothing is returned: "
+                f"write `return {trace.outputs[0].name}` at the end",
+                TilelangWarning,
+                trace.file,
+                trace.site[0],
+            )
         values = [] if given is None else list(given) if self.is_tuple else [given]
         made = {buffer.id: i for i, buffer in enumerate(trace.outputs)}
         self.items = [made.get(value.id, value.name) for value in values]
@@ -42,7 +46,9 @@ def take_results(trace: Trace, value: Any, site: tuple) -> Any:
     for item in value if isinstance(value, (tuple, list)) else (value,):
         if item.__class__ is not Buffer or item.scope != "global":
             what = f"the {item.scope} tile {item.name}" if item.__class__ is Buffer else repr(item)
-            raise compile_error(f"a kernel returns tensors made by T.empty, or its parameters, not {what}",
-                                (trace.file, *site))
+            raise compile_error(
+                f"a kernel returns tensors made by T.empty, or its parameters, not {what}",
+                (trace.file, *site),
+            )
     trace.returns = value
     return value

@@ -17,11 +17,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .texts import Text
 
-_FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names
-               if getattr(__future__, name).mandatory is None
-               or getattr(__future__, name).compiler_flag >= __future__.division.compiler_flag})
-_NAMES = ("co_name", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_varnames", "co_names",
-          "co_freevars", "co_cellvars", "co_code")
+_FUTURE = sum(
+    {
+        getattr(__future__, name).compiler_flag
+        for name in __future__.all_feature_names
+        if getattr(__future__, name).mandatory is None
+        or getattr(__future__, name).compiler_flag >= __future__.division.compiler_flag
+    }
+)
+_NAMES = (
+    "co_name",
+    "co_argcount",
+    "co_posonlyargcount",
+    "co_kwonlyargcount",
+    "co_varnames",
+    "co_names",
+    "co_freevars",
+    "co_cellvars",
+    "co_code",
+)
 
 
 def runs(node: ast.FunctionDef, text: Text, code: CodeType, scope: dict[str, Any]) -> bool:
@@ -32,8 +46,11 @@ def runs(node: ast.FunctionDef, text: Text, code: CodeType, scope: dict[str, Any
 
 def is_in(text: Text, code: CodeType, scope: dict[str, Any]) -> bool:
     """Whether `code` is a part of what the whole text compiles to."""
-    return any(_is_same(made, code) for make in (_by_loader, _by_pytest, _plainly)
-               for made in _nested(_whole(make, text, code, scope), code))
+    return any(
+        _is_same(made, code)
+        for make in (_by_loader, _by_pytest, _plainly)
+        for made in _nested(_whole(make, text, code, scope), code)
+    )
 
 
 def _whole(make: Any, text: Text, code: CodeType, scope: dict[str, Any]) -> CodeType | None:

@@ -33,15 +33,24 @@ def function_tree(fn: FunctionType) -> tuple[ast.FunctionDef, Text]:
 def _missing(fn: FunctionType) -> Exception:
     file, line = fn.__code__.co_filename, fn.__code__.co_firstlineno
     if os.path.exists(file):
-        return compile_error(f"the text of '{fn.__name__}' in {file} is not the code that runs: the file has "
-                             "changed since Python read it; reload the module (importlib.reload), or restart "
-                             "Python", _place(fn))
+        return compile_error(
+            f"the text of '{fn.__name__}' in {file} is not the code that runs: the file has "
+            "changed since Python read it; reload the module (importlib.reload), or restart "
+            "Python",
+            _place(fn),
+        )
     if file.startswith("<") or not file.endswith(".py"):
-        return compile_error(f"there is no text of '{fn.__name__}', defined at line {line} of {file}, which "
-                             "is not a file: tilelang reads the text of a kernel; define it in a file and "
-                             "import that, or in a cell of a notebook", _place(fn))
-    return compile_error(f"the text of '{fn.__name__}' cannot be read: there is no file {file}, where Python "
-                         "found it; restore the file, or import the module from where it is now", _place(fn))
+        return compile_error(
+            f"there is no text of '{fn.__name__}', defined at line {line} of {file}, which "
+            "is not a file: tilelang reads the text of a kernel; define it in a file and "
+            "import that, or in a cell of a notebook",
+            _place(fn),
+        )
+    return compile_error(
+        f"the text of '{fn.__name__}' cannot be read: there is no file {file}, where Python "
+        "found it; restore the file, or import the module from where it is now",
+        _place(fn),
+    )
 
 
 def _place(fn: FunctionType) -> Place:

@@ -20,7 +20,7 @@ class Const:
         self.name, self.place, self.guess = name, place, guess
         self.value: int | None = None
         self.is_guessed = False  # no annotation has bound it so far
-        self.source = ""         # the extent or stride that gave the value
+        self.source = ""  # the extent or stride that gave the value
 
     def __index__(self) -> int:
         if self.value is None:
@@ -49,15 +49,32 @@ def _reflected(function: Callable) -> Callable:
     return lambda self, other: function(other, self.__index__())
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and", "or", "xor",
-              "pow"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+    "pow",
+):
     _function = getattr(operator, f"__{_name}__")
     setattr(Const, f"__{_name}__", _forward(_function))
     setattr(Const, f"__r{_name}__", _reflected(_function))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
     setattr(Const, f"__{_name}__", _forward(getattr(operator, f"__{_name}__")))
-for _name, _function in (("int", int), ("float", float), ("bool", bool), ("divmod", divmod),
-                         ("round", round)):
+for _name, _function in (
+    ("int", int),
+    ("float", float),
+    ("bool", bool),
+    ("divmod", divmod),
+    ("round", round),
+):
     setattr(Const, f"__{_name}__", _forward(_function))
 
 
@@ -81,8 +98,10 @@ class Undeclared:
 
     def refuse(self) -> Exception:
         """The error of every other use."""
-        return compile_error(f"{self._name} is used before its annotation: `{self._name}: T.Tensor(shape, "
-                             "dtype)` comes first", caller_place())
+        return compile_error(
+            f"{self._name} is used before its annotation: `{self._name}: T.Tensor(shape, dtype)` comes first",
+            caller_place(),
+        )
 
     def __getattr__(self, name: str) -> Any:
         raise self.refuse()

@@ -41,12 +41,12 @@ class Text:
         return self.tree
 
 
-_MOST = 8                                          # states of one file that are kept for its old functions
-_met: dict[str, list[Text]] = {}                   # file -> its states, the one met last at the end
-_newest: dict[str, tuple[tuple, Text]] = {}        # file -> what the system says of it, and its text then
-_texts_of: dict[int, tuple[CodeType, Text]] = {}   # the text whose code it is, known or (see `note`) supposed
-_sure: set[int] = set()                            # the codes for which that was found to be so
-_shown: dict[str, Text] = {}                       # file -> what errors of the compiler quote
+_MOST = 8  # states of one file that are kept for its old functions
+_met: dict[str, list[Text]] = {}  # file -> its states, the one met last at the end
+_newest: dict[str, tuple[tuple, Text]] = {}  # file -> what the system says of it, and its text then
+_texts_of: dict[int, tuple[CodeType, Text]] = {}  # the text whose code it is, known or (see `note`) supposed
+_sure: set[int] = set()  # the codes for which that was found to be so
+_shown: dict[str, Text] = {}  # file -> what errors of the compiler quote
 
 
 def _present(file: str) -> Text | None:
@@ -71,6 +71,7 @@ def _read(file: str) -> list[str]:
         except UnicodeDecodeError:
             pass
     import tokenize
+
     with tokenize.open(file) as stream:
         return stream.read().split("\n")
 
@@ -94,6 +95,7 @@ def _cached(file: str, scope: dict) -> Text | None:
         lines = entry[2] if entry is not None and len(entry) > 2 else []
     else:
         import linecache
+
         lines = linecache.getlines(file, scope)
     return _keep(file, [line.rstrip("\n") for line in lines]) if lines else None
 

@@ -18,39 +18,65 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = ("builder", "hint", "kernel", "file", "site", "writes", "owned", "dynamics",
-                 "reducers", "generator", "aliased", "attributes", "pass_configs", "compile_flags",
-                 "undecided", "activations", "branches", "born", "outputs", "returns", "eager",
-                 "parameters", "sources", "attrs", "breakpoints", "large", "texts", "blocks")
+    __slots__ = (
+        "builder",
+        "hint",
+        "kernel",
+        "file",
+        "site",
+        "writes",
+        "owned",
+        "dynamics",
+        "reducers",
+        "generator",
+        "aliased",
+        "attributes",
+        "pass_configs",
+        "compile_flags",
+        "undecided",
+        "activations",
+        "branches",
+        "born",
+        "outputs",
+        "returns",
+        "eager",
+        "parameters",
+        "sources",
+        "attrs",
+        "breakpoints",
+        "large",
+        "texts",
+        "blocks",
+    )
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
-        self.hint: str | None = None       # the name that the value of the next call is assigned to
-        self.kernel: Any = None            # the open T.Kernel
+        self.hint: str | None = None  # the name that the value of the next call is assigned to
+        self.kernel: Any = None  # the open T.Kernel
         self.file, self.site = "", (0, 0, 0, 0)
-        self.writes: dict[int, int] = {}   # buffer id -> how often it was written so far
-        self.owned: set[int] = set()       # alloc_var buffers that already have a name
+        self.writes: dict[int, int] = {}  # buffer id -> how often it was written so far
+        self.owned: set[int] = set()  # alloc_var buffers that already have a name
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
-        self.reducers: dict[int, str] = {}   # T.alloc_reducer buffers: their operation
-        self.parameters: list[Any] = []    # of the prim_func, in order
-        self.sources: list[str] = []       # foreign text for the next kernel
-        self.attrs: dict[str, Any] = {}    # of the prim_func, T.func_attr
-        self.generator: Any = None         # of random numbers, since the last T.rng_init
-        self.aliased: list[int] = []       # ids of tensors that may overlap others
-        self.attributes: list[Any] = []    # the T.attr that hold
+        self.reducers: dict[int, str] = {}  # T.alloc_reducer buffers: their operation
+        self.parameters: list[Any] = []  # of the prim_func, in order
+        self.sources: list[str] = []  # foreign text for the next kernel
+        self.attrs: dict[str, Any] = {}  # of the prim_func, T.func_attr
+        self.generator: Any = None  # of random numbers, since the last T.rng_init
+        self.aliased: list[int] = []  # ids of tensors that may overlap others
+        self.attributes: list[Any] = []  # the T.attr that hold
         self.pass_configs: dict[Any, Any] = {}  # what the kernel itself asks of its compilation
         self.compile_flags: list[str] = []
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
-        self.activations: list[Any] = []   # the functions that run, the macros called last at the end
-        self.branches: list[Any] = []      # the T.If that are open
-        self.blocks = 0                    # loops and branches of the device opened so far
-        self.born: dict[int, tuple] = {}   # objects made in one of them: themselves, and `blocks` then
-        self.outputs: list[Buffer] = []    # what T.empty made
-        self.returns: Any = None           # what `return` gave
+        self.activations: list[Any] = []  # the functions that run, the macros called last at the end
+        self.branches: list[Any] = []  # the T.If that are open
+        self.blocks = 0  # loops and branches of the device opened so far
+        self.born: dict[int, tuple] = {}  # objects made in one of them: themselves, and `blocks` then
+        self.outputs: list[Buffer] = []  # what T.empty made
+        self.returns: Any = None  # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
-        self.large: list[tuple[str, int, str]] = []   # tiles beyond registers: file, line, text
-        self.texts: list[Text] = []        # the texts that are traced
-        self.eager: Any = None             # the arguments that an eager function meets, see eager.py
+        self.large: list[tuple[str, int, str]] = []  # tiles beyond registers: file, line, text
+        self.texts: list[Text] = []  # the texts that are traced
+        self.eager: Any = None  # the arguments that an eager function meets, see eager.py
 
     def __enter__(self) -> Trace:
         _stack().append(self)

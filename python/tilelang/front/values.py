@@ -53,9 +53,11 @@ class Element:
         if trace.undecided:
             loose.refuse_scalar(trace, self.buffer, "reading an element of")
         if self.writes is not None and trace.writes.get(self.buffer.storage, 0) != self.writes:
-            raise fail(f"this element of {self.buffer.name} was written down before, and is used after, a "
-                       f"statement that changes {self.buffer.name}: give its value a name first (x = "
-                       f"{self.buffer.name}[...])")
+            raise fail(
+                f"this element of {self.buffer.name} was written down before, and is used after, a "
+                f"statement that changes {self.buffer.name}: give its value a name first (x = "
+                f"{self.buffer.name}[...])"
+            )
         return trace.builder.load(self.buffer, self.index)
 
     def reference(self, index: tuple) -> Element:
@@ -178,8 +180,10 @@ class Lanewise(Late):
         self.count, self.element, self.reads = count, element, reads
 
     def load(self) -> Any:
-        raise fail(f"the {self.count} elements of a slice are not a value: store them to a slice, "
-                   f"B[i : i + {self.count}] = …, use T.copy, or index single elements in T.Parallel")
+        raise fail(
+            f"the {self.count} elements of a slice are not a value: store them to a slice, "
+            f"B[i : i + {self.count}] = …, use T.copy, or index single elements in T.Parallel"
+        )
 
 
 def lanewise(x: Any) -> Any:
@@ -190,13 +194,22 @@ def lanewise(x: Any) -> Any:
     sizes = [1 if point else e.value if e.__class__ is Expr and e.is_const else e for _, e, point in ranges]
     free = [d for d, size in enumerate(sizes) if size != 1] or [len(sizes) - 1]
     if len(free) > 1 or sizes[free[0]].__class__ is not int:
-        raise fail(f"this slice of {x.buffer.name} is not a value: element by element only a slice of one "
-                   "dimension and constant length is; use T.copy, or a T.Parallel loop")
+        raise fail(
+            f"this slice of {x.buffer.name} is not a value: element by element only a slice of one "
+            "dimension and constant length is; use T.copy, or a T.Parallel loop"
+        )
     (d,) = free
 
     def element(n: Any) -> Element:
-        place = Element(x.buffer, tuple([start if at != d or n.__class__ is int and n == 0 else start + n
-                                         for at, (start, _, _) in enumerate(ranges)]))
+        place = Element(
+            x.buffer,
+            tuple(
+                [
+                    start if at != d or n.__class__ is int and n == 0 else start + n
+                    for at, (start, _, _) in enumerate(ranges)
+                ]
+            ),
+        )
         place.writes = writes
         return place
 
@@ -211,11 +224,15 @@ def each(compute: Callable, *operands: Any) -> Lanewise:
     vectors = [x for x in parts if x.__class__ is Lanewise]
     counts = sorted({x.count for x in vectors})
     if len(counts) > 1:
-        raise fail(f"slices of {counts[0]} and of {counts[1]} elements are computed with each other: they "
-                   "must be of one length")
-    return Lanewise(counts[0],
-                    lambda n: compute(*[x.element(n) if x.__class__ is Lanewise else x for x in parts]),
-                    frozenset().union(*[x.reads for x in vectors]))
+        raise fail(
+            f"slices of {counts[0]} and of {counts[1]} elements are computed with each other: they "
+            "must be of one length"
+        )
+    return Lanewise(
+        counts[0],
+        lambda n: compute(*[x.element(n) if x.__class__ is Lanewise else x for x in parts]),
+        frozenset().union(*[x.reads for x in vectors]),
+    )
 
 
 DEVICE = (Expr, Element, Buffer, Region, Late)
@@ -228,8 +245,10 @@ def misuse_of_indices(x: Any) -> str:
     if trace is None or trace.kernel is None or x is not trace.kernel.bound:
         return ""
     name, n = next(iter(trace.kernel.names), "this"), len(x)
-    return (f": {name} is the tuple of the {n} block indices, as the grid of this T.Kernel has {n} "
-            f"dimensions: write `as ({', '.join(('bx', 'by', 'bz')[:n])})`")
+    return (
+        f": {name} is the tuple of the {n} block indices, as the grid of this T.Kernel has {n} "
+        f"dimensions: write `as ({', '.join(('bx', 'by', 'bz')[:n])})`"
+    )
 
 
 def refuse_indices(op: str, a: Any, b: Any) -> None:
@@ -241,8 +260,9 @@ def refuse_indices(op: str, a: Any, b: Any) -> None:
             if text:
                 raise fail(f"`{SIGNS.get(op, op)}` of a tuple{text}")
             if op == "mul" and len(x) > 1 and any(item.__class__ in (Expr, Element) for item in x):
-                raise fail("`*` of a tuple is Python's, which repeats it: multiply its elements, (x * 32, "
-                           "y * 32)")
+                raise fail(
+                    "`*` of a tuple is Python's, which repeats it: multiply its elements, (x * 32, y * 32)"
+                )
 
 
 def as_value(x: Any) -> Any:
@@ -257,8 +277,9 @@ def as_value(x: Any) -> Any:
             return in_kernel(f"reading {x.name}").builder.load(x, ())
         raise fail(whole_tile(x))
     if kind is Region:
-        raise fail(f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in "
-                   "T.Parallel")
+        raise fail(
+            f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in T.Parallel"
+        )
     try:
         if hasattr(x, "__index__"):
             return operator.index(x)
@@ -277,8 +298,7 @@ def as_value(x: Any) -> Any:
 
 
 def constant(value: Any) -> Any:
-    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it is.
-    """
+    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it is."""
     return value.value if value.__class__ is Expr and value.is_const else value
 
 
@@ -317,17 +337,22 @@ def _refuse_none(op: str, a: Any, b: Any) -> None:
     for x, other in ((a, b), (b, a)):
         known = other is None or isinstance(other, str)
         if known and isinstance(x, (Expr, Element, Buffer)) and is_value(x):
-            raise fail(f"`{SIGNS[op]}` of a value of the kernel and {other!r}: what the device computes is a "
-                       "number, never that; a tensor that may be left out is compared itself, `if bias is "
-                       "not None:`")
+            raise fail(
+                f"`{SIGNS[op]}` of a value of the kernel and {other!r}: what the device computes is a "
+                "number, never that; a tensor that may be left out is compared itself, `if bias is "
+                "not None:`"
+            )
 
 
 def is_value(x: Any) -> bool:
     """Is it a number, or a value of the kernel?"""
     if x.__class__ is Buffer:
         return x.scope == "var"
-    return (x.__class__ is not Region and (isinstance(x, DEVICE) or hasattr(x, "__float__"))
-            and not isinstance(x, str))
+    return (
+        x.__class__ is not Region
+        and (isinstance(x, DEVICE) or hasattr(x, "__float__"))
+        and not isinstance(x, str)
+    )
 
 
 def unary(op: str, a: Any) -> Any:

@@ -20,8 +20,10 @@ def whole_tile(x: Buffer) -> str:
     extents = ", ".join(map(str, x.shape)) if small else "…"
     loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
     at = f"{x.name}[{index}]"
-    return (f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, {at}, in a loop "
-            f"over its elements, `for {index} in {loop}({extents}): {at} = …`")
+    return (
+        f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, {at}, in a loop "
+        f"over its elements, `for {index} in {loop}({extents}): {at} = …`"
+    )
 
 
 def is_wide(x: Any) -> bool:
@@ -32,7 +34,9 @@ def is_wide(x: Any) -> bool:
 def wide_value(x: Expr) -> str:
     """What is said where such a value is taken apart, or goes where a number is due."""
     words = int(x.dtype.name.rpartition("x")[2])
-    return (f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
-            f"takes it (T.stg{32 * words}, T.sts{32 * words}); its elements one by one come from `for v in "
-            f"T.vectorized({words}): "
-            f"part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), which is one access too")
+    return (
+        f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
+        f"takes it (T.stg{32 * words}, T.sts{32 * words}); its elements one by one come from `for v in "
+        f"T.vectorized({words}): "
+        f"part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), which is one access too"
+    )

@@ -4,8 +4,14 @@
 
 from importlib import import_module
 
-_WHERE = {"jit": "decorator", "JITImpl": "factory", "compile": "kernel", "par_compile": "parallel",
-          "JITKernel": "kernel", "Kernel": "param"}
+_WHERE = {
+    "jit": "decorator",
+    "JITImpl": "factory",
+    "compile": "kernel",
+    "par_compile": "parallel",
+    "JITKernel": "kernel",
+    "Kernel": "param",
+}
 __all__ = list(_WHERE)
 
 

@@ -45,8 +45,10 @@ class KernelArtifacts:
     _kernel: _core.Kernel
     params: list[KernelParam]
 
-    host_source = told("host_source", "What a call checks and launches, as text (it is not compiled: the "
-                       "runtime carries it out).")
+    host_source = told(
+        "host_source",
+        "What a call checks and launches, as text (it is not compiled: the runtime carries it out).",
+    )
 
     def get_host_source(self) -> str:
         """The same as host_source."""
@@ -58,17 +60,20 @@ class KernelArtifacts:
         k = self._kernel
         return CompiledArtifact(k.host_source, k.source, self.params, k.source, k.binary, k.target)
 
-    adapter = property(lambda self: self, doc="The kernel itself: here nothing stands between a kernel and "
-                       "its call.")
-    torch_function = property(lambda self: self, doc="The function of PyTorch tensors that this kernel is: "
-                              "itself.")
+    adapter = property(
+        lambda self: self, doc="The kernel itself: here nothing stands between a kernel and its call."
+    )
+    torch_function = property(
+        lambda self: self, doc="The function of PyTorch tensors that this kernel is: itself."
+    )
 
     def run_once(self, func: Any = None) -> Any:
         """Run it, or `func`, once on random inputs of its own; what that returns."""
         return self.get_profiler().run_once(func)  # type: ignore[attr-defined]
 
-    def export_sources(self, kernel_path: str | os.PathLike | None = None,
-                       host_path: str | os.PathLike | None = None) -> None:
+    def export_sources(
+        self, kernel_path: str | os.PathLike | None = None, host_path: str | os.PathLike | None = None
+    ) -> None:
         """Write the generated text, and the text of the host side, to files; at least one is given."""
         if kernel_path is None and host_path is None:
             raise ValueError("export_sources: give kernel_path, host_path, or both")
@@ -98,8 +103,9 @@ class KernelArtifacts:
             raise RuntimeError(f"a kernel for {target} has no SASS: only CUDA kernels do")
         return disassemble(self._kernel.binary or b"")
 
-    def export_library(self, kernel_file: str | os.PathLike | None = None, *,
-                       path: str | os.PathLike | None = None) -> None:
+    def export_library(
+        self, kernel_file: str | os.PathLike | None = None, *, path: str | os.PathLike | None = None
+    ) -> None:
         """Write the binary to a file (path: the same): for CUDA the cubin, to be loaded by cuModuleLoad; for
         the CPU the ELF object, or, if the name ends in .so, a shared library made of it by `cc`.
 
@@ -122,20 +128,33 @@ class KernelArtifacts:
         with tempfile.TemporaryDirectory() as folder:
             object_file = Path(folder) / "kernel.o"
             object_file.write_bytes(binary)
-            done = subprocess.run([compiler, "-shared", "-o", str(path), str(object_file), "-lm"],
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [compiler, "-shared", "-o", str(path), str(object_file), "-lm"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip()}")
 
-    resource_usage = told("resources", """\
+    resource_usage = told(
+        "resources",
+        """\
         Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
-        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).""")
-    n_regs = property(lambda self: self._most("registers"),
-                      doc="Registers of a thread, the most of any kernel; None where that is not known.")
-    n_spills = property(lambda self: self._most("spill_stores"), doc="Bytes that a thread writes to spill "
-                        "registers, the most of any kernel; None where not known.")
-    n_max_threads = property(lambda self: self._most("threads"),
-                             doc="Threads of a block, the most of any kernel; None where that is not known.")
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).""",
+    )
+    n_regs = property(
+        lambda self: self._most("registers"),
+        doc="Registers of a thread, the most of any kernel; None where that is not known.",
+    )
+    n_spills = property(
+        lambda self: self._most("spill_stores"),
+        doc="Bytes that a thread writes to spill registers, the most of any kernel; None where not known.",
+    )
+    n_max_threads = property(
+        lambda self: self._most("threads"),
+        doc="Threads of a block, the most of any kernel; None where that is not known.",
+    )
 
     def _most(self, what: str) -> int | None:
         known = [row[what] for row in self._kernel.resources if row[what] is not None]
@@ -146,8 +165,10 @@ def disassemble(cubin: bytes) -> str:
     """A cubin as SASS, by cuobjdump or nvdisasm of the CUDA toolkit."""
     command = _disassembler()
     if command is None:
-        raise RuntimeError("cuobjdump and nvdisasm were not found: install the CUDA toolkit (or "
-                           "`pip install nvidia-cuda-nvdisasm`) and set CUDA_HOME, or have them in PATH")
+        raise RuntimeError(
+            "cuobjdump and nvdisasm were not found: install the CUDA toolkit (or "
+            "`pip install nvidia-cuda-nvdisasm`) and set CUDA_HOME, or have them in PATH"
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)

@@ -95,8 +95,9 @@ class _Watch:
 class Captures:
     """What `fn` reads from around itself, now and whenever it is asked again."""
 
-    def __init__(self, fn: FunctionType, code: CodeType | None = None,
-                 scope: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, fn: FunctionType, code: CodeType | None = None, scope: dict[str, Any] | None = None
+    ) -> None:
         """code: what runs instead of the function's own; scope: names beyond its closure."""
         self.fn, self.code, self.scope = fn, code or fn.__code__, scope or {}
         self.watches: list[_Watch] = []

@@ -24,8 +24,9 @@ class _Key(str, enum.Enum, metaclass=_Keys):
 
 
 with open(os.path.join(os.path.dirname(__file__), "pass_configs.txt"), encoding="utf-8") as _table:
-    PassConfigKey = _Key("PassConfigKey", [tuple(line.split()[:3:2]) for line in _table if " = " in line],
-                         module=__name__)
+    PassConfigKey = _Key(
+        "PassConfigKey", [tuple(line.split()[:3:2]) for line in _table if " = " in line], module=__name__
+    )
 PassConfigKey.__doc__ = _Key.__doc__
 
 
@@ -84,15 +85,22 @@ def _editor(target: str) -> Any:
             return code
         edited = editor(code, target)
         if not isinstance(edited, str):
-            raise fail(f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
-                           f"{type(edited).__name__}; it must give the text")
+            raise fail(
+                f"{getattr(editor, '__name__', editor)}, which edits the generated text, gave "
+                f"{type(edited).__name__}; it must give the text"
+            )
         return edited
 
     return edit
 
 
-def options_of(pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_root_path: Any,
-               target: Any = None, deterministic: bool = False) -> dict[str, Any]:
+def options_of(
+    pass_configs: dict[Any, Any] | None,
+    compile_flags: Any,
+    debug_root_path: Any,
+    target: Any = None,
+    deterministic: bool = False,
+) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.get_cache_dir()}
     if deterministic:
@@ -102,8 +110,9 @@ def options_of(pass_configs: dict[Any, Any] | None, compile_flags: Any, debug_ro
     if env.is_dump_ir_enabled():
         options["dump_dir"] = env.get_dump_ir_dir()
     flags = flags_of(compile_flags)
-    configs = normalize_pass_configs({k: v for scope in (*pass_config_scopes, pass_configs or {})
-                                      for k, v in scope.items()})
+    configs = normalize_pass_configs(
+        {k: v for scope in (*pass_config_scopes, pass_configs or {}) for k, v in scope.items()}
+    )
     for name, value in configs.items():
         means = _OPTIONS.get(name)
         if means is None:
@@ -139,8 +148,20 @@ def target_text(target: Any) -> str:
 
 
 # What TVM says of a target beside its kind and its chip: known here from the chip.
-_HINTS = ("keys", "tag", "host", "libs", "model", "mtriple", "max_num_threads", "max_threads_per_block",
-          "max_shared_memory_per_block", "thread_warp_size", "registers_per_block", "l2_cache_size_bytes")
+_HINTS = (
+    "keys",
+    "tag",
+    "host",
+    "libs",
+    "model",
+    "mtriple",
+    "max_num_threads",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+    "registers_per_block",
+    "l2_cache_size_bytes",
+)
 
 
 def own_target(target: Any) -> str:
@@ -168,5 +189,6 @@ _BACKENDS = ("auto", "tvm_ffi", "cython", "ctypes", "dlpack", "nvrtc", "torch", 
 def check_backend(execution_backend: Any) -> None:
     """Every published execution backend means the one runtime; anything else is a mistake."""
     if execution_backend not in _BACKENDS:
-        raise fail(f"unknown execution_backend {execution_backend!r}: there is one runtime; leave it out, or "
-                   "'auto'")
+        raise fail(
+            f"unknown execution_backend {execution_backend!r}: there is one runtime; leave it out, or 'auto'"
+        )

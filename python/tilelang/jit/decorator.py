@@ -17,10 +17,19 @@ from .function import PrimFunc
 from .kernel import JITKernel, compile
 
 
-def jit(func: Any = None, *, out_idx: Any = None, target: Any = None, target_host: Any = None,
-        execution_backend: Any = None, verbose: bool | None = None,
-        pass_configs: dict[Any, Any] | None = None, debug_root_path: Any = None, compile_flags: Any = None,
-        deterministic: bool = False) -> Any:
+def jit(
+    func: Any = None,
+    *,
+    out_idx: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    execution_backend: Any = None,
+    verbose: bool | None = None,
+    pass_configs: dict[Any, Any] | None = None,
+    debug_root_path: Any = None,
+    compile_flags: Any = None,
+    deterministic: bool = False,
+) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
     runs it.  Above a @T.prim_func it makes that one a compiled kernel at once.  Of what is jitted already it
@@ -30,10 +39,17 @@ def jit(func: Any = None, *, out_idx: Any = None, target: Any = None, target_hos
     depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
     out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
     `@tilelang.jit(...)` both work."""
-    settings = {"out_idx": out_idx, "target": target, "target_host": target_host, "verbose": verbose,
-                "execution_backend": execution_backend, "pass_configs": pass_configs,
-                "debug_root_path": debug_root_path, "compile_flags": compile_flags,
-                "deterministic": deterministic}
+    settings = {
+        "out_idx": out_idx,
+        "target": target,
+        "target_host": target_host,
+        "verbose": verbose,
+        "execution_backend": execution_backend,
+        "pass_configs": pass_configs,
+        "debug_root_path": debug_root_path,
+        "compile_flags": compile_flags,
+        "deterministic": deterministic,
+    }
     if func is None:
         return lambda f: wrapped(f, settings, sys._getframe(1))
     return wrapped(func, settings, sys._getframe(1))
@@ -67,9 +83,12 @@ def wrapped(func: Any, settings: dict[str, Any], frame: Any) -> Any:
     if isinstance(func, LazyPrimFunc):
         return wrapped(func.impl, settings, frame)
     if isinstance(func, JITKernel):
-        raise compile_error("tilelang.jit: this is a compiled kernel already; "
-                            "tilelang.compile(kernel.prim_func, "
-                            "target=…) compiles its function for another target", caller_place())
+        raise compile_error(
+            "tilelang.jit: this is a compiled kernel already; "
+            "tilelang.compile(kernel.prim_func, "
+            "target=…) compiles its function for another target",
+            caller_place(),
+        )
     if not isinstance(func, FunctionType):
         raise compile_error(f"@tilelang.jit decorates a function, not {kind_of(func)}", caller_place())
     note(func)

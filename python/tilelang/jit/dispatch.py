@@ -39,12 +39,20 @@ class EagerImpl(_core.CallCache, JITImpl):
 
     is_eager = True
 
-    def __init__(self, func: FunctionType, settings: dict[str, Any], scope: dict[str, Any],
-                 runtime: list[str], in_body: frozenset) -> None:
+    def __init__(
+        self,
+        func: FunctionType,
+        settings: dict[str, Any],
+        scope: dict[str, Any],
+        runtime: list[str],
+        in_body: frozenset,
+    ) -> None:
         if settings["out_idx"] is not None:
-            raise compile_error(f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
-                                "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
-                                caller_place())
+            raise compile_error(
+                f"out_idx: '{func.__name__}' is an eager kernel (there is no @T.prim_func in "
+                "it), which returns its outputs: C = T.empty(shape, dtype) and return C",
+                caller_place(),
+            )
         functools.update_wrapper(self, func)
         self.func, self.settings, self._scope, self._in_body = func, settings, scope, in_body
         code = func.__code__
@@ -58,8 +66,8 @@ class EagerImpl(_core.CallCache, JITImpl):
         rule = functools.partial(_rule, func, self._names)
         _core.CallCache.__init__(self, self._names, self._defaults, self._runtime, (), rule)
         self._captures: Captures | None = None
-        self._follows: bool | None = None              # whether the target is that of the tensors
-        self._making: dict[Any, threading.Lock] = {}   # two threads never compile the same kernel
+        self._follows: bool | None = None  # whether the target is that of the tensors
+        self._making: dict[Any, threading.Lock] = {}  # two threads never compile the same kernel
 
     def _again(self, settings: dict[str, Any]) -> EagerImpl:
         runtime = [self._names[i] for i in self._runtime]
@@ -153,20 +161,23 @@ class EagerImpl(_core.CallCache, JITImpl):
         raise refusal
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
-        """One value for each parameter, by position, name or default; and T.const names, the other keywords.
-        """
+        """One value for each parameter, by position, name or default; and T.const names, the other keywords."""
         values, constants = self._bind_some(args, kwargs)
         missing = [self._names[i] for i, value in enumerate(values) if value is eager.ABSENT]
         if missing:
-            raise TypeError(f"{self.func.__name__} takes {len(self._names)} arguments "
-                            f"({', '.join(self._names)}): {', '.join(missing)} missing")
+            raise TypeError(
+                f"{self.func.__name__} takes {len(self._names)} arguments "
+                f"({', '.join(self._names)}): {', '.join(missing)} missing"
+            )
         return values, constants
 
     def _bind_some(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
         """The same, with ABSENT for tensors that are not given."""
         if len(args) > self._positional_count:
-            raise TypeError(f"{self.func.__name__} takes {len(self._names)} arguments "
-                            f"({', '.join(self._names)}): got {len(args) + len(kwargs)}")
+            raise TypeError(
+                f"{self.func.__name__} takes {len(self._names)} arguments "
+                f"({', '.join(self._names)}): got {len(args) + len(kwargs)}"
+            )
         given = dict(zip(self._names, args, strict=False))
         constants = {}
         for name, value in kwargs.items():
@@ -177,14 +188,16 @@ class EagerImpl(_core.CallCache, JITImpl):
             elif hasattr(value, "__index__"):
                 constants[name] = value.__index__()
             else:
-                raise TypeError(f"{self.func.__name__}: '{name}' is unexpected (it takes "
-                                f"{', '.join(self._names)})")
+                raise TypeError(
+                    f"{self.func.__name__}: '{name}' is unexpected (it takes {', '.join(self._names)})"
+                )
         values = []
         for i, name in enumerate(self._names):
             value = given.get(name, self._defaults.get(name, eager.ABSENT))
             if value is eager.ABSENT and i in self._static:
-                raise TypeError(f"{self.func.__name__}: {name} is missing, a value that the kernel is built "
-                                "with")
+                raise TypeError(
+                    f"{self.func.__name__}: {name} is missing, a value that the kernel is built with"
+                )
             values.append(value)
         return tuple(values), constants
 
@@ -194,14 +207,18 @@ class EagerImpl(_core.CallCache, JITImpl):
             if interop.is_tensor(given) and not isinstance(given, type) and getattr(given, "ndim", 0):
                 name, definition = self._names[i], rewrite(self.func)
                 where = next(site_of(arg) for arg in definition.parameters if arg.arg == name)
-                raise compile_error(f"a tensor is passed for {name}, but no annotation says so: write "
-                                    f"{name}: T.Tensor(shape, dtype), here or in the body",
-                                    (definition.file, *where))
+                raise compile_error(
+                    f"a tensor is passed for {name}, but no annotation says so: write "
+                    f"{name}: T.Tensor(shape, dtype), here or in the body",
+                    (definition.file, *where),
+                )
         for i in self._passed(args):
             given = args[i]
             strange = interop.library_of(given) == "torch" and interop.what_else(given)
             if strange:
                 raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is {strange}")
             if not (given is eager.ABSENT or hasattr(given, "shape") or isinstance(given, (int, float))):
-                raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "
-                                f"{type(args[i]).__name__}; a tensor was expected")
+                raise TypeError(
+                    f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "
+                    f"{type(args[i]).__name__}; a tensor was expected"
+                )

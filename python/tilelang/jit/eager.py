@@ -31,21 +31,28 @@ class Session:
 
     trace: Trace
 
-    def __init__(self, fn: FunctionType, arguments: dict[str, Any], values: dict[str, Any],
-                 constants: dict[str, int], in_body: frozenset, guesses: dict[str, int],
-                 reads: dict[tuple, None]) -> None:
+    def __init__(
+        self,
+        fn: FunctionType,
+        arguments: dict[str, Any],
+        values: dict[str, Any],
+        constants: dict[str, int],
+        in_body: frozenset,
+        guesses: dict[str, int],
+        reads: dict[tuple, None],
+    ) -> None:
         self.fn, self.name = fn, fn.__name__
-        self.arguments = arguments              # the parameters that the launch passes: tensors and scalars
-        self.values = values                    # those that Python knows: tile sizes, dtypes, flags
-        self.given = constants                  # by keyword, f(a, b, M=…)
-        self.in_body = in_body                  # the parameters that the body annotates
+        self.arguments = arguments  # the parameters that the launch passes: tensors and scalars
+        self.values = values  # those that Python knows: tile sizes, dtypes, flags
+        self.given = constants  # by keyword, f(a, b, M=…)
+        self.in_body = in_body  # the parameters that the body annotates
         self.consts: dict[str, Const] = {}
-        self.places: dict[str, tuple] = {}      # parameter -> where it was declared
-        self.made: dict[str, Any] = {}          # parameter -> what the kernel has of it
-        self.reads = reads   # (parameter, "shape" or "stride", dimension) or (parameter, "whole", 0)
-        self.guesses = guesses                  # T.const name -> value, where an earlier trace went wrong
+        self.places: dict[str, tuple] = {}  # parameter -> where it was declared
+        self.made: dict[str, Any] = {}  # parameter -> what the kernel has of it
+        self.reads = reads  # (parameter, "shape" or "stride", dimension) or (parameter, "whole", 0)
+        self.guesses = guesses  # T.const name -> value, where an earlier trace went wrong
         self.others: list[dict[str, int]] = []  # guesses to try if this trace goes wrong
-        self.refusal: Exception | None = None   # what is said where all of them do
+        self.refusal: Exception | None = None  # what is said where all of them do
 
     def start(self, trace: Trace) -> Session:
         """The session itself, from here on that of `trace`."""
@@ -70,8 +77,11 @@ class Session:
         options = [self._extent(*place) for place in places]
         if not places:
             self.refusal = self.refusal or self._unbound(const, places)
-            options = [self._extent(tensor, "shape", d) for tensor, argument in self.arguments.items()
-                       for d in range(len(getattr(argument, "shape", ())))]
+            options = [
+                self._extent(tensor, "shape", d)
+                for tensor, argument in self.arguments.items()
+                for d in range(len(getattr(argument, "shape", ())))
+            ]
         options = [n for n in dict.fromkeys(options) if n is not None]
         if not options:
             raise self._unbound(const, places)
@@ -88,14 +98,18 @@ class Session:
         return int((interop.shape_of if kind == "shape" else interop.strides_of)(argument)[d])
 
     def _unbound(self, const: Const, places: list) -> Exception:
-        why = (f"no annotation of a tensor binds it, in which it must stand alone as an extent or a stride, "
-               f"A: T.Tensor(({const.name}, ...), dtype)")
+        why = (
+            f"no annotation of a tensor binds it, in which it must stand alone as an extent or a stride, "
+            f"A: T.Tensor(({const.name}, ...), dtype)"
+        )
         if places:
             name, kind, d = places[0]
             why = f"it is {'extent' if kind == 'shape' else kind} {d} of {name}, which is not given"
-        return compile_error(f"{const.name}, which T.const declares at line {const.place[1]}, has no value: "
-                             f"{why}; or give it by keyword, {self.name}(..., {const.name}=64)",
-                             caller_place())
+        return compile_error(
+            f"{const.name}, which T.const declares at line {const.place[1]}, has no value: "
+            f"{why}; or give it by keyword, {self.name}(..., {const.name}=64)",
+            caller_place(),
+        )
 
     def is_settled(self) -> bool:
         """Whether the trace made no guess that could have led it astray."""
@@ -108,8 +122,9 @@ class Session:
         elif const.value in (None, value):
             const.value, const.source, const.is_guessed = value, source, False
         if const.value != value:
-            raise fail(f"{const.name} cannot be both: it is {const.value} by {const.source}, but {value} by "
-                       f"{source}")
+            raise fail(
+                f"{const.name} cannot be both: it is {const.value} by {const.source}, but {value} by {source}"
+            )
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────
     def passed(self) -> dict[str, Any]:
@@ -139,8 +154,10 @@ class Session:
         if name in self.values:
             raise fail(f"{name} is annotated as a tensor, but is {self.values[name]!r} in this call")
         if name not in self.arguments:
-            raise fail(f"{name} is annotated as a tensor, but is no parameter of {self.name}; a tensor that "
-                       f"{self.name} makes is written {name} = T.empty(shape, dtype)")
+            raise fail(
+                f"{name} is annotated as a tensor, but is no parameter of {self.name}; a tensor that "
+                f"{self.name} makes is written {name} = T.empty(shape, dtype)"
+            )
         if name in self.places:
             raise fail(f"{name} has been annotated at line {self.places[name][1]} already")
         self.places[name] = (self.trace.file, *self.trace.site)
@@ -153,8 +170,9 @@ class Session:
             return builder.tensor(name, shape, annotation.dtype, strides)
         if isinstance(annotation, str):
             return builder.scalar(name, _dtypes.as_dtype(annotation))
-        raise fail(f"the annotation of {name} must be T.Tensor(shape, dtype) or a scalar dtype, not "
-                   f"{annotation!r}")
+        raise fail(
+            f"the annotation of {name} must be T.Tensor(shape, dtype) or a scalar dtype, not {annotation!r}"
+        )
 
     def _meet(self, name: str, annotation: Tensor) -> tuple[list, list | None]:
         argument = self.arguments[name]
@@ -162,28 +180,37 @@ class Session:
         if argument is not ABSENT:
             real = interop.shape_of(argument)
             if len(real) != len(shape):
-                raise fail(f"{name} is annotated with {dimensions(len(shape))}, but the tensor passed has "
-                           f"{dimensions(len(real))}: its shape is {tuple(real)}")
+                raise fail(
+                    f"{name} is annotated with {dimensions(len(shape))}, but the tensor passed has "
+                    f"{dimensions(len(real))}: its shape is {tuple(real)}"
+                )
             for d, n in enumerate(shape):
                 if isinstance(n, Const):
-                    self.bind(n, self._extent(name, "shape", d),
-                              f"extent {d} of {name} (shape {tuple(real)})")
+                    self.bind(
+                        n, self._extent(name, "shape", d), f"extent {d} of {name} (shape {tuple(real)})"
+                    )
             for d, n in enumerate(strides or ()):
                 if isinstance(n, Const):
-                    self.bind(n, self._extent(name, "stride", d),
-                              f"stride {d} of {name} (strides {tuple(interop.strides_of(argument))})")
+                    self.bind(
+                        n,
+                        self._extent(name, "stride", d),
+                        f"stride {d} of {name} (strides {tuple(interop.strides_of(argument))})",
+                    )
         for n in (*shape, *(strides or ())):
             if isinstance(n, Const) and n.value is None:
-                raise fail(f"{n.name} has no value: no tensor was given for {name}, and no {n.name}=... to "
-                           f"compile")
+                raise fail(
+                    f"{n.name} has no value: no tensor was given for {name}, and no {n.name}=... to compile"
+                )
         return [as_value(n) for n in shape], None if strides is None else [as_value(n) for n in strides]
 
     def read_whole(self, name: str) -> tuple[tuple, DType]:
         """Shape and dtype of the argument itself."""
         argument = self.arguments[name]
         if argument is ABSENT:
-            raise fail(f"{name} takes its shape and dtype from the argument, but none was given: pass a "
-                       f"tensor, or annotate {name}: T.Tensor(shape, dtype)")
+            raise fail(
+                f"{name} takes its shape and dtype from the argument, but none was given: pass a "
+                f"tensor, or annotate {name}: T.Tensor(shape, dtype)"
+            )
         self.reads[name, "whole", 0] = None
         return tuple([int(n) for n in interop.shape_of(argument)]), _dtypes.as_dtype(argument.dtype)
 
@@ -192,19 +219,26 @@ class Session:
         """Every T.const has a value, every tensor its annotation."""
         for const in self.consts.values():
             if const.value is None or const.is_guessed:
-                raise compile_error(f"nothing gives {const.name} a value: it must stand alone as an extent "
-                                    "or a stride in the annotation of a tensor, which is executed, "
-                                    f"A: T.Tensor(({const.name}, ...), dtype), or be given by keyword, "
-                                    f"{self.name}(..., {const.name}=64)", const.place)
+                raise compile_error(
+                    f"nothing gives {const.name} a value: it must stand alone as an extent "
+                    "or a stride in the annotation of a tensor, which is executed, "
+                    f"A: T.Tensor(({const.name}, ...), dtype), or be given by keyword, "
+                    f"{self.name}(..., {const.name}=64)",
+                    const.place,
+                )
         for arg in definition.parameters:
             if arg.arg in self.arguments and arg.arg not in self.places:
-                raise compile_error(f"the annotation of {arg.arg} is never executed: {arg.arg}: "
-                                    "T.Tensor(shape, dtype)", (definition.file, *site_of(arg)))
+                raise compile_error(
+                    f"the annotation of {arg.arg} is never executed: {arg.arg}: T.Tensor(shape, dtype)",
+                    (definition.file, *site_of(arg)),
+                )
         unknown = [name for name in self.given if name not in self.consts]
         if unknown:
             known = ", ".join([*self.arguments, *self.values, *self.consts])
-            raise TypeError(f"{self.name}: '{unknown[0]}' is unexpected: '{unknown[0]}' is neither a "
-                            f"parameter nor a T.const name (there are {known})")
+            raise TypeError(
+                f"{self.name}: '{unknown[0]}' is unexpected: '{unknown[0]}' is neither a "
+                f"parameter nor a T.const name (there are {known})"
+            )
 
 
 def annotates_tensor(annotation: Any) -> bool:
@@ -224,9 +258,12 @@ def const(name: str, dtype: Any = "int32") -> Any:
     names = name.replace(",", " ").split() if isinstance(name, str) else []
     if trace is None or trace.eager is None:
         where = trace and (trace.file, *trace.site)
-        raise compile_error("T.const belongs to the eager dialect, the body of a @tilelang.jit function "
-                            "without a prim_func; in a prim_func extents are parameters of the factory, or "
-                            "T.dynamic", where or caller_place())
+        raise compile_error(
+            "T.const belongs to the eager dialect, the body of a @tilelang.jit function "
+            "without a prim_func; in a prim_func extents are parameters of the factory, or "
+            "T.dynamic",
+            where or caller_place(),
+        )
     if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.const: {name!r} is not a name, or several with commas between")
     made = tuple([trace.eager.constant(word) for word in names])
@@ -249,8 +286,10 @@ def empty(*shape: Any, dtype: Any = None) -> Buffer:
         items = list(items[0])
     spec = Tensor(tuple(items), "float32" if dtype is None else dtype)
     if trace.kernel is not None:
-        raise fail("T.empty inside a T.Kernel: a tensor is made outside of it; inside, tiles are made by "
-                   "T.alloc_shared and T.alloc_fragment")
+        raise fail(
+            "T.empty inside a T.Kernel: a tensor is made outside of it; inside, tiles are made by "
+            "T.alloc_shared and T.alloc_fragment"
+        )
     name = trace.take_hint(f"out{len(trace.outputs)}")
     while name in (*(trace.eager.arguments if trace.eager else ()), *[made.name for made in trace.outputs]):
         name += "_"

@@ -50,8 +50,10 @@ class Environment:
 
     TILELANG_PACKAGE_PATH = _FOLDER
     CUDA_HOME = property(lambda self: cuda_home(), doc=cuda_home.__doc__)
-    ROCM_HOME = property(lambda self: os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "",
-                         doc="The folder of ROCm, as ROCM_HOME or ROCM_PATH say.")
+    ROCM_HOME = property(
+        lambda self: os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "",
+        doc="The folder of ROCm, as ROCM_HOME or ROCM_PATH say.",
+    )
 
     _cache_enabled: bool | None = None  # what enable_cache or disable_cache said last
 
@@ -103,8 +105,9 @@ def parse_pass_profile_threshold_ms(value: Any, name: str = "pass profile thresh
     return number
 
 
-def resolve_pass_profile_threshold_ms(pass_configs: dict[str, Any] | None, key: str,
-                                      env_threshold_ms: float) -> float:
+def resolve_pass_profile_threshold_ms(
+    pass_configs: dict[str, Any] | None, key: str, env_threshold_ms: float
+) -> float:
     """What pass_configs says under that key; what the environment says where that is nothing."""
     given = (pass_configs or {}).get(key)
     return env_threshold_ms if given is None else parse_pass_profile_threshold_ms(given, key)
@@ -133,7 +136,8 @@ with open(os.path.splitext(__file__)[0] + ".txt", encoding="utf-8") as _table:  
         if _row and not _row.startswith("#"):
             _add(_row)
 Environment.TILELANG_CACHE_DIR.default = lambda: os.path.join(
-    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tilelang")
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tilelang"
+)
 
 env = Environment()
 enable_cache, disable_cache, is_cache_enabled = env.enable_cache, env.disable_cache, env.is_cache_enabled

@@ -40,8 +40,9 @@ class BoundJIT:
             raise AttributeError(name)
         return getattr(self.impl, name)
 
-    def par_compile(self, configs: Any, num_workers: int | None = None,
-                    ignore_error: bool = False) -> list[JITKernel | None]:
+    def par_compile(
+        self, configs: Any, num_workers: int | None = None, ignore_error: bool = False
+    ) -> list[JITKernel | None]:
         """As JITImpl.par_compile."""
         return _compile_all(self.compile, configs, num_workers, ignore_error)
 
@@ -57,18 +58,36 @@ class JITImpl:
     is_eager = False
     said = "a @tilelang.jit function"
 
-    def __init__(self, out_idx: Any = None, execution_backend: Any = None, target: Any = None,
-                 target_host: Any = None, verbose: bool | None = None, pass_configs: Any = None,
-                 debug_root_path: Any = None, compile_flags: Any = None, func_source: str | None = None,
-                 signature: Any = None, mode: str | None = None, func: FunctionType | None = None,
-                 deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        out_idx: Any = None,
+        execution_backend: Any = None,
+        target: Any = None,
+        target_host: Any = None,
+        verbose: bool | None = None,
+        pass_configs: Any = None,
+        debug_root_path: Any = None,
+        compile_flags: Any = None,
+        func_source: str | None = None,
+        signature: Any = None,
+        mode: str | None = None,
+        func: FunctionType | None = None,
+        deterministic: bool = False,
+    ) -> None:
         """What tilelang.jit makes of `func` with these settings; source, signature, mode are its own."""
         functools.update_wrapper(self, func)
         self.func = func
-        self.settings = {"out_idx": out_idx, "execution_backend": execution_backend, "target": target,
-                         "target_host": target_host, "verbose": verbose, "pass_configs": pass_configs,
-                         "debug_root_path": debug_root_path, "compile_flags": compile_flags,
-                         "deterministic": deterministic}
+        self.settings = {
+            "out_idx": out_idx,
+            "execution_backend": execution_backend,
+            "target": target,
+            "target_host": target_host,
+            "verbose": verbose,
+            "pass_configs": pass_configs,
+            "debug_root_path": debug_root_path,
+            "compile_flags": compile_flags,
+            "deterministic": deterministic,
+        }
         self._kernels: dict[Any, JITKernel] = {}
         self._making: dict[Any, threading.Lock] = {}  # per key: two threads never compile the same kernel
         code = func.__code__
@@ -90,7 +109,7 @@ class JITImpl:
 
     @property
     def mode(self) -> str:
-        """"eager" for a kernel, "lazy" for a factory of kernels."""
+        """ "eager" for a kernel, "lazy" for a factory of kernels."""
         return "eager" if self.is_eager else "lazy"
 
     def is_lazy_mode(self) -> bool:
@@ -150,11 +169,16 @@ class JITImpl:
         place = (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1)
         kernel = style.kernel_in(self.func) if made is None else None
         if kernel is not None:
-            raise compile_error(f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with "
-                                f"`return {kernel}`", place)
-        raise compile_error(f"'{name}' returned {kind_of(made)}, not a @T.prim_func; if "
-                            "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
-                            "dtype)) and opens a T.Kernel", place)
+            raise compile_error(
+                f"'{name}' defines the kernel '{kernel}' but returns nothing: end it with `return {kernel}`",
+                place,
+            )
+        raise compile_error(
+            f"'{name}' returned {kind_of(made)}, not a @T.prim_func; if "
+            "its own body is the kernel, it annotates its tensors there (A: T.Tensor(shape, "
+            "dtype)) and opens a T.Kernel",
+            place,
+        )
 
     def _given_arrays(self, args: tuple, kwargs: dict[str, Any]) -> Exception | None:
         """The error of a call that gives the factory the arrays which its kernel takes; None for others."""
@@ -164,16 +188,21 @@ class JITImpl:
             return None
         name = self.func.__name__
         takes = ", ".join(self._parameters)
-        return compile_error(f"'{name}' is a factory: it takes what the kernel is built with, but "
-                             f"{', '.join(arrays)}; call it with numbers, kernel = {name}({takes}), and what "
-                             "it returns with the arrays, kernel(x, …)", caller_place(), ArrayForNumber)
+        return compile_error(
+            f"'{name}' is a factory: it takes what the kernel is built with, but "
+            f"{', '.join(arrays)}; call it with numbers, kernel = {name}({takes}), and what "
+            "it returns with the arrays, kernel(x, …)",
+            caller_place(),
+            ArrayForNumber,
+        )
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
         """The generated text of the kernel for these arguments (as in compile)."""
         return self.compile(*args, **kwargs).get_kernel_source()
 
-    def par_compile(self, configs: Any, num_workers: int | None = None,
-                    ignore_error: bool = False) -> list[JITKernel | None]:
+    def par_compile(
+        self, configs: Any, num_workers: int | None = None, ignore_error: bool = False
+    ) -> list[JITKernel | None]:
         """The kernels for several sets of arguments (dicts by name, or tuples), compiled on a pool of
         threads."""
         return _compile_all(self.compile, configs, num_workers, ignore_error)
@@ -185,8 +214,9 @@ class JITImpl:
             return None  # too many, or one twice: Python will say so
         named = {**self._defaults, **given}
         try:
-            arguments = tuple([(name, key_of_argument(named[name], self.func, name))
-                               for name in sorted(named)])
+            arguments = tuple(
+                [(name, key_of_argument(named[name], self.func, name)) for name in sorted(named)]
+            )
             if self._captures is None:
                 self._captures = Captures(self.func)
             return (arguments, self._captures.key())

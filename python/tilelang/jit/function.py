@@ -90,8 +90,9 @@ class PrimFunc:
         """The tensors among the parameters, each by itself: it has name, dtype and shape."""
         return {param: param for param in self.params if param.is_tensor}
 
-    body = property(lambda self: self.text.partition("\n")[2],
-                    doc="The text IR without the line of the signature.")
+    body = property(
+        lambda self: self.text.partition("\n")[2], doc="The text IR without the line of the signature."
+    )
 
     ret_type = None  # a kernel gives no value
 
@@ -125,8 +126,10 @@ class PrimFunc:
 
     def specialize(self, param_map: Any) -> PrimFunc:
         """Refused: what is to be constant is a parameter of the function that makes the kernel."""
-        raise fail(f"{self.name}.specialize: a prim_func is traced already; make what is to be constant a "
-                   "parameter of the function around it, def factory(n): …, and call that with the number")
+        raise fail(
+            f"{self.name}.specialize: a prim_func is traced already; make what is to be constant a "
+            "parameter of the function around it, def factory(n): …, and call that with the number"
+        )
 
     text = property(lambda self: self.function.text(), doc="The program as text IR.")
 
@@ -158,11 +161,15 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
         if made is not NotImplemented:  # nothing that only the eager dialect has
             return made
     if arg.annotation is None and arg.arg in ("self", "cls") and arg is new.parameters[0]:
-        raise fail(f"a prim_func is no method: define it in a method, whose '{arg.arg}' it sees, and return "
-                   "it from there; or make the method itself a kernel by @tilelang.jit")
+        raise fail(
+            f"a prim_func is no method: define it in a method, whose '{arg.arg}' it sees, and return "
+            "it from there; or make the method itself a kernel by @tilelang.jit"
+        )
     if arg.annotation is None:
-        raise fail(f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
-                   "scalar dtype such as T.float32")
+        raise fail(
+            f"parameter '{arg.arg}' has no annotation: write {arg.arg}: T.Tensor(shape, dtype), or a "
+            "scalar dtype such as T.float32"
+        )
     made = _declared(trace, arg, _annotation(trace, new, arg, fn, scope))
     if trace.eager is not None:
         trace.eager.made[arg.arg] = made
@@ -174,17 +181,20 @@ def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         return trace.builder.tensor(arg.arg, [as_value(n) for n in kind.shape], kind.dtype, strides)
     if isinstance(kind, type) and issubclass(kind, Tensor):
-        raise fail(f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
-                   "its shape and dtype; they are taken from the argument in an eager function, "
-                   "@tilelang.jit on the kernel itself")
+        raise fail(
+            f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "
+            "its shape and dtype; they are taken from the argument in an eager function, "
+            "@tilelang.jit on the kernel itself"
+        )
     if kind is handle or isinstance(kind, handle):
         return Handle(trace, arg.arg)
     if kind is ptr or isinstance(kind, ptr):
         return trace.builder.pointer(arg.arg)
     if isinstance(kind, _dtypes.DType) or any(kind is scalar for scalar in _SCALARS):
         return trace.builder.scalar(arg.arg, _dtypes.as_dtype(kind))
-    raise fail(f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not "
-               f"{kind!r}")
+    raise fail(
+        f"the annotation of '{arg.arg}' must be T.Tensor(shape, dtype) or a scalar dtype, not {kind!r}"
+    )
 
 
 def _annotation(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, scope: dict[str, Any]) -> Any:
@@ -212,8 +222,9 @@ def evaluate_annotation(node: ast.expr, file: str, fn: FunctionType, scope: dict
     except CompileError:
         raise
     except Exception as error:
-        raise compile_error(f"this annotation cannot be evaluated: {type(error).__name__}: {error}",
-                            (file, *site_of(node))) from None
+        raise compile_error(
+            f"this annotation cannot be evaluated: {type(error).__name__}: {error}", (file, *site_of(node))
+        ) from None
 
 
 def scope_of(fn: FunctionType, frame: Any) -> dict[str, Any]:

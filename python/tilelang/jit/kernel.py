@@ -32,14 +32,24 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     said = "a compiled kernel"
     execution_backend_spec = None  # there is one runtime
 
-    def __new__(cls, func: Any = None, out_idx: Any = None, execution_backend: Any = None,
-                target: Any = "auto", target_host: Any = None, verbose: bool = False,
-                pass_configs: dict[Any, Any] | None = None, from_database: bool = False,
-                compile_flags: Any = None, backend_context: Any = None) -> JITKernel:
+    def __new__(
+        cls,
+        func: Any = None,
+        out_idx: Any = None,
+        execution_backend: Any = None,
+        target: Any = "auto",
+        target_host: Any = None,
+        verbose: bool = False,
+        pass_configs: dict[Any, Any] | None = None,
+        from_database: bool = False,
+        compile_flags: Any = None,
+        backend_context: Any = None,
+    ) -> JITKernel:
         """The same as tilelang.compile; from_database and backend_context are accepted and change nothing:
         what was compiled before is found in the disk cache."""
-        return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
-                       compile_flags)
+        return compile(
+            func, out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags
+        )
 
     def __init__(self, *_: Any, **__: Any) -> None:
         """What __new__ gives is complete."""
@@ -60,17 +70,30 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         return compile(tilelang_func, **kwargs)
 
     @classmethod
-    def from_database(cls, func: Any, host_kernel_source: Any, device_kernel_source: Any,
-                      kernel_lib_path: Any, params: Any, target: Any, target_host: Any, out_idx: Any,
-                      execution_backend: Any, pass_configs: Any = None, compile_flags: Any = None,
-                      backend_context: Any = None) -> JITKernel:
+    def from_database(
+        cls,
+        func: Any,
+        host_kernel_source: Any,
+        device_kernel_source: Any,
+        kernel_lib_path: Any,
+        params: Any,
+        target: Any,
+        target_host: Any,
+        out_idx: Any,
+        execution_backend: Any,
+        pass_configs: Any = None,
+        compile_flags: Any = None,
+        backend_context: Any = None,
+    ) -> JITKernel:
         """The kernel of `func`, from the disk cache or compiled; the texts and files given are not read."""
-        return compile(func, out_idx, execution_backend, target, target_host, None, pass_configs,
-                       compile_flags)
+        return compile(
+            func, out_idx, execution_backend, target, target_host, None, pass_configs, compile_flags
+        )
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
-    out_idx = property(lambda self: list(self._outputs),
-                       doc="The parameters that are returned, as indices from 0.")
+    out_idx = property(
+        lambda self: list(self._outputs), doc="The parameters that are returned, as indices from 0."
+    )
 
     target = told("target", 'The target as resolved, "cuda -arch=sm_90".')
     device_type = told("device_type", 'Where its tensors live: "cuda" or "cpu".')
@@ -78,8 +101,9 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     from_cache = told("from_cache", "Whether it came from the disk cache.")
     phases = told("phases", "How long each phase of the compilation took, in milliseconds.")
 
-    prim_func = property(lambda self: self._func,
-                         doc="The program before compilation; str() of it is its text IR.")
+    prim_func = property(
+        lambda self: self._func, doc="The program before compilation; str() of it is its text IR."
+    )
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The generated text; with kernel_only=False the text of the host side in front of it."""
@@ -122,8 +146,16 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             report.save(html)
         return report
 
-    def simulate(self, *args: Any, seed: int = 0, schedules: int | str = 1, blocks: Any = None,
-                 watch: bool = True, count: bool = True, **kwargs: Any) -> Any:
+    def simulate(
+        self,
+        *args: Any,
+        seed: int = 0,
+        schedules: int | str = 1,
+        blocks: Any = None,
+        watch: bool = True,
+        count: bool = True,
+        **kwargs: Any,
+    ) -> Any:
         """Run the GPU's program in the simulator, on the same arguments; a
         tilelang.tools.simulation.SimulationReport with what it cost. What is wrong with the program is a
         SimulationError.
@@ -145,8 +177,10 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _twin(self) -> JITKernel:
         """The same kernel for the simulator."""
         if not self.target.startswith("cuda"):
-            raise _mistake(f"simulate: {self._func.name} was compiled for {self.target}; the simulator runs "
-                           "GPU programs: compile it for target='sim:sm_80'")
+            raise _mistake(
+                f"simulate: {self._func.name} was compiled for {self.target}; the simulator runs "
+                "GPU programs: compile it for target='sim:sm_80'"
+            )
         if self._simulated is None:
             chip = self.target.split("-arch=")[1].split()[0]
             returned = (self.out_idx or None) if self._func.results is None else None
@@ -198,8 +232,11 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         wanted = [self.params[i] for i in self._inputs]
         given = dict(zip([p.name for p in wanted], args, strict=False))
         unknown = [name for name in kwargs if name in given or name not in [p.name for p in wanted]]
-        missing = [p for p in wanted if p.name not in given and p.name not in kwargs
-                   and p.name not in self._func.defaults]
+        missing = [
+            p
+            for p in wanted
+            if p.name not in given and p.name not in kwargs and p.name not in self._func.defaults
+        ]
         if len(args) > len(wanted) or unknown or missing:
             returned = ", ".join(self.params[i].name for i in self._outputs)
             what = f"'{unknown[0]}' is unexpected" if unknown else f"got {len(args) + len(kwargs)}"
@@ -207,9 +244,12 @@ class JITKernel(_core.Launcher, KernelArtifacts):
                 what += f" ({', '.join(p.name for p in missing)} missing)"
             raise TypeError(
                 f"{self._func.name} takes {len(wanted)} argument{'s' * (len(wanted) != 1)} "
-                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}")
-        return tuple(given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
-                     for p in wanted)
+                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}"
+            )
+        return tuple(
+            given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
+            for p in wanted
+        )
 
 
 def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[int]:
@@ -224,8 +264,9 @@ def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[
         if index in result:
             raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is named twice")
         if not params[index].is_tensor:
-            raise _mistake(f"out_idx: parameter {index} ({params[index]!r}) is not a tensor and cannot be "
-                           "returned")
+            raise _mistake(
+                f"out_idx: parameter {index} ({params[index]!r}) is not a tensor and cannot be returned"
+            )
         result.append(index)
     return result
 
@@ -235,10 +276,15 @@ def _check_written(outputs: list[int], written: list[bool], params: list[KernelP
     for index in outputs:
         if not written[index]:
             others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
-            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is never written by the "
-                           "kernel, so that what it returned would be no result; "
-                           + (f"it writes parameter {' and '.join(others)}" if others else
-                              "it writes none of its parameters"))
+            raise _mistake(
+                f"out_idx: parameter {index} ({params[index].name}) is never written by the "
+                "kernel, so that what it returned would be no result; "
+                + (
+                    f"it writes parameter {' and '.join(others)}"
+                    if others
+                    else "it writes none of its parameters"
+                )
+            )
 
 
 def _check_returned(results: Any, compiled: _core.Kernel, name: str) -> None:
@@ -286,21 +332,34 @@ class ReturningKernel(JITKernel):
     def _results_of(self, args: tuple, outputs: list[Any]) -> Any:
         if self._results is None:
             return None
-        made = [outputs[item] if isinstance(item, int) else args[self._named[item]]
-                for item in self._results.items]
+        made = [
+            outputs[item] if isinstance(item, int) else args[self._named[item]]
+            for item in self._results.items
+        ]
         return tuple(made) if self._results.is_tuple else made[0] if made else None
 
 
 def _instead_of(func: Any, name: str) -> str:
     if getattr(func, "is_eager", False):
-        return (f", which is an eager kernel: call it with tensors, or {name}.compile(…); for another "
-                f"target take tilelang.jit({name}, target=…)")
+        return (
+            f", which is an eager kernel: call it with tensors, or {name}.compile(…); for another "
+            f"target take tilelang.jit({name}, target=…)"
+        )
     return "; call the factory first" if callable(func) else ""
 
 
-def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None, target: Any = None,
-            target_host: Any = None, verbose: bool | None = None, pass_configs: dict[Any, Any] | None = None,
-            compile_flags: Any = None, debug_root_path: Any = None, deterministic: bool = False) -> JITKernel:
+def compile(
+    func: Any = None,
+    out_idx: Any = None,
+    execution_backend: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: dict[Any, Any] | None = None,
+    compile_flags: Any = None,
+    debug_root_path: Any = None,
+    deterministic: bool = False,
+) -> JITKernel:
     """Compile a prim_func.
 
     out_idx: the parameters (an index or several, negative from the end) to allocate and return instead of
@@ -314,10 +373,17 @@ def compile(func: Any = None, out_idx: Any = None, execution_backend: Any = None
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
         raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
     config.check_backend(execution_backend)
-    configs = {**config.normalize_pass_configs(func.pass_configs),
-               **config.normalize_pass_configs(pass_configs)}
-    options = config.options_of(configs, [*func.compile_flags, *config.flags_of(compile_flags)],
-                                debug_root_path, target, deterministic)
+    configs = {
+        **config.normalize_pass_configs(func.pass_configs),
+        **config.normalize_pass_configs(pass_configs),
+    }
+    options = config.options_of(
+        configs,
+        [*func.compile_flags, *config.flags_of(compile_flags)],
+        debug_root_path,
+        target,
+        deterministic,
+    )
     for text in func.texts:
         show(text)
     try:
@@ -356,8 +422,10 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     results = func.results
     is_plain = results is None or results.plain
     if results is not None and out_idx is not None:
-        raise _mistake(f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
-                       "or the `return`")
+        raise _mistake(
+            f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
+            "or the `return`"
+        )
     if results is not None:
         _check_returned(results, compiled, func.name)
         names = [row["name"] for row in compiled.params]

@@ -27,8 +27,8 @@ _BY_VALUE = (int, str, bool, type(None), bytes)
 PLAIN = (*_BY_VALUE, float, DType)
 CONTAINERS = (tuple, list, dict)
 _MOST_OBJECTS = 10_000
-_MOST_BYTES = 1 << 20   # of an array
-_FEW_ELEMENTS = 4096    # of a tensor
+_MOST_BYTES = 1 << 20  # of an array
+_FEW_ELEMENTS = 4096  # of a tensor
 _BASES = (str, int, float, complex, bytes, bytearray, tuple, list, set, frozenset, dict)
 
 
@@ -50,14 +50,15 @@ class Same:
 class Walk:
     """One look at a value and all that it is made of."""
 
-    def __init__(self, is_users: Callable[[FunctionType], bool],
-                 method: Callable[[Walk, MethodType], Any]) -> None:
+    def __init__(
+        self, is_users: Callable[[FunctionType], bool], method: Callable[[Walk, MethodType], Any]
+    ) -> None:
         """is_users: whether a function is the user's own, or a library's, which does not change; method: the
         key of a bound method, which need not be that of its whole object."""
         self.is_users, self.method = is_users, method
         self.functions: list[Any] = []  # those that were met, and macros: what they read counts as well
         self.seen: dict[int, int] = {}
-        self.alive: list[Any] = []      # what was met, so that no other object gets its identity
+        self.alive: list[Any] = []  # what was met, so that no other object gets its identity
 
     def key(self, value: Any) -> Any:
         """The key of a value."""
@@ -123,8 +124,12 @@ class Walk:
     def _module(self, module: ModuleType) -> Any:
         if _is_library(module.__name__):
             return Same(module)
-        return (Same(module), tuple([(name, self.key(value)) for name, value in vars(module).items()
-                                     if value.__class__ in PLAIN]))
+        return (
+            Same(module),
+            tuple(
+                [(name, self.key(value)) for name, value in vars(module).items() if value.__class__ in PLAIN]
+            ),
+        )
 
     def _class(self, cls: type) -> Any:
         if _is_library(cls.__module__) or issubclass(cls, enum.Enum):
@@ -208,22 +213,35 @@ class Walk:
             return None
         if isinstance(state, str):
             return Same(value)
-        return tuple([self.key(list(part) if i > 2 and part is not None else part)
-                      for i, part in enumerate(state)])
+        return tuple(
+            [self.key(list(part) if i > 2 and part is not None else part) for i, part in enumerate(state)]
+        )
 
 
 _DESCRIPTORS = ("member_descriptor", "getset_descriptor", "_abc_data")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy")
-_RULES = {list: Walk._items, dict: Walk._pairs, set: Walk._set, frozenset: Walk._set,
-          MappingProxyType: Walk._pairs, FunctionType: Walk._function, MethodType: Walk._method,
-          BuiltinFunctionType: Walk._builtin, MethodWrapperType: Walk._builtin, ModuleType: Walk._module}
+_RULES = {
+    list: Walk._items,
+    dict: Walk._pairs,
+    set: Walk._set,
+    frozenset: Walk._set,
+    MappingProxyType: Walk._pairs,
+    FunctionType: Walk._function,
+    MethodType: Walk._method,
+    BuiltinFunctionType: Walk._builtin,
+    MethodWrapperType: Walk._builtin,
+    ModuleType: Walk._module,
+}
 
 
 def is_settled(kind: type) -> bool:
     """Whether objects of a type are known by their identity alone; asked by bindings/call_key.cpp."""
     name = (kind.__module__ or "", kind.__name__)
-    return name[0].partition(".")[0] == "tilelang" or name in (("numpy", "ufunc"), ("torch", "dtype")) \
+    return (
+        name[0].partition(".")[0] == "tilelang"
+        or name in (("numpy", "ufunc"), ("torch", "dtype"))
         or name[0] == "numpy.dtypes"
+    )
 
 
 def _is_plain_python(value: Any) -> bool:

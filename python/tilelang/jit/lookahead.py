@@ -15,8 +15,8 @@ from typing import Any
 from ..front.source import function_tree
 
 Place = tuple[str, str, int]  # parameter, "shape" or "stride", dimension
-_MOST = 64   # readings of one expression
-_DEEP = 20   # names by way of names
+_MOST = 64  # readings of one expression
+_DEEP = 20  # names by way of names
 
 
 def places_of(fn: FunctionType, parameters: list[str]) -> dict[str, list[Place]]:
@@ -42,8 +42,9 @@ class _Reader:
     def __init__(self, tree: ast.FunctionDef, parameters: list[str]) -> None:
         self.assigned: dict[str, list[tuple[Any, int | None]]] = {}  # name -> (value, item of it)
         annotations = []
-        nodes = sorted(own_nodes(tree), key=lambda node: (getattr(node, "lineno", 0),
-                                                          getattr(node, "col_offset", 0)))
+        nodes = sorted(
+            own_nodes(tree), key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+        )
         for node in nodes:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -87,8 +88,9 @@ class _Reader:
             strides = 1 if name == "StridedTensor" else 3
             if isinstance(annotation, ast.Call):
                 given = {**dict(enumerate(annotation.args)), **{k.arg: k.value for k in annotation.keywords}}
-            elif isinstance(annotation.slice, ast.Tuple) and not isinstance(annotation.slice.elts[0],
-                                                                            (ast.Tuple, ast.List)):
+            elif isinstance(annotation.slice, ast.Tuple) and not isinstance(
+                annotation.slice.elts[0], (ast.Tuple, ast.List)
+            ):
                 # T.Tensor[M, N, dtype], or T.Tensor[shape, dtype]
                 items = annotation.slice.elts
                 given = {0: items[0], "shape": annotation.slice} if len(items) == 2 else {0: annotation.slice}

@@ -10,8 +10,14 @@ from .function import PrimFunc
 from .kernel import compile
 
 
-def lower(func_or_mod: Any, target: Any = "auto", target_host: Any = None, runtime_only: bool = False,
-          enable_host_codegen: bool = False, enable_device_compile: bool = False) -> CompiledArtifact:
+def lower(
+    func_or_mod: Any,
+    target: Any = "auto",
+    target_host: Any = None,
+    runtime_only: bool = False,
+    enable_host_codegen: bool = False,
+    enable_device_compile: bool = False,
+) -> CompiledArtifact:
     """Compile a @T.prim_func.  The kernel itself is `rt_mod` of the result.
 
     target_host and the other parameters are accepted and change nothing."""

@@ -9,16 +9,34 @@ from .env import env
 from .kernel import JITKernel, compile
 
 
-def par_compile(funcs: Sequence[Any], out_idx: Any = None, execution_backend: Any = None, target: Any = None,
-                target_host: Any = None, verbose: bool | None = None,
-                pass_configs: dict[Any, Any] | None = None, compile_flags: Any = None,
-                num_workers: int | None = None, ignore_error: bool = False,
-                deterministic: bool = False) -> list[JITKernel | None]:
+def par_compile(
+    funcs: Sequence[Any],
+    out_idx: Any = None,
+    execution_backend: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: dict[Any, Any] | None = None,
+    compile_flags: Any = None,
+    num_workers: int | None = None,
+    ignore_error: bool = False,
+    deterministic: bool = False,
+) -> list[JITKernel | None]:
     """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None.  The
     parameters mean what they mean to compile, deterministic=True among them."""
+
     def one(func: Any) -> JITKernel:
-        return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
-                       compile_flags, deterministic=deterministic)
+        return compile(
+            func,
+            out_idx,
+            execution_backend,
+            target,
+            target_host,
+            verbose,
+            pass_configs,
+            compile_flags,
+            deterministic=deterministic,
+        )
 
     return run_all(one, funcs, num_workers, ignore_error)
 

@@ -14,8 +14,9 @@ class KernelParam:
 
     __slots__ = ("name", "is_tensor", "dtype", "shape")
 
-    def __init__(self, dtype: Any, shape: Sequence[Any] = (), name: str = "",
-                 is_tensor: bool | None = None) -> None:
+    def __init__(
+        self, dtype: Any, shape: Sequence[Any] = (), name: str = "", is_tensor: bool | None = None
+    ) -> None:
         self.dtype, self.shape, self.name = _dtype(dtype), tuple(shape), name
         self.is_tensor = bool(self.shape) if is_tensor is None else is_tensor
 

@@ -33,18 +33,27 @@ def _pair(language: str, name: str, doc: str) -> tuple[Callable, Callable]:
     return register, callback
 
 
-register_cuda_postproc, register_cuda_postproc_callback = _pair("cuda", "register_cuda_postproc", """\
+register_cuda_postproc, register_cuda_postproc_callback = _pair(
+    "cuda",
+    "register_cuda_postproc",
+    """\
     From now on func(code, target) gives the CUDA C++ that is compiled for a GPU, from the text that was
     generated; None ends that.
 
     target: as text.  Kernels that are compiled already stay as they are; the simulator runs the program, not
     its text, and does not ask.  override: whether it may replace an earlier function.
-    """)
+    """,
+)
 register_c_postproc, register_c_postproc_callback = _pair(
-    "llvm", "register_c_postproc", "The same for CPUs, whose generated text is LLVM IR.")
+    "llvm", "register_c_postproc", "The same for CPUs, whose generated text is LLVM IR."
+)
 register_hip_postproc, register_hip_postproc_callback = _pair(
-    "hip", "register_hip_postproc",
-    "The same for AMD GPUs, which are not among the targets yet: nothing calls the function.")
+    "hip",
+    "register_hip_postproc",
+    "The same for AMD GPUs, which are not among the targets yet: nothing calls the function.",
+)
 register_metal_postproc, register_metal_postproc_callback = _pair(
-    "metal", "register_metal_postproc",
-    "The same for Apple GPUs, which are no target here: nothing calls the function.")
+    "metal",
+    "register_metal_postproc",
+    "The same for Apple GPUs, which are no target here: nothing calls the function.",
+)

@@ -34,8 +34,11 @@ def read(fn: FunctionType, frame: Any) -> tuple[dict[str, Any], list[str], froze
         return None  # a factory, which Python runs as it stands
     parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     scope = _scope(fn, frame, tree, parameters)
-    declared = {node.target.id for node in own_nodes(tree) if isinstance(node, ast.AnnAssign)
-               and node.value is None and isinstance(node.target, ast.Name)}
+    declared = {
+        node.target.id
+        for node in own_nodes(tree)
+        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)
+    }
     in_body = frozenset(arg.arg for arg in parameters if arg.arg in declared)
     kinds = {arg.arg: _kind(fn, arg, scope) for arg in parameters}
     opens = any(isinstance(node, ast.With) and _opens_kernel(node) for node in own_nodes(tree))
@@ -50,8 +53,12 @@ def kernel_in(fn: FunctionType) -> str | None:
         nodes = list(own_nodes(function_tree(fn)[0]))
     except CompileError:
         return None
-    made = [node for node in nodes if isinstance(node, ast.FunctionDef)
-            and any("prim_func" in ast.unparse(decorator) for decorator in node.decorator_list)]
+    made = [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        and any("prim_func" in ast.unparse(decorator) for decorator in node.decorator_list)
+    ]
     return max(made, key=lambda node: node.lineno).name if made else None
 
 

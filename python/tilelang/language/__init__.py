@@ -70,9 +70,17 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
            pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
            _asserts, annotate, allreduce, dtypes)  # fmt: skip
-_OF_LAYOUT = ["Fragment", "Layout", "annotate_layout", "make_full_bank_swizzled_layout",
-              "make_half_bank_swizzled_layout", "make_linear_layout", "make_quarter_bank_swizzled_layout",
-              "make_swizzled_layout", "make_wgmma_swizzled_layout"]
+_OF_LAYOUT = [
+    "Fragment",
+    "Layout",
+    "annotate_layout",
+    "make_full_bank_swizzled_layout",
+    "make_half_bank_swizzled_layout",
+    "make_linear_layout",
+    "make_quarter_bank_swizzled_layout",
+    "make_swizzled_layout",
+    "make_wgmma_swizzled_layout",
+]
 globals().update({_name: getattr(layout, _name) for _name in _OF_LAYOUT})
 _NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", *_OF_LAYOUT]
 _NAMES += [_name for _module in MODULES if _module is not layout for _name in _module.__all__]
@@ -85,6 +93,7 @@ def __getattr__(name: str) -> object:
     if dtypes.is_offered(name):
         return dtypes.dtype(name)
     from .surface import find, names  # names that few kernels use, and those that do not work here
+
     known = [*_NAMES, *names()]
     globals()[name] = value = known if name == "__all__" else find(name, known)
     return value

@@ -1,7 +1,7 @@
 """The older way to reduce over threads, as published GEMV kernels write it.
 
-    with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", …):
-        T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))"""
+with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", …):
+    T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))"""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def comm_reducer(combiner: Callable, identity: Any) -> Reducer:
     """What T.tvm_thread_allreduce combines values by; identity: a value, or a list of one."""
     if isinstance(identity, (list, tuple)):
         if len(identity) != 1:
-            raise fail(f"T.comm_reducer: one identity is expected, not {len(identity)}: reductions of tuples "
-                       "are not in this version")
+            raise fail(
+                f"T.comm_reducer: one identity is expected, not {len(identity)}: reductions of tuples "
+                "are not in this version"
+            )
         identity = identity[0]
     return Reducer(combiner, identity)
 
@@ -53,8 +55,9 @@ def _open_reducer(trace: Any) -> Reducer | None:
 def _thread_dimension(threadvar: Any) -> int:
     found = re.fullmatch(r"thread_index\((\d)\)", str(threadvar))
     if not found:
-        raise fail("T.tvm_thread_allreduce: the last argument must be a thread index, "
-                   "T.get_thread_binding(dim)")
+        raise fail(
+            "T.tvm_thread_allreduce: the last argument must be a thread index, T.get_thread_binding(dim)"
+        )
     return int(found[1])
 
 
@@ -73,14 +76,19 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: Any = "handle") -> None:
     size, value, cond, out, threadvar = freduce_args if len(freduce_args) == 5 else (None,) * 5
     count = constant(as_value(size)) if isinstance(out, Element) else 1
     if count.__class__ is not int or count != 1:
-        raise fail(f"T.tvm_thread_allreduce: size is {count}, but one value is reduced at a time: 1; reduce "
-                   "several one after another")
+        raise fail(
+            f"T.tvm_thread_allreduce: size is {count}, but one value is reduced at a time: 1; reduce "
+            "several one after another"
+        )
     if not isinstance(out, Element):
-        raise fail("T.tvm_thread_allreduce(size, value, cond, out[0], thread): one element to write to, and "
-                   "one thread index")
+        raise fail(
+            "T.tvm_thread_allreduce(size, value, cond, out[0], thread): one element to write to, and "
+            "one thread index"
+        )
     if kernel.threads is None:
-        raise fail("T.tvm_thread_allreduce: this T.Kernel leaves the number of threads to the target; give "
-                   "threads=")
+        raise fail(
+            "T.tvm_thread_allreduce: this T.Kernel leaves the number of threads to the target; give threads="
+        )
     dim, threads = _thread_dimension(threadvar), [*kernel.threads, 1, 1][:3]
     identity = builder.cast(out.dtype, as_value(reducer.identity))
     result = builder.cast(out.dtype, as_value(value))
@@ -98,8 +106,9 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: Any = "handle") -> None:
     trace.wrote(out.buffer)
 
 
-def _through_shared(builder: Any, value: Any, identity: Any, reducer: Reducer, threads: list,
-                    dim: int) -> Any:
+def _through_shared(
+    builder: Any, value: Any, identity: Any, reducer: Reducer, threads: list, dim: int
+) -> Any:
     """Each thread writes its value, then combines those along `dim` in their order."""
     stride, total = 1, threads[0] * threads[1] * threads[2]
     for extent in threads[:dim]:

@@ -47,8 +47,11 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
             raise fail("T.annotate_l2_hit_ratio takes tensors: {A: 0.9}")
         if not 0 <= float(ratio) <= 1:
             raise fail(f"T.annotate_l2_hit_ratio: the ratio of {buffer.name} is {ratio}; it lies in [0, 1]")
-        trace.builder.note("annotate_l2_hit_ratio", buffer.name, f"an L2 hit ratio of {float(ratio):g} is "
-                           "asked for; no access policy window is set")
+        trace.builder.note(
+            "annotate_l2_hit_ratio",
+            buffer.name,
+            f"an L2 hit ratio of {float(ratio):g} is asked for; no access policy window is set",
+        )
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:

@@ -48,8 +48,10 @@ def _element(place: Any, what: str) -> Element:
     if place.__class__ is Element:
         return place
     if place.__class__ is Buffer and place.scope == "var":
-        raise fail(f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
-                   "tensors and shared tiles")
+        raise fail(
+            f"{what}: {place.name} is a variable, which every thread has for itself; atomics are for "
+            "tensors and shared tiles"
+        )
     raise fail(f"{what}: expected an element such as A[i, j], got {type(place).__name__}")
 
 
@@ -83,8 +85,9 @@ def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any
     source = _whole(as_operand(value, f"{what}: value")) if tiled else as_value(value)
     extents = _extents(region) or (_extents(source) if tiled else [])
     if tiled and _extents(source) and _extents(source) != extents:
-        raise fail(f"{what}: dst is a tile of {extents}, but value one of "
-                   f"{_extents(source)}; they must be equal")
+        raise fail(
+            f"{what}: dst is a tile of {extents}, but value one of {_extents(source)}; they must be equal"
+        )
     builder, names = trace.builder, ["i", "j", "k", "l", "m", "n"][: len(extents)]
     held = None
     if returns:
@@ -124,8 +127,9 @@ def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool)
 
 def _nothing(what: str, trace: Any) -> Nothing:
     line = f" on line {trace.site[0]}" if trace.site[0] else ""
-    return Nothing(f"{what}{line} gives no value as it is called: return_prev=True gives what the element "
-                   "held before")
+    return Nothing(
+        f"{what}{line} gives no value as it is called: return_prev=True gives what the element held before"
+    )
 
 
 def _is_base_of(dst: Any) -> bool:
@@ -134,8 +138,14 @@ def _is_base_of(dst: Any) -> bool:
     return any(not (n.__class__ is int and n == 1) for n in extents)
 
 
-def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               use_tma: bool = False, annotations: Any = None) -> Expr | Buffer | None:
+def atomic_add(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
+    annotations: Any = None,
+) -> Expr | Buffer | None:
     """dst += value, indivisibly; element by element if they are tiles of equal shape.
 
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
@@ -152,23 +162,31 @@ def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_pre
 def _no_annotations(op: str, annotations: Any) -> None:
     if annotations:
         what = f"T.{op}"
-        in_kernel(what).builder.note(what, "annotations", f"annotations={annotations!r} is a hint that this "
-                                     "version does not use")
+        in_kernel(what).builder.note(
+            what, "annotations", f"annotations={annotations!r} is a hint that this version does not use"
+        )
 
 
 def _bound(word: str) -> Any:
-    def update(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Expr | Buffer | None:
+    def update(
+        dst: Any,
+        value: Any,
+        memory_order: str | None = None,
+        return_prev: bool = False,
+        annotations: Any = None,
+    ) -> Expr | Buffer | None:
         _no_annotations(f"atomic_{word}", annotations)
         return _update(f"atomic_{word}", dst, value, memory_order, return_prev)
+
     return named(update, f"atomic_{word}", f"dst = {word}(dst, value), indivisibly; as atomic_add.")
 
 
 atomic_max, atomic_min = _bound("max"), _bound("min")
 
 
-def atomic_or(dst: Any, value: Any, memory_order: str | None = None,
-              return_prev: bool = False) -> Expr | Buffer | None:
+def atomic_or(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
+) -> Expr | Buffer | None:
     """dst |= value, indivisibly, of one integer element."""
     return _update("atomic_or", dst, value, memory_order, return_prev)
 
@@ -181,8 +199,10 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
         add = trace.builder.atomic
         rest, last = place.index[:-1], place.index[-1]
         values = [as_value(_beside(value, v)) for v in range(count)]
-        held = [add("atomic_add", place.buffer, (*rest, last + v), values[v], "relaxed", True)
-                for v in range(count)]
+        held = [
+            add("atomic_add", place.buffer, (*rest, last + v), values[v], "relaxed", True)
+            for v in range(count)
+        ]
         trace.wrote(place.buffer)
         return Pair(tuple(held)) if count == 2 else Lanes(tuple(held))
     lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]

@@ -108,8 +108,9 @@ class _Bound(Loop, Late):
             builder.end_if()
 
 
-def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
-                   annotations: Any = None) -> Loop:
+def thread_binding(
+    start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None
+) -> Loop:
     """`for i in T.thread_binding(0, n, "threadIdx.x"):` or (n, "threadIdx.x"), iteration i on thread (or
     block) i.
 
@@ -123,17 +124,24 @@ def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *,
     start, stop, thread = as_value(start), as_value(stop), thread or "threadIdx.x"
     word, _, axis = thread.partition(".")
     if word not in ("threadIdx", "blockIdx") or axis not in ("x", "y", "z"):
-        raise fail("T.thread_binding: thread must be 'threadIdx.x', 'blockIdx.x' or the like, not "
-                   f"'{thread}'")
+        raise fail(
+            f"T.thread_binding: thread must be 'threadIdx.x', 'blockIdx.x' or the like, not '{thread}'"
+        )
     dim = "xyz".index(axis)
     kernel = in_kernel("T.thread_binding").kernel
     if word == "blockIdx":
         return _Bound(start, stop, get_block_binding(dim), None)
     count = None if kernel.threads is None else [*kernel.threads, 1, 1][dim]
-    if count is not None and not isinstance(start, DEVICE) and not isinstance(stop, DEVICE) \
-            and stop - start > count:
-        raise fail(f"T.thread_binding: {stop - start} iterations along {thread}, but a block of this kernel "
-                   f"has {count} threads there: give T.Kernel more threads, or use T.Parallel")
+    if (
+        count is not None
+        and not isinstance(start, DEVICE)
+        and not isinstance(stop, DEVICE)
+        and stop - start > count
+    ):
+        raise fail(
+            f"T.thread_binding: {stop - start} iterations along {thread}, but a block of this kernel "
+            f"has {count} threads there: give T.Kernel more threads, or use T.Parallel"
+        )
     return _Bound(start, stop, get_thread_binding(dim), count)
 
 
@@ -171,8 +179,15 @@ class _Persistent(Loop):
         return [row, binary("floordiv", within, height), *tail]
 
 
-def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, num_stages: int = 0, *,
-               annotations: Any = None) -> Loop:
+def Persistent(
+    domain: Any,
+    wave_size: Any,
+    index: Any,
+    group_size: int = 8,
+    num_stages: int = 0,
+    *,
+    annotations: Any = None,
+) -> Loop:
     """`for bx, by in T.Persistent([m, n], wave_size, block):`, the tiles of a block that stays on the chip.
 
     domain: one to any number of extents; wave_size: the number of blocks; index: this one's number.  Tiles t,

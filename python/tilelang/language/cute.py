@@ -74,10 +74,12 @@ class Layout:
 
     def __init__(self, shape: Any, stride: Any | None = None) -> None:
         self.shape, self.stride = shape, _compact(shape) if stride is None else stride
-        if len(flatten_to_tuple(self.shape)) != len(flatten_to_tuple(self.stride)) or \
-                any(n < 1 for n in flatten_to_tuple(shape)):
-            raise ValueError(f"the shape {shape} and the stride {stride} are not of one form, or an extent "
-                             "is not positive")
+        if len(flatten_to_tuple(self.shape)) != len(flatten_to_tuple(self.stride)) or any(
+            n < 1 for n in flatten_to_tuple(shape)
+        ):
+            raise ValueError(
+                f"the shape {shape} and the stride {stride} are not of one form, or an extent is not positive"
+            )
 
     def modes(self) -> list[tuple[int, int]]:
         """(extent, stride) of all modes, flat."""
@@ -94,16 +96,18 @@ class Layout:
 
     @staticmethod
     def from_tilelang(layout: maps.Layout) -> Layout:
-        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do.
-        """
+        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do."""
         zero = [0] * len(layout.shape)
-        parts = [_from_values([layout(*zero[:d], i, *zero[d + 1:]) for i in range(n)])
-                 for d, n in enumerate(layout.shape)]
+        parts = [
+            _from_values([layout(*zero[:d], i, *zero[d + 1 :]) for i in range(n)])
+            for d, n in enumerate(layout.shape)
+        ]
         made = Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
         for index in itertools.product(*map(range, layout.shape)):
             if made(index) != layout(*index):
-                raise ValueError(f"{layout!r} is no layout of shapes and strides: it differs from {made} at "
-                                 f"{index}")
+                raise ValueError(
+                    f"{layout!r} is no layout of shapes and strides: it differs from {made} at {index}"
+                )
         return made
 
     from_tilelang_hierarchical = from_tilelang
@@ -209,6 +213,7 @@ def make_row_major_layout(shape: Any) -> Layout:
 
 def make_identity_layout(shape: Any) -> Layout:
     """The layout whose values are the coordinates themselves."""
+
     def basis(part: Any, path: tuple) -> Any:
         if isinstance(part, tuple):
             return tuple(basis(x, (*path, i)) for i, x in enumerate(part))
@@ -226,8 +231,12 @@ def restrict(layout: Layout, region: Any) -> Layout:
     """The layout of a part, seen from its first element; region: (begin, extent) for each mode."""
     begins, extents = (tuple(r[k] for r in region) for k in (0, 1))
     first = layout(begins)
-    made = [_from_values([layout(tuple(b + (i if m == d else 0) for m, b in enumerate(begins))) - first
-                          for i in range(n)]) for d, n in enumerate(extents)]
+    made = [
+        _from_values(
+            [layout(tuple(b + (i if m == d else 0) for m, b in enumerate(begins))) - first for i in range(n)]
+        )
+        for d, n in enumerate(extents)
+    ]
     made = Layout(tuple(p.shape for p in made), tuple(p.stride for p in made))
     for at in itertools.product(*map(range, extents)):
         if made(at) != layout(tuple(b + i for b, i in zip(begins, at, strict=True))) - first:
@@ -341,8 +350,9 @@ def blocked_product(block: Layout, tiler: Any) -> Layout:
     """The same mode by mode: ((block0, copies0), (block1, copies1), …), coalesced."""
     tile = Layout(tiler) if isinstance(tiler, int) else tiler
     made, count = logical_product(block, tile), max(rank(block), rank(tile))
-    halves = [[part[i] if i < rank(part) else Layout(1, 0) for i in range(count)]
-              for part in (made[0], made[1])]
+    halves = [
+        [part[i] if i < rank(part) else Layout(1, 0) for i in range(count)] for part in (made[0], made[1])
+    ]
     parts = [coalesce(_pair(inner, outer)) for inner, outer in zip(*halves, strict=True)]
     return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
 
@@ -374,8 +384,10 @@ class Swizzle:
 
     def __init__(self, b_bits: int, m_base: int, s_shift: int) -> None:
         if b_bits < 0 or m_base < 0 or abs(s_shift) < b_bits:
-            raise ValueError(f"Swizzle({b_bits}, {m_base}, {s_shift}): the two groups of bits overlap, or a "
-                             "number is negative")
+            raise ValueError(
+                f"Swizzle({b_bits}, {m_base}, {s_shift}): the two groups of bits overlap, or a "
+                "number is negative"
+            )
         self.b_bits, self.m_base, self.s_shift = b_bits, m_base, s_shift
 
     def __call__(self, offset: Any) -> Any:
@@ -426,8 +438,9 @@ class ComposedLayout:
         return self.swizzle(self.offset + self.layout(*coordinate))
 
     @staticmethod
-    def from_tilelang(layout: maps.Layout, buffer: Any = None,
-                      least_b_bits: int | None = None) -> ComposedLayout:
+    def from_tilelang(
+        layout: maps.Layout, buffer: Any = None, least_b_bits: int | None = None
+    ) -> ComposedLayout:
         """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at
         least."""
         for b_bits in range(least_b_bits or 0, 4):
@@ -443,8 +456,9 @@ class ComposedLayout:
     def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
         """The same for elements of another size: narrower ones follow one another along the first mode."""
         num, den = max(old_bits // new_bits, 1), max(new_bits // old_bits, 1)
-        (n, *shape), (d, *stride) = (x if isinstance(x, tuple) else (x,)
-                                     for x in (self.layout.shape, self.layout.stride))
+        (n, *shape), (d, *stride) = (
+            x if isinstance(x, tuple) else (x,) for x in (self.layout.shape, self.layout.stride)
+        )
         if isinstance(n, tuple) or den > 1 and (d != 1 or n % den):
             raise ValueError(f"{self} cannot be seen with elements of {new_bits} instead of {old_bits} bits")
         first = ((num, n), (1, d * num)) if num > 1 and d != 1 else (n * num // den, 1 if d == 1 else d * num)

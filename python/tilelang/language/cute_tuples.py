@@ -9,8 +9,11 @@ from typing import Any
 
 class _Nested(type):
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, (int, tuple, IntTuplePrimExpr, ScaledBasis)) if cls is IntTuple \
+        return (
+            isinstance(x, (int, tuple, IntTuplePrimExpr, ScaledBasis))
+            if cls is IntTuple
             else super().__instancecheck__(x)
+        )
 
 
 class IntTuple(metaclass=_Nested):

@@ -13,8 +13,9 @@ from .tile import copy
 _PER_LINE = 16
 
 
-def print(obj: Any = None, msg: str = "", warp_group_id: int | None = None,
-          warp_id: int | None = None) -> None:
+def print(
+    obj: Any = None, msg: str = "", warp_group_id: int | None = None, warp_id: int | None = None
+) -> None:
     """Print a value, an element, or a whole tile while the kernel runs; on its own, `msg` or a text.
 
     A value is printed by every thread that comes here, a tile or a slice once per block, in lines of up to

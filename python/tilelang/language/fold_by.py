@@ -34,27 +34,34 @@ def checked(value: Any, dtype: DType) -> Any:
     given = value.dtype if value.__class__ is Expr else None
     is_bool = given == "bool" if given is not None else value.__class__ is bool
     if is_bool and dtype != "bool":
-        raise fail(f"{WHAT}: combine gives a bool where a tile of {dtype} is folded: "
-                   "T.if_then_else(condition, a, b) gives one of the two values")
+        raise fail(
+            f"{WHAT}: combine gives a bool where a tile of {dtype} is folded: "
+            "T.if_then_else(condition, a, b) gives one of the two values"
+        )
     is_float = given.is_float if given is not None else value.__class__ is float
     if is_float and not dtype.is_float:
-        raise fail(f"{WHAT}: combine gives a float where a tile of {dtype} is folded: T.cast(x, '{dtype}') "
-                   "says how it is rounded")
+        raise fail(
+            f"{WHAT}: combine gives a float where a tile of {dtype} is folded: T.cast(x, '{dtype}') "
+            "says how it is rounded"
+        )
     return value
 
 
 def begin(combine: Any, identity: Any) -> Trace:
     """The trace, if the fold is given as it must be."""
     if identity is None:
-        raise fail(f"{WHAT}: identity is missing, the value that changes nothing (0 for a sum): threads "
-                   "without an element begin with it")
+        raise fail(
+            f"{WHAT}: identity is missing, the value that changes nothing (0 for a sum): threads "
+            "without an element begin with it"
+        )
     if not callable(combine):
         raise fail(f"{WHAT}: combine must be a function of two values, not {combine!r}")
     return in_kernel(WHAT)
 
 
-def reduce_by(buffer: Any, out: Any, attrs: dict[str, Any], annotations: Any, combine: Any,
-              identity: Any) -> None:
+def reduce_by(
+    buffer: Any, out: Any, attrs: dict[str, Any], annotations: Any, combine: Any, identity: Any
+) -> None:
     """out = buffer folded by combine along a dimension."""
     trace = begin(combine, identity)
     source, target = as_operand(buffer, f"{WHAT}: the buffer"), as_operand(out, f"{WHAT}: out")
@@ -69,8 +76,10 @@ def reduce_by(buffer: Any, out: Any, attrs: dict[str, Any], annotations: Any, co
         except TypeError as e:
             raise fail(f"{WHAT}: combine is called with two values: {e}") from None
         if isinstance(joined, (tuple, list)):
-            raise fail(f"{WHAT}: combine must give one value, as one tile is folded; for several (argmax) "
-                       "give tuples of tiles, outs and identities")
+            raise fail(
+                f"{WHAT}: combine must give one value, as one tile is folded; for several (argmax) "
+                "give tuples of tiles, outs and identities"
+            )
         return checked(joined, dtype)
 
     attrs["combine"] = function_of(trace, dtype, compute, as_value(identity))

@@ -39,8 +39,10 @@ def _regions(given: Any, what: str) -> list[Region]:
     regions = [_region(as_operand(x, f"{_WHAT}: {what}")) for x in given]
     for r in regions[1:]:
         if _extents(r) != _extents(regions[0]):
-            raise fail(f"{_WHAT}: {regions[0].buffer.name} has the shape {tuple(_extents(regions[0]))} but "
-                       f"{r.buffer.name} {tuple(_extents(r))}; what is folded together has one shape")
+            raise fail(
+                f"{_WHAT}: {regions[0].buffer.name} has the shape {tuple(_extents(regions[0]))} but "
+                f"{r.buffer.name} {tuple(_extents(r))}; what is folded together has one shape"
+            )
     return regions
 
 
@@ -51,12 +53,16 @@ class _Packing:
         self.types = list(types)
         for t in types:
             if t.bits not in (8, 16, 32) or not (t.is_float or t.is_int) or t.bits == 8 and t.is_float:
-                raise fail(f"{_WHAT}: {t} cannot be folded with others; integers of 8 to 32 bits, float16, "
-                           "bfloat16 and float32 can")
+                raise fail(
+                    f"{_WHAT}: {t} cannot be folded with others; integers of 8 to 32 bits, float16, "
+                    "bfloat16 and float32 can"
+                )
         bits = sum(t.bits for t in types)
         if bits > _WIDTH:
-            raise fail(f"{_WHAT}: {', '.join(map(str, types))} take {bits} bits together; one element of all "
-                       f"tiles may take {_WIDTH}")
+            raise fail(
+                f"{_WHAT}: {', '.join(map(str, types))} take {bits} bits together; one element of all "
+                f"tiles may take {_WIDTH}"
+            )
 
     def _places(self) -> list[tuple[DType, DType, int]]:
         places, at = [], 0
@@ -110,29 +116,34 @@ def _bits(number: float, t: DType) -> int:
 
 def _loop(trace: Trace, extents: list, body: Callable[[list], None]) -> None:
     n = len(extents)
-    loops = trace.builder.begin_for("parallel", ["i", "j", "k", "l", "m", "n"][:n], [0] * n, extents, [1] * n,
-                                    {})
+    loops = trace.builder.begin_for(
+        "parallel", ["i", "j", "k", "l", "m", "n"][:n], [0] * n, extents, [1] * n, {}
+    )
     body(list(loops))
     trace.builder.end_for()
 
 
 def _at(region: Region, loops: list) -> Element:
     rest = list(loops)
-    index = [start if point else as_value(binary("add", start, rest.pop(0)))
-             for start, _, point in region.ranges]
+    index = [
+        start if point else as_value(binary("add", start, rest.pop(0))) for start, _, point in region.ranges
+    ]
     return Element(region.buffer, tuple(index))
 
 
-def reduce_several(buffers: Any, outs: Any, attrs: dict[str, Any], annotations: Any, combine: Any,
-                   identity: Any) -> None:
+def reduce_several(
+    buffers: Any, outs: Any, attrs: dict[str, Any], annotations: Any, combine: Any, identity: Any
+) -> None:
     """outs = the folds of buffers along a dimension, element by element together."""
     trace = begin(combine, identity)
     sources, targets = _regions(buffers, "the buffers"), _regions(outs, "the outs")
     count = len(sources)
     if len(targets) != count or not isinstance(identity, (tuple, list)) or len(identity) != count:
         given = len(identity) if isinstance(identity, (tuple, list)) else 1
-        raise fail(f"{_WHAT}: {count} tiles are folded into {len(targets)}, with {given} identities; all "
-                   "must be as many")
+        raise fail(
+            f"{_WHAT}: {count} tiles are folded into {len(targets)}, with {given} identities; all "
+            "must be as many"
+        )
     packing = _Packing([r.buffer.dtype for r in targets])
     builder, int64 = trace.builder, dtypes.as_dtype("int64")
 

@@ -54,22 +54,28 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     trace = active("T.make_tensor")
     if ptr.__class__ in (_core.Region, Part) or ptr.__class__ is _core.Buffer and ptr.scope != "var":
         name = ptr.name if ptr.__class__ is not _core.Region else ptr.buffer.name
-        raise fail(f"T.make_tensor: {name} is no address but a tensor or tile already: T.view({name}, "
-                   "shape, dtype) shows it "
-                   f"in another shape; a parameter that is an address is declared {name}: T.ptr")
+        raise fail(
+            f"T.make_tensor: {name} is no address but a tensor or tile already: T.view({name}, "
+            "shape, dtype) shows it "
+            f"in another shape; a parameter that is an address is declared {name}: T.ptr"
+        )
     dtype, extents = element_of(dtype, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)
-    return trace.builder.tensor_at(trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype,
-                                   steps)
+    return trace.builder.tensor_at(
+        trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype, steps
+    )
 
 
-def make_tensor_from_addr(addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None,
-                          storage_scope: str = "global") -> _core.Buffer:
+def make_tensor_from_addr(
+    addr: Any, shape: Any, dtype: Any = "float32", strides: Any = None, storage_scope: str = "global"
+) -> _core.Buffer:
     """The same as make_tensor, of an integer; storage_scope: "global", where every address lies."""
     if storage_scope != "global":
-        raise fail(f"T.make_tensor_from_addr: storage_scope is 'global', not {storage_scope!r}: an address "
-                   "is one of global memory")
+        raise fail(
+            f"T.make_tensor_from_addr: storage_scope is 'global', not {storage_scope!r}: an address "
+            "is one of global memory"
+        )
     return make_tensor(addr, shape, dtype, strides)
 
 
@@ -87,8 +93,14 @@ def _start(base: Any, what: str) -> tuple[_core.Buffer, tuple]:
     raise fail(f"{what}: expected a buffer, a slice of one or an element, got {type(base).__name__}")
 
 
-def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0, extent: Any = None,
-               ignore_last_ndim: int = 0) -> Pointer:
+def access_ptr(
+    base: Any,
+    access_type: Any = "r",
+    *extents: Any,
+    offset: Any = 0,
+    extent: Any = None,
+    ignore_last_ndim: int = 0,
+) -> Pointer:
     """The address of an element, with what is done there, as an argument of foreign code.
 
     base: a buffer, slice or element: where it begins.  access_type: "r", "w" or "rw" (or 1, 2, 3).  extents,
@@ -114,8 +126,9 @@ def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0
             first += index[d] * size
             size *= shape[d]
         if first < 0 or first + count > size:
-            raise fail(f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has "
-                       f"{size}")
+            raise fail(
+                f"T.access_ptr: elements {first} to {first + count - 1} of {buffer.name}, which has {size}"
+            )
     starts_there = step.__class__ is int and step == 0
     touched = count if said else run_of(base) if starts_there else None
     return Pointer(buffer, moved(shape, index, step), _ACCESS[access_type], touched)
@@ -153,16 +166,20 @@ def _adapted(name: str, function: Callable) -> Callable:
         if not results:
             return []
         if len(made) != len(results) or any(x is None for x in made):
-            raise TypeError(f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} "
-                            "expected")
-        return [float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
-                for x, dtype in zip(made, results, strict=True)]
+            raise TypeError(
+                f"eval of {name} gave {made!r}; {len(results)} number{'s' * (len(results) > 1)} expected"
+            )
+        return [
+            float(x) if dtype.is_float else (int(x) + 2**63) % 2**64 - 2**63
+            for x, dtype in zip(made, results, strict=True)
+        ]
 
     return call
 
 
 def _array(memory: memoryview, dtype: Any) -> Any:
     import numpy
+
     return numpy.frombuffer(memory, dtype=dtype.as_numpy())
 
 
@@ -188,13 +205,15 @@ def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | No
     result = _result(dtype)
     if function is None and name in intrinsics_by_name():
         return known_call(f"T.{kind}", name, args, result)
-    made = trace.builder.foreign(kind, name, _meaning(name, function), (), [_argument(x) for x in args],
-                                 result)
+    made = trace.builder.foreign(
+        kind, name, _meaning(name, function), (), [_argument(x) for x in args], result
+    )
     return None if result is None else made
 
 
-def call_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None,
-                span: Any = None) -> Any:
+def call_extern(
+    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+) -> Any:
     """Call a CUDA device function, from T.import_source or one that CUDA has.
 
     dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
@@ -205,18 +224,20 @@ def call_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = 
     return _call("call_extern", dtype, func_name, args, eval)
 
 
-def call_pure_extern(dtype: Any, func_name: str, *args: Any, eval: Callable | None = None,
-                     span: Any = None) -> Any:
+def call_pure_extern(
+    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+) -> Any:
     """The same for a function without effects, which may be called more often or not at all."""
     if _result(dtype) is None:
-        raise fail("T.call_pure_extern: a function without effects that gives nothing does nothing; use "
-                   "T.call_extern")
+        raise fail(
+            "T.call_pure_extern: a function without effects that gives nothing does nothing; use "
+            "T.call_extern"
+        )
     return _call("call_pure_extern", dtype, func_name, args, eval)
 
 
 def import_source(source: str | None = None) -> None:
-    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types, constants.
-    """
+    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types, constants."""
     if source is None:
         return
     trace = active("T.import_source")
@@ -253,8 +274,9 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
     known = None if eval is not None else ptx_rows.known(template, operands, dtypes)
     if known is not None:
         return ptx_rows.write(trace, known, [_argument(x) for x in operands], dtypes)
-    results = [trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {})
-               for i, d in enumerate(dtypes)]
+    results = [
+        trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)
+    ]
     given = [_argument(x) for x in operands]
     places = [trace.builder.address(r, (), "w") for r in results]
     trace.builder.foreign("ptx", template, _meaning(template, eval), places, given, None)
@@ -271,8 +293,10 @@ def _entry_parameters(text: str, entry: str) -> tuple[str, list[str]]:
         text,
     )
     if found is None:
-        raise fail(f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel "
-                   "by entry_name=")
+        raise fail(
+            f"T.CUDASourceCodeKernel: the source has no `__global__ void {entry}(…)`; name its kernel "
+            "by entry_name="
+        )
     depth, end = 1, found.end()
     while depth and end < len(text):
         depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -307,9 +331,15 @@ class CUDASourceCodeKernel:
     prim_func in order (of an eager function those that a launch passes), then what T.empty made, then each
     T.dynamic extent as a `long long`.  A `const` pointer parameter is not written. prelude: text in front."""
 
-    def __init__(self, *blocks: Any, threads: Any = None,
-                 source_code_or_path: Any = None, entry_name: str = "main_kernel", cluster_dims: Any = None,
-                 prelude: str | None = None) -> None:
+    def __init__(
+        self,
+        *blocks: Any,
+        threads: Any = None,
+        source_code_or_path: Any = None,
+        entry_name: str = "main_kernel",
+        cluster_dims: Any = None,
+        prelude: str | None = None,
+    ) -> None:
         what = "T.CUDASourceCodeKernel"
         trace = active(what)
         no_cluster(what, cluster_dims)
@@ -326,10 +356,18 @@ class CUDASourceCodeKernel:
         if len(parameters) != len(given):
             own = "those of the function" if trace.eager is not None else "those of the prim_func"
             made = ", then what T.empty made" if trace.outputs else ""
-            raise fail(f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but "
-                       f"gets {len(given)}: {own}{made}, then its T.dynamic extents")
-        self._build(trace, blocks, threads, (prelude + "\n" if prelude else "") + text, entry_name,
-                    list(zip(parameters, given, strict=True)))
+            raise fail(
+                f"{what}: {entry_name} has {len(parameters)} parameters ({', '.join(parameters)}) but "
+                f"gets {len(given)}: {own}{made}, then its T.dynamic extents"
+            )
+        self._build(
+            trace,
+            blocks,
+            threads,
+            (prelude + "\n" if prelude else "") + text,
+            entry_name,
+            list(zip(parameters, given, strict=True)),
+        )
 
     def _build(self, trace: Any, blocks: tuple, threads: Any, text: str, entry: str, arguments: list) -> None:
         with Kernel(*blocks, threads=threads, prelude=text):
@@ -337,8 +375,9 @@ class CUDASourceCodeKernel:
             args = []
             for parameter, x in arguments:
                 if x.__class__ is _core.Buffer:
-                    x = trace.builder.address(x, (0,) * len(x.shape),
-                                              "r" if re.search(r"\bconst\b", parameter) else "")
+                    x = trace.builder.address(
+                        x, (0,) * len(x.shape), "r" if re.search(r"\bconst\b", parameter) else ""
+                    )
                 args.append(x)
             trace.builder.foreign("call_extern", entry, "", (), args, None)
 
@@ -372,16 +411,25 @@ def _store(name: str, size: int, doc: str) -> Callable:
 
 _WIDE = {}
 for _bits in (32, 64, 128, 256):
-    _many = (f"as {_bits // 32} uint32 (a value that only a store of that width takes)" if _bits > 32
-             else "as a uint32")
+    _many = (
+        f"as {_bits // 32} uint32 (a value that only a store of that width takes)"
+        if _bits > 32
+        else "as a uint32"
+    )
     _aligned = f"The address must be divisible by {min(_bits // 8, 16)} bytes; pred: where it is false"
     for _letter, _what in (("g", "a tensor"), ("s", "a shared tile"))[: 2 if _bits < 256 else 1]:
         _WIDE[f"ld{_letter}{_bits}"] = _load(
-            f"ld{_letter}{_bits}", _bits // 8, f"{_bits} bits of {_what} from the element src on, in one "
-            f"access, {_many}.\n\n    {_aligned}, the result is 0.")
+            f"ld{_letter}{_bits}",
+            _bits // 8,
+            f"{_bits} bits of {_what} from the element src on, in one "
+            f"access, {_many}.\n\n    {_aligned}, the result is 0.",
+        )
         _WIDE[f"st{_letter}{_bits}"] = _store(
-            f"st{_letter}{_bits}", _bits // 8, f"Store {_bits} bits to {_what}, the element dst on, in one "
-            f"access, given {_many}.\n\n    {_aligned}, nothing is stored.")
+            f"st{_letter}{_bits}",
+            _bits // 8,
+            f"Store {_bits} bits to {_what}, the element dst on, in one "
+            f"access, given {_many}.\n\n    {_aligned}, nothing is stored.",
+        )
 globals().update(_WIDE)
 
 __all__ = ["CUDASourceCodeKernel", "access_ptr", "address_of", "call_extern", "call_pure_extern",

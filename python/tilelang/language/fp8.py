@@ -24,4 +24,5 @@ def determine_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
 def determine_torch_fp8_type(fp8_format: str = "e4m3", device: Any = None) -> Any:
     """The same as a PyTorch dtype."""
     import torch
+
     return getattr(torch, str(determine_fp8_type(fp8_format, device)))

@@ -10,8 +10,18 @@ from ..front.values import as_value
 from .scalar import if_then_else
 
 
-def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, stride: int, dilation: int,
-           pad: int, eviction_policy: Any = None, annotations: Any = None) -> None:
+def im2col(
+    img: Buffer,
+    col: Buffer,
+    nhw_step: Any,
+    c_step: Any,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    eviction_policy: Any = None,
+    annotations: Any = None,
+) -> None:
     """Tile (nhw_step, c_step) of the matrix whose product with the weights is a convolution of the image.
 
     img: (N, H, W, C).  Row n·OH·OW + y·OW + x of the matrix is what the output (n, y, x) sees: kernel ×
@@ -27,8 +37,10 @@ def im2col(img: Buffer, col: Buffer, nhw_step: Any, c_step: Any, kernel: int, st
             raise fail(f"{what}: {name} is a buffer of {rank} dimensions, but it {said}")
     sizes = ((kernel, 1), (stride, 1), (dilation, 1), (pad, 0))
     if any(not isinstance(n, int) or n < least for n, least in sizes):
-        raise fail(f"{what}: kernel, stride and dilation are positive integers and pad is none below 0, not "
-                   f"{kernel}, {stride}, {dilation}, {pad}")
+        raise fail(
+            f"{what}: kernel, stride and dilation are positive integers and pad is none below 0, not "
+            f"{kernel}, {stride}, {dilation}, {pad}"
+        )
     if eviction_policy is not None or annotations is not None:
         note("T.im2col: eviction_policy and annotations change nothing here")
     _, height, width, channels = img.shape

@@ -11,8 +11,15 @@ from ..front.dtypes import DType, as_dtype
 from ..front.trace import fail
 
 
-def register_matrix(shape: Sequence[int], dtypes: Sequence[Any], a: Any, b: Any, c: Any, ptx: str,
-                    eval: Callable | None = None) -> str:
+def register_matrix(
+    shape: Sequence[int],
+    dtypes: Sequence[Any],
+    a: Any,
+    b: Any,
+    c: Any,
+    ptx: str,
+    eval: Callable | None = None,
+) -> str:
     """Add a warp's matrix instruction D = A @ B + C to those of the NVIDIA chips; returns its name, by which
     `explain()` calls it and `unregister_matrix` takes it back.  T.gemm prefers it, in kernels compiled from
     now on, where the types are these and the shape divides the tiles; of several the one added last.
@@ -57,8 +64,10 @@ def _places(name: str, fragment: Any, rows: int, columns: int) -> tuple[list[int
         shape = (rows, columns, 1)
         points = [fragment(i, j) for i in range(rows) for j in range(columns)]
     else:
-        raise fail(f"register_matrix: {name} must be a T.Fragment or a function (row, column) -> (lane, "
-                   f"register), not {fragment!r}")
+        raise fail(
+            f"register_matrix: {name} must be a T.Fragment or a function (row, column) -> (lane, "
+            f"register), not {fragment!r}"
+        )
     flat = []
     for point in points:
         pair = isinstance(point, (tuple, list)) and len(point) == 2
@@ -75,9 +84,12 @@ def _on_bytes(eval: Callable, shape: tuple, types: list[DType]) -> Callable:
 
     def run(*tiles: bytes) -> bytes:
         import numpy
+
         kinds = [t.as_numpy() for t in types]
-        arrays = [numpy.frombuffer(tile, numpy.float64).reshape(extent).astype(kind)
-                  for tile, extent, kind in zip(tiles, extents, kinds, strict=True)]
+        arrays = [
+            numpy.frombuffer(tile, numpy.float64).reshape(extent).astype(kind)
+            for tile, extent, kind in zip(tiles, extents, kinds, strict=True)
+        ]
         result = numpy.asarray(eval(*arrays))
         if result.shape != (m, n):
             raise fail(f"register_matrix: eval gave an array of shape {result.shape}, but D is {(m, n)}")

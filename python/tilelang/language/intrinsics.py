@@ -17,8 +17,9 @@ __all__ = ["TensorCoreIntrinEmitter", "TensorCoreIntrinEmitterWithLadderTransfor
            "mma_store_index_map_fp64"]  # fmt: skip
 
 
-def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any,
-                       swizzle_bytes: int | None = None) -> tuple[Any, Any]:
+def get_swizzle_layout(
+    row_idx: Any, col_idx: Any, row_size: int, dtype: Any, swizzle_bytes: int | None = None
+) -> tuple[Any, Any]:
     """(row, column) where a shared tile with rows of row_size elements keeps the element (row_idx, col_idx),
     so that eight rows of a 16-byte chunk lie in different banks.
 
@@ -28,8 +29,9 @@ def get_swizzle_layout(row_idx: Any, col_idx: Any, row_size: int, dtype: Any,
     width = row_bytes if swizzle_bytes is None else swizzle_bytes
     if width not in (16, 32, 64, 128) or row_bytes % width:
         said = f"a row of {row_size} {as_dtype(dtype)}" if swizzle_bytes is None else f"swizzle_bytes={width}"
-        raise fail(f"get_swizzle_layout: {said} must be 16, 32, 64 or 128 bytes, and divide the row's "
-                   f"{row_bytes}")
+        raise fail(
+            f"get_swizzle_layout: {said} must be 16, 32, 64 or 128 bytes, and divide the row's {row_bytes}"
+        )
     chunks = width // 16
     turn = row_idx // (8 // chunks) % chunks
     return row_idx, (col_idx // chunk ^ turn) * chunk + col_idx % chunk
@@ -46,8 +48,9 @@ def get_mma_micro_size(dtype: Any) -> tuple[int, int, int]:
     return 16, 16, 256 // as_dtype(dtype).bits
 
 
-def get_ldmatrix_offset(matrix: str, row_idx: Any, col_idx: Any, stride: Any, dtype: Any = "float16",
-                        transposed: bool = False) -> Any:
+def get_ldmatrix_offset(
+    matrix: str, row_idx: Any, col_idx: Any, stride: Any, dtype: Any = "float16", transposed: bool = False
+) -> Any:
     """How many elements into a shared tile, rows `stride` elements apart, the row of 16 bytes begins whose
     address thread row_idx gives ldmatrix.x4; col_idx counts on from there.
 
@@ -58,8 +61,10 @@ def get_ldmatrix_offset(matrix: str, row_idx: Any, col_idx: Any, stride: Any, dt
     bits = as_dtype(dtype).bits
     k_first = transposed == (matrix == "A")
     if bits not in (8, 16, 32) or k_first and bits != 16:
-        raise fail(f"get_ldmatrix_offset: ldmatrix loads rows along k of 8, 16 or 32 bits, and rows across k "
-                   f"of 16, not {as_dtype(dtype)} of a tile of {matrix} whose rows go "
-                   f"{'across' if k_first else 'along'} k")
+        raise fail(
+            f"get_ldmatrix_offset: ldmatrix loads rows along k of 8, 16 or 32 bits, and rows across k "
+            f"of 16, not {as_dtype(dtype)} of a tile of {matrix} whose rows go "
+            f"{'across' if k_first else 'along'} k"
+        )
     row, column = mma_layout._rows(128 // bits, matrix == "B", k_first)(row_idx, col_idx)
     return row * stride + column

@@ -18,6 +18,7 @@ from . import thread as t
 @functools.cache
 def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
     """Name -> the least and the greatest number of arguments, and what makes the value of them."""
+
     def shuffle(name: str) -> Callable:
         return lambda mask, value, lane, width=None: getattr(t, name)(value, lane, width, mask)
 
@@ -38,13 +39,20 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
         return lambda *args: function(*[s.cast(x, "float32") for x in args])
 
     known: dict[str, tuple[int, int, Callable]] = {
-        "__syncthreads": (0, 0, t.sync_threads), "__syncwarp": (0, 1, t.sync_warp),
-        "__activemask": (0, 0, t.activemask), "__match_any_sync": (2, 2, masked(t.match_any_sync)),
-        "__ballot_sync": (2, 2, masked(t.ballot_sync)), "__any_sync": (2, 2, masked(t.any_sync)),
-        "__all_sync": (2, 2, masked(t.all_sync)), "__shfl_sync": (3, 4, shuffle("shfl_sync")),
-        "__shfl_xor_sync": (3, 4, shuffle("shfl_xor")), "__shfl_down_sync": (3, 4, shuffle("shfl_down")),
-        "__shfl_up_sync": (3, 4, shuffle("shfl_up")), "__float2half_rn": (1, 1, rounded("float16", "rn")),
-        "__float2half": (1, 1, rounded("float16", "rn")), "__float2half_rz": (1, 1, rounded("float16", "rz")),
+        "__syncthreads": (0, 0, t.sync_threads),
+        "__syncwarp": (0, 1, t.sync_warp),
+        "__activemask": (0, 0, t.activemask),
+        "__match_any_sync": (2, 2, masked(t.match_any_sync)),
+        "__ballot_sync": (2, 2, masked(t.ballot_sync)),
+        "__any_sync": (2, 2, masked(t.any_sync)),
+        "__all_sync": (2, 2, masked(t.all_sync)),
+        "__shfl_sync": (3, 4, shuffle("shfl_sync")),
+        "__shfl_xor_sync": (3, 4, shuffle("shfl_xor")),
+        "__shfl_down_sync": (3, 4, shuffle("shfl_down")),
+        "__shfl_up_sync": (3, 4, shuffle("shfl_up")),
+        "__float2half_rn": (1, 1, rounded("float16", "rn")),
+        "__float2half": (1, 1, rounded("float16", "rn")),
+        "__float2half_rz": (1, 1, rounded("float16", "rz")),
         "__float2half_rd": (1, 1, rounded("float16", "rm")),
         "__float2half_ru": (1, 1, rounded("float16", "rp")),
         "__float2bfloat16": (1, 1, rounded("bfloat16", "rn")),
@@ -52,19 +60,40 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
         "__float2bfloat16_rz": (1, 1, rounded("bfloat16", "rz")),
         "__half2float": (1, 1, lambda x: s.cast(x, "float32")),
         "__bfloat162float": (1, 1, lambda x: s.cast(x, "float32")),
-        "__float_as_int": (1, 1, bits("int32")), "__float_as_uint": (1, 1, bits("uint32")),
+        "__float_as_int": (1, 1, bits("int32")),
+        "__float_as_uint": (1, 1, bits("uint32")),
         "__int_as_float": (1, 1, lambda x: s.reinterpret(s.cast(x, "int32"), "float32")),
-        "__uint_as_float": (1, 1, lambda x: s.reinterpret(s.cast(x, "uint32"), "float32"))}
+        "__uint_as_float": (1, 1, lambda x: s.reinterpret(s.cast(x, "uint32"), "float32")),
+    }
     for mode, name in (("rn", "rn"), ("rz", "rz"), ("ru", "ru"), ("rd", "rd")):
         known[f"__float2int_{name}"] = (1, 1, to_int(mode))
-    for name, function in (("__expf", "__exp"), ("__logf", "__log"), ("__log2f", "__log2"),
-                           ("__log10f", "__log10"), ("__sinf", "__sin"), ("__cosf", "__cos"),
-                           ("__tanf", "__tan"), ("expf", "exp"), ("exp2f", "exp2"), ("logf", "log"),
-                           ("log2f", "log2"), ("sqrtf", "sqrt"), ("rsqrtf", "rsqrt"), ("tanhf", "tanh"),
-                           ("erff", "erf"), ("floorf", "floor"), ("ceilf", "ceil"), ("fabsf", "abs")):
+    for name, function in (
+        ("__expf", "__exp"),
+        ("__logf", "__log"),
+        ("__log2f", "__log2"),
+        ("__log10f", "__log10"),
+        ("__sinf", "__sin"),
+        ("__cosf", "__cos"),
+        ("__tanf", "__tan"),
+        ("expf", "exp"),
+        ("exp2f", "exp2"),
+        ("logf", "log"),
+        ("log2f", "log2"),
+        ("sqrtf", "sqrt"),
+        ("rsqrtf", "rsqrt"),
+        ("tanhf", "tanh"),
+        ("erff", "erf"),
+        ("floorf", "floor"),
+        ("ceilf", "ceil"),
+        ("fabsf", "abs"),
+    ):
         known[name] = (1, 1, in_float(function))
-    for name, function, count in (("fmaxf", "max", 2), ("fminf", "min", 2), ("powf", "pow", 2),
-                                  ("fmaf", "fma", 3)):
+    for name, function, count in (
+        ("fmaxf", "max", 2),
+        ("fminf", "min", 2),
+        ("powf", "pow", 2),
+        ("fmaf", "fma", 3),
+    ):
         known[name] = (count, count, in_float(function))
     for word, kind in (("", "uint32"), ("ll", "uint64")):
         known[f"__popc{word}"] = (1, 1, _counted("popcount", kind))

@@ -27,22 +27,25 @@ class Kernel:
     `if T.get_thread_binding() == 0:`, in a kernel for GPUs.  A grid that is 0 in a call runs no block; a
     constant 0 is an error unless a tensor is empty."""
 
-    def __init__(self, *blocks: Any, threads: Any = None, prelude: str | None = None,
-                 cluster_dims: Any = None) -> None:
+    def __init__(
+        self, *blocks: Any, threads: Any = None, prelude: str | None = None, cluster_dims: Any = None
+    ) -> None:
         no_cluster("T.Kernel", cluster_dims)
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
         if isinstance(blocks[0], (tuple, list)):
             given, what = ", ".join(map(str, blocks[0])), type(blocks[0]).__name__
-            raise fail("T.Kernel takes the block extents of the grid one by one, not as one "
-                       f"{what}: T.Kernel({given}, threads=…)")
+            raise fail(
+                "T.Kernel takes the block extents of the grid one by one, not as one "
+                f"{what}: T.Kernel({given}, threads=…)"
+            )
         self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
         _refuse_no_blocks(self.grid)
         self.threads = None if threads is None else integers(threads, "T.Kernel: threads")
         self.names: tuple = ()
-        self.unpacks = False      # `as (bx,)`, though there is one
-        self.indices: list = []   # of the block, when it is open
-        self.bound: Any = None    # what `as` binds
+        self.unpacks = False  # `as (bx,)`, though there is one
+        self.indices: list = []  # of the block, when it is open
+        self.bound: Any = None  # what `as` binds
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
         if prelude is not None:
@@ -51,15 +54,21 @@ class Kernel:
     def __enter__(self) -> Any:
         trace = self.trace
         if trace.kernel is not None:
-            raise fail("a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after "
-                       "another")
+            raise fail(
+                "a T.Kernel inside a T.Kernel: several kernels of one prim_func stand one after another"
+            )
         n = len(self.grid)
         whole = not self.unpacks and n > 1  # `as bs`, for several: their tuple
         if self.names and len(self.names) != n and not whole:
-            raise fail(f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} "
-                       "names")
-        names = [name or default for name, default in zip(("",) * n if whole else self.names or ("",) * n,
-                                                          ("bx", "by", "bz"), strict=False)]
+            raise fail(
+                f"this T.Kernel has {n} block extent{'s' * (n > 1)} but `as` gives {len(self.names)} names"
+            )
+        names = [
+            name or default
+            for name, default in zip(
+                ("",) * n if whole else self.names or ("",) * n, ("bx", "by", "bz"), strict=False
+            )
+        ]
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
@@ -81,15 +90,19 @@ def _refuse_no_blocks(grid: list) -> None:
     for d, extent in enumerate(grid):
         size = constant(extent)
         if size.__class__ is int and size == 0 and not empty:
-            raise fail(f"block extent {d} of T.Kernel is 0: no block would run, and nothing be written; to "
-                       "cover n elements by tiles of b write T.ceildiv(n, b), as n // b is 0 where n < b")
+            raise fail(
+                f"block extent {d} of T.Kernel is 0: no block would run, and nothing be written; to "
+                "cover n elements by tiles of b write T.ceildiv(n, b), as n // b is 0 where n < b"
+            )
 
 
 def no_cluster(what: str, dims: Any, name: str = "cluster_dims") -> None:
     """An error unless a cluster is one block."""
     if dims is not None and any(n != 1 for n in integers(dims, f"{what}: {name}")):
-        raise fail(f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
-                   f"with a later version; {name}=1, or none, is a block by itself")
+        raise fail(
+            f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
+            f"with a later version; {name}=1, or none, is a block by itself"
+        )
 
 
 def integers(value: Any, what: str) -> list[int]:

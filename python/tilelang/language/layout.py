@@ -91,8 +91,9 @@ def make_linear_layout(buffer_or_load_or_region: Any) -> Layout:
     return Layout._of(ask(_core.row_major, shape))
 
 
-def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = True,
-                         dtype: Any = None) -> Layout:
+def make_swizzled_layout(
+    buffer: Any, k_major: bool = True, allow_pad: bool = True, dtype: Any = None
+) -> Layout:
     """What a shared tile wants that is read in 16-byte chunks: the widest swizzle that divides its rows,
     else padding (if allow_pad), else row-major.  k_major changes nothing: either way eight rows of a chunk
     are read at once."""
@@ -131,8 +132,9 @@ def make_padded_layout(buffer: Any, dtype: Any = None) -> Layout:
     return Layout._of(ask(_core.padded, *_tile(buffer, dtype, "make_padded_layout")))
 
 
-def make_wgmma_swizzled_layout(buffer: Any, continuity: int | None = None, k_major: bool = True,
-                               dtype: Any = None) -> Layout:
+def make_wgmma_swizzled_layout(
+    buffer: Any, continuity: int | None = None, k_major: bool = True, dtype: Any = None
+) -> Layout:
     """Panels as wide as the widest swizzle that divides a row, one after the other: what wgmma reads.
 
     continuity: elements of a row that may be taken as contiguous, the whole row if not given.  k_major: the
@@ -140,12 +142,15 @@ def make_wgmma_swizzled_layout(buffer: Any, continuity: int | None = None, k_maj
     shape, bits = _tile(buffer, dtype, "make_wgmma_swizzled_layout")
     width = shape[-1] if continuity is None else integer(continuity, "make_wgmma_swizzled_layout: continuity")
     if width < 1 or shape[-1] % width:
-        raise fail(f"make_wgmma_swizzled_layout: continuity {width} does not divide the row of {shape[-1]} "
-                   "elements")
+        raise fail(
+            f"make_wgmma_swizzled_layout: continuity {width} does not divide the row of {shape[-1]} elements"
+        )
     bytes = next((n for n in (128, 64, 32) if width * bits % (8 * n) == 0), 0)
     if not bytes and width * bits % 128:
-        raise fail(f"make_wgmma_swizzled_layout: rows of {width} elements of {bits} bits are not a multiple "
-                   "of 16 bytes")
+        raise fail(
+            f"make_wgmma_swizzled_layout: rows of {width} elements of {bits} bits are not a multiple "
+            "of 16 bytes"
+        )
     return Layout._of(ask(_core.swizzled_panels, shape, bits, bytes))
 
 
@@ -224,8 +229,10 @@ def lay_out(layout_map: dict, by: str) -> None:
             continue  # every thread has the array for itself, whatever is said of threads
         if not isinstance(wanted, (Layout, Fragment)):
             if not callable(wanted):
-                raise fail(f"{by}: {buffer.name} takes a T.Layout, a T.Fragment or a function "
-                           f"of its indices, not {type(wanted).__name__}")
+                raise fail(
+                    f"{by}: {buffer.name} takes a T.Layout, a T.Fragment or a function "
+                    f"of its indices, not {type(wanted).__name__}"
+                )
             shape = ints(buffer.shape, f"{by}: an extent of {buffer.name}")
             wanted = (Fragment if buffer.scope == "fragment" else Layout)(shape, wanted)
         trace.builder.annotate_layout(buffer, wanted._core, by)

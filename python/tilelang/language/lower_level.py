@@ -20,9 +20,19 @@ from .thread import sync_threads, sync_warp
 from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
 
 
-def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
-                 elem_offset: Any = None, scope: str = "global", align: int = -1, offset_factor: int = 0,
-                 buffer_type: str = "default", axis_separators: Any = None) -> Buffer:
+def match_buffer(
+    param: Any,
+    shape: Any = None,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Buffer:
     """The tensor that a parameter `a: T.handle` is: `A = T.match_buffer(a, (m, n), "float16")`, as if it were
     annotated T.Tensor((m, n), "float16").
 
@@ -30,11 +40,15 @@ def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", data: An
     accepted; data, elem_offset and scopes other than "global" are not."""
     what = "T.match_buffer"
     if not isinstance(param, Handle):
-        raise fail(f"{what} takes a parameter that is annotated T.handle, not {type(param).__name__}; the "
-                   "memory at an address is T.make_tensor(address, shape, dtype)")
+        raise fail(
+            f"{what} takes a parameter that is annotated T.handle, not {type(param).__name__}; the "
+            "memory at an address is T.make_tensor(address, shape, dtype)"
+        )
     if data is not None or scope != "global" or elem_offset not in (None, 0):
-        raise fail(f"{what}: {param.name} is a tensor in global memory that begins at its first element: "
-                   "leave data, elem_offset and scope out")
+        raise fail(
+            f"{what}: {param.name} is a tensor in global memory that begins at its first element: "
+            "leave data, elem_offset and scope out"
+        )
     if shape is None:
         raise fail(f"{what}: the shape is missing: T.match_buffer({param.name}, (m, n), 'float32')")
     return param.tensor(Tensor(shape, dtype, strides=strides))
@@ -47,20 +61,24 @@ _ALLOCATIONS = {"global": alloc_global, "shared": alloc_shared, "shared.dyn": al
                 "local": alloc_local, "local.fragment": alloc_fragment}  # fmt: skip
 
 
-def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "global",
-                 annotations: Any = None) -> Buffer:
+def alloc_buffer(
+    shape: Any, dtype: Any = "float32", scope: str = "global", annotations: Any = None
+) -> Buffer:
     """A buffer of that scope: "global" (T.alloc_global), "shared" or "shared.dyn" (T.alloc_shared), "local"
     (T.alloc_local), "local.fragment" (T.alloc_fragment), "local.var" (T.alloc_var, of shape (1,)).
 
     annotations: a hint that this version does not use."""
     if scope == "local.var":
         if tuple(shape if isinstance(shape, (tuple, list)) else (shape,)) not in ((), (1,)):
-            raise fail(f"T.alloc_buffer: a variable has one element, not shape {shape}; scope='local' is an "
-                       "array")
+            raise fail(
+                f"T.alloc_buffer: a variable has one element, not shape {shape}; scope='local' is an array"
+            )
         return alloc_var(dtype)
     if scope not in _ALLOCATIONS:
-        raise fail(f"T.alloc_buffer: scope is one of {', '.join(map(repr, [*_ALLOCATIONS, 'local.var']))}, "
-                   f"not {scope!r}")
+        raise fail(
+            f"T.alloc_buffer: scope is one of {', '.join(map(repr, [*_ALLOCATIONS, 'local.var']))}, "
+            f"not {scope!r}"
+        )
     return _ALLOCATIONS[scope](shape, dtype)
 
 
@@ -92,8 +110,9 @@ def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Any:
 
     type_annotation: its dtype, to which it is converted."""
     if var is not None:
-        raise fail("T.bind: var belongs to programs that make their own variables; here the name on the "
-                   "left is it")
+        raise fail(
+            "T.bind: var belongs to programs that make their own variables; here the name on the left is it"
+        )
     trace = in_kernel("T.bind")
     value = as_value(value if type_annotation is None else cast(value, type_annotation))
     return trace.builder.let(trace.take_hint("bound"), value) if value.__class__ is Expr else value
@@ -102,8 +121,10 @@ def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Any:
 def tvm_storage_sync(storage_scope: str) -> None:
     """T.sync_threads() for "shared" and "shared.dyn", T.sync_warp() for "warp"."""
     if storage_scope not in ("shared", "shared.dyn", "warp"):
-        raise fail(f"T.tvm_storage_sync: the scope is 'shared' or 'warp', not {storage_scope!r}; all blocks "
-                   "meet at T.sync_grid()")
+        raise fail(
+            f"T.tvm_storage_sync: the scope is 'shared' or 'warp', not {storage_scope!r}; all blocks "
+            "meet at T.sync_grid()"
+        )
     return sync_warp() if storage_scope == "warp" else sync_threads()
 
 
@@ -130,8 +151,10 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, annotations: Any = None,
     name = str(func_name).rpartition(".")[2]
     function = OFFERED.get(name)
     if function is None or isinstance(function, type):
-        raise fail(f"T.call_intrin: the language has no function {name}; foreign functions are called by "
-                   "T.call_extern, instructions written by T.ptx")
+        raise fail(
+            f"T.call_intrin: the language has no function {name}; foreign functions are called by "
+            "T.call_extern, instructions written by T.ptx"
+        )
     made = function(*args)
     return made if made is None or dtype in (None, "", "void", "handle", handle) else cast(made, dtype)
 

@@ -47,8 +47,10 @@ def call(fn: Callable, indices: list, what: str) -> Any:
         count = getattr(getattr(fn, "__code__", None), "co_argcount", None)
         if count is None or count == len(indices):
             raise
-        raise fail(f"{what} takes {count} argument{'s' * (count != 1)}, but there are {len(indices)} "
-                   f"indices ({', '.join(map(str, indices))})") from e
+        raise fail(
+            f"{what} takes {count} argument{'s' * (count != 1)}, but there are {len(indices)} "
+            f"indices ({', '.join(map(str, indices))})"
+        ) from e
 
 
 def index_variables(rank: int, replicate: int = 1) -> list[Expr]:
@@ -141,11 +143,14 @@ class Map:
         indices and the number of a part become indices here: (index here, part, parts)."""
         extents = ints(shape, "reshape: the shape")
         if num < 1 or den < 1 or num % den and den % num:
-            raise fail(f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide "
-                       "the other")
+            raise fail(
+                f"reshape: rescale_num {num} and rescale_den {den} must be positive, and one divide the other"
+            )
         if math.prod(self.shape) * num != math.prod(extents) * den:
-            raise fail(f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
-                       f"{math.prod(extents)}, which is not {num}/{den} of them")
+            raise fail(
+                f"reshape: {list(self.shape)} has {math.prod(self.shape)} elements, and {extents} "
+                f"{math.prod(extents)}, which is not {num}/{den} of them"
+            )
 
         def here(index: Any) -> tuple[list, Any]:
             number = 0

@@ -94,8 +94,9 @@ class Layout(Map):
             return Layout._of(ask(self._core.reshape, ints(shape, "reshape: the shape")))
         extents, here = self._rescaled(shape, num, den)
         if den > num and (self.shape[-1] % (den // num) or self.vector_width(den // num) < den // num):
-            raise fail(f"reshape: {den // num} neighbours along the last index do not lie together in "
-                       f"{self._core}")
+            raise fail(
+                f"reshape: {den // num} neighbours along the last index do not lie together in {self._core}"
+            )
 
         def place(*index: Any) -> list:
             at, part = here(index)
@@ -153,13 +154,19 @@ class Fragment(Map):
 
     __slots__ = ("_core",)
 
-    def __init__(self, shape: Sequence[int], forward_fn: Callable | None = None,
-                 forward_thread_fn: Callable | None = None, replicate: int = 1,
-                 forward_index_fn: Callable | None = None) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        forward_fn: Callable | None = None,
+        forward_thread_fn: Callable | None = None,
+        replicate: int = 1,
+        forward_index_fn: Callable | None = None,
+    ) -> None:
         extents, copies = ints(shape, "T.Fragment: the shape"), integer(replicate, "T.Fragment: replicate")
         if (forward_fn is None) == (forward_thread_fn is None):
-            raise fail("T.Fragment takes either forward_fn, which gives (thread, register), or "
-                       "forward_thread_fn")
+            raise fail(
+                "T.Fragment takes either forward_fn, which gives (thread, register), or forward_thread_fn"
+            )
         variables = index_variables(len(extents), copies)
         if forward_fn is not None:
             place = call(forward_fn, variables, "T.Fragment: forward_fn")
@@ -250,7 +257,7 @@ class Fragment(Map):
             number = 0
             for i, extent in zip(index, leading, strict=False):
                 number = number * extent + i
-            thread, register = self._both(list(index[len(leading):]))
+            thread, register = self._both(list(index[len(leading) :]))
             return thread, number * self.registers + register
 
         return Fragment([*leading, *self.shape], place, replicate=self.replicas)
@@ -267,12 +274,14 @@ class Fragment(Map):
             for n in range(wide * copies):
                 thread, register = points[at + n % copies]
                 if register % wide or points[at + n] != (thread, register + n // copies):
-                    raise fail(f"reshape: {wide} neighbours along the last index are not neighbours in a "
-                               f"thread of {self._core}")
+                    raise fail(
+                        f"reshape: {wide} neighbours along the last index are not neighbours in a "
+                        f"thread of {self._core}"
+                    )
 
         def place(*index: Any) -> tuple:
             at, part = here(index[: len(extents)])
-            thread, register = self._both([*at, *index[len(extents):]])
+            thread, register = self._both([*at, *index[len(extents) :]])
             return thread, register * num // den + part if num > den else register // (den // num)
 
         return Fragment(extents, place, replicate=self.replicas)
@@ -291,16 +300,19 @@ class Fragment(Map):
         if len(index) == 1 and isinstance(index[0], (tuple, list)):
             index = tuple(index[0])
         if len(index) != len(self.shape):
-            raise fail(f"the fragment has {len(self.shape)} dimensions, {self.shape}, but is given "
-                       f"{len(index)} indices")
+            raise fail(
+                f"the fragment has {len(self.shape)} dimensions, {self.shape}, but is given "
+                f"{len(index)} indices"
+            )
         return self.layout(*index, rep)
 
     def holders(self, *index: int) -> list[tuple[int, int]]:
         """Every (thread, register) that holds the element."""
         return ask(self._core.holders, ints(index, "an index of a fragment"))
 
-    def repeat(self, repeats: Sequence[int], repeat_on_thread: bool = False,
-               lower_dim_first: bool = True) -> Fragment:
+    def repeat(
+        self, repeats: Sequence[int], repeat_on_thread: bool = False, lower_dim_first: bool = True
+    ) -> Fragment:
         """repeats[d] copies of the tile along each dimension d, in new registers or on new threads.
 
         lower_dim_first: copies along the last dimension are numbered first, else those along the first."""
@@ -336,5 +348,7 @@ class Fragment(Map):
         return ask(_core.draw_svg, self._core, 0)
 
     def __repr__(self) -> str:
-        return (f"Fragment({self._core}, shape={self.shape}, threads={self.threads}, "
-                f"registers={self.registers}, replicas={self.replicas})")
+        return (
+            f"Fragment({self._core}, shape={self.shape}, threads={self.threads}, "
+            f"registers={self.registers}, replicas={self.replicas})"
+        )

@@ -44,9 +44,12 @@ class Data:
 
     def _refuse(self, *_: Any) -> Any:
         name = self.buffer.name
-        raise compile_error(f"{name}.data is no address to reckon with: {name}[i] is an element, "
-                            f"{name}[4:8] a part; foreign code takes T.access_ptr({name}, offset=4), the "
-                            "address of the element 4", caller_place())
+        raise compile_error(
+            f"{name}.data is no address to reckon with: {name}[i] is an element, "
+            f"{name}[4:8] a part; foreign code takes T.access_ptr({name}, offset=4), the "
+            "address of the element 4",
+            caller_place(),
+        )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __setitem__ = __index__ = _refuse
 
@@ -61,12 +64,19 @@ def _strides(self: Buffer) -> tuple:
     return tuple(strides[len(strides) - len(self.shape) :])
 
 
-def _access_ptr(self: Buffer, access_mask: Any, ptr_type: Any = "handle", content_lanes: int = 1,
-                offset: Any = 0, extent: Any = None) -> Pointer:
+def _access_ptr(
+    self: Buffer,
+    access_mask: Any,
+    ptr_type: Any = "handle",
+    content_lanes: int = 1,
+    offset: Any = 0,
+    extent: Any = None,
+) -> Pointer:
     """T.access_ptr of this buffer; access_mask: "r", "w", "rw", or 1, 2, 3."""
     if content_lanes != 1:
-        raise fail(f"{self.name}.access_ptr: content_lanes is {content_lanes}; offset and extent count "
-                   "elements")
+        raise fail(
+            f"{self.name}.access_ptr: content_lanes is {content_lanes}; offset and extent count elements"
+        )
     return access_ptr(self, access_mask, offset=offset, extent=extent)
 
 
@@ -81,8 +91,10 @@ def _vload(self: Buffer, begin: Any, dtype: Any = None) -> Any:
     text = str(self.dtype if dtype is None else dtype)
     base, lanes = re.fullmatch(r"(\w+?)(?:x(\d+))?", text).groups()
     if as_dtype(base) != as_dtype(self.dtype):
-        raise fail(f"{self.name}.vload: {text} is asked for, but the elements of {self.name} are "
-                   f"{DType.__repr__(self.dtype)}: T.view shows the buffer in another dtype")
+        raise fail(
+            f"{self.name}.vload: {text} is asked for, but the elements of {self.name} are "
+            f"{DType.__repr__(self.dtype)}: T.view shows the buffer in another dtype"
+        )
     return subscript(self, _part(self, begin, int(lanes or 1)))
 
 

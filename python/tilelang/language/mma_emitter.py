@@ -56,11 +56,23 @@ class TensorCoreIntrinEmitter:
         "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
     }  # fmt: skip
 
-    def __init__(self, a_dtype: Any = "float16", b_dtype: Any = "float16", accum_dtype: Any = "float16",
-                 a_transposed: bool = False, b_transposed: bool = False, block_row_warps: int = 2,
-                 block_col_warps: int = 2, warp_row_tiles: int = 8, warp_col_tiles: int = 8, chunk: int = 16,
-                 reduce_k: int = 1, num_elems_per_byte: int = 1, is_m_first: bool | None = False,
-                 thread_var: Any = None) -> None:
+    def __init__(
+        self,
+        a_dtype: Any = "float16",
+        b_dtype: Any = "float16",
+        accum_dtype: Any = "float16",
+        a_transposed: bool = False,
+        b_transposed: bool = False,
+        block_row_warps: int = 2,
+        block_col_warps: int = 2,
+        warp_row_tiles: int = 8,
+        warp_col_tiles: int = 8,
+        chunk: int = 16,
+        reduce_k: int = 1,
+        num_elems_per_byte: int = 1,
+        is_m_first: bool | None = False,
+        thread_var: Any = None,
+    ) -> None:
         self.a_dtype, self.b_dtype, self.accum_dtype = map(dtypes.as_dtype, (a_dtype, b_dtype, accum_dtype))
         self.a_transposed, self.b_transposed = bool(a_transposed), bool(b_transposed)
         self.block_row_warps, self.block_col_warps = block_row_warps, block_col_warps
@@ -68,19 +80,26 @@ class TensorCoreIntrinEmitter:
         self.reduce_k, self.is_m_first, self.thread_var = reduce_k, bool(is_m_first), thread_var
         self._row = _row(self.a_dtype, self.b_dtype, self.accum_dtype)
         if num_elems_per_byte != 1:
-            raise fail(f"{_WHAT}: num_elems_per_byte is {num_elems_per_byte}; unpack elements into an array "
-                       "of the instruction's dtype (T.unpack_int), and give that to mma")
+            raise fail(
+                f"{_WHAT}: num_elems_per_byte is {num_elems_per_byte}; unpack elements into an array "
+                "of the instruction's dtype (T.unpack_int), and give that to mma"
+            )
         self.k_dim = 256 // self.a_dtype.bits
         self.n_dim = 16 if warp_col_tiles % 16 == 0 else 8
         self.micro_size_x, self.micro_size_y, self.micro_size_k = _M, self.n_dim, self.k_dim
-        for name, size, unit in (("warp_row_tiles", warp_row_tiles, _M),
-                                 ("warp_col_tiles", warp_col_tiles, 8), ("chunk", chunk, self.k_dim)):
+        for name, size, unit in (
+            ("warp_row_tiles", warp_row_tiles, _M),
+            ("warp_col_tiles", warp_col_tiles, 8),
+            ("chunk", chunk, self.k_dim),
+        ):
             if size < unit or size % unit:
-                raise fail(f"{_WHAT}: {name} is {size}; it must be a multiple of {unit}, which {self._row} "
-                           "works on")
+                raise fail(
+                    f"{_WHAT}: {name} is {size}; it must be a multiple of {unit}, which {self._row} works on"
+                )
         self.warp_rows, self.warp_cols = warp_row_tiles // _M, warp_col_tiles // self.n_dim
         self.local_size_a, self.local_size_b, self.local_size_out = (
-            n // WARP for n in (_M * self.k_dim, self.n_dim * self.k_dim, _M * self.n_dim))
+            n // WARP for n in (_M * self.k_dim, self.n_dim * self.k_dim, _M * self.n_dim)
+        )
         self.threads = WARP * block_row_warps * block_col_warps * reduce_k
 
     @property
@@ -136,8 +155,15 @@ class TensorCoreIntrinEmitter:
         self.mma_atom(A_local_buf, B_local_buf, C_local_buf, i, j, k_inner)
         b.end_for()
 
-    def mma_atom(self, A_local_buf: Buffer, B_local_buf: Buffer, C_local_buf: Buffer, inst_m_idx: Any,
-                 inst_n_idx: Any, k_inner: Any = 0) -> None:
+    def mma_atom(
+        self,
+        A_local_buf: Buffer,
+        B_local_buf: Buffer,
+        C_local_buf: Buffer,
+        inst_m_idx: Any,
+        inst_n_idx: Any,
+        k_inner: Any = 0,
+    ) -> None:
         """The same for one of the warp's tiles, by its number along m and n."""
         what, b = f"{_WHAT}.mma", in_kernel(f"{_WHAT}.mma").builder
         sizes = self.warp_rows * self.local_size_a, self.warp_cols * self.local_size_b
@@ -150,9 +176,14 @@ class TensorCoreIntrinEmitter:
         for half in range(self.n_dim // 8):
             c = (i * self.warp_cols + j) * self.local_size_out + 4 * half
             at_b = first_b + j * self.local_size_b + half * (8 * self.k_dim // WARP)
-            b.instruct(self._row, [b.address(C_local_buf, (c,), ""),
-                                   b.address(A_local_buf, (first_a + i * self.local_size_a,), "r"),
-                                   b.address(B_local_buf, (at_b,), "r")])
+            b.instruct(
+                self._row,
+                [
+                    b.address(C_local_buf, (c,), ""),
+                    b.address(A_local_buf, (first_a + i * self.local_size_a,), "r"),
+                    b.address(B_local_buf, (at_b,), "r"),
+                ],
+            )
         in_kernel(what).wrote(C_local_buf)
 
     def stmatrix(self, C_local_buf: Buffer, C_buf: Any, pid_m: Any = None, pid_n: Any = None) -> None:
@@ -169,8 +200,14 @@ class TensorCoreIntrinEmitter:
         if len(start) < 2 or (pid_m is None) != (pid_n is None):
             raise fail(f"{what}: C is a tile of two or four dimensions; a tensor needs both pid_m and pid_n")
         lane, along_n, along_m = self._place()
-        i, j, r = b.begin_for("unrolled", ["i", "j", "r"], [0] * 3,
-                              [self.warp_rows, self.warp_cols, self.local_size_out // 2], [1] * 3, {})
+        i, j, r = b.begin_for(
+            "unrolled",
+            ["i", "j", "r"],
+            [0] * 3,
+            [self.warp_rows, self.warp_cols, self.local_size_out // 2],
+            [1] * 3,
+            {},
+        )
         (v,) = b.begin_for("vectorized", ["v"], [0], [2], [1], {})
         tile_m, tile_n = along_m * self.warp_rows + i, along_n * self.warp_cols + j
         row, column = mma_layout.sum_element(lane, r * 2 + v)
@@ -213,6 +250,7 @@ class TensorCoreIntrinEmitter:
 
     def make_mma_store_layout(self, local_buf: Any) -> Fragment:
         """Where the block's C lies as the instructions leave it, for a fragment of that tile's shape."""
+
         def place(i: Any, j: Any) -> tuple[Any, Any]:
             lane, register = mma_layout.sum_place(i % _M, j % self.n_dim)
             row, column = i // _M, j // self.n_dim
@@ -220,8 +258,9 @@ class TensorCoreIntrinEmitter:
             tile = row % self.warp_rows * self.warp_cols + column % self.warp_cols
             return (warp * WARP + lane, tile * self.local_size_out + register)
 
-        for dim, size in enumerate((self.block_row_warps * self.warp_row_tiles,
-                                    self.block_col_warps * self.warp_col_tiles)):
+        for dim, size in enumerate(
+            (self.block_row_warps * self.warp_row_tiles, self.block_col_warps * self.warp_col_tiles)
+        ):
             self._check_tile("make_mma_store_layout", local_buf, dim, size)
         return Fragment(tuple(local_buf.shape), place)
 
@@ -242,16 +281,21 @@ class TensorCoreIntrinEmitter:
             given = type(buffer).__name__
             if isinstance(buffer, Buffer):
                 given = f"{buffer.name}, a {buffer.scope} buffer of shape {buffer.shape}"
-            raise fail(f"{what}: an operand in registers is a T.alloc_local array of one dimension, not "
-                       f"{given}")
+            raise fail(
+                f"{what}: an operand in registers is a T.alloc_local array of one dimension, not {given}"
+            )
         if buffer.dtype != dtype or buffer.shape[0] < size:
-            raise fail(f"{what}: {buffer.name} is {buffer.dtype}[{buffer.shape[0]}], but the warp's tiles "
-                       f"are {size} {dtype} in each thread")
+            raise fail(
+                f"{what}: {buffer.name} is {buffer.dtype}[{buffer.shape[0]}], but the warp's tiles "
+                f"are {size} {dtype} in each thread"
+            )
 
     def _check_tile(self, what: str, buffer: Any, dim: int, size: int) -> None:
         if len(buffer.shape) != 2 or buffer.shape[dim] != size:
-            raise fail(f"{_WHAT}.{what}: extent {dim} of {buffer.name} must be {size}, of all warps, but "
-                       f"its shape is {buffer.shape}")
+            raise fail(
+                f"{_WHAT}.{what}: extent {dim} of {buffer.name} must be {size}, of all warps, but "
+                f"its shape is {buffer.shape}"
+            )
 
     def _load(self, name: str, local: Buffer, shared: Any, ki: Any, rk: Any, is_b: bool) -> None:
         what = f"{_WHAT}.{name}"
@@ -261,8 +305,10 @@ class TensorCoreIntrinEmitter:
         self._check(what, local, dtype, tiles * size)
         buffer, start = _start(shared, what)
         if buffer.scope != "shared" or buffer.dtype != dtype or len(start) < 2:
-            raise fail(f"{what}: it loads from a shared tile of {dtype} with two dimensions or more, not "
-                       f"from {buffer.name}, a {buffer.scope} buffer of {buffer.dtype}{list(buffer.shape)}")
+            raise fail(
+                f"{what}: it loads from a shared tile of {dtype} with two dimensions or more, not "
+                f"from {buffer.name}, a {buffer.scope} buffer of {buffer.dtype}{list(buffer.shape)}"
+            )
         k_first = self.a_transposed if not is_b else not self.b_transposed
         lane, along_n, along_m = self._place()
         first = along_n * self.warp_col_tiles if is_b else along_m * self.warp_row_tiles
@@ -281,8 +327,9 @@ class TensorCoreIntrinEmitter:
         trace.builder.end_for()
         trace.wrote(local)
 
-    def _by_blocks(self, b: Any, local: Buffer, shared: Buffer, at: Any, to: Expr, lane: Expr, is_b: bool,
-                   k_first: bool) -> None:
+    def _by_blocks(
+        self, b: Any, local: Buffer, shared: Buffer, at: Any, to: Expr, lane: Expr, is_b: bool, k_first: bool
+    ) -> None:
         """ldmatrix: thread 8 b + r gives the address of row r of block b, of 16 bytes."""
         across = 128 // local.dtype.bits
         low, high = lane // 8 % 2, lane // 16  # B's blocks go along k first, A's along m
@@ -292,11 +339,14 @@ class TensorCoreIntrinEmitter:
         blocks = 2 if is_b and self.n_dim == 8 else 4
         if blocks == 2:
             place = at(0, across * low + row) if k_first else at(row, across * low)
-        b.instruct(f"ldmatrix_x{blocks}{'_trans' if k_first else ''}",
-                   [b.address(local, (to,), "w"), b.address(shared, place, "r")])
+        b.instruct(
+            f"ldmatrix_x{blocks}{'_trans' if k_first else ''}",
+            [b.address(local, (to,), "w"), b.address(shared, place, "r")],
+        )
 
-    def _by_elements(self, b: Any, local: Buffer, shared: Buffer, at: Any, to: Expr, lane: Expr,
-                     is_b: bool) -> None:
+    def _by_elements(
+        self, b: Any, local: Buffer, shared: Buffer, at: Any, to: Expr, lane: Expr, is_b: bool
+    ) -> None:
         count = self.local_size_b if is_b else self.local_size_a
         (r,) = b.begin_for("unrolled", ["r"], [0], [count], [1], {})
         place = at(*mma_layout.operand_element(local.dtype.bits, lane, r, is_b))
@@ -307,16 +357,43 @@ class TensorCoreIntrinEmitter:
 class TensorCoreIntrinEmitterWithLadderTransform(TensorCoreIntrinEmitter):
     """The same for operands that were laid out for it beforehand; of which kind 0, as they are, is here."""
 
-    def __init__(self, a_dtype: Any = "float16", b_dtype: Any = "float16", accum_dtype: Any = "float16",
-                 a_transposed: bool = False, b_transposed: bool = False, block_row_warps: int = 2,
-                 block_col_warps: int = 2, warp_row_tiles: int = 8, warp_col_tiles: int = 8, chunk: int = 16,
-                 reduce_k: int = 1, num_elems_per_byte: int = 1, is_m_first: bool | None = False,
-                 transform_kind_a: Any = 0, transform_kind_b: Any = 0) -> None:
+    def __init__(
+        self,
+        a_dtype: Any = "float16",
+        b_dtype: Any = "float16",
+        accum_dtype: Any = "float16",
+        a_transposed: bool = False,
+        b_transposed: bool = False,
+        block_row_warps: int = 2,
+        block_col_warps: int = 2,
+        warp_row_tiles: int = 8,
+        warp_col_tiles: int = 8,
+        chunk: int = 16,
+        reduce_k: int = 1,
+        num_elems_per_byte: int = 1,
+        is_m_first: bool | None = False,
+        transform_kind_a: Any = 0,
+        transform_kind_b: Any = 0,
+    ) -> None:
         for name, kind in (("transform_kind_a", transform_kind_a), ("transform_kind_b", transform_kind_b)):
             if int(kind):
-                raise fail(f"TensorCoreIntrinEmitterWithLadderTransform: {name} is {kind}; tiles laid out "
-                           "beforehand are not in this version yet: leave it 0, ldmatrix reads them so")
-        super().__init__(a_dtype, b_dtype, accum_dtype, a_transposed, b_transposed, block_row_warps,
-                         block_col_warps, warp_row_tiles, warp_col_tiles, chunk, reduce_k, num_elems_per_byte,
-                         is_m_first)
+                raise fail(
+                    f"TensorCoreIntrinEmitterWithLadderTransform: {name} is {kind}; tiles laid out "
+                    "beforehand are not in this version yet: leave it 0, ldmatrix reads them so"
+                )
+        super().__init__(
+            a_dtype,
+            b_dtype,
+            accum_dtype,
+            a_transposed,
+            b_transposed,
+            block_row_warps,
+            block_col_warps,
+            warp_row_tiles,
+            warp_col_tiles,
+            chunk,
+            reduce_k,
+            num_elems_per_byte,
+            is_m_first,
+        )
         self.transform_kind_a, self.transform_kind_b = transform_kind_a, transform_kind_b

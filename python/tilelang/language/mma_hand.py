@@ -31,9 +31,23 @@ def _array(x: Any, what: str) -> Buffer:
     return buffer
 
 
-def ptx_mma(dtype: Any, shape: str, A_layout: str, B_layout: str, A_dtype: Any, B_dtype: Any, C_dtype: Any,
-            multiplicand_a: Any, a_index: Any, multiplicand_b: Any, b_index: Any, accumulator: Any,
-            c_index: Any, saturate: bool = False, operator: Any = None) -> None:
+def ptx_mma(
+    dtype: Any,
+    shape: str,
+    A_layout: str,
+    B_layout: str,
+    A_dtype: Any,
+    B_dtype: Any,
+    C_dtype: Any,
+    multiplicand_a: Any,
+    a_index: Any,
+    multiplicand_b: Any,
+    b_index: Any,
+    accumulator: Any,
+    c_index: Any,
+    saturate: bool = False,
+    operator: Any = None,
+) -> None:
     """C += A @ B by the instruction mma.sync of that shape, "m16n8k16", and these dtypes, on arrays of
     registers.
 
@@ -42,8 +56,10 @@ def ptx_mma(dtype: Any, shape: str, A_layout: str, B_layout: str, A_dtype: Any, 
     B_layout "col", as the instruction has them; saturate and operator are not in this version."""
     what = "T.ptx_mma"
     if (A_layout, B_layout) != ("row", "col") or saturate or operator is not None:
-        raise fail(f"{what}: A_layout is 'row', B_layout 'col', saturate False and operator None, not "
-                   f"{A_layout!r}, {B_layout!r}, {saturate}, {operator!r}")
+        raise fail(
+            f"{what}: A_layout is 'row', B_layout 'col', saturate False and operator None, not "
+            f"{A_layout!r}, {B_layout!r}, {saturate}, {operator!r}"
+        )
     a, b, c = (str(as_dtype(t)) for t in (A_dtype, B_dtype, C_dtype))
     operands = _NAMES.get(a) if a == b else f"{_NAMES.get(a)}_{_NAMES.get(b)}"
     row = f"mma_{shape}_{operands}_{_SUMS.get(c)}"
@@ -52,8 +68,11 @@ def ptx_mma(dtype: Any, shape: str, A_layout: str, B_layout: str, A_dtype: Any, 
         raise fail(f"{what}: there is no instruction {row}; there are {have}")
     trace = in_kernel(what)
     sums = _array(accumulator, what)
-    places = ((sums, c_index, ""), (_array(multiplicand_a, what), a_index, "r"),
-              (_array(multiplicand_b, what), b_index, "r"))
+    places = (
+        (sums, c_index, ""),
+        (_array(multiplicand_a, what), a_index, "r"),
+        (_array(multiplicand_b, what), b_index, "r"),
+    )
     trace.builder.instruct(row, [trace.builder.address(x, (as_value(at),), how) for x, at, how in places])
     trace.wrote(sums)
 
@@ -64,16 +83,22 @@ def ptx_ldmatrix(trans: bool, num: int, src_access_ptr: Any, dst_access_ptr: Any
     src_access_ptr: in each thread, T.access_ptr of the row that it gives the address of; dst_access_ptr:
     T.access_ptr of the first of 2·num elements of a T.alloc_local array."""
     what = "T.ptx_ldmatrix"
-    for name, x, scope in (("src_access_ptr", src_access_ptr, "shared"),
-                           ("dst_access_ptr", dst_access_ptr, "local")):
+    for name, x, scope in (
+        ("src_access_ptr", src_access_ptr, "shared"),
+        ("dst_access_ptr", dst_access_ptr, "local"),
+    ):
         if x.__class__ is not Pointer or x.buffer.scope != scope:
             raise fail(f"{what}: {name} is T.access_ptr of an element of a {scope} buffer, not {x!r}")
     if num not in (1, 2, 4):
         raise fail(f"{what}: num is 1, 2 or 4, not {num!r}")
     b = in_kernel(what).builder
-    b.instruct(f"ldmatrix_x{num}{'_trans' if trans else ''}",
-               [b.address(dst_access_ptr.buffer, dst_access_ptr.index, "w"),
-                b.address(src_access_ptr.buffer, src_access_ptr.index, "r")])
+    b.instruct(
+        f"ldmatrix_x{num}{'_trans' if trans else ''}",
+        [
+            b.address(dst_access_ptr.buffer, dst_access_ptr.index, "w"),
+            b.address(src_access_ptr.buffer, src_access_ptr.index, "r"),
+        ],
+    )
     in_kernel(what).wrote(dst_access_ptr.buffer)
 
 
@@ -86,16 +111,18 @@ def mma_fill(dtype: Any, local_size: int, local_ptr: Any, offset: Any) -> None:
     in_kernel("T.mma_fill").wrote(local)
 
 
-def mma_store(dtype: Any, m: int, n: int, dst_ptr: Any, src_ptr: Any, src_offset: Any,
-              dst_stride: Any) -> None:
+def mma_store(
+    dtype: Any, m: int, n: int, dst_ptr: Any, src_ptr: Any, src_offset: Any, dst_stride: Any
+) -> None:
     """Store a warp's sums, 16×16 as two instructions of 16×8 leave them: 8 elements of each thread's
     T.alloc_local array from src_offset on, to where dst_ptr (T.access_ptr) points, rows dst_stride elements
     apart."""
     what = "T.mma_store"
     local = _array(src_ptr, what)
     if (m, n) != (16, 16) or dst_ptr.__class__ is not Pointer:
-        raise fail(f"{what}: it stores 16 × 16 elements to T.access_ptr of the first, not {m} × {n} to "
-                   f"{dst_ptr!r}")
+        raise fail(
+            f"{what}: it stores 16 × 16 elements to T.access_ptr of the first, not {m} × {n} to {dst_ptr!r}"
+        )
     b, to = in_kernel(what).builder, dst_ptr.buffer
     (i,) = b.begin_for("unrolled", ["i"], [0], [8], [1], {})
     row, column = sum_element(get_lane_idx(), i)

@@ -63,15 +63,32 @@ _SHAPES = {16: (("16x16", "16x16", 8),) * 2, 8: (("16x32", "32x16", 16),) * 2, 3
            4: (("16x64", "64x16", 32), ("8x64", "64x8", 16))}  # fmt: skip
 for _bits, _operands in _SHAPES.items():
     for _x, (_shape, _turned, _held) in zip("ab", _operands, strict=True):
-        for _names, _back, _turn in (((f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
-                                       f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout"), False, False),
-                                     ((f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
-                                       f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans"), False, True),
-                                     ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False)):
+        for _names, _back, _turn in (
+            (
+                (
+                    f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
+                    f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout",
+                ),
+                False,
+                False,
+            ),
+            (
+                (
+                    f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
+                    f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans",
+                ),
+                False,
+                True,
+            ),
+            ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False),
+        ):
             for _one in _names:
-                _name(_of(_bits, _x == "b", _turn, _back), _one,
-                      f"{'What a thread holds' if _back else 'Who holds an element'} of {_x.upper()}, "
-                      f"{_bits} bits each{', its rows along k' if _turn else ''}.")
+                _name(
+                    _of(_bits, _x == "b", _turn, _back),
+                    _one,
+                    f"{'What a thread holds' if _back else 'Who holds an element'} of {_x.upper()}, "
+                    f"{_bits} bits each{', its rows along k' if _turn else ''}.",
+                )
 shared_16x16_to_mma_32x8_layout = _of(16, False, False, False)
 shared_16x32_to_mma_32x16_layout = _of(8, False, False, False)
 shared_32x16_to_mma_32x16_layout = _of(8, True, True, False)
@@ -97,15 +114,20 @@ def _smooth(columns: int, held: int) -> Callable[[Any, Any], Place]:
     return place
 
 
-for _one, _columns, _held in (("16x16_to_mma_32x8", 16, 8), ("16x32_to_mma_32x16", 32, 16),
-                              ("32x16_to_mma_32x16", 16, 16)):
-    _name(_smooth(_columns, _held), f"shared_{_one}_smoothlayout",
-          "Elements in row-major order, thread by thread.")
+for _one, _columns, _held in (
+    ("16x16_to_mma_32x8", 16, 8),
+    ("16x32_to_mma_32x16", 32, 16),
+    ("32x16_to_mma_32x16", 16, 16),
+):
+    _name(
+        _smooth(_columns, _held),
+        f"shared_{_one}_smoothlayout",
+        "Elements in row-major order, thread by thread.",
+    )
 
 
 def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
-    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row.
-    """
+    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row."""
 
     def begins(thread_id: Any, local_id: Any = 0) -> Place:
         row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16
@@ -126,8 +148,12 @@ _ROWS = {
     "32x32_to_shared_16x64_layout_b": (32, True, False, True),
 }  # fmt: skip
 for _one, _how in _ROWS.items():
-    _name(_rows(*_how), f"ldmatrix_{_one}", "The element from which a thread's row begins, for ldmatrix.x4"
-          f"{'.trans' if len(_how) == 3 and _how[2] else ''}; local_id counts on from there.")
+    _name(
+        _rows(*_how),
+        f"ldmatrix_{_one}",
+        "The element from which a thread's row begins, for ldmatrix.x4"
+        f"{'.trans' if len(_how) == 3 and _how[2] else ''}; local_id counts on from there.",
+    )
 
 
 def ldmatrix_32x16_to_shared_8x64_layout_b(thread_id: Any) -> Place:
@@ -138,11 +164,13 @@ def ldmatrix_32x16_to_shared_8x64_layout_b(thread_id: Any) -> Place:
 class IndexMap:
     """A map of indices: `IndexMap.from_func(lambda i, j: …)`, applied by map_indices."""
 
-    def __init__(self, initial_indices: Any, final_indices: Any = None,
-                 inverse_index_map: Any = None) -> None:
+    def __init__(
+        self, initial_indices: Any, final_indices: Any = None, inverse_index_map: Any = None
+    ) -> None:
         if not callable(initial_indices):
-            raise fail("IndexMap: give the map as a function of the indices, IndexMap.from_func(lambda "
-                       "i, j: …)")
+            raise fail(
+                "IndexMap: give the map as a function of the indices, IndexMap.from_func(lambda i, j: …)"
+            )
         self.func = initial_indices
 
     @staticmethod

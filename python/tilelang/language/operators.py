@@ -37,9 +37,19 @@ def _extents(shape: Any, what: str) -> list:
 
 
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
-def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear: bool = True, batch: int = 1,
-           annotations: Any = None, nan_propagate: bool = False, *, combine: Any = None,
-           identity: Any = None) -> None:
+def reduce(
+    buffer: Any,
+    out: Any,
+    reduce_type: Any = None,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    annotations: Any = None,
+    nan_propagate: bool = False,
+    *,
+    combine: Any = None,
+    identity: Any = None,
+) -> None:
     """Fold one dimension of a tile away: out = the sums (maxima, …) of buffer along dim.
 
     buffer: a fragment, or a shared tile or slice.  out: a fragment or shared tile of its shape without dim,
@@ -67,11 +77,15 @@ def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear:
         if reduce_type is not None and dim == -1 and not isinstance(reduce_type, str):
             reduce_type, dim = None, reduce_type
         if reduce_type is not None:
-            raise fail(f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them "
-                       "says how to fold")
+            raise fail(
+                f"T.reduce: both reduce_type ({reduce_type!r}) and combine are given; one of them "
+                "says how to fold"
+            )
         if nan_propagate:
-            raise fail("T.reduce with combine: nan_propagate belongs to max and min; your combine decides "
-                       "what a NaN does")
+            raise fail(
+                "T.reduce with combine: nan_propagate belongs to max and min; your combine decides "
+                "what a NaN does"
+            )
         attrs = _reduce_attrs("reduce", dim, clear, batch)
         several = isinstance(buffer, (tuple, list)) or isinstance(out, (tuple, list))
         fold = reduce_several if several else reduce_by
@@ -79,8 +93,10 @@ def reduce(buffer: Any, out: Any, reduce_type: Any = None, dim: int = -1, clear:
     if identity is not None:
         raise fail("T.reduce: identity belongs to combine, which is not given")
     if not isinstance(reduce_type, str) or reduce_type not in _FOLDS:
-        raise fail(f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}; a fold "
-                   "of your own is combine=lambda a, b: …")
+        raise fail(
+            f"T.reduce: reduce_type must be one of {', '.join(_FOLDS)}, not {reduce_type!r}; a fold "
+            "of your own is combine=lambda a, b: …"
+        )
     name = f"reduce_{reduce_type}"
     source, target = as_operand(buffer, f"T.{name}: the buffer"), as_operand(out, f"T.{name}: out")
     attrs = _reduce_attrs(name, dim, clear, batch)
@@ -100,12 +116,21 @@ def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any
 
 def _reduction(kind: str, doc: str) -> Any:
     """The function T.reduce_… of a kind; those that may meet a NaN take nan_propagate as well."""
-    def reduction(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-                  annotations: Any = None) -> None:
+
+    def reduction(
+        buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+    ) -> None:
         reduce(buffer, out, kind, dim, clear, batch, annotations)
 
-    def of_nan(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1,
-               nan_propagate: bool = False, annotations: Any = None) -> None:
+    def of_nan(
+        buffer: Any,
+        out: Any,
+        dim: int = -1,
+        clear: bool = True,
+        batch: int = 1,
+        nan_propagate: bool = False,
+        annotations: Any = None,
+    ) -> None:
         reduce(buffer, out, kind, dim, clear, batch, annotations, nan_propagate)
 
     return named(of_nan if kind in _NAN else reduction, f"reduce_{kind}", doc)
@@ -115,25 +140,35 @@ reduce_sum = _reduction("sum", "out = the sums of buffer along dim, added to out
 reduce_prod = _reduction("prod", "out = the products of buffer along dim, times out if not clear; " + _AS)
 reduce_max = _reduction("max", "out = the maxima of buffer along dim, and of out if not clear; " + _AS)
 reduce_min = _reduction("min", "out = the minima of buffer along dim, and of out if not clear; " + _AS)
-reduce_absmax = _reduction("absmax", "out = the maxima of |buffer| along dim, and of out if not clear; " + _AS
-                           + """
+reduce_absmax = _reduction(
+    "absmax",
+    "out = the maxima of |buffer| along dim, and of out if not clear; "
+    + _AS
+    + """
 
     The absolute value of the least integer of out's dtype wraps to itself, a negative number: it is the
-    result only where all numbers are that one.""")
-reduce_bitand = _reduction("bitand", "out = the bitwise and of buffer along dim, and of out if not clear; "
-                           "integers or bools.")
-reduce_bitor = _reduction("bitor", "out = the bitwise or of buffer along dim, and of out if not clear; "
-                          "integers or bools.")
-reduce_bitxor = _reduction("bitxor", "out = the exclusive or of buffer along dim, and of out if not clear; "
-                           "integers or bools.")
-reduce_any = _reduction("any", "out = whether an element of buffer along dim is not 0 (or of out, if not "
-                        "clear): bools, integers.")
-reduce_all = _reduction("all", "out = whether no element of buffer along dim is 0 (nor of out, if not "
-                        "clear): bools, integers.")
+    result only where all numbers are that one.""",
+)
+reduce_bitand = _reduction(
+    "bitand", "out = the bitwise and of buffer along dim, and of out if not clear; integers or bools."
+)
+reduce_bitor = _reduction(
+    "bitor", "out = the bitwise or of buffer along dim, and of out if not clear; integers or bools."
+)
+reduce_bitxor = _reduction(
+    "bitxor", "out = the exclusive or of buffer along dim, and of out if not clear; integers or bools."
+)
+reduce_any = _reduction(
+    "any", "out = whether an element of buffer along dim is not 0 (or of out, if not clear): bools, integers."
+)
+reduce_all = _reduction(
+    "all", "out = whether no element of buffer along dim is 0 (nor of out, if not clear): bools, integers."
+)
 
 
-def reduce_abssum(buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None,
-                  clear: bool = True) -> None:
+def reduce_abssum(
+    buffer: Any, out: Any, dim: int = -1, batch: int = 1, annotations: Any = None, clear: bool = True
+) -> None:
     """out = the sums of |buffer| along dim, added to out if not clear; shapes and dtypes as in T.reduce."""
     reduce(buffer, out, "abssum", dim, clear, batch, annotations)
 
@@ -200,8 +235,9 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     if replication not in (None, "all", "none"):
         raise fail(f"T.alloc_reducer: replication must be 'all', 'none' or None, not {replication!r}")
     shape = [_int(e, "T.alloc_reducer: the shape") for e in _extents(shape, "T.alloc_reducer")]
-    made = trace.builder.alloc(trace.take_hint("reducer"), "local", shape, dtypes.as_dtype(dtype),
-                               {"reducer": op})
+    made = trace.builder.alloc(
+        trace.take_hint("reducer"), "local", shape, dtypes.as_dtype(dtype), {"reducer": op}
+    )
     trace.reducers[made.id] = op
     return made
 
@@ -231,8 +267,9 @@ def reducer_update(target: Any, value: Any) -> None:
     """Contribute value to an element of a reducer, inside of T.Parallel."""
     trace = in_kernel("T.reducer_update")
     if not isinstance(target, Element) or target.buffer.id not in trace.reducers:
-        raise fail("T.reducer_update: the target must be an element of a reducer, as in "
-                   "T.reducer_update(o[i], x)")
+        raise fail(
+            "T.reducer_update: the target must be an element of a reducer, as in T.reducer_update(o[i], x)"
+        )
     op, builder = trace.reducers[target.buffer.id], trace.builder
     old, value = builder.load(target.buffer, target.index), as_value(value)
     names = {"sum": "add", "prod": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
@@ -310,9 +347,11 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None)
     if strides is not None:
         given, own = (", ".join(str(as_value(n)) for n in steps) for steps in (strides, made.strides))
         if given != own:
-            raise fail(f"T.view: strides ({given}), but a view of shape ({', '.join(map(str, made.shape))}) "
-                       f"is row-major without gaps, ({own}); a T.StridedTensor parameter has strides of its "
-                       "own")
+            raise fail(
+                f"T.view: strides ({given}), but a view of shape ({', '.join(map(str, made.shape))}) "
+                f"is row-major without gaps, ({own}); a T.StridedTensor parameter has strides of its "
+                "own"
+            )
     return made
 
 
@@ -327,8 +366,10 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
         shape, bits = list(src.shape), src.dtype.bits
         last = shape[-1]
         if last.__class__ is not int or last * bits % wide:
-            raise fail(f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no "
-                       f"whole number of {dtype}: give the new shape")
+            raise fail(
+                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no "
+                f"whole number of {dtype}: give the new shape"
+            )
         shape[-1] = last * bits // wide
     hint = trace.take_hint(f"{src.name}_view")
     return trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)

@@ -17,8 +17,10 @@ __all__ = ["unpack_e2m1", "unpack_int", "unpack_uint"]
 def _check_bits(what: str, num_bits: Any) -> None:
     """The words that numbers are taken from have 32 bits."""
     if num_bits.__class__ is not int or not 1 <= num_bits <= 32:
-        raise fail(f"{what}: num_bits is {num_bits}; it must be a constant in [1, 32], since the value "
-                   "is read as 32 bits")
+        raise fail(
+            f"{what}: num_bits is {num_bits}; it must be a constant in [1, 32], since the value "
+            "is read as 32 bits"
+        )
 
 
 def _check_position(what: str, num_bits: int, value: Any, pos: Any) -> None:
@@ -31,8 +33,9 @@ def _check_position(what: str, num_bits: int, value: Any, pos: Any) -> None:
     count = min(dtype.bits, 32) // num_bits
     if not 0 <= pos < count:
         there = f"the positions 0 to {count - 1}" if count else "no such number"
-        raise fail(f"{what}: the position is {pos}, but of {num_bits}-bit numbers a value of {dtype} has "
-                   f"{there}")
+        raise fail(
+            f"{what}: the position is {pos}, but of {num_bits}-bit numbers a value of {dtype} has {there}"
+        )
 
 
 def unpack_uint(num_bits: int, value: Any, pos: Any, dtype: Any) -> Any:

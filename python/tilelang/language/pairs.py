@@ -1,5 +1,4 @@
-"""Packed pairs: two neighbouring values that are computed on together, by one instruction where there is one.
-"""
+"""Packed pairs: two neighbouring values that are computed on together, by one instruction where there is one."""
 
 from __future__ import annotations
 
@@ -70,8 +69,10 @@ def _lanewise(name: str, compute: Any, *operands: Any) -> Pair:
     types = {lane.dtype for pair in pairs for lane in pair if isinstance(lane, Expr)}
     if len(types) == 1 and (dtype := types.pop()) in (as_dtype(packed) for packed in _PACKED):
         b = builder()
-        words = [_word(b, [lane if isinstance(lane, Expr) else b.const(lane, dtype) for lane in pair])
-                 for pair in pairs]
+        words = [
+            _word(b, [lane if isinstance(lane, Expr) else b.const(lane, dtype) for lane in pair])
+            for pair in pairs
+        ]
         word = b.let("pair", b.call(f"{name}_{dtype.name}", words))
         return Pair((_half(b, word, dtype), _half(b, b.binary("shr", word, 16), dtype)))
     return Pair((compute(*[p[0] for p in pairs]), compute(*[p[1] for p in pairs])))
@@ -91,6 +92,7 @@ def _half(b: Any, word: Expr, dtype: Any) -> Expr:
 def _of_two(op: str, doc: str) -> Any:
     def pair(x: Any, y: Any) -> Pair:
         return _lanewise(f"{op}2", lambda a, b: builder().binary(op, a, b), x, y)
+
     return named(pair, f"{op}2", doc)
 
 

@@ -20,7 +20,7 @@ class _Generator:
 
     def __init__(self, seed: Any, sequence: Any, position: Buffer) -> None:
         self.seed, self.sequence, self.position = seed, sequence, position
-        self.spare: dict[int, Buffer] = {}      # bits -> the second number of a pair of normal ones
+        self.spare: dict[int, Buffer] = {}  # bits -> the second number of a pair of normal ones
         self.has_spare: dict[int, Buffer] = {}
 
 

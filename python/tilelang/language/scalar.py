@@ -53,21 +53,35 @@ _IEEE_FORMS = {
     2: lambda row: lambda x, y, rounding_mode="rn": _ieee_call(row, x, y, rounding_mode),
     3: lambda row: lambda x, y, z, rounding_mode="rn": _ieee_call(row, x, y, z, rounding_mode),
 }
-_IEEE = (("add", 2, "x + y of float32 or float64, rounded as asked and never fused"),
-         ("sub", 2, "x - y of float32 or float64, rounded as asked and never fused"),
-         ("mul", 2, "x * y of float32 or float64, rounded as asked and never fused"),
-         ("fdiv", 2, "x / y of float32 or float64, rounded as asked"),
-         ("fmaf", 3, "x * y + z of float32 or float64, rounded once, as asked"),
-         ("frcp", 1, "1 / x of float32 or float64, rounded as asked"),
-         ("fsqrt", 1, "The square root of float32 or float64, rounded as asked"))
+_IEEE = (
+    ("add", 2, "x + y of float32 or float64, rounded as asked and never fused"),
+    ("sub", 2, "x - y of float32 or float64, rounded as asked and never fused"),
+    ("mul", 2, "x * y of float32 or float64, rounded as asked and never fused"),
+    ("fdiv", 2, "x / y of float32 or float64, rounded as asked"),
+    ("fmaf", 3, "x * y + z of float32 or float64, rounded once, as asked"),
+    ("frcp", 1, "1 / x of float32 or float64, rounded as asked"),
+    ("fsqrt", 1, "The square root of float32 or float64, rounded as asked"),
+)
 
 # What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own.
-FUNCTIONS = {name: named(_FORMS[parameters](row), name, doc if len(parameters) == 1 or "integer" in doc else
-                         f"{doc}\n\nAll of one dtype (a Python number takes the others').")
-             for name, row, parameters, doc, _ in scalar_functions()}
-FUNCTIONS |= {f"ieee_{name}": named(_IEEE_FORMS[count](f"ieee_{name}"), f"ieee_{name}",
-                                    f"{doc}: rn to nearest, rz towards zero, ru up, rd down.")
-              for name, count, doc in _IEEE}
+FUNCTIONS = {
+    name: named(
+        _FORMS[parameters](row),
+        name,
+        doc
+        if len(parameters) == 1 or "integer" in doc
+        else f"{doc}\n\nAll of one dtype (a Python number takes the others').",
+    )
+    for name, row, parameters, doc, _ in scalar_functions()
+}
+FUNCTIONS |= {
+    f"ieee_{name}": named(
+        _IEEE_FORMS[count](f"ieee_{name}"),
+        f"ieee_{name}",
+        f"{doc}: rn to nearest, rz towards zero, ru up, rd down.",
+    )
+    for name, count, doc in _IEEE
+}
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Expr:
@@ -88,21 +102,34 @@ def _arithmetic(name: str, a: Any, b: Any, python: Any) -> Any:
 def _of_two(name: str, doc: str, python: Any) -> Any:
     def function(a: Any, b: Any, span: Any = None) -> Any:
         return _arithmetic(name, a, b, python)
+
     return named(function, name, doc)
 
 
-max = _of_two("max", "The greater of two values; of a NaN and a number, the number.",
-              lambda x, y: x if x > y else y)
-min = _of_two("min", "The lesser of two values; of a NaN and a number, the number.",
-              lambda x, y: x if x < y else y)
-floordiv = _of_two("floordiv", "The quotient of two integers, rounded towards minus infinity (Python's //).",
-                   lambda x, y: x // y)
-floormod = _of_two("floormod", "The remainder of floordiv; it has the sign of b (Python's %).",
-                   lambda x, y: x % y)
-truncdiv = _of_two("truncdiv", "The quotient of two integers, rounded towards zero (C's /).",
-                   lambda x, y: x // y if (x < 0) == (y < 0) else -(-x // y))
-truncmod = _of_two("truncmod", "The remainder of truncdiv; it has the sign of a (C's %).",
-                   lambda x, y: x - y * truncdiv(x, y))
+max = _of_two(
+    "max", "The greater of two values; of a NaN and a number, the number.", lambda x, y: x if x > y else y
+)
+min = _of_two(
+    "min", "The lesser of two values; of a NaN and a number, the number.", lambda x, y: x if x < y else y
+)
+floordiv = _of_two(
+    "floordiv",
+    "The quotient of two integers, rounded towards minus infinity (Python's //).",
+    lambda x, y: x // y,
+)
+floormod = _of_two(
+    "floormod", "The remainder of floordiv; it has the sign of b (Python's %).", lambda x, y: x % y
+)
+truncdiv = _of_two(
+    "truncdiv",
+    "The quotient of two integers, rounded towards zero (C's /).",
+    lambda x, y: x // y if (x < 0) == (y < 0) else -(-x // y),
+)
+truncmod = _of_two(
+    "truncmod",
+    "The remainder of truncdiv; it has the sign of a (C's %).",
+    lambda x, y: x - y * truncdiv(x, y),
+)
 
 
 def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
@@ -133,7 +160,8 @@ bitwise_or = _bitwise("or", "x | y of two integers.")
 bitwise_xor = _bitwise("xor", "x ^ y of two integers.")
 shift_left = _bitwise("shl", "x << y of two integers, in the dtype of x; 0 <= y < bits.")
 shift_right = _bitwise(
-    "shr", "x >> y of two integers, in the dtype of x; 0 <= y < bits; copies the sign bit of signed x.")
+    "shr", "x >> y of two integers, in the dtype of x; 0 <= y < bits; copies the sign bit of signed x."
+)
 
 
 def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:

@@ -38,9 +38,17 @@ class PersistentTileScheduler:
     variables; without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
     cluster_size: blocks of a cluster, which is 1 in this version."""
 
-    def __init__(self, m_blocks: Any, n_blocks: Any, *more: Any, num_workers: Any = None,
-                 swizzle_size: int = 1, name: str = "sched", stateful: bool = True,
-                 cluster_size: Any = None) -> None:
+    def __init__(
+        self,
+        m_blocks: Any,
+        n_blocks: Any,
+        *more: Any,
+        num_workers: Any = None,
+        swizzle_size: int = 1,
+        name: str = "sched",
+        stateful: bool = True,
+        cluster_size: Any = None,
+    ) -> None:
         trace = in_kernel(_WHAT)
         no_cluster(_WHAT, cluster_size, "cluster_size")
         hint = trace.take_hint(name)
@@ -54,8 +62,9 @@ class PersistentTileScheduler:
         if more:
             swizzle_size, *more = more
         if more or not isinstance(name, str):
-            raise fail(f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and "
-                       "stateful=")
+            raise fail(
+                f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful="
+            )
         if not hasattr(swizzle_size, "__index__") or operator.index(swizzle_size) < 1:
             raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {swizzle_size}")
         self._trace, self._group, self._name = trace, operator.index(swizzle_size), name
@@ -67,19 +76,31 @@ class PersistentTileScheduler:
         self._workers = self._settled(num_workers)
         self._variables: dict[str, Buffer] = {}
         for part in ("tile", "m_idx", "n_idx", "current_iter") if stateful else ():
-            made = trace.builder.alloc(f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (),
-                                       as_dtype("int32"), {})
+            made = trace.builder.alloc(
+                f"{name}_{part}", "local" if arrays else "var", (1,) if arrays else (), as_dtype("int32"), {}
+            )
             trace.owned.add(made.id)
             self._variables[part] = made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        instead = {"m": "m_idx", "n": "n_idx", "tile_m": "m_idx", "tile_n": "n_idx", "iter": "current_iter",
-                   "next": "next_tile", "is_valid": "valid"}.get(name)
+        instead = {
+            "m": "m_idx",
+            "n": "n_idx",
+            "tile_m": "m_idx",
+            "tile_n": "n_idx",
+            "iter": "current_iter",
+            "next": "next_tile",
+            "is_valid": "valid",
+        }.get(name)
         meant = f"did you mean {instead}? It" if instead else "it"
-        raise compile_error(f"a {_WHAT} has no attribute '{name}': {meant} has m_idx, n_idx, current_iter, "
-                            "and the methods init, valid, next_tile and coord", caller_place(), UnknownName)
+        raise compile_error(
+            f"a {_WHAT} has no attribute '{name}': {meant} has m_idx, n_idx, current_iter, "
+            "and the methods init, valid, next_tile and coord",
+            caller_place(),
+            UnknownName,
+        )
 
     def _settled(self, extent: Any) -> Any:
         extent = constant(as_value(extent))
@@ -143,8 +164,10 @@ class PersistentTileScheduler:
     # ── its variables ─────────────────────────────────────────────────────────────────────────────────
     def _variable(self, part: str, wanted: str) -> Buffer:
         if part not in self._variables:
-            raise fail(f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
-                       f"{self._name}.coord(number)")
+            raise fail(
+                f"{self._name}.{wanted}: a scheduler with stateful=False has no place of its own; ask "
+                f"{self._name}.coord(number)"
+            )
         return self._variables[part]
 
     def _read(self, part: str, wanted: str) -> Any:

@@ -20,7 +20,8 @@ from .tile import GemmWarpPolicy, alloc_shared, gemm
 # dtype -> (kept, of so many neighbours)
 GROUP_CONFIG: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("float16", "bfloat16", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), (2, 4)),
-    **dict.fromkeys(("float32", "tfloat32"), (1, 2))}
+    **dict.fromkeys(("float32", "tfloat32"), (1, 2)),
+}
 
 
 def _group(dtype: Any) -> tuple[int, int]:
@@ -42,8 +43,9 @@ def get_e_replicate_factor(a_dtype: Any) -> int:
     return 1 if as_dtype(a_dtype).bits == 8 else 2
 
 
-def make_cutlass_metadata_layout(buffer: Any, mma_dtype: Any = "float16", arch: Any = None,
-                                 **extra_args: Any) -> Layout:
+def make_cutlass_metadata_layout(
+    buffer: Any, mma_dtype: Any = "float16", arch: Any = None, **extra_args: Any
+) -> Layout:
     """The order of metadata in memory as `compress` writes it and T.gemm_sp reads it: row by row.
 
     Metadata in another order, such as CUTLASS gives it, is brought into rows first."""
@@ -51,13 +53,15 @@ def make_cutlass_metadata_layout(buffer: Any, mma_dtype: Any = "float16", arch: 
     return make_linear_layout(buffer)
 
 
-def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any = None,
-             **extra_args: Any) -> tuple:
+def compress(
+    A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any = None, **extra_args: Any
+) -> tuple:
     """(A_sparse, E) of a PyTorch or NumPy matrix (m, k) with two zeros among every four neighbours along k.
 
     transposed: A is (k, m), and so are the results.  meta_dtype: of E, int16 if not given, of 8-bit elements
     int32."""
     import numpy
+
     torch_like = hasattr(A, "detach")
     values = A.detach().cpu() if torch_like else numpy.asarray(A)
     values = values.T if transposed else values
@@ -67,14 +71,17 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
     meta = numpy.dtype(str(as_dtype(meta_dtype or ("int32" if as_dtype(name).bits == 8 else "int16"))))
     per = 2 * meta.itemsize
     if k % (of * per):
-        raise fail(f"compress: k is {k}, but an element of {meta} describes {of * per} elements: pad the "
-                   "matrix")
+        raise fail(
+            f"compress: k is {k}, but an element of {meta} describes {of * per} elements: pad the matrix"
+        )
     whole = values.float().numpy() if torch_like else values.astype(numpy.float64)
     groups = whole.reshape(m, k // of, of) != 0
     if groups.sum(-1).max() > kept:
         row, column = numpy.argwhere(groups.sum(-1) > kept)[0]
-        raise fail(f"compress: row {row} has more than {kept} elements that are not zero among the {of} from "
-                   f"{column * of} on")
+        raise fail(
+            f"compress: row {row} has more than {kept} elements that are not zero among the {of} from "
+            f"{column * of} on"
+        )
     order = numpy.argsort(~groups, axis=-1, kind="stable")[..., :kept]  # what is not zero comes first
     order.sort(axis=-1)
     places = numpy.array([0b0100, 0b1110])[order[..., 0]] if kept == 1 else order[..., 0] | order[..., 1] << 2
@@ -86,15 +93,28 @@ def compress(A: Any, transposed: bool = False, arch: Any = None, meta_dtype: Any
         found = numpy.take_along_axis(values, index, 1), E
         return tuple(numpy.ascontiguousarray(x.T) for x in found) if transposed else found
     import torch
-    found = torch.gather(A.T if transposed else A, 1,
-                         torch.from_numpy(index).to(A.device)), torch.from_numpy(E)
+
+    found = (
+        torch.gather(A.T if transposed else A, 1, torch.from_numpy(index).to(A.device)),
+        torch.from_numpy(E),
+    )
     found = found[0], found[1].to(A.device)
     return tuple(x.T.contiguous() for x in found) if transposed else found
 
 
-def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, transpose_E: bool = False,
-            transpose_B: bool = False, policy: Any = GemmWarpPolicy.Square, clear_accum: bool = False,
-            wg_wait: int = 0, annotations: Any = None) -> None:
+def gemm_sp(
+    A_sparse: Any,
+    E: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_E: bool = False,
+    transpose_B: bool = False,
+    policy: Any = GemmWarpPolicy.Square,
+    clear_accum: bool = False,
+    wg_wait: int = 0,
+    annotations: Any = None,
+) -> None:
     """C += A @ B for an A of which half the elements along k are left out, as tilelang.utils.sparse.compress
     does.
 
@@ -114,8 +134,10 @@ def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, tr
     m, halves = A_sparse.shape[::-1] if transpose_A else A_sparse.shape
     k = halves * of // kept
     if (E.shape[::-1] if transpose_E else E.shape) != (m, k // per):
-        raise fail(f"{what}: A has {k} elements along k, so E must be {(m, k // per)}, one {E.dtype} for "
-                   f"{per} of them{', transposed' if transpose_E else ''}, but its shape is {E.shape}")
+        raise fail(
+            f"{what}: A has {k} elements along k, so E must be {(m, k // per)}, one {E.dtype} for "
+            f"{per} of them{', transposed' if transpose_E else ''}, but its shape is {E.shape}"
+        )
     trace.take_hint("A_whole")
     whole = alloc_shared((m, k), A_sparse.dtype)
     b = trace.builder
@@ -135,8 +157,9 @@ def gemm_sp(A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: bool = False, tr
     b.store(whole, (i, j), value)
     b.end_for()
     trace.wrote(whole)
-    gemm(whole, B, C, transpose_B=transpose_B, policy=policy, clear_accum=clear_accum,
-         annotations=annotations)
+    gemm(
+        whole, B, C, transpose_B=transpose_B, policy=policy, clear_accum=clear_accum, annotations=annotations
+    )
 
 
 __all__ = ["gemm_sp"]

@@ -23,6 +23,7 @@ _LANGUAGE = f"{_ROOT}.language"
 class Entry(NamedTuple):
     """A name that does not work here: "later" or "closed", the reason, how names.txt declares it, its
     members."""
+
     status: str
     reason: str
     declared: str
@@ -91,7 +92,7 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
     declared, equals, value = declared.partition(" = ")
     if equals:
         return ast.literal_eval(value)
-    signature = _signature(declared[declared.index("("):])
+    signature = _signature(declared[declared.index("(") :])
     why = f"{short(path)} {entry.reason}"
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -102,8 +103,13 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
     refuse.__doc__, refuse.missing = f"Raises CompileError: it {entry.reason}.", why
     if not declared.startswith("class "):
         return refuse
-    inside: dict[str, Any] = {"__init__": refuse, "__signature__": signature, "__doc__": refuse.__doc__,
-                              "__annotations__": {}, "missing": why}
+    inside: dict[str, Any] = {
+        "__init__": refuse,
+        "__signature__": signature,
+        "__doc__": refuse.__doc__,
+        "__annotations__": {},
+        "missing": why,
+    }
     for member in entry.members:
         name = member.partition("(")[0].partition(" = ")[0]
         if name == member:
@@ -116,6 +122,7 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
 
 def _signature(text: str) -> inspect.Signature:
     from .tile import GemmWarpPolicy
+
     return inspect.signature(eval(f"lambda {text[1:-1]}: 0", {"GemmWarpPolicy": GemmWarpPolicy}))
 
 
@@ -128,6 +135,7 @@ def message(name: str, known: list[str]) -> str:
     if name in idioms.ABSENT:
         return f"T.{name}: there is no such operation in the language: {idioms.ABSENT[name]}"
     import difflib
+
     published = [path.rpartition(".")[2] for path in table()[0] if path.startswith(_LANGUAGE)]
     near = difflib.get_close_matches(name, [*known, *published], 1)
     hint = f"; did you mean T.{near[0]}?" if near else ""

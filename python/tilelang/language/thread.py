@@ -27,8 +27,9 @@ def _dimension(dim: int, what: str) -> int:
 
 def get_thread_binding(dim: int = 0) -> Expr:
     """The index of the thread in its block along x, y or z."""
-    return in_kernel("T.get_thread_binding").builder.call("thread_index",
-                                                          (_dimension(dim, "T.get_thread_binding"),))
+    return in_kernel("T.get_thread_binding").builder.call(
+        "thread_index", (_dimension(dim, "T.get_thread_binding"),)
+    )
 
 
 def get_thread_bindings() -> list[Expr]:
@@ -45,8 +46,9 @@ def get_thread_extents() -> list[int]:
     """The threads of a block along x, y and z, as given to T.Kernel."""
     threads = in_kernel("T.get_thread_extent").kernel.threads
     if threads is None:
-        raise fail("T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give "
-                   "threads=")
+        raise fail(
+            "T.get_thread_extent: this T.Kernel leaves the number of threads to the target; give threads="
+        )
     return [*threads, 1, 1][:3]
 
 
@@ -120,8 +122,9 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 def _number(value: Any, what: str) -> int:
     value = constant(as_value(value))
     if value.__class__ is Expr or not hasattr(value, "__index__"):
-        raise fail(f"{what} must be an integer known while the kernel is built: it is part of the "
-                   "instruction")
+        raise fail(
+            f"{what} must be an integer known while the kernel is built: it is part of the instruction"
+        )
     return operator.index(value)
 
 
@@ -131,8 +134,10 @@ def _barrier(row: str, what: str, barrier_id: Any, threads: Any) -> None:
         raise fail(f"{what}: barrier_id is {number}; a block has barriers 0 to 15")
     count = -1 if threads is None else _number(threads, f"{what}: the number of threads")
     if count != -1 and (count < WARP or count % WARP):
-        raise fail(f"{what}: {count} threads; the number must be a positive multiple of {WARP}, as warps "
-                   "arrive whole")
+        raise fail(
+            f"{what}: {count} threads; the number must be a positive multiple of {WARP}, as warps "
+            "arrive whole"
+        )
     in_kernel(what).builder.call(row, (number, count))
 
 
@@ -161,21 +166,31 @@ def sync_warp(mask: Any = None) -> None:
 def _statement(name: str, doc: str) -> Any:
     def statement() -> None:
         in_kernel(f"T.{name}").builder.call(name, ())
+
     return named(statement, name, doc)
 
 
-sync_grid = _statement("sync_grid", """Wait until every thread of every block of the grid is here.
+sync_grid = _statement(
+    "sync_grid",
+    """Wait until every thread of every block of the grid is here.
 
     The kernel is then launched cooperatively: a grid of more blocks than fit on the GPU at once is an error.
-    """)
-pdl_sync = _statement("pdl_sync", """Wait until the kernel before this one in the stream has ended and its
+    """,
+)
+pdl_sync = _statement(
+    "pdl_sync",
+    """Wait until the kernel before this one in the stream has ended and its
     writes are seen (programmatic dependent launch, sm_90).
 
     A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
     ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
-    one another anyway (older chips, CPUs, the simulator) it means nothing.""")
-pdl_trigger = _statement("pdl_trigger", """Allow the next kernel of the stream to begin, once every block has
-    come here or ended, if that has a T.pdl_sync, by which it waits for this one's writes.""")
+    one another anyway (older chips, CPUs, the simulator) it means nothing.""",
+)
+pdl_trigger = _statement(
+    "pdl_trigger",
+    """Allow the next kernel of the stream to begin, once every block has
+    come here or ended, if that has a T.pdl_sync, by which it waits for this one's writes.""",
+)
 
 
 def _vote_of_block(name: str, row: str, doc: str) -> Any:
@@ -185,12 +200,15 @@ def _vote_of_block(name: str, row: str, doc: str) -> Any:
     return named(barrier, name, f"T.sync_threads() that gives every thread {doc}.")
 
 
-syncthreads_count = _vote_of_block("syncthreads_count", "sync_threads_count",
-                                   "the number of threads whose predicate holds (int32)")
-syncthreads_and = _vote_of_block("syncthreads_and", "sync_threads_and",
-                                 "1 if the predicate of all threads holds, else 0 (int32)")
-syncthreads_or = _vote_of_block("syncthreads_or", "sync_threads_or",
-                                "1 if the predicate of any thread holds, else 0 (int32)")
+syncthreads_count = _vote_of_block(
+    "syncthreads_count", "sync_threads_count", "the number of threads whose predicate holds (int32)"
+)
+syncthreads_and = _vote_of_block(
+    "syncthreads_and", "sync_threads_and", "1 if the predicate of all threads holds, else 0 (int32)"
+)
+syncthreads_or = _vote_of_block(
+    "syncthreads_or", "sync_threads_or", "1 if the predicate of any thread holds, else 0 (int32)"
+)
 
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
@@ -238,8 +256,10 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
     number = as_value(number)
     known = constant(number)
     if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WARP):
-        raise fail(f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} of a warp: it lies "
-                   f"in 0 to {WARP - 1}")
+        raise fail(
+            f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} of a warp: it lies "
+            f"in 0 to {WARP - 1}"
+        )
     return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 
 
@@ -256,10 +276,12 @@ def _shuffled(name: str, doc: str) -> Any:
 
 
 shfl_xor = _shuffled("shfl_xor", "(own ^ delta) has it")
-shfl_down = _shuffled("shfl_down", "(own + delta) has it; the own one where that is beyond the run of "
-                      "`width` lanes")
-shfl_up = _shuffled("shfl_up", "(own - delta) has it; the own one where that is before the run of `width` "
-                    "lanes")
+shfl_down = _shuffled(
+    "shfl_down", "(own + delta) has it; the own one where that is beyond the run of `width` lanes"
+)
+shfl_up = _shuffled(
+    "shfl_up", "(own - delta) has it; the own one where that is before the run of `width` lanes"
+)
 
 
 def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
@@ -319,8 +341,9 @@ def _match(name: str, doc: str) -> Any:
     return named(match, name, doc)
 
 
-match_any_sync = _match("match_any_sync", "The lanes of `mask` that have the same bits as the own value "
-                        "(uint32).")
+match_any_sync = _match(
+    "match_any_sync", "The lanes of `mask` that have the same bits as the own value (uint32)."
+)
 match_all_sync = _match("match_all_sync", "`mask` if all its lanes have the same value, else 0 (uint32).")
 
 
@@ -346,8 +369,11 @@ def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any
             raise fail(f"{what} takes integers, not {value.dtype}")
         return butterfly(value, WARP, lambda a, b: binary(op, a, b), f"warp_{name}")
 
-    return named(reduction, what[2:], f"{doc} of the values of the 32 lanes of the warp, in every lane; "
-                 "computed in their dtype.")
+    return named(
+        reduction,
+        what[2:],
+        f"{doc} of the values of the 32 lanes of the warp, in every lane; computed in their dtype.",
+    )
 
 
 warp_reduce_sum = _warp_reduction("sum", "add", "The sum")
@@ -362,8 +388,9 @@ def _hint(name: str) -> Any:
     def hint() -> None:
         in_kernel(f"T.{name}").builder.annotate(name, 1)
 
-    return named(hint, name, "Accepted: it is about registers of warp groups, which needs sm_90a; explain() "
-                 "says so.")
+    return named(
+        hint, name, "Accepted: it is about registers of warp groups, which needs sm_90a; explain() says so."
+    )
 
 
 disable_warp_group_reg_alloc = _hint("disable_warp_group_reg_alloc")

@@ -22,8 +22,10 @@ from .maps import Fragment
 def _constant_shape(shape: Any, what: str, hint: str) -> Any:
     for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
         if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
-            raise fail(f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of "
-                       "a tile is fixed while the kernel is built; take a constant and loop over the rest")
+            raise fail(
+                f"{what}: extent {d} of {hint} is {item}, which only a call tells, but the shape of "
+                "a tile is fixed while the kernel is built; take a constant and loop over the rest"
+            )
     return shape
 
 
@@ -109,8 +111,10 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
     if scope not in ("local.var", "local"):
         raise fail(f"T.alloc_var: scope is 'local.var', not {scope!r}: a variable belongs to one thread")
     if init is None:
-        raise fail("T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
-                   "for a variable that is assigned later")
+        raise fail(
+            "T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
+            "for a variable that is assigned later"
+        )
     variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
     if init is not UNSET:
         trace.builder.store(variable, (), constant(as_value(init)))
@@ -157,8 +161,14 @@ class GemmWarpPolicy(enum.IntEnum):
     def compute_warp_partition(self, M: int, N: int, num_warps: int) -> tuple[int, int]:
         """How many warps the rows and the columns of an M x N tile are shared among; ValueError if they
         cannot be: of Square those whose parts are nearest to squares."""
-        pairs = [(m, num_warps // m) for m in range(1, num_warps + 1) if num_warps % m == 0 and M % m == 0
-                 and N % (num_warps // m) == 0 and (self == 0 or (m, num_warps // m)[2 - self] == 1)]
+        pairs = [
+            (m, num_warps // m)
+            for m in range(1, num_warps + 1)
+            if num_warps % m == 0
+            and M % m == 0
+            and N % (num_warps // m) == 0
+            and (self == 0 or (m, num_warps // m)[2 - self] == 1)
+        ]
         if not pairs:
             raise ValueError(f"{num_warps} warps cannot share a {M} x {N} tile by {self.name}")
         return min(pairs, key=lambda pair: abs(math.log(M / pair[0]) - math.log(N / pair[1])))
@@ -181,9 +191,17 @@ def unused(what: str, **options: Any) -> None:
             in_kernel(what).builder.note(what, name, text)
 
 
-def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
-         eviction_policy: str | None = None, prefer_instruction: str | None = None, annotations: Any = None,
-         loop_layout: Any = None) -> None:
+def copy(
+    src: Any,
+    dst: Any,
+    *,
+    coalesced_width: int | None = None,
+    disable_tma: bool = False,
+    eviction_policy: str | None = None,
+    prefer_instruction: str | None = None,
+    annotations: Any = None,
+    loop_layout: Any = None,
+) -> None:
     """Copy a tile between any two of: tensor, shared tile, fragment; the dtype is converted on the way.
 
     src, dst: buffer, slice, or element where the tile begins (then the other side gives the extents).  The
@@ -195,8 +213,10 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
     annotations: hints that this version does not use; explain() lists them."""
     if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
-        raise fail("T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
-                   f"{eviction_policy!r}")
+        raise fail(
+            "T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "
+            f"{eviction_policy!r}"
+        )
     unused("T.copy", eviction_policy=eviction_policy, prefer_instruction=prefer_instruction)
     attrs: dict[str, Any] = {"disable_tma": True} if disable_tma else {}
     if coalesced_width is not None:
@@ -207,9 +227,19 @@ def copy(src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma:
     _tile("copy", (source, target), attrs, annotations, target)
 
 
-def gemm(A: Any, B: Any, C: Any, transpose_A: bool = False, transpose_B: bool = False,
-         policy: GemmWarpPolicy = GemmWarpPolicy.Square, clear_accum: Any = False, mbar: Any = None,
-         annotations: Any = None, *, k_pack: int = 1) -> None:
+def gemm(
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    mbar: Any = None,
+    annotations: Any = None,
+    *,
+    k_pack: int = 1,
+) -> None:
     """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
 
     A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
@@ -217,12 +247,18 @@ def gemm(A: Any, B: Any, C: Any, transpose_A: bool = False, transpose_B: bool = 
     T.GemmWarpPolicy, how the warps share C: a wish, followed as far as C has rows (columns) enough for the
     instruction.  k_pack: accepted, it tunes other chips."""
     if mbar is not None:
-        raise fail("T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
-                   "for its own result")
+        raise fail(
+            "T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
+            "for its own result"
+        )
     policy = _policy(policy, C)
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
-    attrs = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": _POLICIES[policy],
-             "clear_accum": _condition(clear_accum)}
+    attrs = {
+        "trans_a": bool(transpose_A),
+        "trans_b": bool(transpose_B),
+        "policy": _POLICIES[policy],
+        "clear_accum": _condition(clear_accum),
+    }
     if k_pack != 1:
         attrs["k_pack"] = integers(k_pack, "T.gemm: k_pack")[0]
     _tile("gemm", operands, attrs, annotations, operands[2])
@@ -242,14 +278,18 @@ def _policy(policy: Any, C: Any) -> GemmWarpPolicy:
         return policy
     warps = "x".join(map(str, partition))
     if threads is not None and 32 * math.prod(partition) != math.prod(threads):
-        raise fail(f"T.gemm: policy shares C among {warps} = {math.prod(partition)} warps, but this T.Kernel "
-                   f"has {math.prod(threads)} threads, {math.prod(threads) / 32:g} warps of 32: make them "
-                   "agree")
+        raise fail(
+            f"T.gemm: policy shares C among {warps} = {math.prod(partition)} warps, but this T.Kernel "
+            f"has {math.prod(threads)} threads, {math.prod(threads) / 32:g} warps of 32: make them "
+            "agree"
+        )
     shape = getattr(C, "shape", None) or getattr(C, "extents", ())
     for count, extent, word in zip(partition, shape[-2:], ("rows", "columns"), strict=False):
         if extent.__class__ is int and extent % count:
-            raise fail(f"T.gemm: policy shares the {extent} {word} of C among {count} warps, which does not "
-                       "divide: take another partition, or another tile")
+            raise fail(
+                f"T.gemm: policy shares the {extent} {word} of C among {count} warps, which does not "
+                "divide: take another partition, or another tile"
+            )
     return policy
 
 
@@ -289,8 +329,13 @@ def fill(buffer: Any, value: Any, annotations: Any = None) -> None:
 
 
 # ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
-def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None,
-             prefer_async: bool | None = None, annotations: Any = None) -> Loop:
+def Parallel(
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: bool | None = None,
+    annotations: Any = None,
+) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
     They run together, in any order: none may read what another writes.  A loop that does nothing but change
@@ -317,8 +362,10 @@ def _loop_layout(loop_layout: Any, what: str) -> Any:
     if not isinstance(loop_layout, Fragment):
         raise fail(f"{what}: loop_layout must be a T.Fragment, not {type(loop_layout).__name__}")
     if not loop_layout._core.layout.has_expressions:
-        raise fail(f"{what}: this loop_layout is known as a table only: give its registers as an "
-                   "expression too (forward_index_fn)")
+        raise fail(
+            f"{what}: this loop_layout is known as a table only: give its registers as an "
+            "expression too (forward_index_fn)"
+        )
     return loop_layout._core
 
 
@@ -347,8 +394,15 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any =
     return _serial(*_bounds(start, stop, step))
 
 
-def unroll(start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False,
-           unroll_factor: int | None = None, annotations: Any = None) -> Loop:
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: Any = None,
+) -> Loop:
     """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
 
     explicit changes nothing here."""
@@ -378,8 +432,17 @@ def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     return _serial(*_bounds(start, stop), kind="parallel")
 
 
-def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None,
-              annotations: Any = None, *, sync: Any = None, group: Any = None) -> Loop:
+def Pipelined(
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: Any = None,
+    stage: Any = None,
+    annotations: Any = None,
+    *,
+    sync: Any = None,
+    group: Any = None,
+) -> Loop:
     """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
 
     num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
@@ -387,8 +450,9 @@ def Pipelined(start: Any, stop: Any = None, num_stages: int = 0, order: Any = No
     body in the order of its text, which gives the same result, and explain() says so."""
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
-            raise fail(f"T.Pipelined: {name} is a list, an item for each statement of the body, not "
-                       f"{given!r}")
+            raise fail(
+                f"T.Pipelined: {name} is a list, an item for each statement of the body, not {given!r}"
+            )
     unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")

@@ -39,9 +39,11 @@ read, write, update, value = Access("read"), Access("write"), Access("update"), 
 class TileOp:
     """An operator that kernels call as they call T.copy; see `tile_op`."""
 
-    def __init__(self, fn: FunctionType, lower: Any, infer_layout: Callable | None,
-                 eval: Callable | None) -> None:
+    def __init__(
+        self, fn: FunctionType, lower: Any, infer_layout: Callable | None, eval: Callable | None
+    ) -> None:
         import inspect
+
         self.__name__, self.__doc__, self.__wrapped__ = fn.__name__, fn.__doc__, fn
         self.signature = inspect.signature(fn)
         self.operands = _operands(fn, self.signature)
@@ -77,8 +79,13 @@ class TileOp:
         trace.builder.end_tile()
 
 
-def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Callable | None = None,
-            eval: Callable | None = None) -> Any:
+def tile_op(
+    fn: Callable | None = None,
+    *,
+    lower: Any = None,
+    infer_layout: Callable | None = None,
+    eval: Callable | None = None,
+) -> Any:
     """Make a function a tile operator, `@T.tile_op` or `@T.tile_op(eval=…)`, to be called from kernels.
 
     The function's parameters are the operator's: those annotated T.read, T.write or T.update are tiles (a
@@ -103,12 +110,15 @@ def tile_op(fn: Callable | None = None, *, lower: Any = None, infer_layout: Call
 def _operands(fn: Callable, signature: inspect.Signature) -> dict[str, str]:
     """The annotated parameters: what the operator does with each."""
     import inspect
+
     try:
         hints = inspect.get_annotations(fn, eval_str=True)
     except NameError as e:
         code = fn.__code__
-        raise compile_error(f"T.tile_op: an annotation of {fn.__name__} cannot be evaluated: {e}",
-                            (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1)) from None
+        raise compile_error(
+            f"T.tile_op: an annotation of {fn.__name__} cannot be evaluated: {e}",
+            (code.co_filename, code.co_firstlineno, 1, code.co_firstlineno, 1),
+        ) from None
     operands = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -116,8 +126,10 @@ def _operands(fn: Callable, signature: inspect.Signature) -> dict[str, str]:
         if isinstance(hints.get(name), Access):
             operands[name] = hints[name].name
     if not any(access in ("write", "update") for access in operands.values()):
-        raise fail(f"T.tile_op: {fn.__name__} writes to nothing: annotate its operands, as in `def "
-                   f"{fn.__name__}(src: T.read, dst: T.write)`")
+        raise fail(
+            f"T.tile_op: {fn.__name__} writes to nothing: annotate its operands, as in `def "
+            f"{fn.__name__}(src: T.read, dst: T.write)`"
+        )
     return operands
 
 
@@ -139,12 +151,15 @@ def _attrs(name: str, options: dict[str, Any]) -> dict[str, Any]:
         if isinstance(x, DType):
             x = str(x)
         if isinstance(x, (Expr, Element, Buffer, Region, Part)):
-            raise fail(f"{name}: the option {key} is a value of the kernel: annotate it as T.value, or as "
-                       "T.read")
+            raise fail(
+                f"{name}: the option {key} is a value of the kernel: annotate it as T.value, or as T.read"
+            )
         if not isinstance(x, (int, float, str)) and not (
-                isinstance(x, (list, tuple)) and all(isinstance(n, int) for n in x)):
-            raise fail(f"{name}: the option {key} must be a number, a word, a dtype or a list of integers, "
-                       f"not {x!r}")
+            isinstance(x, (list, tuple)) and all(isinstance(n, int) for n in x)
+        ):
+            raise fail(
+                f"{name}: the option {key} must be a number, a word, a dtype or a list of integers, not {x!r}"
+            )
         attrs[key] = x
     return attrs
 
@@ -162,6 +177,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
 
     def array(given: Any) -> Any:
         import numpy
+
         if isinstance(given, (int, float)):
             return given
         dtype, shape, data = given
@@ -170,6 +186,7 @@ def _on_bytes(name: str, operands: dict[str, str], signature: inspect.Signature,
 
     def run(given: list, written: list, attrs: dict) -> list:
         import numpy
+
         results = eval(*map(array, given), **{p: attrs[p] for p in options if p in attrs})
         results = results if isinstance(results, tuple) else (results,)
         out = []

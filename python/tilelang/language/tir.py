@@ -45,6 +45,7 @@ def _tree(x: Any) -> ast.expr | None:
 
 def _operation(*operators: type, call: str = "") -> Callable[[Any], bool]:
     """Is a value's outermost operation one of these, or a call of that function?"""
+
     def holds(x: Any) -> bool:
         tree = _tree(x)
         if isinstance(tree, ast.Call):
@@ -80,8 +81,17 @@ class _Node(type):
 def _node(name: str, parameters: str, make: Callable, holds: Callable[[Any], bool], doc: str) -> type:
     names = parameters.split() + ["span=None"]
     signature = inspect.signature(eval(f"lambda {', '.join(names)}: 0"))
-    return _Node(name, (), {"__signature__": signature, "make": staticmethod(make), "__doc__": doc,
-                            "holds": staticmethod(holds), "__module__": __name__})
+    return _Node(
+        name,
+        (),
+        {
+            "__signature__": signature,
+            "make": staticmethod(make),
+            "__doc__": doc,
+            "holds": staticmethod(holds),
+            "__module__": __name__,
+        },
+    )
 
 
 def _two(name: str, op: Any, holds: Callable[[Any], bool], sign: str) -> type:
@@ -120,45 +130,82 @@ Mod = _two("Mod", lambda a, b: truncmod(*_known(a, b)), _operation(call="truncmo
 Min = _two("Min", lambda a, b: _min(*_known(a, b)), _operation(call="min"), "min")
 Max = _two("Max", lambda a, b: _max(*_known(a, b)), _operation(call="max"), "max")
 Not = _node("Not", "a", lambda a: unary("not", a), _operation(ast.Not), "`not` of a value.")
-IntImm = _node("IntImm", "dtype value", lambda dtype, value: cast(value, dtype), _constant(False),
-               "A constant integer or bool.")
-FloatImm = _node("FloatImm", "dtype value", lambda dtype, value: cast(float(value), dtype), _constant(True),
-                 "A constant floating-point number.")
+IntImm = _node(
+    "IntImm",
+    "dtype value",
+    lambda dtype, value: cast(value, dtype),
+    _constant(False),
+    "A constant integer or bool.",
+)
+FloatImm = _node(
+    "FloatImm",
+    "dtype value",
+    lambda dtype, value: cast(float(value), dtype),
+    _constant(True),
+    "A constant floating-point number.",
+)
 StringImm = _node("StringImm", "value", str, lambda x: isinstance(x, str), "A text.")
-Broadcast = broadcast = _node("Broadcast", "value lanes", lambda value, lanes: value, lambda x: False,
-                              "One value for several lanes: what a store to a slice gives each of its "
-                              "elements.")
-BufferLoad = _node("BufferLoad", "buffer indices predicate=None",
-                   lambda buffer, indices, predicate=None: buffer[tuple(indices)]
-                   if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0),
-                   lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
-                   "An element, `A[i, j]`.")
-Call = _node("Call", "dtype op args annotations=None", _call, lambda x: isinstance(_tree(x), ast.Call)
-             and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id),
-             "A call of a function, by its name.")
+Broadcast = broadcast = _node(
+    "Broadcast",
+    "value lanes",
+    lambda value, lanes: value,
+    lambda x: False,
+    "One value for several lanes: what a store to a slice gives each of its elements.",
+)
+BufferLoad = _node(
+    "BufferLoad",
+    "buffer indices predicate=None",
+    lambda buffer, indices, predicate=None: (
+        buffer[tuple(indices)] if predicate is None else if_then_else(predicate, buffer[tuple(indices)], 0)
+    ),
+    lambda x: x.__class__ is Element or isinstance(_tree(x), ast.Subscript),
+    "An element, `A[i, j]`.",
+)
+Call = _node(
+    "Call",
+    "dtype op args annotations=None",
+    _call,
+    lambda x: (
+        isinstance(_tree(x), ast.Call)
+        and not re.fullmatch(r"min|max|select|trunc(div|mod)|cast_", _tree(x).func.id)
+    ),
+    "A call of a function, by its name.",
+)
 
 
 def _extent(name: str, dtype: Any = "int32") -> Any:
     if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
-        raise fail(f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
-                   "name; other numbers are parameters, x: T.float32")
+        raise fail(
+            f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
+            "name; other numbers are parameters, x: T.float32"
+        )
     return dynamic(name)
 
 
-Var = _node("Var", "name dtype='int32'", _extent,
-            lambda x: x.__class__ is Dynamic or isinstance(_tree(x), ast.Name),
-            "A name: a parameter, an index of a loop, an extent that only the call knows (T.dynamic).")
+Var = _node(
+    "Var",
+    "name dtype='int32'",
+    _extent,
+    lambda x: x.__class__ is Dynamic or isinstance(_tree(x), ast.Name),
+    "A name: a parameter, an index of a loop, an extent that only the call knows (T.dynamic).",
+)
 SizeVar = _node("SizeVar", "name dtype='int32'", _extent, Var.holds, "The same as T.Var.")
-PrimFunc = _node("PrimFunc", "params body ret_type=None buffer_map=None attrs=None",
-                 lambda *_: _call_of_class("PrimFunc"), lambda x: isinstance(x, _function.PrimFunc),
-                 "What @T.prim_func makes.")
-PrimExpr = _node("PrimExpr", "dtype", lambda dtype: _call_of_class("PrimExpr"), _is_value,
-                 "Any value of the kernel.")
+PrimFunc = _node(
+    "PrimFunc",
+    "params body ret_type=None buffer_map=None attrs=None",
+    lambda *_: _call_of_class("PrimFunc"),
+    lambda x: isinstance(x, _function.PrimFunc),
+    "What @T.prim_func makes.",
+)
+PrimExpr = _node(
+    "PrimExpr", "dtype", lambda dtype: _call_of_class("PrimExpr"), _is_value, "Any value of the kernel."
+)
 
 
 def _call_of_class(name: str) -> Any:
-    raise fail(f"T.{name} is for isinstance: @T.prim_func makes functions, and operators and functions make "
-               "values")
+    raise fail(
+        f"T.{name} is for isinstance: @T.prim_func makes functions, and operators and functions make values"
+    )
 
 
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
@@ -177,8 +224,10 @@ class While:
         self.trace = in_kernel("T.While")
         self.condition = as_condition(condition)
         if self.condition.__class__ is not Expr:
-            raise fail(f"T.While: the condition is {self.condition}, known while the kernel is built, and "
-                       "would never change: compare a T.alloc_var variable or an element of a tile")
+            raise fail(
+                f"T.While: the condition is {self.condition}, known while the kernel is built, and "
+                "would never change: compare a T.alloc_var variable or an element of a tile"
+            )
 
     def __enter__(self) -> None:
         self.number = self.trace.next_block()
@@ -192,23 +241,42 @@ class While:
             self.trace.builder.end_while()
 
 
-def decl_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None,
-                elem_offset: Any = None, scope: str = "global", align: int = 0,
-                offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None) -> Buffer:
+def decl_buffer(
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+) -> Buffer:
     """A buffer of that scope (T.alloc_buffer), or with data=A.data the elements of A in that shape and dtype.
 
     align, offset_factor, buffer_type, axis_separators: accepted; a layout of one's own is T.annotate_layout.
     """
     if strides is not None or elem_offset not in (None, 0):
-        raise fail("T.decl_buffer: a buffer begins at its first element, row by row: leave strides and "
-                   "elem_offset out, or give T.annotate_layout a layout")
+        raise fail(
+            "T.decl_buffer: a buffer begins at its first element, row by row: leave strides and "
+            "elem_offset out, or give T.annotate_layout a layout"
+        )
     return alloc_buffer(shape, dtype, scope) if data is None else data.viewed(shape, dtype)
 
 
-def sblock_alloc_buffer(shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None,
-                        elem_offset: Any = None, scope: str = "global", align: int = -1,
-                        offset_factor: int = 0, buffer_type: str = "default",
-                        axis_separators: Any = None) -> Buffer:
+def sblock_alloc_buffer(
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Buffer:
     """The same as T.decl_buffer."""
     return decl_buffer(shape, dtype, data, strides, elem_offset, scope)
 
@@ -223,8 +291,7 @@ def break_loop(span: Any = None) -> None:
 
 
 def continue_loop(span: Any = None) -> None:
-    """Go on with the next iteration of the innermost loop that the device runs; the same as `continue` there.
-    """
+    """Go on with the next iteration of the innermost loop that the device runs; the same as `continue` there."""
     in_kernel("T.continue_loop").builder.call("continue", ())
 
 
@@ -254,6 +321,7 @@ def sblock_attr(attrs: dict) -> None:
 def _accesses(name: str) -> Any:
     def accesses(*buffer_slices: Any) -> None:
         note("T.%s: %s changes nothing here", name, buffer_slices)
+
     return named(accesses, name, f"What a block of statements {name}: the compiler finds that out by itself.")
 
 
@@ -280,8 +348,10 @@ def boolean(expr: Any = None, is_size_var: bool = False) -> Any:
 def var(dtype: Any, name: str = "") -> Any:
     """The same as T.Var, its dtype first."""
     if isinstance(dtype, (Buffer, Expr, Element)):
-        raise fail("T.var makes an extent, of a dtype and a name; the variance is T.reduce_sum of squares, "
-                   "and a division by the extent in a T.Parallel loop")
+        raise fail(
+            "T.var makes an extent, of a dtype and a name; the variance is T.reduce_sum of squares, "
+            "and a division by the extent in a T.Parallel loop"
+        )
     return _extent(name or "v", dtype)
 
 
@@ -313,9 +383,11 @@ def tvm_thread_invariant(cond: Any) -> Any:
 def _address(value: Any, what: str) -> Any:
     number = as_value(value)
     if getattr(number, "dtype", None) == "handle":
-        raise fail(f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, "
-                   "shape, dtype) begins there, and A[n] is n elements on; an address to compute with is a "
-                   "parameter of T.int64")
+        raise fail(
+            f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, "
+            "shape, dtype) begins there, and A[n] is n elements on; an address to compute with is a "
+            "parameter of T.int64"
+        )
     return number
 
 
@@ -330,19 +402,18 @@ def handle_add_byte_offset(handle: Any, offset: Any) -> Any:
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: int) -> Any:
-    """T.access_ptr(A, access, extent, offset=offset) of the A of `data`, A.data; rw_mask: 1 read, 2 write, 3.
-    """
+    """T.access_ptr(A, access, extent, offset=offset) of the A of `data`, A.data; rw_mask: 1 read, 2 write, 3."""
     return access_ptr(getattr(data, "buffer", data), rw_mask, extent, offset=offset)
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
-    """x * y * 2**-(q + s) of int32 values, rounded to the nearest, halves upwards: y has q fractional bits.
-    """
+    """x * y * 2**-(q + s) of int32 values, rounded to the nearest, halves upwards: y has q fractional bits."""
     return q_multiply_shift_per_axis(x, y, 0, s, q, False, True)
 
 
-def q_multiply_shift_per_axis(x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any,
-                              is_rshift_required: Any) -> Expr:
+def q_multiply_shift_per_axis(
+    x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any, is_rshift_required: Any
+) -> Expr:
     """x * 2**ls * y * 2**-(q + rs) of int32 values, rounded to the nearest, halves upwards; ls and rs count
     only where they are required."""
     wide = cast(x, "int64")
@@ -377,15 +448,17 @@ def is_f8f6f4_family(value: Any) -> bool:
     return is_float4(value) or dtype_of(value).is_float and dtype_of(value).bits <= 8
 
 
-def validate_gemm_ab_dtypes(a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False,
-                            allow_f8f6f4_mixed: bool = False) -> None:
+def validate_gemm_ab_dtypes(
+    a_dtype: Any, b_dtype: Any, *, a_in_tmem: bool = False, allow_f8f6f4_mixed: bool = False
+) -> None:
     """An error unless T.gemm multiplies these: one dtype, or two floats of 8 bits, or (with
     allow_f8f6f4_mixed) of 8, 6 and 4."""
     a, b = dtype_of(a_dtype), dtype_of(b_dtype)
     both = is_f8f6f4_family(a) and is_f8f6f4_family(b)
     if a != b and not (both and (allow_f8f6f4_mixed or a.bits == b.bits == 8)):
-        raise fail(f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of "
-                   "them")
+        raise fail(
+            f"T.gemm: A is {a} and B is {b}, which no matrix instruction multiplies: convert one of them"
+        )
 
 
 _STATEMENTS = """annotate_consumer_reg_alloc annotate_producer_reg_dealloc Assert boolean break_loop

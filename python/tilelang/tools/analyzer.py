@@ -25,8 +25,10 @@ def rates(target: Any) -> dict[str, float]:
     operations a second by its cores (float32) and tensor cores (float16); l2_bytes; its clock in Hz."""
     info = _core.target_info(resolve_target(getattr(target, "target", target)))
     if "peak" not in info:
-        raise compile_error(f"{info['target']} has no rates to compare with; chips that have are "
-                            f"{', '.join(ARCH_CONFIGS)}", caller_place())
+        raise compile_error(
+            f"{info['target']} has no rates to compare with; chips that have are {', '.join(ARCH_CONFIGS)}",
+            caller_place(),
+        )
     return {**{name: info[name] for name in ("bandwidth", "l2_bytes", "clock")}, **info["peak"]}
 
 
@@ -70,8 +72,13 @@ class Analyzer:
     def calculate(self) -> AnalysisResult:
         """The result of what was counted."""
         seconds = max(self.compute_seconds, self.total_global_bytes / rates(self.device)["bandwidth"], 1e-12)
-        return AnalysisResult(self.total_flops, self.total_global_bytes, seconds,
-                              self.total_flops / seconds / 1e12, self.total_global_bytes / seconds / 1e9)
+        return AnalysisResult(
+            self.total_flops,
+            self.total_global_bytes,
+            seconds,
+            self.total_flops / seconds / 1e12,
+            self.total_global_bytes / seconds / 1e9,
+        )
 
 
 _DECLARED = re.compile(r"(\w+) = (?:shared|fragment|local|tensor)\b.*?(\w+)\[([^\]]*)\]")
@@ -86,8 +93,10 @@ class _Count:
     def __init__(self, text: str) -> None:
         self.lines = [(len(line) - len(line.lstrip()), line.strip()) for line in text.splitlines() if line]
         self.tensors = {name for name, _, _ in _PARAMETER.findall(self.lines[0][1])}
-        declared = [*_PARAMETER.findall(self.lines[0][1]),
-                    *(row for _, line in self.lines for row in _DECLARED.findall(line))]
+        declared = [
+            *_PARAMETER.findall(self.lines[0][1]),
+            *(row for _, line in self.lines for row in _DECLARED.findall(line)),
+        ]
         self.buffers = {name: (as_dtype(kind), shape) for name, kind, shape in declared}
 
     def total(self) -> tuple[dict[int, float], float, float]:
@@ -155,8 +164,11 @@ class _Count:
 
     @staticmethod
     def _unknown(text: str) -> Exception:
-        return compile_error(f"Analyzer: how often `{text.strip()}` runs is known only when the kernel is "
-                             "called; analyse one whose extents are numbers", caller_place())
+        return compile_error(
+            f"Analyzer: how often `{text.strip()}` runs is known only when the kernel is "
+            "called; analyse one whose extents are numbers",
+            caller_place(),
+        )
 
 
 def _extents(index: str) -> list[int]:
@@ -178,7 +190,9 @@ def _split(text: str) -> list[str]:
 
 def _samples(extents: dict[str, int]) -> Iterator[dict[str, int]]:
     """Indices of some blocks, evenly spread."""
-    ranges = [range(n) if n <= _SAMPLES else [(2 * i + 1) * n // (2 * _SAMPLES) for i in range(_SAMPLES)]
-              for n in extents.values()]
+    ranges = [
+        range(n) if n <= _SAMPLES else [(2 * i + 1) * n // (2 * _SAMPLES) for i in range(_SAMPLES)]
+        for n in extents.values()
+    ]
     for index in itertools.product(*ranges):
         yield dict(zip(extents, index, strict=True))

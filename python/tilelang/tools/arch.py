@@ -35,16 +35,18 @@ class TileDevice:
         self.info = _core.target_info(self.target)
         kind = {"cuda": CUDA, "llvm": CPU}[self.info["language"]]
         if type(self) not in (TileDevice, kind):
-            raise compile_error(f"{type(self).__name__}: {self.target} is no chip of that kind",
-                                caller_place())
+            raise compile_error(
+                f"{type(self).__name__}: {self.target} is no chip of that kind", caller_place()
+            )
         self.name = self.info["name"]
         self.compute_max_core = self.info["multiprocessors"]["count"]
         self.warp_size, self.smem_cap = self.info["warp"], self.info["shared_bytes"]
         self.max_smem_usage = self.smem_cap
         rows = _core.instruction_rows(self.name)
         self.matrix = [row for row in rows if row["group"] == "matrix"]
-        self.available_tensor_instructions = [TensorInstruction(row["name"], [*row["shape"][:2]])
-                                              for row in self.matrix]
+        self.available_tensor_instructions = [
+            TensorInstruction(row["name"], [*row["shape"][:2]]) for row in self.matrix
+        ]
 
     def get_avaliable_tensorintrin_shapes(self) -> list[list[int]]:
         """The shapes [m, n] of its matrix instructions."""
@@ -76,8 +78,9 @@ class CPU(TileDevice):
 
 def _absent(name: str, target: str, what: str) -> type[TileDevice]:
     doc = f"A GPU of {what}: no target here, so that making one raises CompileError."
-    return type(name, (TileDevice,), {"platform": name, "default": target, "__doc__": doc,
-                                      "__module__": __name__})
+    return type(
+        name, (TileDevice,), {"platform": name, "default": target, "__doc__": doc, "__module__": __name__}
+    )
 
 
 CDNA = _absent("CDNA", "hip", "AMD's for computing")

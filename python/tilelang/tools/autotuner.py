@@ -148,25 +148,57 @@ class AutoTuner:
         """The tuner of that factory."""
         return cls(kernel, configs)
 
-    def set_compile_args(self, out_idx: Any = None, target: Any = None, execution_backend: Any = None,
-                         target_host: Any = None, verbose: bool | None = None,
-                         pass_configs: dict | None = None) -> AutoTuner:
+    def set_compile_args(
+        self,
+        out_idx: Any = None,
+        target: Any = None,
+        execution_backend: Any = None,
+        target_host: Any = None,
+        verbose: bool | None = None,
+        pass_configs: dict | None = None,
+    ) -> AutoTuner:
         """How a plain function's prim_func is compiled; see tilelang.compile."""
-        self.compile_args = CompileArgs(out_idx, execution_backend, target, target_host, verbose,
-                                        pass_configs)
+        self.compile_args = CompileArgs(
+            out_idx, execution_backend, target, target_host, verbose, pass_configs
+        )
         return self
 
-    def set_profile_args(self, warmup: float = 25, rep: float = 100, timeout: float = 30,
-                         supply_type: TensorSupplyType = TensorSupplyType.Auto,
-                         ref_prog: Callable | None = None, supply_prog: Callable | None = None,
-                         rtol: float = 1e-2, atol: float = 1e-2, max_mismatched_ratio: float = 0.01,
-                         skip_check: bool = False, manual_check_prog: Callable | None = None,
-                         cache_input_tensors: bool = False, backend: str = "event", early_stop: bool = False,
-                         early_stop_factor: float = 2.0) -> AutoTuner:
+    def set_profile_args(
+        self,
+        warmup: float = 25,
+        rep: float = 100,
+        timeout: float = 30,
+        supply_type: TensorSupplyType = TensorSupplyType.Auto,
+        ref_prog: Callable | None = None,
+        supply_prog: Callable | None = None,
+        rtol: float = 1e-2,
+        atol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+        skip_check: bool = False,
+        manual_check_prog: Callable | None = None,
+        cache_input_tensors: bool = False,
+        backend: str = "event",
+        early_stop: bool = False,
+        early_stop_factor: float = 2.0,
+    ) -> AutoTuner:
         """How configurations are measured and checked; see autotune."""
-        self.profile_args = ProfileArgs(warmup, rep, timeout, backend, supply_type, ref_prog, supply_prog,
-                                        rtol, atol, max_mismatched_ratio, skip_check, manual_check_prog,
-                                        cache_input_tensors, early_stop, early_stop_factor)
+        self.profile_args = ProfileArgs(
+            warmup,
+            rep,
+            timeout,
+            backend,
+            supply_type,
+            ref_prog,
+            supply_prog,
+            rtol,
+            atol,
+            max_mismatched_ratio,
+            skip_check,
+            manual_check_prog,
+            cache_input_tensors,
+            early_stop,
+            early_stop_factor,
+        )
         return self
 
     def set_kernel_parameters(self, k_parameters: tuple, f_parameters: Any = None) -> AutoTuner:
@@ -175,8 +207,10 @@ class AutoTuner:
         self._args, self._kwargs = tuple(k_parameters[0]), dict(k_parameters[1])
         return self
 
-    cache_dir = property(lambda self: Path(env.get_cache_dir(), "autotuner"),
-                         doc="Where files of the tuner would lie; results are kept for the process alone.")
+    cache_dir = property(
+        lambda self: Path(env.get_cache_dir(), "autotuner"),
+        doc="Where files of the tuner would lie; results are kept for the process alone.",
+    )
 
     def generate_cache_key(self, parameters: dict[str, Any], extra_parameters: Any = None) -> str | None:
         """A text that is the same for the same function, configurations, settings and parameters; None where
@@ -185,20 +219,40 @@ class AutoTuner:
             text = inspect.getsource(getattr(self.fn, "func", self.fn))
         except (OSError, TypeError):
             return None
-        parts = (text, expand(self.configs, *self._args, **self._kwargs), self.compile_args,
-                 self.profile_args, parameters, extra_parameters)
+        parts = (
+            text,
+            expand(self.configs, *self._args, **self._kwargs),
+            self.compile_args,
+            self.profile_args,
+            parameters,
+            extra_parameters,
+        )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
-    def run(self, warmup: float | None = None, rep: float | None = None, timeout: float | None = None,
-            use_pipeline: bool = False, enable_grouped_compile: bool = False, group_compile_size: int = 2,
-            benchmark_devices: Any = None, benchmark_multi_gpu: bool = False, early_stop: bool | None = None,
-            early_stop_factor: float | None = None) -> AutotuneResult:
+    def run(
+        self,
+        warmup: float | None = None,
+        rep: float | None = None,
+        timeout: float | None = None,
+        use_pipeline: bool = False,
+        enable_grouped_compile: bool = False,
+        group_compile_size: int = 2,
+        benchmark_devices: Any = None,
+        benchmark_multi_gpu: bool = False,
+        early_stop: bool | None = None,
+        early_stop_factor: float | None = None,
+    ) -> AutotuneResult:
         """Compile, check and measure every configuration; the fastest.
 
         RuntimeError with every reason if none works.  What is given counts more than set_profile_args.
         Options on pipelines, groups and several devices are accepted and change nothing here."""
-        given = {"warmup": warmup, "rep": rep, "timeout": timeout, "early_stop": early_stop,
-                 "early_stop_factor": early_stop_factor}
+        given = {
+            "warmup": warmup,
+            "rep": rep,
+            "timeout": timeout,
+            "early_stop": early_stop,
+            "early_stop_factor": early_stop_factor,
+        }
         settings = replace(self.profile_args, **{k: v for k, v in given.items() if v is not None})
         configs = expand(self.configs, *self._args, **self._kwargs)
         if not configs:
@@ -254,10 +308,12 @@ class _Tuning:
             known = kernel.prim_func.defaults
             scalars = [repr(p) for p in kernel.params if not p.is_tensor and p.name not in known]
             if scalars and not s.supply_prog:
-                raise _Scalars(f"autotune: {kernel.prim_func.name} takes {', '.join(scalars)}, a number that "
-                               "is only known when it is called, and how long it runs may depend on it; give "
-                               "supply_prog=, a function (params) -> inputs, or tune within "
-                               "tilelang.set_autotune_inputs(…)")
+                raise _Scalars(
+                    f"autotune: {kernel.prim_func.name} takes {', '.join(scalars)}, a number that "
+                    "is only known when it is called, and how long it runs may depend on it; give "
+                    "supply_prog=, a function (params) -> inputs, or tune within "
+                    "tilelang.set_autotune_inputs(…)"
+                )
             inputs = s.supply_prog(kernel.params) if s.supply_prog else profiler.inputs()
             self.inputs = inputs if s.cache_input_tensors else None
         if s.ref_prog is not None and not s.skip_check:
@@ -268,20 +324,25 @@ class _Tuning:
         if s.ref_prog is not None and self.ref_latency is None:
             self.ref_latency = profiler.do_bench(s.ref_prog, s.warmup, s.rep, input_tensors=inputs)
         limit = self.best[0] * s.early_stop_factor if s.early_stop and self.best else None
-        return profiler.do_bench(None, s.warmup, s.rep, input_tensors=inputs, backend=s.backend,
-                                 early_stop_baseline=limit), kernel
+        return profiler.do_bench(
+            None, s.warmup, s.rep, input_tensors=inputs, backend=s.backend, early_stop_baseline=limit
+        ), kernel
 
     def result(self) -> AutotuneResult:
         if self.best is None:
             reasons = "\n".join(f"  {config}: {reason}" for config, reason in self.failures)
             raise RuntimeError(f"autotune: none of the {len(self.failures)} configurations works:\n{reasons}")
         if self.failures:
-            logger.warning("autotune: %d configurations were left out; the first: %s: %s", len(self.failures),
-                           *self.failures[0])
+            logger.warning(
+                "autotune: %d configurations were left out; the first: %s: %s",
+                len(self.failures),
+                *self.failures[0],
+            )
         latency, config, kernel = self.best
         kernel.update_tuner_result(latency, config, self.ref_latency)
-        return AutotuneResult(latency, config, self.ref_latency, kernel.kernel_source, kernel.prim_func,
-                              kernel, self.failures)
+        return AutotuneResult(
+            latency, config, self.ref_latency, kernel.kernel_source, kernel.prim_func, kernel, self.failures
+        )
 
 
 def _within(seconds: float, work: Callable[[], Any]) -> Any:
@@ -310,6 +371,7 @@ def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
     from tqdm import tqdm
 
     with tqdm(total=total, desc="autotune", unit="config", disable=not sys.stderr.isatty()) as bar:
+
         def show(tuning: _Tuning) -> None:
             best = f"best {tuning.best[0]:.4f} ms" if tuning.best else "none works yet"
             bar.set_postfix_str(best + (f", {len(tuning.failures)} failed" if tuning.failures else ""))
@@ -323,18 +385,45 @@ class AutoTuneImpl:
 
     said = "a @tilelang.autotune function"
 
-    def __init__(self, jit_impl: Any, warmup: float = 25, rep: float = 100, timeout: float = 100,
-                 configs: Any = None, supply_type: TensorSupplyType = TensorSupplyType.Auto,
-                 ref_prog: Callable | None = None, supply_prog: Callable | None = None, rtol: float = 1e-2,
-                 atol: float = 1e-2, max_mismatched_ratio: float = 0.01, skip_check: bool = False,
-                 manual_check_prog: Callable | None = None, cache_input_tensors: bool = False,
-                 do_not_specialize: Any = None, early_stop: bool = False,
-                 early_stop_factor: float = 2.0) -> None:
+    def __init__(
+        self,
+        jit_impl: Any,
+        warmup: float = 25,
+        rep: float = 100,
+        timeout: float = 100,
+        configs: Any = None,
+        supply_type: TensorSupplyType = TensorSupplyType.Auto,
+        ref_prog: Callable | None = None,
+        supply_prog: Callable | None = None,
+        rtol: float = 1e-2,
+        atol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+        skip_check: bool = False,
+        manual_check_prog: Callable | None = None,
+        cache_input_tensors: bool = False,
+        do_not_specialize: Any = None,
+        early_stop: bool = False,
+        early_stop_factor: float = 2.0,
+    ) -> None:
         functools.update_wrapper(self, getattr(jit_impl, "func", jit_impl))
         self.jit_impl, self.configs, self.do_not_specialize = jit_impl, configs, do_not_specialize
-        self.settings = ProfileArgs(warmup, rep, timeout, "event", supply_type, ref_prog, supply_prog, rtol,
-                                    atol, max_mismatched_ratio, skip_check, manual_check_prog,
-                                    cache_input_tensors, early_stop, early_stop_factor)
+        self.settings = ProfileArgs(
+            warmup,
+            rep,
+            timeout,
+            "event",
+            supply_type,
+            ref_prog,
+            supply_prog,
+            rtol,
+            atol,
+            max_mismatched_ratio,
+            skip_check,
+            manual_check_prog,
+            cache_input_tensors,
+            early_stop,
+            early_stop_factor,
+        )
         self._found: dict[Any, AutotuneResult] = {}
         self._signature = inspect.signature(getattr(jit_impl, "func", jit_impl))
 
@@ -396,12 +485,26 @@ class AutoTuneImpl:
         return tuple(map(part, args)), tuple(sorted((name, part(value)) for name, value in kwargs.items()))
 
 
-def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float = 100, timeout: float = 100,
-             supply_type: TensorSupplyType = TensorSupplyType.Auto, ref_prog: Callable | None = None,
-             supply_prog: Callable | None = None, rtol: float = 1e-2, atol: float = 1e-2,
-             max_mismatched_ratio: float = 0.01, skip_check: bool = False,
-             manual_check_prog: Callable | None = None, cache_input_tensors: bool = False,
-             do_not_specialize: Any = None, early_stop: bool = False, early_stop_factor: float = 2.0) -> Any:
+def autotune(
+    func: Any = None,
+    *,
+    configs: Any,
+    warmup: float = 25,
+    rep: float = 100,
+    timeout: float = 100,
+    supply_type: TensorSupplyType = TensorSupplyType.Auto,
+    ref_prog: Callable | None = None,
+    supply_prog: Callable | None = None,
+    rtol: float = 1e-2,
+    atol: float = 1e-2,
+    max_mismatched_ratio: float = 0.01,
+    skip_check: bool = False,
+    manual_check_prog: Callable | None = None,
+    cache_input_tensors: bool = False,
+    do_not_specialize: Any = None,
+    early_stop: bool = False,
+    early_stop_factor: float = 2.0,
+) -> Any:
     """Decorate a @tilelang.jit function (this above that): it chooses the fastest of `configs` by itself.
 
     configs: a list of dicts of keyword arguments, a dict of lists (every combination is tried), or a function
@@ -412,12 +515,31 @@ def autotune(func: Any = None, *, configs: Any, warmup: float = 25, rep: float =
     max_mismatched_ratio, or manual_check_prog), unless skip_check.  early_stop: drop a configuration whose
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds)."""
+
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
-            raise TypeError("@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "
-                            f"factory, not {kind_of(impl)}")
-        return AutoTuneImpl(impl, warmup, rep, timeout, configs, supply_type, ref_prog, supply_prog, rtol,
-                            atol, max_mismatched_ratio, skip_check, manual_check_prog, cache_input_tensors,
-                            do_not_specialize, early_stop, early_stop_factor)
+            raise TypeError(
+                "@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "
+                f"factory, not {kind_of(impl)}"
+            )
+        return AutoTuneImpl(
+            impl,
+            warmup,
+            rep,
+            timeout,
+            configs,
+            supply_type,
+            ref_prog,
+            supply_prog,
+            rtol,
+            atol,
+            max_mismatched_ratio,
+            skip_check,
+            manual_check_prog,
+            cache_input_tensors,
+            do_not_specialize,
+            early_stop,
+            early_stop_factor,
+        )
 
     return wrap if func is None else wrap(func)

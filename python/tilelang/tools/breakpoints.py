@@ -39,8 +39,12 @@ def warn(places: list[tuple[str, int]], target: str) -> None:
     if target.startswith("sim:"):
         return
     for file, line in dict.fromkeys(places):
-        warnings.warn_explicit(f"breakpoint() does nothing on {target}: only the simulator stops here "
-                               "(target='sim:sm_90')", TilelangWarning, file, line)
+        warnings.warn_explicit(
+            f"breakpoint() does nothing on {target}: only the simulator stops here (target='sim:sm_90')",
+            TilelangWarning,
+            file,
+            line,
+        )
 
 
 class Stops:
@@ -101,11 +105,15 @@ class State:
     def summary(self) -> str:
         """Everything, each in a line or two."""
         at = f"{os.path.basename(self.place[0])}:{self.place[1]}" if self.place else "no line of yours"
-        lines = [f"{at}: breakpoint, {self.where}, thread {self._thread()}; of its warp "
-                 f"{bin(self.active).count('1')} threads stop here"]
+        lines = [
+            f"{at}: breakpoint, {self.where}, thread {self._thread()}; of its warp "
+            f"{bin(self.active).count('1')} threads stop here"
+        ]
         lines += [f"  {self._head(name)}: {self._short(name)}" for name in self.arrays]
-        lines += [f"  barrier {n}: {arrived} of {expected or 'all'} threads have come, passed {phase} times"
-                  for n, arrived, expected, phase in self.barriers]
+        lines += [
+            f"  barrier {n}: {arrived} of {expected or 'all'} threads have come, passed {phase} times"
+            for n, arrived, expected, phase in self.barriers
+        ]
         return "\n".join(lines)
 
     def full(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """Kernels of known forms, for which a simple model (hints.py) proposes tile sizes, candidates for tuning.
 
-    template = MatmulTemplate(M=4096, N=4096, K=4096).with_arch(CUDA("cuda"))
-    for hint in template.recommend_hints(topk=10): ..."""
+template = MatmulTemplate(M=4096, N=4096, K=4096).with_arch(CUDA("cuda"))
+for hint in template.recommend_hints(topk=10): ..."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class BaseTemplate:
     def set_output_nodes(self, output_nodes: Any) -> None:
         """CompileError for any: templates here have a form of their own."""
         if output_nodes:
-            raise compile_error(f"{type(self).__name__}: nodes of TVM's graphs are not taken; give the "
-                                "extents", caller_place())
+            raise compile_error(
+                f"{type(self).__name__}: nodes of TVM's graphs are not taken; give the extents",
+                caller_place(),
+            )
 
     def with_arch(self, arch: TileDevice) -> Any:
         """This template, for that chip."""
@@ -87,8 +89,9 @@ class BaseTemplate:
         """The topk candidates that the model finds fastest, of each block and step one."""
         chip = self._arch or auto_infer_current_arch()
         if not isinstance(chip, CUDA):
-            raise compile_error(f"{type(self).__name__}: hints are for GPUs, and {chip.target} is none",
-                                caller_place())
+            raise compile_error(
+                f"{type(self).__name__}: hints are for GPUs, and {chip.target} is none", caller_place()
+            )
         best: dict[tuple, Hint] = {}
         for hint in sorted(self._candidates(chip), key=lambda hint: hint.seconds):
             best.setdefault((*hint.block, *hint.rstep), hint)
@@ -108,8 +111,14 @@ def _split(index: Any, extents: list[int]) -> list[Any]:
     return found
 
 
-def _fold(inputs: list[tuple], out: tuple, reduced: list[int], accum: str,
-          value: Callable, last: Callable = lambda tensors, at, x: x) -> PrimFunc:
+def _fold(
+    inputs: list[tuple],
+    out: tuple,
+    reduced: list[int],
+    accum: str,
+    value: Callable,
+    last: Callable = lambda tensors, at, x: x,
+) -> PrimFunc:
     """The prim_func that sums value(tensors, index, reduction) for each element of the output."""
     shape, total = list(out[0]), math.prod(out[0])
 
@@ -130,10 +139,12 @@ def _fold(inputs: list[tuple], out: tuple, reduced: list[int], accum: str,
 
     kinds = [T.Tensor(shape, dtype) for shape, dtype in [*inputs, out]]
     if len(inputs) == 1:
+
         @T.prim_func
         def main(A: kinds[0], C: kinds[1]):
             body([A], C)
     elif len(inputs) == 2:
+
         @T.prim_func
         def main(A: kinds[0], B: kinds[1], C: kinds[2]):
             body([A, B], C)
@@ -146,8 +157,9 @@ def _fold(inputs: list[tuple], out: tuple, reduced: list[int], accum: str,
     return main
 
 
-def _products(t: Any, a: list[int], b: list[int], out: list[int], reduced: list[int],
-              value: Callable) -> PrimFunc:
+def _products(
+    t: Any, a: list[int], b: list[int], out: list[int], reduced: list[int], value: Callable
+) -> PrimFunc:
     """A sum of products, with a bias along the last dimension where the template says so."""
     inputs = [(a, t.in_dtype), (b, t.in_dtype), *([([out[-1]], t.out_dtype)] if t.with_bias else [])]
     last = lambda tensors, at, x: x + T.cast(tensors[2][at[-1]], t.accum_dtype) if t.with_bias else x
@@ -175,9 +187,16 @@ class MatmulTemplate(BaseTemplate):
         a, b = [self.M, self.K], [self.K, self.N]
         turn = lambda index, other: tuple(index[::-1] if other else index)
         cast = lambda x: T.cast(x, self.accum_dtype)
-        return _products(self, list(turn(a, self.trans_A)), list(turn(b, self.trans_B)), [self.M, self.N],
-                         [self.K], lambda x, at, r: cast(x[0][turn([at[0], r[0]], self.trans_A)])
-                         * cast(x[1][turn([r[0], at[1]], self.trans_B)]))
+        return _products(
+            self,
+            list(turn(a, self.trans_A)),
+            list(turn(b, self.trans_B)),
+            [self.M, self.N],
+            [self.K],
+            lambda x, at, r: (
+                cast(x[0][turn([at[0], r[0]], self.trans_A)]) * cast(x[1][turn([r[0], at[1]], self.trans_B)])
+            ),
+        )
 
 
 @dataclass
@@ -197,8 +216,17 @@ class GEMVTemplate(BaseTemplate):
         return model.stream(arch, [self.N], [self.K], self.in_dtype, self.trans_B, bytes_read)
 
     def _make(self) -> PrimFunc:
-        return MatmulTemplate(1, self.N, self.K, False, self.trans_B, self.in_dtype, self.out_dtype,
-                              self.accum_dtype, self.with_bias)._make()
+        return MatmulTemplate(
+            1,
+            self.N,
+            self.K,
+            False,
+            self.trans_B,
+            self.in_dtype,
+            self.out_dtype,
+            self.accum_dtype,
+            self.with_bias,
+        )._make()
 
 
 @dataclass
@@ -213,8 +241,13 @@ class ElementwiseTemplate(BaseTemplate):
         return model.stream(arch, list(self.shape), [], self.dtype, False, traffic)
 
     def _make(self) -> PrimFunc:
-        return _fold([(self.shape, self.dtype)], (self.shape, self.dtype), [1], self.dtype,
-                     lambda x, at, r: x[0][tuple(at)] + 1)
+        return _fold(
+            [(self.shape, self.dtype)],
+            (self.shape, self.dtype),
+            [1],
+            self.dtype,
+            lambda x, at, r: x[0][tuple(at)] + 1,
+        )
 
 
 @dataclass
@@ -229,16 +262,27 @@ class GeneralReductionTemplate(BaseTemplate):
         return [n for n, kind in zip(self.shape, self.structure, strict=True) if kind == letter]
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
-        return model.stream(arch, self._extents("S") or [1], self._extents("R"), self.dtype,
-                       self.structure.endswith("R"), math.prod(self.shape) * as_dtype(self.dtype).bits / 8)
+        return model.stream(
+            arch,
+            self._extents("S") or [1],
+            self._extents("R"),
+            self.dtype,
+            self.structure.endswith("R"),
+            math.prod(self.shape) * as_dtype(self.dtype).bits / 8,
+        )
 
     def _make(self) -> PrimFunc:
         def value(x: list, at: list, r: list) -> Any:
             sources = {"S": iter(at), "R": iter(r)}
             return x[0][tuple(next(sources[letter]) for letter in self.structure)]
 
-        return _fold([(self.shape, self.dtype)], (self._extents("S") or [1], self.dtype),
-                     self._extents("R") or [1], self.dtype, value)
+        return _fold(
+            [(self.shape, self.dtype)],
+            (self._extents("S") or [1], self.dtype),
+            self._extents("R") or [1],
+            self.dtype,
+            value,
+        )
 
 
 @dataclass
@@ -266,8 +310,9 @@ class ConvTemplate(BaseTemplate):
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
         rows = self.N * self._size(self.H) * self._size(self.W)
-        return model.matmul(arch, rows, self.F, self.K * self.K * self.C, self.in_dtype, self.out_dtype,
-                       self.accum_dtype)
+        return model.matmul(
+            arch, rows, self.F, self.K * self.K * self.C, self.in_dtype, self.out_dtype, self.accum_dtype
+        )
 
     def _make(self) -> PrimFunc:
         def value(x: list, at: list, r: list) -> Any:
@@ -276,8 +321,14 @@ class ConvTemplate(BaseTemplate):
             return T.cast(factors[0], self.accum_dtype) * T.cast(factors[1], self.accum_dtype)
 
         out = [self.N, self._size(self.H), self._size(self.W), self.F]
-        return _products(self, [self.N, self.H, self.W, self.C], [self.K, self.K, self.C, self.F], out,
-                         [self.K, self.K, self.C], value)
+        return _products(
+            self,
+            [self.N, self.H, self.W, self.C],
+            [self.K, self.K, self.C, self.F],
+            out,
+            [self.K, self.K, self.C],
+            value,
+        )
 
 
 @dataclass

@@ -36,8 +36,8 @@ class Checker(ast.NodeVisitor):
     def __init__(self, file: str, text: str) -> None:
         show(Text(file, text.split("\n")))  # what the errors quote
         self.file, self.faults = file, []
-        self.known: dict[str, Any] = {}   # names of the script -> what they mean in tilelang
-        self.own: set[str] = set()        # names that the script binds otherwise, too
+        self.known: dict[str, Any] = {}  # names of the script -> what they mean in tilelang
+        self.own: set[str] = set()  # names that the script binds otherwise, too
         try:
             tree = ast.parse(text, file)
         except SyntaxError as error:
@@ -83,8 +83,10 @@ class Checker(ast.NodeVisitor):
         before = len(self.faults)
         for stmt in node.body:
             self.visit(stmt)
-        if any(h.type is None or "Import" in ast.unparse(h.type) or "Exception" in ast.unparse(h.type)
-               for h in node.handlers):
+        if any(
+            h.type is None or "Import" in ast.unparse(h.type) or "Exception" in ast.unparse(h.type)
+            for h in node.handlers
+        ):
             del self.faults[before:]  # the script itself sees to what is not there
         for part in (*node.handlers, *node.orelse, *node.finalbody):
             self.visit(part)
@@ -172,8 +174,12 @@ class Checker(ast.NodeVisitor):
         try:
             if parameter == "dtype" or parameter.endswith("_dtype"):
                 as_dtype(node.value)
-            elif parameter == "target" and node.value.partition(" ")[0] not in ("auto", "cuda") or \
-                    parameter == "target" and "-arch=" in node.value:
+            elif (
+                parameter == "target"
+                and node.value.partition(" ")[0] not in ("auto", "cuda")
+                or parameter == "target"
+                and "-arch=" in node.value
+            ):
                 resolve_target(node.value)
         except CompileError as error:
             self.fault(error.text, node)
@@ -217,8 +223,9 @@ def _is_kernel(decorator: ast.expr, node: ast.FunctionDef) -> bool:
 
 def main(argv: list[str]) -> int:
     """Run the command: prints what would fail; 1 if anything would."""
-    parser = argparse.ArgumentParser("python -m tilelang check", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m tilelang check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("scripts", nargs="+", metavar="SCRIPT")
     count = 0
     scripts = parser.parse_args(argv).scripts

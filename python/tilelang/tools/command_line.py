@@ -76,8 +76,9 @@ def main(argv: list[str] | None = None) -> int:
         from .check_script import main as check
 
         return check(given[1:])
-    parser = argparse.ArgumentParser("python -m tilelang", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m tilelang", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("ir", "source", "explain"))
     parser.add_argument("kernel", metavar="FILE:NAME")
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")

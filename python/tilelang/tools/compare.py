@@ -17,10 +17,21 @@ def as_numpy(value: Any) -> Any:
     return array.astype(numpy.float64) if array.dtype.kind in "fV" else array
 
 
-def torch_assert_close(tensor_a: Any, tensor_b: Any, rtol: float = 1e-2, atol: float = 1e-3,
-                       max_mismatched_ratio: float = 0.001, verbose: bool = False, equal_nan: bool = True,
-                       check_device: bool = True, check_dtype: bool = True, check_layout: bool = True,
-                       check_stride: bool = False, base_name: str = "LHS", ref_name: str = "RHS") -> None:
+def torch_assert_close(
+    tensor_a: Any,
+    tensor_b: Any,
+    rtol: float = 1e-2,
+    atol: float = 1e-3,
+    max_mismatched_ratio: float = 0.001,
+    verbose: bool = False,
+    equal_nan: bool = True,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    base_name: str = "LHS",
+    ref_name: str = "RHS",
+) -> None:
     """AssertionError unless |a - b| <= atol + rtol * |b| but for a share `max_mismatched_ratio` of elements.
 
     tensor_a: found; tensor_b: expected; of one shape, of NumPy or PyTorch.  check_dtype compares the dtypes
@@ -45,9 +56,11 @@ def torch_assert_close(tensor_a: Any, tensor_b: Any, rtol: float = 1e-2, atol: f
     with numpy.errstate(invalid="ignore"):
         off = numpy.where(close, -1, numpy.nan_to_num(numpy.abs(a.astype(float) - b), nan=numpy.inf))
     at = tuple(int(i) for i in numpy.unravel_index(int(numpy.argmax(off)), off.shape))
-    raise AssertionError(f"{wrong} of {close.size} elements differ by more than {atol} + {rtol} * "
-                         f"|{ref_name}| ({100 * wrong / close.size:.2f} %, {100 * max_mismatched_ratio:g} % "
-                         f"may); the most at {list(at)}: {base_name} {a[at]}, {ref_name} {b[at]}")
+    raise AssertionError(
+        f"{wrong} of {close.size} elements differ by more than {atol} + {rtol} * "
+        f"|{ref_name}| ({100 * wrong / close.size:.2f} %, {100 * max_mismatched_ratio:g} % "
+        f"may); the most at {list(at)}: {base_name} {a[at]}, {ref_name} {b[at]}"
+    )
 
 
 def as_list(value: Any) -> list[Any]:

@@ -16,8 +16,13 @@ from ..jit.lookahead import own_nodes
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-def custom_op(name: str, kernel: Any = None, *, mutates_args: str | Sequence[str] | None = None,
-              device_types: str | Sequence[str] | None = None) -> Any:
+def custom_op(
+    name: str,
+    kernel: Any = None,
+    *,
+    mutates_args: str | Sequence[str] | None = None,
+    device_types: str | Sequence[str] | None = None,
+) -> Any:
     """Make a kernel a PyTorch operator, which torch.compile(fullgraph=True) takes as it is.
 
     name: "mylib::matmul".  kernel: a compiled kernel (of tilelang.compile, or a factory's), or an eager one,
@@ -36,18 +41,23 @@ def custom_op(name: str, kernel: Any = None, *, mutates_args: str | Sequence[str
     elif isinstance(kernel, EagerImpl):
         op = _OfEager(kernel)
     else:
-        raise _mistake(f"custom_op takes a compiled kernel or an eager one, not {kind_of(kernel)}"
-                       + ("; call the factory first" if callable(kernel) else ""))
+        raise _mistake(
+            f"custom_op takes a compiled kernel or an eager one, not {kind_of(kernel)}"
+            + ("; call the factory first" if callable(kernel) else "")
+        )
     import torch
 
     given = [mutates_args] if isinstance(mutates_args, str) else mutates_args
     op.written = frozenset(op.known_writes() if given is None else given)
     unknown = op.written - {row[0] for row in op.rows}
     if unknown:
-        raise _mistake(f"custom_op: mutates_args names '{min(unknown)}', but {op.name} has the arguments "
-                       f"{', '.join(row[0] for row in op.rows)}")
-    made = torch.library.custom_op(name, op.run, mutates_args=op.written, device_types=device_types,
-                                   schema=op.schema())
+        raise _mistake(
+            f"custom_op: mutates_args names '{min(unknown)}', but {op.name} has the arguments "
+            f"{', '.join(row[0] for row in op.rows)}"
+        )
+    made = torch.library.custom_op(
+        name, op.run, mutates_args=op.written, device_types=device_types, schema=op.schema()
+    )
     made.register_fake(op.fake)
     return made
 
@@ -90,14 +100,21 @@ class _Op:
         for param in inputs:
             value = by_name.get(param.name)
             if param.is_tensor and value is not None:
-                sizes.update((n, extent) for n, extent in zip(param.shape, value.shape, strict=True)
-                             if isinstance(n, str) and n.isidentifier())
+                sizes.update(
+                    (n, extent)
+                    for n, extent in zip(param.shape, value.shape, strict=True)
+                    if isinstance(n, str) and n.isidentifier()
+                )
             elif value is not None:
                 sizes[param.name] = value
-        made = [torch.empty([_extent(n, sizes) for n in kernel.params[i].shape],
-                            dtype=kernel.params[i].dtype.as_torch(),
-                            device=tensors[0].device if tensors else kernel.device_type)
-                for i in self.returned(kernel)]
+        made = [
+            torch.empty(
+                [_extent(n, sizes) for n in kernel.params[i].shape],
+                dtype=kernel.params[i].dtype.as_torch(),
+                device=tensors[0].device if tensors else kernel.device_type,
+            )
+            for i in self.returned(kernel)
+        ]
         return made[0] if self.count == 1 else tuple(made) if made else None
 
     def returned(self, kernel: JITKernel) -> list[int]:
@@ -117,8 +134,15 @@ class _OfKernel(_Op):
         self.kernel, self.name, self.count = kernel, kernel._func.name, len(kernel._outputs)
         self.rows = []
         for param in (kernel.params[i] for i in kernel._inputs):
-            kind = "Tensor" if param.is_tensor else "bool" if param.dtype == "bool" else \
-                "float" if param.dtype.is_float else "int"
+            kind = (
+                "Tensor"
+                if param.is_tensor
+                else "bool"
+                if param.dtype == "bool"
+                else "float"
+                if param.dtype.is_float
+                else "int"
+            )
             self.rows.append((param.name, kind, ""))
 
     def known_writes(self) -> list[str]:
@@ -148,8 +172,9 @@ class _OfEager(_Op):
     """An eager kernel, compiled for the arguments of each call."""
 
     def __init__(self, impl: EagerImpl) -> None:
-        self.impl = _Checked(impl.func, impl.settings, impl._scope, [impl._names[i] for i in impl._runtime],
-                             impl._in_body)
+        self.impl = _Checked(
+            impl.func, impl.settings, impl._scope, [impl._names[i] for i in impl._runtime], impl._in_body
+        )
         self.impl.check = self._check
         self.name = impl.func.__name__
         tree = function_tree(impl.func)[0]
@@ -169,9 +194,11 @@ class _OfEager(_Op):
         if isinstance(default, str):
             kind = str  # a dtype is its name
         if kind not in _TYPES:
-            raise _mistake(f"custom_op: nothing says which type the argument '{name}' of {self.name} has: "
-                           f"annotate it, {name}: int (or float, bool, str), or give it a default of such "
-                           "a type")
+            raise _mistake(
+                f"custom_op: nothing says which type the argument '{name}' of {self.name} has: "
+                f"annotate it, {name}: int (or float, bool, str), or give it a default of such "
+                "a type"
+            )
         text = repr(str(default)).replace("'", '"') if kind is str else repr(default)
         return name, _TYPES[kind], text if has_default else ""
 
@@ -191,8 +218,9 @@ class _OfEager(_Op):
             """A fake tensor whose extents are numbers: each shape has a kernel of its own."""
             if not isinstance(x, torch.Tensor) or all(type(n) is int for n in (*x.shape, *x.stride())):
                 return x
-            return torch.empty_strided([int(n) for n in x.shape], [int(n) for n in x.stride()], dtype=x.dtype,
-                                       device=x.device)
+            return torch.empty_strided(
+                [int(n) for n in x.shape], [int(n) for n in x.stride()], dtype=x.dtype, device=x.device
+            )
 
         return self.impl.compile(*[settled(a) for a in args])
 
@@ -201,13 +229,17 @@ class _OfEager(_Op):
         results = kernel._func.results
         passed = [item for item in results.items if isinstance(item, str)] if results else []
         if passed:
-            raise _mistake(f"custom_op: {self.name} returns its argument {passed[0]}, but an operator of "
-                           "PyTorch returns new tensors only: return nothing, and name it in mutates_args")
+            raise _mistake(
+                f"custom_op: {self.name} returns its argument {passed[0]}, but an operator of "
+                "PyTorch returns new tensors only: return nothing, and name it in mutates_args"
+            )
         for i in kernel._inputs:
             name = kernel.params[i].name
             if kernel._kernel.written[i] and name not in self.written:
-                raise _mistake(f"custom_op: {self.name} writes its argument {name}, but mutates_args does "
-                               f"not name it: custom_op(…, mutates_args=({name!r},))")
+                raise _mistake(
+                    f"custom_op: {self.name} writes its argument {name}, but mutates_args does "
+                    f"not name it: custom_op(…, mutates_args=({name!r},))"
+                )
 
     def returned(self, kernel: JITKernel) -> list[int]:
         results = kernel._func.results
@@ -222,8 +254,10 @@ def _returned(tree: ast.FunctionDef, name: str) -> int:
     given = [n.value for n in own_nodes(tree) if isinstance(n, ast.Return) and n.value is not None]
     counts = {len(value.elts) if isinstance(value, (ast.Tuple, ast.List)) else 1 for value in given}
     if len(counts) > 1:
-        raise _mistake(f"custom_op: {name} returns {' or '.join(map(str, sorted(counts)))} tensors, but an "
-                       "operator of PyTorch always as many")
+        raise _mistake(
+            f"custom_op: {name} returns {' or '.join(map(str, sorted(counts)))} tensors, but an "
+            "operator of PyTorch always as many"
+        )
     return counts.pop() if counts else 0
 
 
@@ -232,8 +266,11 @@ def _numbers(tree: ast.FunctionDef, impl: EagerImpl) -> dict[str, str]:
     kinds = dict(impl.func.__annotations__)
     parameters = (*tree.args.args, *tree.args.kwonlyargs)
     texts = {a.arg: ast.unparse(a.annotation) for a in parameters if a.annotation}
-    texts |= {node.target.id: ast.unparse(node.annotation) for node in own_nodes(tree)
-              if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)}
+    texts |= {
+        node.target.id: ast.unparse(node.annotation)
+        for node in own_nodes(tree)
+        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name)
+    }
     found = {}
     for name in (impl._names[i] for i in impl._runtime):
         kind, text = kinds.get(name), texts.get(name, "")

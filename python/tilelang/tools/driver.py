@@ -34,13 +34,21 @@ def _entry(name: str, attr: str, doc: str) -> Callable[..., Any]:
 
 
 get_device_name = _entry("get_device_name", "name", "The GPU's name.")
-get_num_sms = _entry("get_num_sms", "multi_processor_count",
-                     "How many multiprocessors the GPU has: the blocks of a persistent kernel.")
-get_registers_per_block = _entry("get_registers_per_block", "regs_per_multiprocessor",
-                                 "The 32-bit registers that a block may use: all of a multiprocessor.")
+get_num_sms = _entry(
+    "get_num_sms",
+    "multi_processor_count",
+    "How many multiprocessors the GPU has: the blocks of a persistent kernel.",
+)
+get_registers_per_block = _entry(
+    "get_registers_per_block",
+    "regs_per_multiprocessor",
+    "The 32-bit registers that a block may use: all of a multiprocessor.",
+)
 get_persisting_l2_cache_max_size = _entry(
-    "get_persisting_l2_cache_max_size", "L2_cache_size",
-    "The bytes of the second cache, of which a program may set aside a part.")
+    "get_persisting_l2_cache_max_size",
+    "L2_cache_size",
+    "The bytes of the second cache, of which a program may set aside a part.",
+)
 
 
 def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes") -> int:

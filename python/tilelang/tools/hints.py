@@ -22,6 +22,7 @@ _BARRIER = 40e-9  # of the threads of a block
 _BUSY = 8  # warps of a multiprocessor that keep its tensor cores at work
 _WORKING = 40  # registers of a thread for addresses and counters
 
+
 class Rasterization:
     """In which order blocks run."""
 
@@ -86,10 +87,13 @@ class Hint:
 
     tensorcore_legalization = complete_config
 
-    step = property(lambda self: [1] * len(self.block),
-                    doc="How far apart the elements of a thread are: 1 along each dimension.")
-    raxis_order = property(lambda self: list(range(len(self.rstep))),
-                           doc="The order of the reductions: as they are written.")
+    step = property(
+        lambda self: [1] * len(self.block),
+        doc="How far apart the elements of a thread are: 1 along each dimension.",
+    )
+    raxis_order = property(
+        lambda self: list(range(len(self.rstep))), doc="The order of the reductions: as they are written."
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Its fields."""
@@ -107,8 +111,14 @@ class Hint:
 def _residents(arch: CUDA, threads: int, shared: float, registers: float) -> int:
     """How many such blocks a multiprocessor holds."""
     sm = arch.info["multiprocessors"]
-    return int(min(sm["threads"] // threads, sm["blocks"], sm["shared_bytes"] // (shared + 1024),
-                   arch.reg_cap // (threads * max(32, registers))))
+    return int(
+        min(
+            sm["threads"] // threads,
+            sm["blocks"],
+            sm["shared_bytes"] // (shared + 1024),
+            arch.reg_cap // (threads * max(32, registers)),
+        )
+    )
 
 
 def _warps(block_m: int, block_n: int, instr: tuple) -> Iterator[tuple[int, int]]:
@@ -141,12 +151,32 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any, ac
             resident = _residents(arch, threads, shared, registers)
             if registers > arch.info["registers"] or not resident:
                 continue
-            yield _matmul_hint(arch, (M, N, K), (m, n, k), (rows, columns), stages, resident, rate, bool(row),
-                               kind.bits, out_bits)
+            yield _matmul_hint(
+                arch,
+                (M, N, K),
+                (m, n, k),
+                (rows, columns),
+                stages,
+                resident,
+                rate,
+                bool(row),
+                kind.bits,
+                out_bits,
+            )
 
 
-def _matmul_hint(arch: CUDA, problem: tuple, block: tuple, warps: tuple, stages: int, resident: int,
-                 rate: float, use_tc: bool, bits: int, out_bits: int) -> Hint:
+def _matmul_hint(
+    arch: CUDA,
+    problem: tuple,
+    block: tuple,
+    warps: tuple,
+    stages: int,
+    resident: int,
+    rate: float,
+    use_tc: bool,
+    bits: int,
+    out_bits: int,
+) -> Hint:
     (M, N, K), (m, n, k), (rows, columns) = problem, block, warps
     cores, bandwidth, depth = arch.compute_max_core, arch.rates["bandwidth"], k * bits / 8
     grid = -(-M // m), -(-N // n)
@@ -163,8 +193,15 @@ def _matmul_hint(arch: CUDA, problem: tuple, block: tuple, warps: tuple, stages:
     waves = -(-grid[0] * grid[1] // (cores * resident))
     panels = waves > 1 and (M + N) * K * bits / 8 > arch.rates["l2_bytes"]
     plan = Rasterization2DColumn(max(4, side // 2)) if panels else NoRasterization()
-    hint = Hint([m, n], rstep=[k], pipeline_stage=stages, use_async=stages > 1, use_tc=use_tc,
-                rasterization_plan=plan, seconds=waves * (-(-K // k) * step + _LATENCY + store))
+    hint = Hint(
+        [m, n],
+        rstep=[k],
+        pipeline_stage=stages,
+        use_async=stages > 1,
+        use_tc=use_tc,
+        rasterization_plan=plan,
+        seconds=waves * (-(-K // k) * step + _LATENCY + store),
+    )
     if use_tc:
         hint.warp = [m // rows, n // columns]
     else:
@@ -182,8 +219,9 @@ def _spread(count: int, extents: list[int]) -> list[int]:
     return found
 
 
-def stream(arch: CUDA, spatial: list[int], reduced: list[int], dtype: Any, contiguous: bool,
-            traffic: float) -> Iterator[Hint]:
+def stream(
+    arch: CUDA, spatial: list[int], reduced: list[int], dtype: Any, contiguous: bool, traffic: float
+) -> Iterator[Hint]:
     """Kernels that read each element once; contiguous: the last dimension in memory is reduced."""
     size, depth = as_dtype(dtype).bits / 8, math.prod(reduced)
     lanes = max(1, int(16 // size))
@@ -207,16 +245,26 @@ def stream(arch: CUDA, spatial: list[int], reduced: list[int], dtype: Any, conti
         seconds *= waves * capacity / blocks if waves > 1 else 1
         seconds += waves * (_LATENCY + 20e-9 * power)
         rstep = _spread(min(sharing * lanes, 1 << (depth - 1).bit_length()), reduced) if reduced else []
-        yield Hint(block, [], _spread(threads // sharing, block), rstep,
-                   _spread(sharing, reduced) if reduced else [], vectorize={"lanes": lanes}, seconds=seconds)
+        yield Hint(
+            block,
+            [],
+            _spread(threads // sharing, block),
+            rstep,
+            _spread(sharing, reduced) if reduced else [],
+            vectorize={"lanes": lanes},
+            seconds=seconds,
+        )
 
 
 def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
     """Attention, of a FlashAttentionTemplate."""
     kind, heads = as_dtype(t.in_dtype), t.batch_size * t.num_heads
     if matrix_row(arch, kind, as_dtype(t.accum_dtype)) is None:
-        raise compile_error(f"FlashAttentionTemplate: {arch.target} has no matrix instruction for {kind} "
-                            f"with results in {t.accum_dtype}", caller_place())
+        raise compile_error(
+            f"FlashAttentionTemplate: {arch.target} has no matrix instruction for {kind} "
+            f"with results in {t.accum_dtype}",
+            caller_place(),
+        )
     for m, n, stages in product(_sizes(t.seq_length, 128), _sizes(t.seq_kv_length, 128), (1, 2, 3)):
         warps = min(8, m // 16)
         shared = (m + 2 * stages * n) * t.head_dim * kind.bits / 8

@@ -96,12 +96,17 @@ def _mode_class(torch: Any) -> type:
 
     tensor = torch.Tensor
     makers = _device._device_constructors()
-    answers = {tensor.device.__get__: lambda: torch.device("cuda", 0), tensor.is_cuda.__get__: lambda: True,
-               tensor.is_cpu.__get__: lambda: False, tensor.get_device: lambda: 0}
+    answers = {
+        tensor.device.__get__: lambda: torch.device("cuda", 0),
+        tensor.is_cuda.__get__: lambda: True,
+        tensor.is_cpu.__get__: lambda: False,
+        tensor.get_device: lambda: 0,
+    }
 
     def means_gpu(value: Any) -> bool:
         return (isinstance(value, torch.device) and value.type == "cuda") or (
-            isinstance(value, str) and value.split(":")[0] == "cuda")
+            isinstance(value, str) and value.split(":")[0] == "cuda"
+        )
 
     def devices(func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, str]:
         """The arguments with "cpu" for "cuda"; and where the result is asked for: "cuda", "cpu" or ""."""
@@ -140,8 +145,11 @@ def _mode_class(torch: Any) -> type:
                 if is_marked(first) != there and result.untyped_storage() is first.untyped_storage():
                     result = result.clone()
                 return mark(result) if there else result
-            if wanted == "cuda" or (not wanted and _has_marked(args, tensor)) \
-                    or (not wanted and _has_marked(tuple(kwargs.values()), tensor)):
+            if (
+                wanted == "cuda"
+                or (not wanted and _has_marked(args, tensor))
+                or (not wanted and _has_marked(tuple(kwargs.values()), tensor))
+            ):
                 mark(result)
             return result
 
@@ -197,11 +205,26 @@ class _Event(_Stream):
 def _replace_functions(torch: Any) -> None:
     cuda, stream = torch.cuda, _Stream()
     nothing = lambda *args, **kwargs: None
-    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all",
-                 "set_stream", "reset_peak_memory_stats", "ipc_collect", "set_sync_debug_mode"):
+    for name in (
+        "synchronize",
+        "empty_cache",
+        "set_device",
+        "init",
+        "manual_seed",
+        "manual_seed_all",
+        "set_stream",
+        "reset_peak_memory_stats",
+        "ipc_collect",
+        "set_sync_debug_mode",
+    ):
         setattr(cuda, name, nothing)
-    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
-                 "current_device"):
+    for name in (
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "current_device",
+    ):
         setattr(cuda, name, lambda *args, **kwargs: 0)
     cuda.is_available = cuda.is_initialized = lambda: True
     cuda.is_bf16_supported = lambda *args, **kwargs: True
@@ -209,9 +232,13 @@ def _replace_functions(torch: Any) -> None:
     cuda.get_device_name = lambda *args: "simulated GPU"
     cuda.get_device_capability = lambda *args: divmod(_chip()["capability"], 10)
     cuda.get_device_properties = lambda *args: types.SimpleNamespace(
-        name="simulated GPU", major=_chip()["capability"] // 10, minor=_chip()["capability"] % 10,
-        multi_processor_count=_chip()["multiprocessors"]["count"], warp_size=_chip()["warp"],
-        total_memory=80 << 30)
+        name="simulated GPU",
+        major=_chip()["capability"] // 10,
+        minor=_chip()["capability"] % 10,
+        multi_processor_count=_chip()["multiprocessors"]["count"],
+        warp_size=_chip()["warp"],
+        total_memory=80 << 30,
+    )
     cuda.mem_get_info = lambda *args: (80 << 30, 80 << 30)
     cuda.Event, cuda.Stream = _Event, _Stream
     cuda.current_stream = cuda.default_stream = lambda *args: stream

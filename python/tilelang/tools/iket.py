@@ -49,9 +49,13 @@ def enable(*, override: bool = True) -> None:
     _enabled = True
     if not _warned:
         _warned = True
-        warnings.warn("tilelang.tools.cuda.iket: events are listed in event_table(), but when they happen is "
-                      "not recorded in this version: there will be no trace files; kernel.simulate() counts "
-                      "what a kernel does, kernel.get_profiler() measures it", TilelangWarning, stacklevel=2)
+        warnings.warn(
+            "tilelang.tools.cuda.iket: events are listed in event_table(), but when they happen is "
+            "not recorded in this version: there will be no trace files; kernel.simulate() counts "
+            "what a kernel does, kernel.get_profiler() measures it",
+            TilelangWarning,
+            stacklevel=2,
+        )
 
 
 def disable(*, restore: bool = True) -> None:
@@ -71,9 +75,15 @@ def reset() -> None:
 
 
 @contextlib.contextmanager
-def session(*, reset_events: bool = True, override: bool = True, disable_on_exit: bool = True,
-            output_dir: Any = None, runtime_payloads: bool | None = None,
-            disable_cache: bool = True) -> Iterator[None]:
+def session(
+    *,
+    reset_events: bool = True,
+    override: bool = True,
+    disable_on_exit: bool = True,
+    output_dir: Any = None,
+    runtime_payloads: bool | None = None,
+    disable_cache: bool = True,
+) -> Iterator[None]:
     """enable() within a `with`."""
     global _payloads
     if reset_events:
@@ -96,8 +106,9 @@ def event_table() -> list[Event]:
 
 def _note(name: Any, kind: str) -> None:
     if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_EVENT_NAME_BYTES:
-        raise ValueError(f"iket.{kind}: the name of an event is a text of 1 to {MAX_EVENT_NAME_BYTES} bytes, "
-                         f"not {name!r}")
+        raise ValueError(
+            f"iket.{kind}: the name of an event is a text of 1 to {MAX_EVENT_NAME_BYTES} bytes, not {name!r}"
+        )
     if _enabled:
         _events.setdefault((name, kind), Event(name, len(_events) + 1, kind))
 
@@ -185,5 +196,7 @@ def trace_files(*, directory: Any = None) -> list[Path]:
 
 def profile_command(command: Any, *, directory: Any, postprocess: str = "all", clobber: bool = True) -> Any:
     """RuntimeError: there is no recorder whose command line this could be."""
-    raise RuntimeError("iket.profile_command: events are not recorded in this version; run the program "
-                       "itself, and measure by kernel.get_profiler() or a profiler of CUDA's")
+    raise RuntimeError(
+        "iket.profile_command: events are not recorded in this version; run the program "
+        "itself, and measure by kernel.get_profiler() or a profiler of CUDA's"
+    )

@@ -54,12 +54,25 @@ def _records(folder: Path, error: str) -> list[LowerRecord]:
         after = path.read_text(encoding="utf-8")
         if int(index):
             marks = [line[0] for line in _lines(before, after, 0)[2:]]
-            found.append(LowerRecord(level, name, int(index), before, after, before != after,
-                                     marks.count("+"), marks.count("-")))
+            found.append(
+                LowerRecord(
+                    level,
+                    name,
+                    int(index),
+                    before,
+                    after,
+                    before != after,
+                    marks.count("+"),
+                    marks.count("-"),
+                )
+            )
         before = after
     if error:
-        found.append(LowerRecord(level, "?", len(found) + 1, before, before, False, status=STATUS_FAILED,
-                                 error_msg=error))
+        found.append(
+            LowerRecord(
+                level, "?", len(found) + 1, before, before, False, status=STATUS_FAILED, error_msg=error
+            )
+        )
     return found
 
 
@@ -78,8 +91,9 @@ def _watched(function: _core.Function, target: str, options: dict[str, Any]) -> 
     return kernel, failure, records
 
 
-def compile_watched(function: _core.Function, target: str, options: dict[str, Any],
-                    configs: Mapping[str, Any]) -> _core.Kernel:
+def compile_watched(
+    function: _core.Function, target: str, options: dict[str, Any], configs: Mapping[str, Any]
+) -> _core.Kernel:
     """_core.compile, seen by everything that looks on."""
     kernel, failure, records = _watched(function, target, options)
     watchers = list(config.watchers)
@@ -115,34 +129,53 @@ def _lines(before: str, after: str, context: int, labels: tuple = ("before", "af
     return list(difflib.unified_diff(*texts, *labels, lineterm="", n=context))
 
 
-def unified_diff(before_text: str, after_text: str, before_label: str = "before", after_label: str = "after",
-                 context: int = 3, color: bool = True) -> str:
+def unified_diff(
+    before_text: str,
+    after_text: str,
+    before_label: str = "before",
+    after_label: str = "after",
+    context: int = 3,
+    color: bool = True,
+) -> str:
     """What changed between two texts, with `context` lines around it; color: for a terminal."""
     lines = _lines(before_text, after_text, context, (before_label, after_label))
     paint = {"+": "32", "-": "31", "@": "36"} if color else {}
     return "\n".join(f"\033[{paint[line[0]]}m{line}\033[0m" if line[:1] in paint else line for line in lines)
 
 
-def print_diff(before_text: str, after_text: str, before_label: str = "before", after_label: str = "after",
-               context: int = 3, color: bool = True) -> None:
+def print_diff(
+    before_text: str,
+    after_text: str,
+    before_label: str = "before",
+    after_label: str = "after",
+    context: int = 3,
+    color: bool = True,
+) -> None:
     """Print unified_diff of the same."""
     print(unified_diff(before_text, after_text, before_label, after_label, context, color))
 
 
-def generate_html(records: Sequence[LowerRecord], output_path: str | os.PathLike,
-                  section_cache: Any = None) -> None:
+def generate_html(
+    records: Sequence[LowerRecord], output_path: str | os.PathLike, section_cache: Any = None
+) -> None:
     """Write a page of what each pass changed."""
     from html import escape
 
-    parts = ["<!doctype html><meta charset=utf-8><title>passes</title><style>body{font:14px sans-serif}"
-             "pre{background:#f6f6f6;padding:8px}ins{background:#cfc;text-decoration:none}"
-             "del{background:#fcc;text-decoration:none}</style>"]
+    parts = [
+        "<!doctype html><meta charset=utf-8><title>passes</title><style>body{font:14px sans-serif}"
+        "pre{background:#f6f6f6;padding:8px}ins{background:#cfc;text-decoration:none}"
+        "del{background:#fcc;text-decoration:none}</style>"
+    ]
     for r in records:
         marks = {"+": "ins", "-": "del"}
-        lines = [f"<{m}>{escape(line)}</{m}>" if (m := marks.get(line[:1])) else escape(line)
-                 for line in _lines(r.before_text, r.after_text, 3)[2:]]
-        parts.append(f"<details {'open' if r.changed else ''}><summary>{escape(_head(r))}</summary><pre>"
-                     f"{chr(10).join(lines)}</pre></details>")
+        lines = [
+            f"<{m}>{escape(line)}</{m}>" if (m := marks.get(line[:1])) else escape(line)
+            for line in _lines(r.before_text, r.after_text, 3)[2:]
+        ]
+        parts.append(
+            f"<details {'open' if r.changed else ''}><summary>{escape(_head(r))}</summary><pre>"
+            f"{chr(10).join(lines)}</pre></details>"
+        )
     Path(output_path).parent.mkdir(parents=True, exist_ok=True)
     Path(output_path).write_text("\n".join(parts), encoding="utf-8")
 
@@ -152,8 +185,13 @@ class LowerTraceSession(_Watcher):
 
     records: all that was seen.  mode="none" only keeps them."""
 
-    def __init__(self, *, mode: str = "terminal", trace_dir: str | os.PathLike | None = None,
-                 codegen_output: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        mode: str = "terminal",
+        trace_dir: str | os.PathLike | None = None,
+        codegen_output: bool = False,
+    ) -> None:
         if mode not in ("terminal", "html", "none"):
             raise ValueError(f"lower_trace: mode is terminal, html or none, not {mode!r}")
         self.mode, self.trace_dir = mode, Path(trace_dir or env.get_lower_trace_dir())
@@ -170,8 +208,13 @@ def _head(r: LowerRecord) -> str:
     return f"{r.index}. {r.name} ({r.phase}): {said}"
 
 
-def _show(name: str, records: Sequence[LowerRecord], context: int, mode: str = "terminal",
-          page: str | os.PathLike = "") -> None:
+def _show(
+    name: str,
+    records: Sequence[LowerRecord],
+    context: int,
+    mode: str = "terminal",
+    page: str | os.PathLike = "",
+) -> None:
     """Write records as the page (mode "html"), print them ("terminal"), or neither."""
     if mode == "html":
         generate_html(records, page)
@@ -184,8 +227,9 @@ def _show(name: str, records: Sequence[LowerRecord], context: int, mode: str = "
 _session: LowerTraceSession | None = None
 
 
-def enable(*, mode: str = "terminal", trace_dir: str | os.PathLike | None = None,
-           codegen_output: bool = False) -> LowerTraceSession:
+def enable(
+    *, mode: str = "terminal", trace_dir: str | os.PathLike | None = None, codegen_output: bool = False
+) -> LowerTraceSession:
     """Show every compilation from here on, as LowerTraceSession does; the generated text is a kernel's
     kernel_source, so codegen_output changes nothing."""
     global _session
@@ -217,9 +261,15 @@ def get_last_session() -> LowerTraceSession | None:
     return _session
 
 
-def lower_trace(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, mode: str = "terminal",
-                context: int = 3, html_path: str | os.PathLike = "lower_trace_report.html",
-                target: Any = None) -> list[LowerRecord]:
+def lower_trace(
+    func_or_mod: PrimFunc,
+    passes: Sequence[str] | None = None,
+    *,
+    mode: str = "terminal",
+    context: int = 3,
+    html_path: str | os.PathLike = "lower_trace_report.html",
+    target: Any = None,
+) -> list[LowerRecord]:
     """Compile a prim_func, and show what each pass makes of it (mode: terminal, html: the page html_path, or
     none); the records.  passes: the names of those to show; None: all."""
     if not isinstance(func_or_mod, PrimFunc):
@@ -236,8 +286,14 @@ def lower_trace(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, m
     return chosen
 
 
-def pass_diff(func_or_mod: PrimFunc, passes: Sequence[str] | None = None, *, mode: str = "terminal",
-              context: int = 3, html_path: str | os.PathLike = "pass_diff_report.html") -> list[LowerRecord]:
+def pass_diff(
+    func_or_mod: PrimFunc,
+    passes: Sequence[str] | None = None,
+    *,
+    mode: str = "terminal",
+    context: int = 3,
+    html_path: str | os.PathLike = "pass_diff_report.html",
+) -> list[LowerRecord]:
     """The same as lower_trace, of the passes that change something."""
     records = [r for r in lower_trace(func_or_mod, passes, mode="none") if r.changed]
     _show(func_or_mod.name, records, context, mode, html_path)
@@ -265,8 +321,11 @@ class PassTimingTool(_Watcher):
 
     def see(self, name: str, records: list[LowerRecord], phases: Mapping[str, float]) -> None:
         """Take note of one compilation."""
-        self.records += [PassTimingRecord(phase, ms / 1e3, 0, ms / 1e3, number, name)
-                         for number, (phase, ms) in enumerate(phases.items()) if ms >= self.threshold_ms]
+        self.records += [
+            PassTimingRecord(phase, ms / 1e3, 0, ms / 1e3, number, name)
+            for number, (phase, ms) in enumerate(phases.items())
+            if ms >= self.threshold_ms
+        ]
 
     def table(self) -> str:
         """The records as text."""
@@ -282,8 +341,11 @@ def create_pass_timing_tool(pass_configs: Mapping[Any, Any] | None) -> PassTimin
     configs = config.normalize_pass_configs(dict(pass_configs or {}))
     if not configs.get("tl.pass_profile", env.is_pass_profile_enabled()):
         return None
-    return PassTimingTool(resolve_pass_profile_threshold_ms(configs, "tl.pass_profile_threshold_ms",
-                                                            env.get_pass_profile_threshold_ms()))
+    return PassTimingTool(
+        resolve_pass_profile_threshold_ms(
+            configs, "tl.pass_profile_threshold_ms", env.get_pass_profile_threshold_ms()
+        )
+    )
 
 
 # ── the structure of programs ─────────────────────────────────────────────────────────────────────────
@@ -317,8 +379,12 @@ class StructureTreePassTool(_Watcher):
 
     def see(self, name: str, records: list[LowerRecord], phases: Mapping[str, float]) -> None:
         """Take note of one compilation."""
-        made = [PassStructureRecord(r.name, r.index, capture_structure(r.before_text),
-                                    capture_structure(r.after_text)) for r in records]
+        made = [
+            PassStructureRecord(
+                r.name, r.index, capture_structure(r.before_text), capture_structure(r.after_text)
+            )
+            for r in records
+        ]
         self.records += [r for r in made if r.before_lines != r.after_lines]
 
 

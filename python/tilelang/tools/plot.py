@@ -17,10 +17,18 @@ __all__ = ["plot_layout"]
 _DRAWN = ("png", "pdf")  # by matplotlib: pip install tilelang[viz]
 
 
-def plot_layout(layout: Layout | Fragment, save_directory: str | os.PathLike = "./tmp", name: str = "layout",
-                colormap: str | None = None, verbose: bool = False, formats: str | Sequence[str] = "pdf",
-                view: str = "input", grid_shape: Sequence[int] | None = None, *,
-                dtype: Any = None) -> list[str]:
+def plot_layout(
+    layout: Layout | Fragment,
+    save_directory: str | os.PathLike = "./tmp",
+    name: str = "layout",
+    colormap: str | None = None,
+    verbose: bool = False,
+    formats: str | Sequence[str] = "pdf",
+    view: str = "input",
+    grid_shape: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+) -> list[str]:
     """Save pictures of a layout, a grid in which each element says where it lives; returns the files' names.
 
     formats: one or several of pdf, png (need matplotlib), svg, txt (need nothing), or "all".  view: "output"
@@ -74,8 +82,10 @@ def _recolouring(drawing: tuple, colormap: str | None) -> dict[str, str]:
         with open(table, encoding="utf-8") as rows:
             maps = {row.split()[0]: row.split()[1:] for row in rows if not row.startswith("#")}
         if colormap not in maps:
-            raise fail(f"plot_layout: there is no colour map '{colormap}'; without matplotlib there are "
-                       f"{', '.join(maps)}") from error
+            raise fail(
+                f"plot_layout: there is no colour map '{colormap}'; without matplotlib there are "
+                f"{', '.join(maps)}"
+            ) from error
         found = [_between(maps[colormap], x) for x in at]
     return dict(zip(colours, found, strict=True))
 
@@ -93,8 +103,10 @@ def _plot(drawing: tuple, recolour: dict[str, str], path: str) -> None:
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
     except ImportError as e:
-        raise ImportError(f"{path} needs matplotlib (pip install matplotlib, or tilelang[viz]); the formats "
-                          "svg and txt need nothing") from e
+        raise ImportError(
+            f"{path} needs matplotlib (pip install matplotlib, or tilelang[viz]); the formats "
+            "svg and txt need nothing"
+        ) from e
     title, names, columns, cells = drawing
     rows = -(-len(cells) // max(1, columns))
     wide = max([3, *(len(text) for text, _ in cells)]) * 0.09 + 0.1
@@ -108,8 +120,15 @@ def _plot(drawing: tuple, recolour: dict[str, str], path: str) -> None:
     for column in range(columns):
         axes.text(column + 0.5, -0.3, str(column), ha="center", va="center", fontsize=6, color="#666666")
     for row in range(rows):
-        axes.text(-0.05, row + 0.5, names[row] if names else str(row * columns), ha="right", va="center",
-                  fontsize=6, color="#666666")
+        axes.text(
+            -0.05,
+            row + 0.5,
+            names[row] if names else str(row * columns),
+            ha="right",
+            va="center",
+            fontsize=6,
+            color="#666666",
+        )
     for at, (text, colour) in enumerate(cells):
         row, column = divmod(at, columns)
         colour = recolour.get(colour, colour)

@@ -16,8 +16,12 @@ from ..jit import config
 from .compare import as_list, torch_assert_close
 from .supply import TensorSupplyType, default_device, make_input
 
-_MODES: dict[str, Callable] = {"mean": lambda times: sum(times) / len(times),
-                               "median": lambda times: _quantile(times, 0.5), "min": min, "max": max}
+_MODES: dict[str, Callable] = {
+    "mean": lambda times: sum(times) / len(times),
+    "median": lambda times: _quantile(times, 0.5),
+    "min": min,
+    "max": max,
+}
 
 
 def _quantile(times: list[float], q: float) -> float:
@@ -28,10 +32,21 @@ def _quantile(times: list[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, _n_warmup: int = 0,
-             _n_repeat: int = 0, quantiles: Sequence[float] | None = None, fast_flush: bool = True,
-             backend: str = "event", return_mode: str = "mean", device: Any = None, cache_size: int = 256,
-             early_stop_baseline: float | None = None, flush_cache: bool | None = None) -> Any:
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    _n_warmup: int = 0,
+    _n_repeat: int = 0,
+    quantiles: Sequence[float] | None = None,
+    fast_flush: bool = True,
+    backend: str = "event",
+    return_mode: str = "mean",
+    device: Any = None,
+    cache_size: int = 256,
+    early_stop_baseline: float | None = None,
+    flush_cache: bool | None = None,
+) -> Any:
     """The time of one call of `fn`, in milliseconds.
 
     warmup, rep: milliseconds spent before and while measuring; _n_warmup, _n_repeat: calls instead of time.
@@ -118,6 +133,7 @@ def _graph(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n
 
 def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
     """The time the GPU spends in what `fn` launches: traced with the flushes, then without `fn`."""
+
     def busy(*calls: Callable[[], Any] | None) -> float:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
             for _ in range(n):
@@ -138,8 +154,13 @@ class Profiler:
     params: of the kernel; result_idx: those of them that it returns; supply_type: what its inputs are;
     adapter: the kernel, a function of the inputs (with_default_adapter gives it later)."""
 
-    def __init__(self, params: Sequence[Any], result_idx: Any = None,
-                 supply_type: TensorSupplyType | None = None, adapter: Any = None) -> None:
+    def __init__(
+        self,
+        params: Sequence[Any],
+        result_idx: Any = None,
+        supply_type: TensorSupplyType | None = None,
+        adapter: Any = None,
+    ) -> None:
         self.params, self.adapter = params, adapter
         self.result_idx = [] if result_idx is None else [i % len(params) for i in as_list(result_idx)]
         self.supply_type = supply_type or TensorSupplyType.Auto
@@ -149,8 +170,11 @@ class Profiler:
         """New inputs: random tensors where the kernel's tensors live, and 1 for every scalar.
 
         extents: values of the extents that are known only when the kernel is called, by name."""
-        return [make_input(self.supply_type, param, self.device_type, extents)
-                for index, param in enumerate(self.params) if index not in self.result_idx]
+        return [
+            make_input(self.supply_type, param, self.device_type, extents)
+            for index, param in enumerate(self.params)
+            if index not in self.result_idx
+        ]
 
     def _get_inputs(self, with_output: bool = False) -> list[Any]:
         """`inputs`, as published scripts call it; with_output: tensors for the results as well."""
@@ -167,8 +191,10 @@ class Profiler:
     def func(self) -> Callable:
         """The kernel."""
         if self.adapter is None:
-            raise ValueError("this profiler has no kernel yet: Profiler(params, result_idx, supply_type, "
-                             "kernel), or .with_default_adapter(kernel)")
+            raise ValueError(
+                "this profiler has no kernel yet: Profiler(params, result_idx, supply_type, "
+                "kernel), or .with_default_adapter(kernel)"
+            )
         return self.adapter
 
     mod = func
@@ -181,11 +207,21 @@ class Profiler:
         """Run the kernel on these arguments."""
         return self.func(*args, **kwargs)
 
-    def do_bench(self, func: Callable | None = None, warmup: float = 25, rep: float = 100, n_warmup: int = 0,
-                 n_repeat: int = 0, input_tensors: Sequence[Any] | None = None, backend: str = "event",
-                 quantiles: Sequence[float] | None = None, return_mode: str = "mean",
-                 dynamic_symbolic_constraints: Mapping[str, int] | None = None, device: Any = None,
-                 early_stop_baseline: float | None = None) -> Any:
+    def do_bench(
+        self,
+        func: Callable | None = None,
+        warmup: float = 25,
+        rep: float = 100,
+        n_warmup: int = 0,
+        n_repeat: int = 0,
+        input_tensors: Sequence[Any] | None = None,
+        backend: str = "event",
+        quantiles: Sequence[float] | None = None,
+        return_mode: str = "mean",
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+        device: Any = None,
+        early_stop_baseline: float | None = None,
+    ) -> Any:
         """The time of one run in milliseconds, as the function do_bench says; of `func(*inputs)` instead if
         given.
 
@@ -202,40 +238,77 @@ class Profiler:
             full = kernel.merge(inputs, kernel.allocate_outputs(inputs))
             run = lambda: kernel.launch(full)
         on_cpu = self.device_type == "cpu" and not any(getattr(a, "is_cuda", False) for a in inputs)
-        return do_bench(run, warmup, rep, n_warmup, n_repeat, quantiles, backend=backend,
-                        return_mode=return_mode, device="cpu" if on_cpu else device,
-                        early_stop_baseline=early_stop_baseline)
+        return do_bench(
+            run,
+            warmup,
+            rep,
+            n_warmup,
+            n_repeat,
+            quantiles,
+            backend=backend,
+            return_mode=return_mode,
+            device="cpu" if on_cpu else device,
+            early_stop_baseline=early_stop_baseline,
+        )
 
     def _simulate_once(self, inputs: list[Any], quantiles: Sequence[float] | None, return_mode: str) -> Any:
         """A simulated kernel has no time of its own: one run, and what it took here."""
-        warnings.warn(f"{self.func.prim_func.name} is simulated ({self.func.target}): one run, whose time "
-                      "says nothing of a GPU's", TilelangWarning, stacklevel=3)
+        warnings.warn(
+            f"{self.func.prim_func.name} is simulated ({self.func.target}): one run, whose time "
+            "says nothing of a GPU's",
+            TilelangWarning,
+            stacklevel=3,
+        )
         return _answer(_clock(lambda: self.func(*inputs), None, 1), quantiles, return_mode)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────
-    def assert_allclose(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
-                        atol: float = 1e-2, rtol: float = 1e-2, max_mismatched_ratio: float = 0.01) -> None:
+    def assert_allclose(
+        self,
+        reference_program: Callable,
+        input_tensors: Sequence[Any] | None = None,
+        atol: float = 1e-2,
+        rtol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+    ) -> None:
         """AssertionError unless the kernel and `reference_program` agree on the same inputs.
 
         What is compared: what both return; of a kernel that returns nothing, all tensors that it was given,
         after it and the reference ran on copies of them (a reference that returns values is compared with
         the tensors that the kernel changed, in their order)."""
         compare = functools.partial(
-            torch_assert_close, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio,
-            check_dtype=False, check_device=False, base_name="found", ref_name="expected")
+            torch_assert_close,
+            rtol=rtol,
+            atol=atol,
+            max_mismatched_ratio=max_mismatched_ratio,
+            check_dtype=False,
+            check_device=False,
+            base_name="found",
+            ref_name="expected",
+        )
         self._check(reference_program, input_tensors, compare)
 
-    def manual_assert_close(self, reference_program: Callable, input_tensors: Sequence[Any] | None = None,
-                            manual_check_prog: Callable | None = None) -> None:
+    def manual_assert_close(
+        self,
+        reference_program: Callable,
+        input_tensors: Sequence[Any] | None = None,
+        manual_check_prog: Callable | None = None,
+    ) -> None:
         """As assert_allclose, but `manual_check_prog(found, expected)` says whether they agree, by raising;
         it gets lists of tensors."""
         if manual_check_prog is None:
-            raise TypeError("manual_assert_close: pass manual_check_prog=, a function of the tensors of the "
-                            "kernel and of the reference")
+            raise TypeError(
+                "manual_assert_close: pass manual_check_prog=, a function of the tensors of the "
+                "kernel and of the reference"
+            )
         self._check(reference_program, input_tensors, None, manual_check_prog)
 
-    def _check(self, reference: Callable, given: Sequence[Any] | None, compare: Callable | None,
-               check_all: Callable | None = None) -> None:
+    def _check(
+        self,
+        reference: Callable,
+        given: Sequence[Any] | None,
+        compare: Callable | None,
+        check_all: Callable | None = None,
+    ) -> None:
         inputs = self.inputs() if given is None else list(given)
         mine, theirs = _copies(inputs), _copies(inputs)
         found, expected = as_list(self.func(*mine)), as_list(reference(*theirs))
@@ -262,8 +335,9 @@ class Profiler:
         for run, tensors in enumerate(results):
             for index, (one, first) in enumerate(zip(tensors, results[0], strict=True)):
                 if not _identical(one, first):
-                    raise AssertionError(f"run {run} gives another tensor {index} than run 0, on the same "
-                                         "inputs")
+                    raise AssertionError(
+                        f"run {run} gives another tensor {index} than run 0, on the same inputs"
+                    )
 
 
 def _copies(inputs: Sequence[Any]) -> list[Any]:

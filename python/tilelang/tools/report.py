@@ -9,8 +9,16 @@ from typing import Any
 from .. import _core
 from ..language.maps import Fragment, Layout
 
-__all__ = ["Report", "Place", "KernelInfo", "BufferInfo", "LoopInfo", "OperatorInfo", "AccessInfo",
-           "NoteInfo"]
+__all__ = [
+    "Report",
+    "Place",
+    "KernelInfo",
+    "BufferInfo",
+    "LoopInfo",
+    "OperatorInfo",
+    "AccessInfo",
+    "NoteInfo",
+]
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,17 @@ def _rows(kind: type, rows: list[dict[str, Any]]) -> list[Any]:
 def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = None) -> Report:
     """The report of a compiled kernel as objects."""
     return Report(
-        core.function, core.target, core.toolchain, core.from_cache, _rows(KernelInfo, core.kernels),
-        _rows(BufferInfo, core.buffers), _rows(LoopInfo, core.loops), _rows(OperatorInfo, core.operators),
-        _rows(AccessInfo, core.accesses), _rows(NoteInfo, core.notes), dict(phases), simulation, core.text())
+        core.function,
+        core.target,
+        core.toolchain,
+        core.from_cache,
+        _rows(KernelInfo, core.kernels),
+        _rows(BufferInfo, core.buffers),
+        _rows(LoopInfo, core.loops),
+        _rows(OperatorInfo, core.operators),
+        _rows(AccessInfo, core.accesses),
+        _rows(NoteInfo, core.notes),
+        dict(phases),
+        simulation,
+        core.text(),
+    )

@@ -116,12 +116,15 @@ def _program(report: Report) -> str:
         for n, text in enumerate(code, first):
             said = says.get((file, n), [])
             style = ("told hot" if any('"conflict"' in s for s in said) else "told") if said else ""
-            rows.append(f'<tr class="{style}"><td class="no mono">{n}</td>'
-                        f'<td class="code mono">{escape(text[indent:])}</td>'
-                        f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n')
+            rows.append(
+                f'<tr class="{style}"><td class="no mono">{n}</td>'
+                f'<td class="code mono">{escape(text[indent:])}</td>'
+                f'<td class="says">{"".join(f"<div>{s}</div>" for s in said)}</td></tr>\n'
+            )
         parts.append(
             f'<div class="card"><h3 class="soft">{escape(file)}</h3>\n<table class="program"><tbody>\n'
-            f"{''.join(rows)}</tbody></table></div>")
+            f"{''.join(rows)}</tbody></table></div>"
+        )
     return "\n".join(parts)
 
 
@@ -149,18 +152,22 @@ def _chips(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _overview(report: Report) -> str:
-    items = "".join(f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>"
-                    for style, text in _chips(report))
+    items = "".join(
+        f'<li class="{style}">{text}</li>' if style else f"<li>{text}</li>" for style, text in _chips(report)
+    )
     made = "read from the disk cache" if report.from_cache else "compiled"
     by = f" by {escape(report.toolchain)}" if report.toolchain else ""
-    return (f'<h1>{escape(report.function)}</h1>\n'
-            f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
-            f'{made}{by} in {sum(report.phases.values()):.1f} ms</div>\n<ul class="chips">{items}</ul>')
+    return (
+        f"<h1>{escape(report.function)}</h1>\n"
+        f'<div class="soft">for <span class="mono">{escape(report.target)}</span>, '
+        f'{made}{by} in {sum(report.phases.values()):.1f} ms</div>\n<ul class="chips">{items}</ul>'
+    )
 
 
 def _buffer(b: BufferInfo) -> str:
-    facts = [("scope",
-              f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}")]
+    facts = [
+        ("scope", f"{escape(b.scope)} {escape(b.dtype)}[{', '.join(map(escape, b.shape))}] {_place(b.place)}")
+    ]
     if b.formula:
         facts.append(("layout", _code(b.formula)))
     if b.decided_by:
@@ -174,10 +181,15 @@ def _buffer(b: BufferInfo) -> str:
         facts.append(("address", f"{b.address} in the block's memory"))
     facts += [("why", _refused(why)) for why in b.why]
     body = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
-    drawn = (picture(b.layout, b.dtype if b.scope == "shared" else None) if b.scope in ("shared", "fragment")
-             else "")
-    return (f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
-            f'<div class="buffer"><div class="facts"><dl>{body}</dl></div>\n{drawn}</div></div>')
+    drawn = (
+        picture(b.layout, b.dtype if b.scope == "shared" else None)
+        if b.scope in ("shared", "fragment")
+        else ""
+    )
+    return (
+        f'<div class="card"><h3 class="mono">{escape(b.name)}</h3>\n'
+        f'<div class="buffer"><div class="facts"><dl>{body}</dl></div>\n{drawn}</div></div>'
+    )
 
 
 def _loop(loop: LoopInfo) -> list[str]:
@@ -188,17 +200,42 @@ def _loop(loop: LoopInfo) -> list[str]:
 
 
 def _accesses(report: Report) -> str:
-    rows = [[_place(a.place), _code(a.buffer), escape(a.scope), _verb(a), _width(a), str(a.sites),
-             "" if a.times is None else str(a.times), _cost(a)] for a in report.accesses]
-    return _table(("line", "buffer", "scope", "access", "a thread, at once", "in the code", "times",
-                   "a warp, at worst"), rows, (5, 6))
+    rows = [
+        [
+            _place(a.place),
+            _code(a.buffer),
+            escape(a.scope),
+            _verb(a),
+            _width(a),
+            str(a.sites),
+            "" if a.times is None else str(a.times),
+            _cost(a),
+        ]
+        for a in report.accesses
+    ]
+    return _table(
+        (
+            "line",
+            "buffer",
+            "scope",
+            "access",
+            "a thread, at once",
+            "in the code",
+            "times",
+            "a warp, at worst",
+        ),
+        rows,
+        (5, 6),
+    )
 
 
 def _counted(simulation: Any) -> str:
     heads, rows = counter_rows(simulation.counters)
-    return (f'<div class="soft">{plural(simulation.schedules, "schedule")} of '
-            f'{plural(simulation.blocks, "block")}; counted in the last one</div>'
-            f"{_table(heads, [[escape(cell) for cell in row] for row in rows])}")
+    return (
+        f'<div class="soft">{plural(simulation.schedules, "schedule")} of '
+        f"{plural(simulation.blocks, 'block')}; counted in the last one</div>"
+        f"{_table(heads, [[escape(cell) for cell in row] for row in rows])}"
+    )
 
 
 def _operators(report: Report) -> list[list[str]]:
@@ -207,17 +244,29 @@ def _operators(report: Report) -> list[list[str]]:
     rows = []
     for o in report.operators:
         if (o.place, o.how) not in mapped or o.details or o.refusals:
-            more = [*[f"<div>{escape(d)}</div>" for d in o.details],
-                    *[_refused(d, "div") for d in o.refusals if d != o.how]]
+            more = [
+                *[f"<div>{escape(d)}</div>" for d in o.details],
+                *[_refused(d, "div") for d in o.refusals if d != o.how],
+            ]
             rows.append([_place(o.place), _code(f"{o.name}({o.operands})"), escape(o.how) + "".join(more)])
     return rows
 
 
 def _buffers(report: Report) -> str:
     """Tiles each by itself; tensors and the threads' own as a table."""
-    plain = [[_place(b.place), _code(b.name), escape(b.scope), _code(f"{b.dtype}[{', '.join(b.shape)}]"),
-              _bytes(b.bytes), _code(b.formula)]
-             for scope in ("tensor", "local") for b in report.buffers if b.scope == scope]
+    plain = [
+        [
+            _place(b.place),
+            _code(b.name),
+            escape(b.scope),
+            _code(f"{b.dtype}[{', '.join(b.shape)}]"),
+            _bytes(b.bytes),
+            _code(b.formula),
+        ]
+        for scope in ("tensor", "local")
+        for b in report.buffers
+        if b.scope == scope
+    ]
     table = _card(_table(("line", "buffer", "scope", "type", "size", "layout"), plain)) if plain else ""
     return "\n".join(_buffer(b) for b in report.buffers if b.scope not in ("tensor", "local")) + table
 
@@ -242,8 +291,15 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
     if report.simulation is not None:
         yield "simulation", "Counted by the simulator", _card(_counted(report.simulation))
     if report.notes:
-        rows = [[_place(n.place), escape(n.subject), _refused(n.text) if n.refusal else escape(n.text),
-                 escape(n.decided_by)] for n in report.notes]
+        rows = [
+            [
+                _place(n.place),
+                escape(n.subject),
+                _refused(n.text) if n.refusal else escape(n.text),
+                escape(n.decided_by),
+            ]
+            for n in report.notes
+        ]
         yield "notes", "Notes and refusals", _card(_table(("line", "of", "note", "pass"), rows))
     if any(report.phases.values()):
         yield "time", "Time", _card(bars(report.phases))
@@ -253,11 +309,14 @@ def page(report: Report) -> str:
     """The whole page."""
     sections = list(_sections(report))
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
-    body = "\n".join(f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>'
-                     for name, title, text in sections)
+    body = "\n".join(
+        f'<section id="{name}"><h2>{escape(title)}</h2>\n{text}</section>' for name, title, text in sections
+    )
     title = f"{escape(report.function)} for {escape(report.target)}"
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
-            f"<style>\n{style}</style></head>\n<body><main>\n<header>{_overview(report)}\n"
-            f"<nav>{links}</nav></header>\n{body}\n</main></body></html>\n")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"/>\n<title>{title}</title>\n'
+        f"<style>\n{style}</style></head>\n<body><main>\n<header>{_overview(report)}\n"
+        f"<nav>{links}</nav></header>\n{body}\n</main></body></html>\n"
+    )

@@ -70,30 +70,41 @@ def _grid(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> s
     lines = "".join(f"M{n * step} 0v{rows * step}" for n in range(8, wide, 8))
     lines += "".join(f"M0 {n * step}h{wide * step}" for n in range(8, rows, 8))
     width, height = wide * step, rows * step
-    return _svg(width, height, 9, f'<g shape-rendering="crispEdges">{body}'
-                f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
-                f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
-                f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}")
+    return _svg(
+        width,
+        height,
+        9,
+        f'<g shape-rendering="crispEdges">{body}'
+        f'<path d="{lines}" stroke="#fff" stroke-width="1" fill="none"/>'
+        f'<rect width="{width}" height="{height}" fill="none" stroke="#8b95a9"/></g>'
+        f"{_ticks(wide, step, 'top')}{_ticks(rows, step, 'side')}",
+    )
 
 
 def _corner(cells: list[tuple[str, str]], columns: int, rows: int, wide: int) -> str:
     """The first cells with what stands in them."""
     shown = [cells[r * columns : min(r * columns + wide, len(cells))] for r in range(rows)]
     w, h = max(_size(text) for row in shown for text, _ in row), 20
-    body = "".join(f'<rect x="{c * w}" y="{r * h}" width="{w}" height="{h}" fill="{colour}" stroke="#fff"/>'
-                   f'<text x="{c * w + w / 2:g}" y="{r * h + 14}" text-anchor="middle" fill="#1d2433">'
-                   f"{escape(text)}</text>" for r, row in enumerate(shown)
-                   for c, (text, colour) in enumerate(row))
-    heads = "".join(f'<text x="{c * w + w / 2:g}" y="-5" text-anchor="middle">{c}</text>'
-                    for c in range(wide))
+    body = "".join(
+        f'<rect x="{c * w}" y="{r * h}" width="{w}" height="{h}" fill="{colour}" stroke="#fff"/>'
+        f'<text x="{c * w + w / 2:g}" y="{r * h + 14}" text-anchor="middle" fill="#1d2433">'
+        f"{escape(text)}</text>"
+        for r, row in enumerate(shown)
+        for c, (text, colour) in enumerate(row)
+    )
+    heads = "".join(
+        f'<text x="{c * w + w / 2:g}" y="-5" text-anchor="middle">{c}</text>' for c in range(wide)
+    )
     sides = "".join(f'<text x="-5" y="{r * h + 14}" text-anchor="end">{r}</text>' for r in range(rows))
     return _svg(wide * w, rows * h, 11, body + heads + sides)
 
 
 def _svg(width: int, height: int, font: int, body: str) -> str:
     """A picture of that size, with room for numbers above it and to its left."""
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 32}" height="{height + 20}" '
-            f'viewBox="-30 -18 {width + 32} {height + 20}" font-size="{font}" fill="#5d6880">{body}</svg>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 32}" height="{height + 20}" '
+        f'viewBox="-30 -18 {width + 32} {height + 20}" font-size="{font}" fill="#5d6880">{body}</svg>'
+    )
 
 
 def picture(layout: Layout | Fragment | None, dtype: str | None, most: int = _MOST) -> str:
@@ -111,17 +122,25 @@ def picture(layout: Layout | Fragment | None, dtype: str | None, most: int = _MO
     all_rows = -(-len(drawn) // columns)
     rows, wide = min(all_rows, most), min(columns, most)
     texts = [text for text, _ in drawn[: rows * columns]]
-    cells = [(text, _thread_colour(_number(text)) if fragment else _bank_colour(_number(text), bits))
-             for text in texts]
+    cells = [
+        (text, _thread_colour(_number(text)) if fragment else _bank_colour(_number(text), bits))
+        for text in texts
+    ]
     corner_rows, corner_wide = min(rows, _CORNER), min(wide, _CORNER)
-    says = ("a hue is a warp, dark its last lanes; the numbers are thread:register" if fragment
-            else "a hue is a bank of shared memory; the numbers are places, in elements" if bits
-            else "the numbers are places, in elements")
+    says = (
+        "a hue is a warp, dark its last lanes; the numbers are thread:register"
+        if fragment
+        else "a hue is a bank of shared memory; the numbers are places, in elements"
+        if bits
+        else "the numbers are places, in elements"
+    )
     if (rows, wide) != (all_rows, columns):
         says = f"the first {rows} of {all_rows} rows and {wide} of {columns} columns; {says}"
     whole = "" if (rows, wide) == (corner_rows, corner_wide) else _grid(cells, columns, rows, wide)
-    return (f'<figure><div class="pictures">{whole}{_corner(cells, columns, corner_rows, corner_wide)}</div>'
-            f"<figcaption>{escape(says)}</figcaption></figure>")
+    return (
+        f'<figure><div class="pictures">{whole}{_corner(cells, columns, corner_rows, corner_wide)}</div>'
+        f"<figcaption>{escape(says)}</figcaption></figure>"
+    )
 
 
 def bars(phases: dict[str, float]) -> str:
@@ -131,8 +150,12 @@ def bars(phases: dict[str, float]) -> str:
     out = []
     for n, (name, ms) in enumerate(rows):
         y, width = n * 22, max(2.0, 620 * ms / longest)
-        out.append(f'<text x="176" y="{y + 15}" text-anchor="end">{escape(name)}</text>'
-                   f'<rect x="186" y="{y + 4}" width="{width:.1f}" height="14" rx="3" fill="#7c9be8"/>'
-                   f'<text x="{192 + width:.1f}" y="{y + 15}">{ms:.1f} ms</text>')
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="900" height="{len(rows) * 22 + 4}" '
-            f'viewBox="0 0 900 {len(rows) * 22 + 4}" font-size="12" fill="#1d2433">{"".join(out)}</svg>')
+        out.append(
+            f'<text x="176" y="{y + 15}" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="186" y="{y + 4}" width="{width:.1f}" height="14" rx="3" fill="#7c9be8"/>'
+            f'<text x="{192 + width:.1f}" y="{y + 15}">{ms:.1f} ms</text>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="900" height="{len(rows) * 22 + 4}" '
+        f'viewBox="0 0 900 {len(rows) * 22 + 4}" font-size="12" fill="#1d2433">{"".join(out)}</svg>'
+    )

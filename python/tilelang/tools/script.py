@@ -44,7 +44,7 @@ class Script:
         self.target = target
         self.kernels: dict[tuple[str, str], Simulated] = {}
         self.asides: dict[str, None] = {}  # what else is to be said, in order
-        self.report: Any = None            # the first with findings
+        self.report: Any = None  # the first with findings
         self._guard = threading.Lock()
 
     def redirect(self, target: str) -> str:
@@ -142,19 +142,23 @@ def _blocks(text: str) -> Any:
         return int(text) if "," not in text else [int(part) for part in text.split(",") if part]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is neither a number of blocks nor a list of them (0,5,7)") from None
+            f"'{text}' is neither a number of blocks nor a list of them (0,5,7)"
+        ) from None
 
 
 def main(argv: list[str]) -> int:
     """The command `sim`; returns the exit status."""
     parser = argparse.ArgumentParser(
-        "python -m tilelang sim", description="run a script, each kernel simulated")
+        "python -m tilelang sim", description="run a script, each kernel simulated"
+    )
     parser.add_argument("--target", metavar="sim:CHIP", help="simulate this chip, whatever the script says")
     parser.add_argument("--seed", type=int, default=0, help="of the order in which warps run (default 0)")
-    parser.add_argument("--schedules", type=int, default=1,
-                        help="orders to try, with seeds from there on (default 1)")
-    parser.add_argument("--blocks", type=_blocks,
-                        help="how many blocks of a grid to sample, or their numbers: 0,5,7")
+    parser.add_argument(
+        "--schedules", type=int, default=1, help="orders to try, with seeds from there on (default 1)"
+    )
+    parser.add_argument(
+        "--blocks", type=_blocks, help="how many blocks of a grid to sample, or their numbers: 0,5,7"
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own")
     options = parser.parse_args(argv)

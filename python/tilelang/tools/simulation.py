@@ -30,8 +30,9 @@ Place = tuple  # (file, line, column)
 
 
 class _Placed:
-    line = property(lambda self: self.place[1] if self.place else None,
-                    doc="The line of the user's statement.")
+    line = property(
+        lambda self: self.place[1] if self.place else None, doc="The line of the user's statement."
+    )
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,10 @@ class Gap:
 
     def __str__(self) -> str:
         at = ", ".join(map(str, self.first))
-        return (f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were written by no block, "
-                f"{self.tensor}[{at}] first")
+        return (
+            f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were written by no block, "
+            f"{self.tensor}[{at}] first"
+        )
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,10 @@ class SimulationReport:
         cells = [heads, *rows]
         width = [max(len(row[i]) for row in cells) for i in range(len(heads))]
         left = 3  # columns of words
-        line = lambda row: "  ".join(c.ljust(n) for c, n in zip(row[:left], width, strict=False)) + "".join(
-            "  " + c.rjust(n) for c, n in zip(row[left:], width[left:], strict=True))
+        line = lambda row: (
+            "  ".join(c.ljust(n) for c, n in zip(row[:left], width, strict=False))
+            + "".join("  " + c.rjust(n) for c, n in zip(row[left:], width[left:], strict=True))
+        )
         return "\n".join("  " + line(row).rstrip() for row in cells)
 
     def __str__(self) -> str:
@@ -199,10 +204,15 @@ def counter_rows(counters: Sequence[Counter]) -> tuple[list[str], list[list[str]
 
 def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
-    return SimulationReport(tuple(Finding(**f) for f in row["findings"]),
-                            tuple(Gap(**g) for g in row["gaps"]),
-                            tuple(Counter(**c) for c in row["counters"]), row["seed"], row["schedules"],
-                            row["blocks"], row["error"] or "")
+    return SimulationReport(
+        tuple(Finding(**f) for f in row["findings"]),
+        tuple(Gap(**g) for g in row["gaps"]),
+        tuple(Counter(**c) for c in row["counters"]),
+        row["seed"],
+        row["schedules"],
+        row["blocks"],
+        row["error"] or "",
+    )
 
 
 def error_of(report: SimulationReport) -> Exception:
@@ -312,30 +322,50 @@ def _on_gpu(value: Any) -> bool:
     return value.untyped_storage().device.type == "cuda"  # host_torch calls some on the host CUDA's
 
 
-def simulate(kernel: JITKernel, args: Sequence[Any], seed: int = 0, schedules: int | str = 1,
-             blocks: Any = None, watch: bool = True,
-             count: bool = True) -> tuple[list[Any], SimulationReport]:
+def simulate(
+    kernel: JITKernel,
+    args: Sequence[Any],
+    seed: int = 0,
+    schedules: int | str = 1,
+    blocks: Any = None,
+    watch: bool = True,
+    count: bool = True,
+) -> tuple[list[Any], SimulationReport]:
     """Run a kernel for "sim:CHIP" on its inputs: its outputs, and the report.  Findings raise nothing."""
     copies = _HostCopies(args)
     made = list(kernel.allocate_outputs(copies.arguments)) if kernel._outputs else []
     full = kernel.merge(copies.arguments, made)
-    report = _simulate_all(kernel, full, kernel._outputs, dict(
-        seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count))
+    report = _simulate_all(
+        kernel,
+        full,
+        kernel._outputs,
+        dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count),
+    )
     made = copies.give_back(made)
     if config.script:
         config.script.adopt(made, args)
     return made, report
 
 
-def _simulate_all(kernel: JITKernel, full: list[Any], fresh: Sequence[int],
-                  options: dict[str, Any]) -> SimulationReport:
+def _simulate_all(
+    kernel: JITKernel, full: list[Any], fresh: Sequence[int], options: dict[str, Any]
+) -> SimulationReport:
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
     seed, schedules = _at_least(0, "seed", options["seed"]), _schedules(options["schedules"])
     with _progress(kernel._func.name) as show:
-        row = kernel._kernel.simulate(full, fresh, seed, schedules, numbers, sample,
-                                      options["watch"], options["count"], show,
-                                      Stops(kernel) if kernel._func.breakpoints else None)
+        row = kernel._kernel.simulate(
+            full,
+            fresh,
+            seed,
+            schedules,
+            numbers,
+            sample,
+            options["watch"],
+            options["count"],
+            show,
+            Stops(kernel) if kernel._func.breakpoints else None,
+        )
     report = report_of(row)
     if options["count"]:
         kernel.simulation = report
@@ -366,8 +396,9 @@ class Simulating:
             raise error_of(report)
 
 
-def simulate_call(kernel: JITKernel, args: tuple, kwargs: dict[str, Any],
-                  options: dict[str, Any]) -> SimulationReport:
+def simulate_call(
+    kernel: JITKernel, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]
+) -> SimulationReport:
     """JITKernel.simulate, of a kernel for "sim:CHIP"."""
     _, report = simulate(kernel, kernel._bind(args, kwargs), **options)
     if report.findings:

@@ -25,14 +25,16 @@ class TensorSupplyType(enum.Enum):
 def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) -> Callable[[Any], Any]:
     """A function from a parameter (`kernel.params`) to a new array for it: on the GPU for a kernel that runs
     there, else of PyTorch if the program has imported it, else of NumPy."""
+
     def supply(param: Any, device_type: str | None = None) -> Any:
         return make_input(supply_type, param, device_type or default_device())
 
     return supply
 
 
-def make_input(supply: TensorSupplyType, param: Any, device_type: str,
-               extents: Mapping[str, int] | None = None) -> Any:
+def make_input(
+    supply: TensorSupplyType, param: Any, device_type: str, extents: Mapping[str, int] | None = None
+) -> Any:
     """One argument for `param`."""
     if not param.is_tensor:
         return 1.0 if param.dtype.is_float else 1
@@ -40,8 +42,10 @@ def make_input(supply: TensorSupplyType, param: Any, device_type: str,
     for extent in param.shape:
         value = extent if isinstance(extent, int) else (extents or {}).get(str(extent))
         if value is None:
-            raise ValueError(f"{param!r}: the extent {extent} is known only when the kernel is called: pass "
-                             f"input_tensors, or dynamic_symbolic_constraints={{'{extent}': …}}")
+            raise ValueError(
+                f"{param!r}: the extent {extent} is known only when the kernel is called: pass "
+                f"input_tensors, or dynamic_symbolic_constraints={{'{extent}': …}}"
+            )
         shape.append(int(value))
     return to_framework(_values(supply, shape, param.dtype), param.dtype, device_type)
 
@@ -68,8 +72,9 @@ def to_framework(array: Any, dtype: DType, device_type: str) -> Any:
     if torch is None:
         if device_type == "cpu":
             return array
-        raise RuntimeError("inputs of a CUDA kernel are PyTorch tensors: import torch first, or pass "
-                           "input_tensors")
+        raise RuntimeError(
+            "inputs of a CUDA kernel are PyTorch tensors: import torch first, or pass input_tensors"
+        )
     import numpy
 
     wanted = dtype.as_torch()

@@ -75,8 +75,10 @@ def _keep(name: str, latency: Any, func: Callable) -> None:
     except (TypeError, ValueError):
         milliseconds = 0.0
     if not 0 < milliseconds < float("inf"):
-        raise TypeError(f"regression: {getattr(func, '__name__', func)} gave {latency!r}; it returns a "
-                        "latency in milliseconds, as profiler.do_bench() does")
+        raise TypeError(
+            f"regression: {getattr(func, '__name__', func)} gave {latency!r}; it returns a "
+            "latency in milliseconds, as profiler.do_bench() does"
+        )
     _results.append(PerfResult(name, milliseconds, _case))
 
 
@@ -87,8 +89,11 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
     RuntimeError, after all have run, if some failed; it says why."""
     global _case
     prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-    found = {name: value for name, value in sys._getframe(1).f_globals.items()
-             if name.startswith(prefixes) and callable(value)}
+    found = {
+        name: value
+        for name, value in sys._getframe(1).f_globals.items()
+        if name.startswith(prefixes) and callable(value)
+    }
     failures = []
     _results.clear()
     for _case, func in found.items():
@@ -103,8 +108,14 @@ def regression(prefixes: Sequence[str] = ("regression_",), verbose: bool = True)
     _case = None
     if verbose:
         wide = max([4, *(len(result.name) for result in _results)])
-        print("\n".join([f"{'name':<{wide}}  latency (ms)",
-                         *(f"{result.name:<{wide}}  {result.latency:12.4f}" for result in _results)]))
+        print(
+            "\n".join(
+                [
+                    f"{'name':<{wide}}  latency (ms)",
+                    *(f"{result.name:<{wide}}  {result.latency:12.4f}" for result in _results),
+                ]
+            )
+        )
     if failures or not found:
         why = "\n  ".join(failures) or f"no function here has a name that begins with {' or '.join(prefixes)}"
         raise RuntimeError(f"regression: {len(failures)} of {len(found)} failed:\n  {why}")
@@ -175,12 +186,17 @@ def requires_cuda(func: Callable | None = None, *, support_required: str = "comp
 
     support_required="compile-only": skip only where CUDA kernels cannot be compiled."""
     if support_required not in ("compile-and-run", "compile-only", "optional"):
-        raise ValueError("requires_cuda: support_required is compile-and-run, compile-only or optional, not "
-                         f"{support_required!r}")
+        raise ValueError(
+            "requires_cuda: support_required is compile-and-run, compile-only or optional, not "
+            f"{support_required!r}"
+        )
     if support_required == "compile-and-run":
         return _skip(_chip() is None, "needs a CUDA device", func)
-    return _skip(support_required == "compile-only" and not _compiles("cuda -arch=sm_80"),
-                 "needs NVRTC, which compiles CUDA kernels", func)
+    return _skip(
+        support_required == "compile-only" and not _compiles("cuda -arch=sm_80"),
+        "needs NVRTC, which compiles CUDA kernels",
+        func,
+    )
 
 
 def requires_cuda_or_cdna(func: Callable | None = None) -> Any:
@@ -205,8 +221,10 @@ _WORDS = {"ge": ">=", "gt": ">", "eq": "==", "le": "<=", "lt": "<"}
 def requires_cuda_compute_version(major_version: int, minor_version: int = 0, mode: str = "ge") -> Callable:
     """Skip unless the GPU's compute capability is so; mode: "ge", "gt", "eq", "le", "lt"."""
     chip, wanted = _chip(), (major_version, minor_version)
-    return _skip(chip is None or not getattr(operator, mode)(chip, wanted),
-                 f"needs a CUDA device of compute capability {_WORDS[mode]} {major_version}.{minor_version}")
+    return _skip(
+        chip is None or not getattr(operator, mode)(chip, wanted),
+        f"needs a CUDA device of compute capability {_WORDS[mode]} {major_version}.{minor_version}",
+    )
 
 
 def _version(mode: str) -> Callable:

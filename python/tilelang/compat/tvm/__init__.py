@@ -18,5 +18,7 @@ __all__ = ["DataType", "target", "te", "tir", "tirx", "transform"]
 def __getattr__(name: str) -> object:
     if f"tvm.{name}" in PATHS:
         return import_module(f"{__name__.partition('.')[0]}.tvm.{name}")
-    raise AttributeError(f"tilelang.tvm has no '{name}': it holds only the few names of TVM that kernels for "
-                         "the published language import; there is no TVM here")
+    raise AttributeError(
+        f"tilelang.tvm has no '{name}': it holds only the few names of TVM that kernels for "
+        "the published language import; there is no TVM here"
+    )

@@ -14,8 +14,14 @@ class PassContext:
 
     The other parameters are TVM's, and change nothing."""
 
-    def __init__(self, opt_level: int = 2, required_pass: Any = None, disabled_pass: Any = None,
-                 instruments: Any = None, config: dict[Any, Any] | None = None) -> None:
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Any = None,
+        disabled_pass: Any = None,
+        instruments: Any = None,
+        config: dict[Any, Any] | None = None,
+    ) -> None:
         self.opt_level, self.config = opt_level, normalize_pass_configs(config)
 
     def __enter__(self) -> PassContext:
