@@ -105,7 +105,7 @@ struct Gatherer {
       place_tile(row, info);
     if (row.fragment) row.map = to_string(*row.fragment);
     if (row.layout) row.map = to_string(*row.layout);
-    if (row.elements >= 0) row.bytes = row.elements * info.versions * std::max<int>(1, info.dtype.bits) / 8;
+    if (row.elements >= 0) row.bytes = row.elements * std::max<int>(1, info.dtype.bits) / 8;
     decide(row, id);
     report.buffers.push_back(std::move(row));
   }

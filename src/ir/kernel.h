@@ -1,5 +1,6 @@
 // A Function: parameters, facts, buffers, and the Kernels that one call launches in order.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "ir/node.h"
@@ -18,7 +19,7 @@ struct BufferInfo {
   Scope scope = Scope::global;
   Span span;
   std::optional<IndexMap> layout;  // of a shared, local or fragment buffer, after infer_layouts
-  int64_t versions = 1;            // copies kept by a pipeline; the leading dimension of its layout if > 1
+  int64_t alignment = 0;           // shared: bytes that divide its address, a power of two; 0: the default
   int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
   int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
   BufferId alias_of =
@@ -88,6 +89,8 @@ struct Function {
   }
 };
 
+// The bytes that divide a shared buffer's address: at least a row of all banks of shared memory.
+inline int64_t alignment_of(const BufferInfo& b) { return std::max<int64_t>(128, b.alignment); }
 bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);             // the product; 0 where the user gave none
 

@@ -80,7 +80,6 @@ Precedence precedence(BinaryOp op) {
 
 std::vector<int64_t> layout_extents(const BufferInfo& b) {
   std::vector<int64_t> extents;
-  if (b.versions > 1) extents.push_back(b.versions);
   for (auto& e : b.shape) extents.push_back(as_int(e).value_or(-1));
   if (b.scope == Scope::fragment) extents.push_back(1);
   return extents;

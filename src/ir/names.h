@@ -36,7 +36,7 @@ enum Precedence : int {
 // loosest for what is written as a function: min, max, truncdiv, truncmod.
 Precedence precedence(BinaryOp op);
 
-// The extents that a buffer's layout has where the text does not say: versions, shape, one replica.
+// The extents that a buffer's layout has where the text does not say: its shape, one replica.
 std::vector<int64_t> layout_extents(const BufferInfo& b);
 
 }  // namespace tl

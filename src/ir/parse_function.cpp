@@ -36,8 +36,8 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
         fail(since(first), "{} strides for {} dimensions", b.strides.size(), b.shape.size());
       for (auto& s : b.strides)
         if (s->dtype != i64) fail(s->span, "a stride is {}, not i64", to_string(s->dtype));
-    } else if (accept("versions")) {
-      b.versions = number("the number of versions");
+    } else if (accept("alignment")) {
+      b.alignment = number("an alignment");
     } else if (accept("layout")) {
       expect("(", "before a layout");
       b.layout = index_map(layout_extents(b));

@@ -235,7 +235,7 @@ struct Printer {
     const BufferInfo& b = (*f)[id];
     std::string s = fmt::format("{}[{}]", to_string(b.dtype), texts(b.shape));
     if (!b.strides.empty()) s += fmt::format(" strides({})", texts(b.strides));
-    if (b.versions != 1) s += fmt::format(" versions({})", b.versions);
+    if (b.alignment != 0) s += fmt::format(" alignment({})", b.alignment);
     if (b.layout) s += fmt::format(" layout({})", text(*b.layout, layout_extents(b)));
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);

@@ -265,7 +265,7 @@ bool equivalent(const Function& a, const Function& b) {
     return x.name == y.name && x.buffer == y.buffer && c.same(x.var, y.var);
   };
   auto buffers = [&](const BufferInfo& x, const BufferInfo& y) {
-    return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.versions == y.versions &&
+    return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.alignment == y.alignment &&
            x.address == y.address && x.elements == y.elements && x.holds == y.holds &&
            x.alias_of == y.alias_of && x.reducer == y.reducer && c.same(x.safe_value, y.safe_value) &&
            c.same(x.shape, y.shape) && c.same(x.strides, y.strides) && c.same(x.layout, y.layout);

@@ -2,6 +2,7 @@
 #include "ir/verify.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "ir/depth.h"
@@ -409,6 +410,11 @@ struct Checker {
     Here here(*this, b.span);
     require(b.strides.empty() || b.strides.size() == b.shape.size(),
             "as many strides as dimensions are expected");
+    if (b.alignment && (b.scope != Scope::shared || !std::has_single_bit(uint64_t(b.alignment))))
+      bad("{} has an alignment of {}: only a shared tile has one, a power of two", b.name, b.alignment);
+    if (b.address % alignment_of(b) && b.address >= 0 && b.alignment)
+      bad("{} lies at the address {}, which its alignment {} does not divide", b.name, b.address,
+          b.alignment);
     for (auto& e : b.shape) {
       integer(e, "an extent");
       bool tile = b.scope != Scope::global;

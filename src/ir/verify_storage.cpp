@@ -113,7 +113,7 @@ std::optional<Violation> storage_fault(const Function& f) {
     BufferId id{int(i)};
     const BufferInfo& b = f[id];
     auto it = one.find(f.storage(id));
-    if (it == one.end() || !b.layout || b.versions > 1) continue;
+    if (it == one.end() || !b.layout) continue;
     if (b.scope == Scope::global)
       return Violation{b.span,
                        fmt::format("the tensor {} has a layout, and shares its storage with a tensor of "

@@ -35,7 +35,7 @@ struct Matrix {
 Matrix matrix_of(const Region& r, bool transposed);
 
 std::vector<int64_t> shape_of(const Function& f, BufferId b);
-// Panels of `width` columns; the last one is padded.  Leading dimensions (versions of a tile) follow each
+// Panels of `width` columns; the last one is padded.  Leading dimensions (slots of a tile) follow each
 // other.
 Layout panels(const std::vector<int64_t>& shape, size_t row, size_t col, int64_t width);
 

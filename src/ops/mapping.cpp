@@ -10,6 +10,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
+#include "base/round.h"
 #include "ir/rewrite.h"
 #include "target/alignment.h"
 
@@ -113,9 +114,9 @@ int64_t room_for(BufferId buffer, const Function& f, const Target& target, const
     for (auto& e : info.shape) elements *= *as_int(e);
     auto at = known.shared.find(BufferId{int(i)});
     if (at != known.shared.end()) elements = at->second.ranges[0];
-    left -= (elements * info.versions * info.dtype.bytes() + 127) / 128 * 128;
+    left -= round_up(elements * info.dtype.bytes(), alignment_of(info));
   }
-  return std::max<int64_t>(0, left) / (f[buffer].versions * f[buffer].dtype.bytes());
+  return std::max<int64_t>(0, left) / f[buffer].dtype.bytes();
 }
 
 // ── vector width ──────────────────────────────────────────────────────────────────────────────────────

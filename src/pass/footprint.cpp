@@ -124,7 +124,7 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
 Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index,
                          const Conditions& conditions) const {
   bool tensor = f[buffer].scope == Scope::global;
-  int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements * f[buffer].versions;
+  int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements;
   if (index.size() != 1 || elements <= 0) return {};
   Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
   Expr at = resolved(index[0]);

@@ -49,7 +49,7 @@ bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_i
 // Do two buffers share memory?
 bool overlap(const Function& f, BufferId a, BufferId b) {
   const BufferInfo &x = f[a], &y = f[b];
-  auto bytes = [](const BufferInfo& i) { return i.elements * i.versions * i.dtype.bytes(); };
+  auto bytes = [](const BufferInfo& i) { return i.elements * i.dtype.bytes(); };
   return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
 }
 

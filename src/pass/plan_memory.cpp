@@ -13,14 +13,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/round.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 #include "pass/varying.h"
 
 namespace tl {
 namespace {
-
-constexpr int64_t alignment = 128;  // of a buffer: a row of all shared-memory banks
 
 constexpr int64_t largest_on_stack = 16 << 10, most_on_stack = 128 << 10;  // of a CPU's local arrays
 
@@ -30,8 +29,7 @@ int64_t elements_of(const BufferInfo& b) {
   for (auto& e : b.shape) elements *= as_int(e).value_or(1);
   return elements;
 }
-int64_t bytes_of(const BufferInfo& b) { return elements_of(b) * b.versions * b.dtype.bytes(); }
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int64_t bytes_of(const BufferInfo& b) { return elements_of(b) * b.dtype.bytes(); }
 
 struct Lifetime {
   BufferId buffer;
@@ -110,7 +108,8 @@ struct Lifetimes {
     if (auto* a = s.as<Alloc>()) {
       if (!placed(a->buffer) || f[a->buffer].alias_of) return;
       at[a->buffer] = found.size();
-      found.push_back({.buffer = a->buffer, .bytes = aligned(bytes_of(f[a->buffer]))});
+      found.push_back(
+          {.buffer = a->buffer, .bytes = round_up(bytes_of(f[a->buffer]), alignment_of(f[a->buffer]))});
     } else if (auto* b = s.as<Block>()) {
       int64_t outer = own;
       for (auto& inner : b->stmts) walk(inner);
@@ -152,7 +151,7 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
     std::sort(taken.begin(), taken.end());
     int64_t address = 0;
     for (auto& [from, to] : taken)
-      if (from < address + l.bytes) address = std::max(address, to);
+      if (from < address + l.bytes) address = std::max(address, round_up(to, alignment_of(f[l.buffer])));
     f[l.buffer].address = address;
     if (f[l.buffer].elements < 0) f[l.buffer].elements = elements_of(f[l.buffer]);
     end = std::max(end, address + l.bytes);

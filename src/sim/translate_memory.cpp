@@ -26,7 +26,6 @@ int Translator::place_of(BufferId id) {
     p.elements = 1;
     for (auto& e : b.shape) p.elements *= *as_int(e);
     if (b.elements >= 0) p.elements = b.elements;
-    p.elements *= b.versions;
     int64_t bytes = p.elements * b.dtype.bytes();
     if (b.scope == tl::Scope::shared) {
       p.address = b.address;

@@ -289,7 +289,7 @@ struct Generator {
     if (scope == Scope::global && chance(30))
       for (size_t d = 0; d < b.shape.size(); d++) b.strides.push_back(expr(i64, 1));
     if (scope == Scope::global) return b;
-    if (chance(30)) b.versions = 1 + below(3);
+    if (chance(30)) b.alignment = int64_t(1) << below(12);
     if (chance(30)) b.layout = index_map(size_t(below(4)), 1 + size_t(below(2)));
     if (chance(20)) b.address = below(1000) * 16;
     if (chance(20)) b.elements = below(1000);
