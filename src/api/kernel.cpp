@@ -16,6 +16,7 @@
 #include "pass/check_order.h"
 #include "runtime/flags.h"
 #include "sim/reference.h"
+#include "target/effects.h"
 #include "target/foreign.h"
 #include "target/user_rows.h"
 

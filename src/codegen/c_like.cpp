@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "arith/simplify.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace c {

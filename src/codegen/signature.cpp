@@ -10,6 +10,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "target/alignment.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {

@@ -446,6 +446,10 @@ bool may_alias(const Kernel& kernel, BufferId tensor) {
   return ids && std::find(ids->begin(), ids->end(), int64_t(tensor.value)) != ids->end();
 }
 
+Team whole_block(const Kernel& kernel) { return {.first = 0, .count = thread_count(kernel)}; }
+Team team_of(const Group& group) {
+  return {.first = group.first, .count = group.count, .barrier = int(group.attrs.get_int("barrier"))};
+}
 int64_t thread_count(const Kernel& kernel) {
   if (kernel.threads.empty()) return 0;
   int64_t n = 1;

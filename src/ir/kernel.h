@@ -48,6 +48,14 @@ struct Kernel {
   Span span;
 };
 
+// Threads that run one program: those of the innermost Group, else of the block.  Its barrier: 0, the block's
+// sync_threads(), else bar_sync(barrier, count).
+struct Team {
+  int64_t first = 0, count = 0;
+  int barrier = 0;
+  auto operator<=>(const Team&) const = default;
+};
+
 // Something a pass decided that a user may ask about: a line of explain().
 struct Note {
   std::string pass, subject, text;
@@ -93,5 +101,7 @@ struct Function {
 inline int64_t alignment_of(const BufferInfo& b) { return std::max<int64_t>(128, b.alignment); }
 bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);             // the product; 0 where the user gave none
+Team whole_block(const Kernel& kernel);
+Team team_of(const Group& group);
 
 }  // namespace tl

@@ -28,16 +28,19 @@
 
 namespace tl {
 
+// clang-format off
 #define TL_EXPRS(X) \
-  X(IntImm) \
-  X(FloatImm) X(StringImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
+  X(IntImm) X(FloatImm) X(StringImm) X(Var) X(Unary) X(Binary) X(Cast) X(Select) X(Load) X(Ramp) X(Broadcast) X(Call)
 #define TL_STMTS(X) X(Store) X(Let) X(For) X(If) X(While) X(Block) X(Group) X(Alloc) X(Tile) X(Eval)
+// clang-format on
 
 enum class Kind : uint8_t {
 #define X(N) N,
   TL_EXPRS(X) TL_STMTS(X)
 #undef X
 };
+
+constexpr bool is_statement(Kind k) { return k >= Kind::Store; }
 
 struct Node : Counted {
   Kind kind;

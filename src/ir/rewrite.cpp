@@ -326,27 +326,6 @@ bool uses_var(const Expr& e, const Expr& var) {
   return found;
 }
 
-std::set<BufferId> written_buffers(const Stmt& body) {
-  std::set<BufferId> written;
-  visit(
-      body, [&](const Store& n) { written.insert(n.buffer); },
-      [&](const Call& n) {
-        for (size_t i = 0; i < n.args.size(); i++)
-          if (auto* at = place_of(n.args[i]); at && access_of(n, i) != 'r') written.insert(at->buffer);
-      },
-      [&](const Let& n) {  // who uses the name may do anything with it
-        if (auto* at = place_of(n.value)) written.insert(at->buffer);
-      },
-      [&](const Tile& n) {
-        for (size_t i = 0; i < n.operands.size(); i++) {
-          auto* region = std::get_if<Region>(&n.operands[i]);
-          Access access = n.op->operands[i].access;
-          if (region && (access == Access::write || access == Access::update)) written.insert(region->buffer);
-        }
-      });
-  return written;
-}
-
 const Callee* control_of(const Stmt& s) {
   auto* e = s.as<Eval>();
   auto* c = e ? e->value.as<Call>() : nullptr;

@@ -2,7 +2,6 @@
 // name the nodes you change, the rest is walked for you.  `visit` reads.
 #pragma once
 #include <functional>
-#include <set>
 
 #include "base/error.h"
 #include "ir/kernel.h"
@@ -133,9 +132,6 @@ Stmt substitute(const Stmt& s, const VarMap& values);
 // A copy whose loops and Lets have variables of their own.
 Stmt renamed(const Stmt& s);
 bool uses_var(const Expr& e, const Expr& var);
-// The buffers that a body may write, as it names them: by a Store, by a call through the address of an
-// element (but not those that the index of that element reads), by a tile operator.
-std::set<BufferId> written_buffers(const Stmt& body);
 
 // The control statement (break, continue, thread_return) that this is; null if it is none.
 const Callee* control_of(const Stmt& s);

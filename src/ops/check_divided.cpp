@@ -10,6 +10,7 @@
 #include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {

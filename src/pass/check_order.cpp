@@ -12,6 +12,7 @@
 #include "ir/build.h"
 #include "ir/callee.h"
 #include "ir/rewrite.h"
+#include "target/effects.h"
 #include "target/foreign.h"
 
 namespace tl {

@@ -8,7 +8,7 @@
 //   B[ramp(8*i, 1, 8)]  (of i4)     ->   interleave<u8x8>(B[ramp(4*i, 1, 4)] & 15, B[…] >> 4)
 #include "base/error.h"
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

@@ -121,8 +121,7 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
   }
 }
 
-Footprint Footprints::of(BufferId buffer, const std::vector<Expr>& index,
-                         const Conditions& conditions) const {
+Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions) const {
   bool tensor = f[buffer].scope == Scope::global;
   int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements;
   if (index.size() != 1 || elements <= 0) return {};

@@ -8,6 +8,8 @@
 // element of a tensor is found for one block and one choice of the sizes, which stand for all, and remembered
 // modulo a prime.
 #pragma once
+#include <span>
+
 #include "ir/kernel.h"
 #include "pass/thread_values.h"
 
@@ -32,7 +34,7 @@ class Footprints {
   void bind(const Let& let);
   // An access, where these conditions hold (each with whether it must or must not).
   using Conditions = std::vector<std::pair<Expr, bool>>;
-  Footprint of(BufferId buffer, const std::vector<Expr>& index, const Conditions& conditions) const;
+  Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions) const;
 
  private:
   struct Range {

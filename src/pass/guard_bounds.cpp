@@ -5,7 +5,7 @@
 //   C[by*128 + i, j] = Cl[r]   ->   C[by*128 + i, j] = Cl[r] mask(by*128 + i < 1000)
 //   n // D[i]                  ->   n // select(i < 1000 or d != 0, d, 1), where d = D[i] mask(i < 1000)
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

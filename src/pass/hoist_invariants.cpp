@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

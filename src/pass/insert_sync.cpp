@@ -24,7 +24,10 @@
 #include "ir/rewrite.h"
 #include "pass/footprint.h"
 #include "pass/passes.h"
+#include "pass/splice.h"
 #include "pass/varying.h"
+#include "pass/walk.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -39,6 +42,19 @@ struct Accesses {
   void add(const Accesses& o, int warp) {
     for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
     for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
+  }
+};
+
+// What a statement does at once, what it begins, by what its completion is counted, and what it waits for.
+struct StatementAccesses {
+  Accesses now = {};
+  std::map<Token, Accesses> begun = {};
+  std::vector<Completion> completes = {};
+  bool meets = false;  // a barrier that the user wrote, as a statement or as a value in one
+
+  bool writes() const {
+    return !now.writes.empty() ||
+           std::any_of(begun.begin(), begun.end(), [](auto& b) { return !b.second.writes.empty(); });
   }
 };
 
@@ -88,113 +104,80 @@ struct Inserter {
   std::set<const StmtNode*> warp_barrier = {};
   Footprints footprints = {f, kernel, warp};
   Accesses pending = {};  // since the last barrier
+  std::map<Token, Accesses> in_flight = {};
   // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
   struct Jumps {
     Accesses breaks = {}, continues = {}, head = {};
   } jumping = {};
   Span gone = {};  // the statement by which some threads have returned
 
-  bool shared(BufferId b) const { return f[b].scope == Scope::shared; }
-
-  // What a statement or an expression does, gathered with the conditions around each access.
-  struct Gatherer {
-    const Inserter& in;
-    Accesses out = {};
-    Footprints::Conditions conditions = {};
-    bool tiles = !in.kernel.attrs.get_int("thread_level");  // or within a loop over a tile
-
-    void touch(bool writes, BufferId b, const std::vector<Expr>& index, const Expr& mask) {
-      if (!in.shared(b) && !(tiles && in.exchanged.contains(b))) return;
-      if (mask) conditions.emplace_back(mask, true);
-      Accesses::add(writes ? out.writes : out.reads, b, in.footprints.of(b, index, conditions), in.warp);
-      if (mask) conditions.pop_back();
-    }
-    // Through a handle an instruction reaches as far as it likes, on behalf of any thread of its warp.
-    void through_handles(const Call& c) {
-      if (c.callee->effect != Callee::Effect::memory) return;
-      for (size_t i = 0; i < c.args.size(); i++) {
-        auto* at = place_of(c.args[i]);
-        if (!at || !in.shared(at->buffer)) continue;
-        if (access_of(c, i) != 'w') Accesses::add(out.reads, at->buffer, {}, in.warp);
-        if (access_of(c, i) != 'r') Accesses::add(out.writes, at->buffer, {}, in.warp);
-      }
-    }
-    void expression(const Expr& e) {
-      if (!e) return;
-      std::set<const Node*> places;  // loads that only name a place
-      visit(
-          e,
-          [&](const Call& c) {
-            if (c.callee == &address_of) places.insert(c.args[0].get());
-            through_handles(c);
-          },
-          [&](const Load& l) {
-            if (!places.contains(&l)) touch(false, l.buffer, l.index, l.mask);
-          });
-    }
-    void under(const Expr& condition, bool holds, const Stmt& s) {
-      conditions.emplace_back(condition, holds);
-      statement(s);
-      conditions.pop_back();
-    }
-    void statement(const Stmt& s) {
-      if (!s) return;
-      if (auto* b = s.as<Block>()) {
-        for (auto& inner : b->stmts) statement(inner);
-      } else if (auto* loop = s.as<For>()) {
-        expression(loop->min), expression(loop->extent);
-        bool outer = std::exchange(tiles, tiles || loop->attrs.get_int("independent"));
-        statement(loop->body);
-        tiles = outer;
-      } else if (auto* i = s.as<If>()) {
-        expression(i->cond);
-        under(i->cond, true, i->then_body);
-        under(i->cond, false, i->else_body);
-      } else if (auto* w = s.as<While>()) {
-        expression(w->cond);
-        statement(w->body);
-      } else if (auto* g = s.as<Group>()) {
-        statement(g->body);
-      } else if (auto* st = s.as<Store>()) {
-        for (auto& e : st->index) expression(e);
-        expression(st->mask);
-        if (st->mask) conditions.emplace_back(st->mask, true);  // its value is asked for there alone
-        expression(st->value);
-        if (st->mask) conditions.pop_back();
-        touch(true, st->buffer, st->index, st->mask);
-      } else if (auto* let = s.as<Let>()) {
-        expression(let->value);
-      } else if (auto* e = s.as<Eval>()) {
-        expression(e->value);
-      }
-    }
-  };
-  std::map<const Node*, Accesses> known = {};
+  void add(StatementAccesses& summary, const Effect& e, Footprints::Conditions conditions,
+           bool in_tile) const {
+    Accesses& to = e.begins == Token::none ? summary.now : summary.begun[e.begins];
+    bool shared = f[e.buffer].scope == Scope::shared;
+    if (e.is_through_address() ? !shared : !shared && !(in_tile && exchanged.contains(e.buffer))) return;
+    for (auto& mask : e.masks) conditions.emplace_back(mask, true);
+    // Through an address an instruction reaches as far as it likes, on behalf of any thread of its warp.
+    Footprint touched = e.index.empty() ? Footprint() : footprints.of(e.buffer, e.index, conditions);
+    if (e.reads()) Accesses::add(to.reads, e.buffer, touched, warp);
+    if (e.writes()) Accesses::add(to.writes, e.buffer, touched, warp);
+  }
+  std::map<const Node*, StatementAccesses> known = {};
   std::set<BufferId> exchanged = {};  // tensors that are written, and touched elsewhere too
+  bool thread_level = kernel.attrs.get_int("thread_level") != 0;
 
-  const Accesses& accesses(const Stmt& s) {
-    auto [it, is_new] = known.emplace(s.get(), Accesses());
-    if (is_new && s) {
-      Gatherer g{.in = *this};
-      g.statement(s);
-      it->second = std::move(g.out);
-    }
+  // What a statement does with all that is in it, each access under the conditions around it there.
+  const StatementAccesses& summary(const Stmt& s) {
+    auto [it, is_new] = known.emplace(s.get(), StatementAccesses());
+    if (!is_new || !s) return it->second;
+    tl::walk(s, {}, [&](const Stmt& inner, const WalkContext& at) {
+      auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
+      bool in_tile = !thread_level || std::any_of(at.loops.begin(), at.loops.end(), is_nest);
+      include(it->second, effects_of(inner), at.conditions, in_tile);
+      return true;
+    });
     return it->second;
   }
-  Accesses accesses(const Expr& e) const {
-    Gatherer g{.in = *this};
-    g.expression(e);
-    return std::move(g.out);
+  StatementAccesses summary(const Expr& e) const {
+    StatementAccesses found;
+    include(found, effects_of(e), {}, !thread_level);
+    return found;
+  }
+  void include(StatementAccesses& to, const Effects& effects, const Footprints::Conditions& conditions,
+               bool in_tile) const {
+    for (auto& e : effects.list) add(to, e, conditions, in_tile);
+    to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
+    to.meets |= effects.meets;
   }
 
-  void unit(const Stmt& s, const Accesses& a) {
+  void order(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
     Meeting m = meeting(f, kernel, pending, a, warp);
     bool whole =
         thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
     if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
-    pending.add(a, warp);
+  }
+
+  // What was begun counts from where it is waited for: no barrier before that has ordered it.  Where all
+  // threads wait for a phase, each has waited for itself; what groups complete is known to their own thread
+  // alone.
+  void unit(const Stmt& s, const StatementAccesses& a, bool by_some = false) {
+    order(s, a.now);
+    for (auto& [token, accesses] : a.begun) order(s, accesses);
+    pending.add(a.now, warp);
+    for (auto& [token, accesses] : a.begun) in_flight[token].add(accesses, warp);
+    for (const Completion& c : a.completes) {
+      if (c.token != Token::phase || by_some) pending.add(in_flight[c.token], warp);
+      if (c.token != Token::phase && c.left == 0 && !by_some) in_flight.erase(c.token);
+    }
+  }
+
+  // Do threads exchange data from one turn of a loop to the next?
+  bool meets_itself(const StatementAccesses& a) const {
+    Accesses sum = a.now;
+    for (auto& [token, accesses] : a.begun) sum.add(accesses, warp);
+    return meeting(f, kernel, sum, sum, warp) != Meeting::none;
   }
 
   void need_barrier(std::set<const StmtNode*>& where, const Stmt& s) {
@@ -208,14 +191,6 @@ struct Inserter {
            gone.line);
     where.insert(s.get());
     pending = {};
-  }
-
-  // A barrier that the user wrote, as a statement or as a value in one.
-  template <class R>
-  static bool has_barrier(const R& r) {
-    bool found = false;
-    visit(r, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::barrier; });
-    return found;
   }
 
   void walk_loop(const Stmt& body, const Accesses& head, bool runs) {
@@ -233,39 +208,40 @@ struct Inserter {
   }
 
   void walk_for(const Stmt& s, const For& loop) {
-    const Accesses& all = accesses(s);
-    bool whole = all.writes.empty() ||
-                 (!has_barrier(loop.body) && meeting(f, kernel, all, all, warp) == Meeting::none);
+    const StatementAccesses& all = summary(s);
+    bool whole = !all.writes() || (!all.meets && !meets_itself(all));
     if (whole || varying.separates(s)) return apart(s, all);
-    Accesses bounds = accesses(loop.min);  // read once, before the loop
-    bounds.add(accesses(loop.extent), warp);
+    StatementAccesses bounds = summary(loop.min);  // read once, before the loop
+    bounds.now.add(summary(loop.extent).now, warp);
     unit(s, bounds);
     auto extent = as_int(loop.extent);
     walk_loop(loop.body, {}, extent && *extent > 0);
   }
 
   void walk_while(const Stmt& s, const While& loop) {
-    if (varying.separates(s)) return apart(s, accesses(s));
-    unit(s, accesses(loop.cond));
-    walk_loop(loop.body, accesses(loop.cond), false);
+    if (varying.separates(s)) return apart(s, summary(s));
+    StatementAccesses head = summary(loop.cond);
+    unit(s, head);
+    walk_loop(loop.body, head.now, false);
   }
 
   // Threads run it at different times, or it needs no barrier inside.
-  void apart(const Stmt& s, const Accesses& all) {
-    unit(s, all);
+  void apart(const Stmt& s, const StatementAccesses& all) {
+    unit(s, all, varying.separates(s));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
   void walk_if(const Stmt& s, const If& n) {
     if (varying.separates(s)) {
-      apart(s, accesses(s));
+      apart(s, summary(s));
       visit(s, [&](const Call& c) {
         if (c.callee == &thread_return) gone = s->span;
       });
       return;
     }
-    unit(s, accesses(n.cond));
-    if (has_barrier(n.cond)) pending = {};
+    StatementAccesses head = summary(n.cond);
+    unit(s, head);
+    if (head.meets) pending = {};
     Accesses before = pending;
     walk(n.then_body);
     Accesses after = pending;
@@ -283,72 +259,63 @@ struct Inserter {
   }
 
   void walk(const Stmt& s) {
-    if (!s) return;
-    if (auto* b = s.as<Block>()) {
-      for (auto& inner : b->stmts) walk(inner);
-    } else if (auto* loop = s.as<For>()) {
-      walk_for(s, *loop);
-    } else if (auto* w = s.as<While>()) {
-      walk_while(s, *w);
-    } else if (auto* i = s.as<If>()) {
-      walk_if(s, *i);
-    } else if (const Callee* c = control_of(s)) {
+    if (s) dispatch(s, [&](const auto& n) { node(s, n); });
+  }
+  void node(const Stmt&, const Block& n) {
+    for (auto& inner : n.stmts) walk(inner);
+  }
+  void node(const Stmt& s, const For& n) { walk_for(s, n); }
+  void node(const Stmt& s, const While& n) { walk_while(s, n); }
+  void node(const Stmt& s, const If& n) { walk_if(s, n); }
+  void node(const Stmt& s, const Group&) { leaf(s); }
+  void node(const Stmt& s, const Store&) { leaf(s); }
+  void node(const Stmt& s, const Let&) { leaf(s); }
+  void node(const Stmt&, const Alloc&) {}
+  void node(const Stmt&, const Tile&) { internal_error("a tile operator at level machine"); }
+  void node(const Stmt& s, const Eval&) {
+    if (const Callee* c = control_of(s))
       jump(s, *c);
-    } else {
-      const Accesses& a = accesses(s);
-      unit(s, a);
-      if (has_barrier(s)) pending = {.reads = {}, .writes = a.writes};
-    }
+    else
+      leaf(s);
+  }
+  void leaf(const Stmt& s) {
+    const StatementAccesses& a = summary(s);
+    unit(s, a);
+    if (a.meets) pending = {.reads = {}, .writes = a.now.writes};
   }
 
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
+    find_exchanged();
+    visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
+    walk(kernel.body);
+    return place(kernel.body);
+  }
+
+  void find_exchanged() {
     std::map<BufferId, Span> touched;  // where first; a loop over tiles and its tail are one place
     visit(kernel.body, [&](const Load& l) { touched.emplace(l.buffer, Span()); });
     visit(kernel.body, [&](const Store& s) {
       if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
         exchanged.insert(s.buffer);
     });
-    visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
-    walk(kernel.body);
-    return place(kernel.body);
   }
 
-  Stmt place(const Stmt& s) {
-    struct Placer final : Rewriter {
-      const Inserter& plan;
-      explicit Placer(const Inserter& p) : plan(p) {}
-      using Rewriter::operator();
-      Stmt operator()(const Stmt& s) override {
-        auto before = [&](const Stmt& x) { return x.as<Let>() && plan.barrier.contains(x.get()); };
-        if (auto* b = s.as<Block>(); b && std::any_of(b->stmts.begin(), b->stmts.end(), before)) {
-          std::vector<Stmt> all;  // spliced: the Let stays visible to what follows
-          for (auto& inner : b->stmts) {
-            if (before(inner)) all.push_back(eval(call(sync_threads, {}), inner->span));
-            all.push_back(before(inner) ? children(inner) : (*this)(inner));
-          }
-          return block(std::move(all), b->span);
-        }
-        std::vector<Stmt> out;
-        add(s, out);
-        return out.size() == 1 ? out[0] : block(std::move(out), s->span);
-      }
-      void add(const Stmt& s, std::vector<Stmt>& out) {
-        if (plan.barrier.contains(s.get()))
-          out.push_back(eval(call(sync_threads, {}), s->span));
-        else if (plan.warp_barrier.contains(s.get()))
-          out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), s->span));
-        out.push_back(s.as<Block>() ? inside(s) : children(s));
-        if (plan.barrier_after.contains(s.get())) out.push_back(eval(call(sync_threads, {}), s->span));
-      }
-      Stmt inside(const Stmt& s) {  // so that a Let stays visible to what follows it
-        std::vector<Stmt> out;
-        for (auto& inner : s.as<Block>()->stmts) add(inner, out);
-        return block(std::move(out), s->span);
-      }
-    };
-    return Placer(*this)(s);
+  Stmt place(const Stmt& body) const {
+    return splice(body, [&](const Stmt& original, const Stmt& walked) {
+      auto sync = [&](const Callee& callee, std::vector<Expr> args) {
+        return eval(call(callee, std::move(args)), original->span);
+      };
+      std::vector<Stmt> out;
+      if (barrier.contains(original.get()))
+        out.push_back(sync(sync_threads, {}));
+      else if (warp_barrier.contains(original.get()))
+        out.push_back(sync(*find_callee("sync_warp"), {imm(all_lanes, u32)}));
+      out.push_back(walked);
+      if (barrier_after.contains(original.get())) out.push_back(sync(sync_threads, {}));
+      return out;
+    });
   }
 };
 

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
+#include "pass/walk.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -17,19 +19,6 @@ struct Collector {
 
   bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
 
-  void add_element(LayoutItem& item, BufferId b, const std::vector<Expr>& index, bool is_store) const {
-    item.elements.insert(b);
-    item.places.push_back({b, index, is_store});
-  }
-
-  template <class R>
-  void add_elements(LayoutItem& item, const R& r) const {
-    if (!r) return;
-    visit(r, [&](const Load& n) {
-      if (is_fragment(n.buffer)) add_element(item, n.buffer, n.index, false);
-    });
-  }
-
   std::optional<Fragment> annotated_loop(const ParallelNest& nest) const {
     auto* value = nest.attrs.find("loop_layout");
     auto* map = value ? std::get_if<IndexMap>(value) : nullptr;
@@ -37,60 +26,33 @@ struct Collector {
     return checked_fragment(*map, "the loop_layout", nest.span, kernel);
   }
 
-  void collect_scalar(const Stmt& s) {
+  // Whether to look below it.
+  bool collect(const Stmt& s) {
     LayoutItem item{.stmt = s};
-    if (auto* l = s.as<Let>())
-      add_elements(item, l->value);
-    else if (auto* e = s.as<Eval>())
-      add_elements(item, e->value);
-    else if (auto* i = s.as<If>())
-      add_elements(item, i->cond);
-    else if (auto* w = s.as<While>())
-      add_elements(item, w->cond);
-    else if (auto* l = s.as<For>()) {
-      add_elements(item, l->min);
-      add_elements(item, l->extent);
-    } else if (auto* st = s.as<Store>()) {
-      add_elements(item, s);
-      if (is_fragment(st->buffer)) add_element(item, st->buffer, st->index, true);
-    }
-    item.touched = item.elements;
-    if (!item.elements.empty()) items.push_back(std::move(item));
-  }
-
-  void collect(const Stmt& s) {
-    if (!s) return;
-    if (auto* t = s.as<Tile>()) {
-      if (t->body) return collect(t->body);
-      LayoutItem item{.stmt = s};
-      if (row_of(*t).nest) {
-        item.nest = row_of(*t).nest(*t, f);
-        item.loop = annotated_loop(*item.nest);
-      }
-      for (auto& o : t->operands)
-        if (auto* r = std::get_if<Region>(&o); r && is_fragment(r->buffer)) item.touched.insert(r->buffer);
-      items.push_back(std::move(item));
-      return;
-    }
+    auto* tile = s.as<Tile>();
     auto* loop = s.as<For>();
-    if (loop && loop->loop == Loop::parallel) {
-      LayoutItem item{.stmt = s, .nest = read_nest(*loop)};
-      item.loop = annotated_loop(*item.nest);
+    if (tile && tile->body) return true;
+    if (tile && row_of(*tile).nest) item.nest = row_of(*tile).nest(*tile, f);
+    if (loop && loop->loop == Loop::parallel) item.nest = read_nest(*loop);
+    if (item.nest) item.loop = annotated_loop(*item.nest);
+    if (loop && item.nest) {
       for (auto& a : accesses_of(*item.nest))
         if (is_fragment(a.buffer)) item.touched.insert(a.buffer);
-      items.push_back(std::move(item));
-      return;
+    } else {
+      for (auto& e : effects_of(s).list)
+        if (!tile || e.region) add_effect(item, e);
     }
-    collect_scalar(s);
-    if (loop) collect(loop->body);
-    if (auto* w = s.as<While>()) collect(w->body);
-    if (auto* g = s.as<Group>()) collect(g->body);
-    if (auto* i = s.as<If>()) {
-      collect(i->then_body);
-      collect(i->else_body);
-    }
-    if (auto* b = s.as<Block>())
-      for (auto& inner : b->stmts) collect(inner);
+    bool whole = tile || item.nest;
+    if (whole || !item.elements.empty()) items.push_back(std::move(item));
+    return !whole;
+  }
+
+  void add_effect(LayoutItem& item, const Effect& e) const {
+    if (!is_fragment(e.buffer)) return;
+    item.touched.insert(e.buffer);
+    if (e.region) return;
+    item.elements.insert(e.buffer);
+    item.places.push_back({e.buffer, place_of(e), e.by == nullptr});
   }
 };
 
@@ -109,7 +71,8 @@ Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span,
 
 std::vector<LayoutItem> layout_items(const Function& f, const Kernel& kernel, const Target& target) {
   Collector collector{.f = f, .kernel = kernel, .target = target};
-  collector.collect(kernel.body);
+  walk(kernel.body, {.team = whole_block(kernel)},
+       [&](const Stmt& s, const WalkContext&) { return collector.collect(s); });
   return std::move(collector.items);
 }
 

@@ -10,23 +10,16 @@
 #include "pass/measure_access.h"
 
 #include <algorithm>
-#include <set>
 
 #include "ir/rewrite.h"
 #include "pass/thread_values.h"
+#include "pass/walk.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
 
 constexpr int points = 16;  // of the loops around an access that are tried
-
-struct Around {  // what stands around an access
-  std::vector<std::pair<Expr, int64_t>> loops;
-  std::vector<std::pair<Expr, bool>> conditions;  // and whether they hold
-  std::vector<std::pair<Expr, Expr>> lets;
-  int64_t first_thread = 0, threads = 0;
-  bool counted = true;  // the extents of all loops are constants
-};
 
 struct Site {
   BufferId buffer;
@@ -43,34 +36,36 @@ bool is_worse(const WarpCost& a, const WarpCost& b) {
 
 bool same_line(const Span& a, const Span& b) { return a.file == b.file && a.line == b.line; }
 
+int64_t turns_of(const For& loop) { return std::max<int64_t>(1, as_int(loop.extent).value_or(points)); }
+
 struct Measurer {
   const Function& f;
   const Kernel& kernel;
   const Target& target;
   size_t number;  // of the kernel
   std::vector<AccessCost>& found;
-  Around around = {};
-  LaneEnv arguments = {};             // integers of the function's signature
-  Span here = {};                     // of the statement
-  std::set<const Node*> places = {};  // loads that only name a place
+  LaneEnv arguments = {};  // integers of the function's signature
+  WalkContext around = {};
+  Span here = {};  // of the statement
 
   // The environment of one warp at one point of the loops.
   LaneEnv at(int point) const {
     LaneEnv env = arguments;
     size_t lanes = size_t(target.warp);
-    int64_t warps = std::max<int64_t>(1, around.threads / target.warp);
+    int64_t warps = std::max<int64_t>(1, around.team.count / target.warp);
     Lanes thread(lanes);
     for (size_t i = 0; i < lanes; i++)
-      thread[i] = around.first_thread + point * 5 % warps * target.warp + int64_t(i);
+      thread[i] = around.team.first + point * 5 % warps * target.warp + int64_t(i);
     env[kernel.thread.get()] = thread;
     for (auto& v : kernel.grid_vars) env[v.get()] = Lanes(lanes, 0);
     for (size_t i = 0; i < around.loops.size(); i++) {  // all 0, all last, then points in between
-      int64_t n = around.loops[i].second;
+      int64_t n = turns_of(*around.loops[i]);
       int64_t v = point == 0 ? 0 : point == 1 ? n - 1 : point * int64_t(2 * i + 1) % n;
-      env[around.loops[i].first.get()] = Lanes(lanes, v);
+      env[around.loops[i]->var.get()] = Lanes(lanes, v);
     }
-    for (auto& [var, value] : around.lets)
-      if (auto v = value->dtype.is_int() ? values_of(value, env, lanes) : std::nullopt) env[var.get()] = *v;
+    for (auto* let : around.lets)
+      if (let->value->dtype.is_int())
+        if (auto v = values_of(let->value, env, lanes)) env[let->var.get()] = *v;
     return env;
   }
 
@@ -78,7 +73,7 @@ struct Measurer {
   std::vector<bool> taking_part(const Site& s, const LaneEnv& env) const {
     size_t lanes = size_t(target.warp);
     std::vector<bool> part(lanes);
-    int64_t end = around.first_thread + around.threads;
+    int64_t end = around.team.first + around.team.count;
     for (size_t i = 0; i < lanes; i++) part[i] = env.at(kernel.thread.get())[i] < end && int(i) < s.takers;
     auto require = [&](const Expr& cond, bool holds) {
       auto v = cond->dtype.lanes == 1 ? values_of(cond, env, lanes) : std::nullopt;
@@ -138,8 +133,12 @@ struct Measurer {
                    .instruction = s.instruction,
                    .parts = parts_of(s)};
     row.bytes = std::max(1, s.bytes / row.parts);
-    for (auto& loop : around.loops) row.times *= loop.second;
-    row.times *= around.counted;
+    bool counted = around.whiles.empty();
+    for (auto* loop : around.loops) {
+      row.times *= turns_of(*loop);
+      counted &= as_int(loop->extent).has_value();
+    }
+    row.times *= counted;
     if (target.has_threads() && row.bytes > 16)
       row.unknown = "it is wider than one access of a thread";
     else if (target.has_threads())
@@ -165,104 +164,38 @@ struct Measurer {
     found.push_back(std::move(row));
   }
 
-  void expression(const Expr& e) {
-    if (!e) return;
-    visit(e, [&](const Load& n) { load(n); }, [&](const Call& c) { call(c); });
+  void statement(const Stmt& s, const WalkContext& at) {
+    around = at;
+    here = s->span;
+    for (auto& e : effects_of(s).list) effect(s, e);
   }
 
-  void load(const Load& n) {
-    if (places.contains(&n)) return;
-    measure({.buffer = n.buffer,
-             .index = n.index[0],
-             .mask = n.mask,
-             .writes = false,
-             .instruction = {},
-             .bytes = std::max(1, f[n.buffer].dtype.bits * n.dtype.lanes / 8),
-             .takers = target.warp,
-             .span = n.span});
-  }
-
-  // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
-  void call(const Call& c) {
-    for (auto& a : c.args)
-      if (auto* place = a.as<Call>(); place && place->callee == &address_of)
-        places.insert(place->args[0].get());
-    for (auto* row : target.copies) {
-      if (c.callee != &row->callee) continue;
-      for (size_t i = 0; i < c.args.size(); i++) {
-        auto* place = c.args[i].as<Call>();
-        auto* at = place && place->callee == &address_of ? place->args[0].as<Load>() : nullptr;
-        if (!at || f[at->buffer].scope != Scope::shared) continue;
-        measure({.buffer = at->buffer,
-                 .index = at->index[0],
+  void effect(const Stmt& s, const Effect& e) {
+    if (!e.by || e.by->kind == Kind::Load) return element(s, e);
+    // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
+    auto& call = static_cast<const Call&>(*e.by);
+    for (auto* row : target.copies)
+      if (call.callee == &row->callee && f[e.buffer].scope == Scope::shared)
+        measure({.buffer = e.buffer,
+                 .index = place_of(call.args[e.argument])->index[0],
                  .mask = {},
-                 .writes = row->callee.access[i] != 'r',
+                 .writes = e.writes(),
                  .instruction = row->callee.name,
                  .bytes = 16,
                  .takers = 8 * row->matrices,
                  .span = here});
-      }
-    }
   }
 
-  void walk_block(const Block& b) {
-    size_t lets = around.lets.size();
-    for (auto& inner : b.stmts) walk(inner);
-    around.lets.resize(lets);
-  }
-
-  void walk_for(const For& loop) {
-    Around outside = around;
-    around.loops.emplace_back(loop.var, std::max<int64_t>(1, as_int(loop.extent).value_or(points)));
-    around.counted &= as_int(loop.extent).has_value();
-    walk(loop.body);
-    around = std::move(outside);
-  }
-
-  void walk_if(const If& i) {
-    expression(i.cond);
-    around.conditions.emplace_back(i.cond, true);
-    walk(i.then_body);
-    around.conditions.back().second = false;
-    walk(i.else_body);
-    around.conditions.pop_back();
-  }
-
-  void walk_group(const Group& g) {
-    Around outside = around;
-    around.first_thread = g.first;
-    around.threads = g.count;
-    walk(g.body);
-    around = std::move(outside);
-  }
-
-  void walk(const Stmt& s) {
-    if (!s) return;
-    here = s->span;
-    if (auto* b = s.as<Block>()) return walk_block(*b);
-    if (auto* loop = s.as<For>()) return walk_for(*loop);
-    if (auto* i = s.as<If>()) return walk_if(*i);
-    if (auto* g = s.as<Group>()) return walk_group(*g);
-    if (auto* e = s.as<Eval>()) return expression(e->value);
-    if (auto* l = s.as<Let>()) {
-      expression(l->value);
-      around.lets.emplace_back(l->var, l->value);
-    } else if (auto* w = s.as<While>()) {
-      expression(w->cond);
-      bool counted = std::exchange(around.counted, false);
-      walk(w->body);
-      around.counted = counted;
-    } else if (auto* st = s.as<Store>()) {
-      expression(st->value);
-      measure({.buffer = st->buffer,
-               .index = st->index[0],
-               .mask = st->mask,
-               .writes = true,
-               .instruction = {},
-               .bytes = std::max(1, f[st->buffer].dtype.bits * st->index[0]->dtype.lanes / 8),
-               .takers = target.warp,
-               .span = st->span});
-    }
+  void element(const Stmt& s, const Effect& e) {
+    auto* load = static_cast<const Load*>(e.by);
+    measure({.buffer = e.buffer,
+             .index = e.index[0],
+             .mask = load ? load->mask : s.as<Store>()->mask,
+             .writes = e.writes(),
+             .instruction = {},
+             .bytes = std::max(1, f[e.buffer].dtype.bits * e.index[0]->dtype.lanes / 8),
+             .takers = target.warp,
+             .span = load ? load->span : s->span});
   }
 };
 
@@ -273,7 +206,6 @@ std::vector<AccessCost> measure_access(const Function& machine, const Target& ta
   for (size_t k = 0; k < machine.kernels.size(); k++) {
     const Kernel& kernel = machine.kernels[k];
     Measurer m{.f = machine, .kernel = kernel, .target = target, .number = k, .found = found};
-    m.around.threads = target.has_threads() ? thread_count(kernel) : 1;
     for (auto& p : machine.params)
       if (p.var && p.var->dtype.is_int()) m.arguments[p.var.get()] = Lanes(size_t(target.warp), usual_extent);
     for (auto& b : machine.buffers)
@@ -281,7 +213,11 @@ std::vector<AccessCost> measure_access(const Function& machine, const Target& ta
         for (auto& e : *list)
           if (b.scope == Scope::global)
             visit(e, [&](const Var& v) { m.arguments[&v] = Lanes(size_t(target.warp), usual_extent); });
-    m.walk(kernel.body);
+    Team team = target.has_threads() ? whole_block(kernel) : Team{.count = 1};
+    walk(kernel.body, {.team = team}, [&](const Stmt& s, const WalkContext& at) {
+      m.statement(s, at);
+      return true;
+    });
   }
   return found;
 }

@@ -6,7 +6,7 @@
 //
 //   A[bx*4096 + tx*8]   ->   A[cast<i32>(bx)*4096:i32 + cast<i32>(tx)*8:i32]
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

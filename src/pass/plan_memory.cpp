@@ -17,6 +17,8 @@
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 #include "pass/varying.h"
+#include "pass/walk.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -46,9 +48,27 @@ struct Lifetimes {
   const Varying& varying;
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
-  int64_t clock = 0, own = 0;  // own: bytes of a thread's local arrays
-  bool stands = false;         // the clock: within one moment
-  bool gone = false;           // some threads have returned
+  int64_t clock = 0, own = 0;        // own: bytes of a thread's local arrays
+  bool stands = false;               // the clock: within one moment
+  bool gone = false;                 // some threads have returned
+  std::vector<size_t> touched = {};  // the number in `found` of each access, in the order of the text
+  struct Open {                      // a statement that is being walked, and what held where it begins
+    int64_t begin;
+    size_t outside, first;
+    int64_t own;
+    bool stands;
+  };
+  std::vector<Open> open = {};
+  struct Flight {  // what goes on behind the statement that began it
+    BufferId buffer;
+    Token token;
+    BufferId word;
+    WalkContext at;
+    int64_t before;  // groups closed before
+    bool is_awaited = false;
+  };
+  std::vector<Flight> flights = {};
+  std::map<Token, std::vector<WalkContext>> closed = {};  // groups
 
   // Decided where the buffer begins.
   bool placed(BufferId b) {
@@ -71,69 +91,65 @@ struct Lifetimes {
   void touch(BufferId b, int64_t first, int64_t last) {
     auto it = at.find(f.storage(b));
     if (it == at.end()) return;
-    Lifetime& l = found[it->second];
+    extend(it->second, first, last);
+    touched.push_back(it->second);
+  }
+  void extend(size_t number, int64_t first, int64_t last) {
+    Lifetime& l = found[number];
     if (gone) first = 0;
     l.first = l.first < 0 ? first : std::min(l.first, first);
     l.last = std::max(l.last, last);
   }
 
-  bool outlives(BufferId b, size_t outside) const {
-    auto it = at.find(f.storage(b));
-    return it != at.end() && it->second < outside;
+  // What is in flight is needed until it has landed: by a phase, until its barrier is last waited for; in a
+  // group, until a wait that is certain to come leaves fewer groups going on than were closed since.
+  void land(const Completion& c, const WalkContext& context) {
+    std::erase_if(flights, [&](Flight& flight) {
+      if (flight.token != c.token || flight.word != c.word) return false;
+      touch(flight.buffer, clock, clock);
+      flight.is_awaited = true;
+      auto& list = closed[c.token];
+      auto certain = std::count_if(list.begin() + flight.before, list.end(),
+                                   [&](const WalkContext& at) { return at.encloses(context); });
+      return c.token != Token::phase && certain > c.left && context.encloses(flight.at);
+    });
   }
-  void loop(const Stmt& s, const Stmt& body, int64_t begin) {
-    size_t outside = found.size();
-    walk(body);
-    visit(
-        s,
-        [&](const Load& n) {
-          if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock);
-        },
-        [&](const Store& n) {
-          if (outlives(n.buffer, outside)) touch(n.buffer, begin, clock);
-        });
+  void finish() {
+    for (auto& flight : flights)
+      if (flight.token != Token::phase || !flight.is_awaited) touch(flight.buffer, clock, clock);
   }
 
-  void walk(const Stmt& s) {
-    if (!s) return;
+  void enter(const Stmt& s, const WalkContext& context) {
     if (!stands) clock++;
-    bool outside = std::exchange(stands, stands || varying.separates(s));
-    gone |= (s.as<For>() || s.as<While>()) && !varying.returns(s).empty();
-    parts(s, clock);
-    gone |= s.as<If>() && !varying.returns(s).empty();
-    stands = outside || gone;
-  }
-
-  void parts(const Stmt& s, int64_t begin) {
-    if (auto* a = s.as<Alloc>()) {
-      if (!placed(a->buffer) || f[a->buffer].alias_of) return;
-      at[a->buffer] = found.size();
-      found.push_back(
-          {.buffer = a->buffer, .bytes = round_up(bytes_of(f[a->buffer]), alignment_of(f[a->buffer]))});
-    } else if (auto* b = s.as<Block>()) {
-      int64_t outer = own;
-      for (auto& inner : b->stmts) walk(inner);
-      if (target.has_threads()) own = outer;  // what follows may take its place
-    } else if (auto* i = s.as<If>()) {
-      accesses(i->cond, begin);
-      walk(i->then_body);
-      walk(i->else_body);
-    } else if (auto* g = s.as<Group>()) {
-      walk(g->body);
-    } else if (auto* l = s.as<For>()) {
-      loop(s, l->body, begin);
-    } else if (auto* w = s.as<While>()) {
-      loop(s, w->body, begin);
-    } else {
-      accesses(s, begin);
+    open.push_back({clock, found.size(), touched.size(), own, stands});
+    stands |= varying.separates(s);
+    gone |= is_loop(s) && !varying.returns(s).empty();
+    if (auto* a = s.as<Alloc>()) begin(a->buffer);
+    Effects effects = effects_of(s);
+    for (auto& e : effects.list) {
+      touch(e.buffer, clock, clock);
+      if (e.begins != Token::none)
+        flights.push_back({e.buffer, e.begins, e.word, context, std::ssize(closed[e.begins])});
     }
+    for (Token token : effects.closes) closed[token].push_back(context);
+    for (auto& c : effects.completes) land(c, context);
   }
+  void leave(const Stmt& s) {
+    auto [begin, outside, first, outer_own, outer_stands] = open.back();
+    open.pop_back();
+    if (is_loop(s))  // what exists outside of it is needed by all of its turns
+      for (size_t i = first, end = touched.size(); i < end; i++)
+        if (touched[i] < outside) extend(touched[i], begin, clock);
+    if (s.as<Block>() && target.has_threads()) own = outer_own;  // what follows may take its place
+    gone |= s.as<If>() && !varying.returns(s).empty();
+    stands = outer_stands || gone;
+  }
+  static bool is_loop(const Stmt& s) { return s.as<For>() || s.as<While>(); }
 
-  template <class R>
-  void accesses(const R& r, int64_t now) {
-    visit(
-        r, [&](const Load& n) { touch(n.buffer, now, now); },
-        [&](const Store& n) { touch(n.buffer, now, now); });
+  void begin(BufferId b) {
+    if (!placed(b) || f[b].alias_of) return;
+    at[b] = found.size();
+    found.push_back({.buffer = b, .bytes = round_up(bytes_of(f[b]), alignment_of(f[b]))});
   }
 };
 
@@ -184,7 +200,14 @@ Function plan_memory(Function f, const Target& target) {
     if (k.thread) varying.vars.emplace(k.thread.get(), "the thread index");
     varying.find(k.body);
     Lifetimes lifetimes{.f = f, .target = target, .varying = varying};
-    lifetimes.walk(k.body);
+    walk(
+        k.body, {.team = whole_block(k)},
+        [&](const Stmt& s, const WalkContext& at) {
+          lifetimes.enter(s, at);
+          return true;
+        },
+        [&](const Stmt& s, const WalkContext&) { lifetimes.leave(s); });
+    lifetimes.finish();
     bool share = target.has_threads();
     int64_t needed = place(f, k, lifetimes.found, share);
     if (needed > target.shared_bytes) {  // largest first packs tighter

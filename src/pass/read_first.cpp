@@ -6,7 +6,7 @@
 #include "pass/read_first.h"
 
 #include "ops/overlap.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

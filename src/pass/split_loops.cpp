@@ -16,7 +16,7 @@
 
 #include "arith/simplifier.h"
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

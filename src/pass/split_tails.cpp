@@ -12,7 +12,7 @@
 #include "arith/simplifier.h"
 #include "base/error.h"
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

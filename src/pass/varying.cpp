@@ -1,7 +1,10 @@
 // A fix point over the variables and registers of a kernel.
 #include "pass/varying.h"
 
+#include <algorithm>
+
 #include "ir/build.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -78,18 +81,8 @@ void Varying::add(BufferId b, const std::string& why) {
   if (in_registers(f[b])) changed |= note(buffers, b, why);
 }
 
-// What an instruction writes to registers is its thread's own.
-void Varying::mark_handles(const Call& c) {
-  if (c.callee->effect != Callee::Effect::memory) return;
-  for (size_t i = 0; i < c.args.size(); i++) {
-    auto* at = place_of(c.args[i]);
-    if (at && access_of(c, i) != 'r')
-      add(at->buffer, fmt::format("what {} gives to each thread", c.callee->name));
-  }
-}
-
+// What a statement writes to registers, of which `control` says whether all threads come to it.
 void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
-  if (!s) return;
   if (auto* l = s.as<Let>()) {
     if (std::string why = reason(l->value); !why.empty()) changed |= note(vars, l->var.get(), why);
   } else if (auto* st = s.as<Store>(); st && in_registers(f[st->buffer])) {
@@ -98,53 +91,68 @@ void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
     if (parallel && f[st->buffer].scope == Scope::local) why = first_of(why, of_iteration);
     if (parallel && f[st->buffer].scope == Scope::fragment && why == of_iteration) why.clear();
     if (!why.empty()) add(st->buffer, why);
-  } else if (auto* e = s.as<Eval>()) {
-    visit(e->value, [&](const Call& c) { mark_handles(c); });
-  } else if (auto* b = s.as<Block>()) {
-    for (auto& inner : b->stmts) mark(inner, control, parallel);
-  } else if (auto* t = s.as<Tile>()) {
-    mark(t->body, control, parallel);
+  } else if (s.as<Eval>()) {  // what an instruction writes to registers is its thread's own
+    for (auto& e : effects_of(s).list)
+      if (e.is_through_address() && e.writes())
+        add(e.buffer,
+            fmt::format("what {} gives to each thread", static_cast<const Call&>(*e.by).callee->name));
   } else if (auto* loop = s.as<For>()) {
     std::string head = first_of(reason(loop->min), reason(loop->extent));
     if (!head.empty()) changed |= note(vars, loop->var.get(), head);
-    mark(loop->body, first_of(control, first_of(head, parts(loop->body))),
-         parallel || loop->loop == Loop::parallel);
-  } else if (auto* w = s.as<While>()) {
-    mark(w->body, first_of(control, first_of(reason(w->cond), parts(w->body))), parallel);
-  } else if (auto* i = s.as<If>()) {
-    std::string inside = first_of(control, reason(i->cond));
-    mark(i->then_body, inside, parallel);
-    mark(i->else_body, inside, parallel);
-  } else if (auto* g = s.as<Group>()) {
-    mark(g->body, control, parallel);
   }
 }
 
+// Why threads are not all there below the head of the statement; empty where they are.
+std::string Varying::divides(const Stmt& s) const {
+  if (auto* i = s.as<If>()) return reason(i->cond);
+  if (auto* w = s.as<While>()) return first_of(reason(w->cond), parts(w->body));
+  if (auto* l = s.as<For>()) return first_of(first_of(reason(l->min), reason(l->extent)), parts(l->body));
+  return "";
+}
+
+// Every statement with why not all threads come to it; `f` says whether to look below it.
+void Varying::walk(const Stmt& body, const Visitor& f) const {
+  std::vector<std::string> control{""};
+  tl::walk(
+      body, {},
+      [&](const Stmt& s, const WalkContext& at) {
+        if (!f(s, control.back(), at)) return false;
+        control.push_back(first_of(control.back(), divides(s)));
+        return true;
+      },
+      [&](const Stmt&, const WalkContext&) { control.pop_back(); });
+}
+
 void Varying::find(const Stmt& body) {
+  auto is_parallel = [](const For* loop) { return loop->loop == Loop::parallel; };
   do {
     changed = false;
-    mark(body, "", false);
+    walk(body, [&](const Stmt& s, const std::string& control, const WalkContext& at) {
+      mark(s, control, std::any_of(at.loops.begin(), at.loops.end(), is_parallel));
+      return true;
+    });
   } while (changed);
 }
 
 std::string Varying::parts(const Stmt& loop_body) const {
-  return jumps(loop_body) ? parts(loop_body, "") : "";
+  std::string found;
+  if (!jumps(loop_body)) return found;
+  walk(loop_body, [&](const Stmt& s, const std::string& control, const WalkContext&) {
+    const Callee* c = control_of(s);
+    if (found.empty() && (c == &break_loop || c == &continue_loop)) found = control;
+    return !s.as<For>() && !s.as<While>();
+  });
+  return found;
 }
 
-std::string Varying::parts(const Stmt& s, const std::string& under) const {
-  if (!s || s.as<For>() || s.as<While>()) return "";
-  if (auto* b = s.as<Block>()) {
-    for (auto& inner : b->stmts)
-      if (std::string why = parts(inner, under); !why.empty()) return why;
-    return "";
-  }
-  if (auto* i = s.as<If>()) {
-    std::string inside = first_of(under, reason(i->cond));
-    return first_of(parts(i->then_body, inside), parts(i->else_body, inside));
-  }
-  if (auto* g = s.as<Group>()) return parts(g->body, under);
-  const Callee* c = control_of(s);
-  return c == &break_loop || c == &continue_loop ? under : "";
+std::string Varying::returns(const Stmt& body) const {
+  std::string found;
+  if (!has_control(body)) return found;
+  walk(body, [&](const Stmt& s, const std::string& control, const WalkContext&) {
+    if (found.empty() && control_of(s) == &thread_return) found = control;
+    return true;
+  });
+  return found;
 }
 
 bool Varying::separates(const Stmt& s) const {
@@ -153,27 +161,6 @@ bool Varying::separates(const Stmt& s) const {
   if (auto* l = s.as<For>())
     return l->attrs.get_int("independent") || differs(l->extent) || !parts(l->body).empty();
   return s.as<Group>() != nullptr;
-}
-
-std::string Varying::returns(const Stmt& s) const { return has_control(s) ? returns(s, "") : ""; }
-
-std::string Varying::returns(const Stmt& s, const std::string& under) const {
-  if (!s) return "";
-  if (auto* b = s.as<Block>()) {
-    for (auto& inner : b->stmts)
-      if (std::string why = returns(inner, under); !why.empty()) return why;
-    return "";
-  }
-  if (auto* i = s.as<If>()) {
-    std::string inside = first_of(under, reason(i->cond));
-    return first_of(returns(i->then_body, inside), returns(i->else_body, inside));
-  }
-  if (auto* l = s.as<For>())
-    return returns(l->body, first_of(under, first_of(reason(l->extent), parts(l->body))));
-  if (auto* w = s.as<While>())
-    return returns(w->body, first_of(under, first_of(reason(w->cond), parts(w->body))));
-  if (auto* g = s.as<Group>()) return returns(g->body, under);
-  return control_of(s) == &thread_return ? under : "";
 }
 
 }  // namespace tl

@@ -4,7 +4,7 @@
 #pragma once
 #include <set>
 
-#include "ir/rewrite.h"
+#include "pass/walk.h"
 
 namespace tl {
 
@@ -29,11 +29,11 @@ struct Varying {
   bool separates(const Stmt& s) const;
 
  private:
+  using Visitor = std::function<bool(const Stmt&, const std::string& control, const WalkContext&)>;
+  void walk(const Stmt& body, const Visitor& f) const;
+  std::string divides(const Stmt& s) const;
   void mark(const Stmt& s, const std::string& control, bool parallel);
-  void mark_handles(const Call& c);
   void add(BufferId b, const std::string& why);
-  std::string parts(const Stmt& s, const std::string& under) const;
-  std::string returns(const Stmt& s, const std::string& under) const;
 };
 
 }  // namespace tl

@@ -10,8 +10,9 @@
 
 #include "base/error.h"
 #include "pass/passes.h"
-#include "pass/scoped.h"
+#include "pass/walk.h"
 #include "target/alignment.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {

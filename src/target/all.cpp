@@ -25,9 +25,9 @@ const Target* find_target(std::string_view chip) {
 const Callee* find_instr(std::string_view name) {
   for (auto* row : nvidia_matrix_rows())
     if (row->callee.name == name) return &row->callee;
-  for (auto* row : nvidia_copies(true))
+  for (auto* row : nvidia_copies(newest))
     if (row->callee.name == name) return &row->callee;
-  for (auto& row : nvidia_async(true))
+  for (auto& row : nvidia_async(newest))
     if (row.callee.name == name) return &row.callee;
   for (auto* row : x86_dots())
     if (row->callee.name == name) return &row->callee;

@@ -62,7 +62,7 @@ std::vector<InstrText> instruction_texts() {
                    .registers = {d, words(row->a, row->a_type), words(row->b, row->b_type), d},
                    .result = row->c_type == f32 ? f32 : u32});
   }
-  for (auto* row : nvidia_copies(true))
+  for (auto* row : nvidia_copies(newest))
     if (row->callee.access == "wr")
       all.push_back({.name = std::string(row->callee.name),
                      .ptx = std::string(row->ptx),

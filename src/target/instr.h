@@ -49,6 +49,7 @@ struct CopyInstr {
   int matrices;
   bool transposed;
   std::string_view ptx;
+  int since = 80;  // the first chip that has it
 };
 
 // An atomic update of memory that the chip carries out by itself.
@@ -57,7 +58,16 @@ struct AtomicInstr {
   DType type;            // of the value; lanes: so many neighbouring elements at once
   std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"
   bool only_global = false;
+  int since = 80;  // the first chip that has it
 };
+
+// The way to memory: that of ordinary accesses, or the one of the units beside the threads, which see what
+// threads have written behind a fence only.
+enum class Proxy : uint8_t { generic, async };
+// What completion is counted by: groups of copies and of bulk copies, per thread; the phases of an mbarrier.
+enum class Token : uint8_t { none, copies, bulk, phase };
+// Who executes an instruction together.
+enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 
 // What goes on beside the threads: copies that a thread begins and waits for later, barriers in memory that
 // say when something is done, and the fences between the two.  The callee takes handles and values, in the
@@ -88,11 +98,26 @@ struct AsyncInstr {
   };
   Callee callee;
   Does does;
+  Token token = Token::none;
+  Proxy proxy = Proxy::generic;
+  int since = 80;  // the first chip that has it
+  ExecutionScope scope = ExecutionScope::thread;
   int bytes = 0;  // that a call copies, or accesses; 0: an argument says it
   // s an address of shared memory, g of global memory, r 32 bits, n a constant, m a tensor map, t the tensor
   // of it, which is for the compiler alone
   std::string_view operands;
   std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
+
+  bool begins() const {  // something that goes on behind the call
+    return does == Does::copy || does == Does::bulk_load || does == Does::bulk_store ||
+           does == Does::tensor_load || does == Does::tensor_store;
+  }
+  bool closes_group() const { return does == Does::commit || does == Does::bulk_commit; }
+  // Which waits for something: for groups but so many, for a phase.
+  bool completes() const {
+    return does == Does::wait_groups || does == Does::wait_all || does == Does::test ||
+           does == Does::bulk_wait || does == Does::bulk_wait_read;
+  }
 };
 
 }  // namespace tl

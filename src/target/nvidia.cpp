@@ -189,7 +189,7 @@ MatrixInstr m16n8k4_tf32(std::string_view name, std::string_view ptx) {
   return row;
 }
 
-CopyInstr blocks(std::string_view name, std::string_view access, int matrices, bool transposed,
+CopyInstr blocks(int since, std::string_view name, std::string_view access, int matrices, bool transposed,
                  std::string_view ptx) {
   return {.callee = {.name = name,
                      .arity = 2,
@@ -198,26 +198,25 @@ CopyInstr blocks(std::string_view name, std::string_view access, int matrices, b
                      .access = access},
           .matrices = matrices,
           .transposed = transposed,
-          .ptx = ptx};
+          .ptx = ptx,
+          .since = since};
 }
 
-// What sm_90 adds stands last.
-constexpr size_t new_copies_in_sm_90 = 6;
 std::span<const CopyInstr> copy_rows() {
   // clang-format off
   static const CopyInstr rows[] = {
-      blocks("ldmatrix_x1", "wr", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16"),
-      blocks("ldmatrix_x2", "wr", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
-      blocks("ldmatrix_x4", "wr", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
-      blocks("ldmatrix_x1_trans", "wr", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
-      blocks("ldmatrix_x2_trans", "wr", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
-      blocks("ldmatrix_x4_trans", "wr", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
-      blocks("stmatrix_x1", "rw", 1, false, "stmatrix.sync.aligned.m8n8.x1.shared.b16"),
-      blocks("stmatrix_x2", "rw", 2, false, "stmatrix.sync.aligned.m8n8.x2.shared.b16"),
-      blocks("stmatrix_x4", "rw", 4, false, "stmatrix.sync.aligned.m8n8.x4.shared.b16"),
-      blocks("stmatrix_x1_trans", "rw", 1, true, "stmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
-      blocks("stmatrix_x2_trans", "rw", 2, true, "stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
-      blocks("stmatrix_x4_trans", "rw", 4, true, "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16")};
+      blocks(80, "ldmatrix_x1", "wr", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16"),
+      blocks(80, "ldmatrix_x2", "wr", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
+      blocks(80, "ldmatrix_x4", "wr", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+      blocks(80, "ldmatrix_x1_trans", "wr", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
+      blocks(80, "ldmatrix_x2_trans", "wr", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
+      blocks(80, "ldmatrix_x4_trans", "wr", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
+      blocks(90, "stmatrix_x1", "rw", 1, false, "stmatrix.sync.aligned.m8n8.x1.shared.b16"),
+      blocks(90, "stmatrix_x2", "rw", 2, false, "stmatrix.sync.aligned.m8n8.x2.shared.b16"),
+      blocks(90, "stmatrix_x4", "rw", 4, false, "stmatrix.sync.aligned.m8n8.x4.shared.b16"),
+      blocks(90, "stmatrix_x1_trans", "rw", 1, true, "stmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
+      blocks(90, "stmatrix_x2_trans", "rw", 2, true, "stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
+      blocks(90, "stmatrix_x4_trans", "rw", 4, true, "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16")};
   // clang-format on
   return rows;
 }
@@ -259,7 +258,7 @@ std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const Ma
 }
 
 // Floats have no minimum or maximum here, and bf16 no sum before sm_90.
-std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90) {
+std::span<const AtomicInstr> nvidia_atomics(int chip) {
   using A = Callee::Atomic;
   static const AtomicInstr rows[] = {
       {A::add, f32, "add.f32"},
@@ -282,18 +281,16 @@ std::span<const AtomicInstr> nvidia_atomics(bool with_sm_90) {
       {A::bit_or, u32, "or.b32"},
       {A::bit_or, i64, "or.b64"},
       {A::bit_or, u64, "or.b64"},
-      // from here on sm_90
-      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2"},
-      {A::add, bf16, "add.noftz.bf16"},
-      {A::add, f32.with_lanes(2), "add.v2.f32", true},
-      {A::add, f32.with_lanes(4), "add.v4.f32", true},
-      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true},
-      {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true},
-      {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", true},
-      {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", true},
+      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2", false, 90},
+      {A::add, bf16, "add.noftz.bf16", false, 90},
+      {A::add, f32.with_lanes(2), "add.v2.f32", true, 90},
+      {A::add, f32.with_lanes(4), "add.v4.f32", true, 90},
+      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true, 90},
+      {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true, 90},
+      {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", true, 90},
+      {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", true, 90},
   };
-  constexpr size_t new_in_sm_90 = 8;
-  return {rows, std::size(rows) - (with_sm_90 ? 0 : new_in_sm_90)};
+  return until<AtomicInstr>(rows, chip);
 }
 
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
@@ -316,10 +313,9 @@ std::span<const MatrixShape> nvidia_matrix_shapes() {
                                      k32("mma_m16n8k32_fp8")};
   return rows;
 }
-std::vector<const CopyInstr*> nvidia_copies(bool with_sm_90) {
+std::vector<const CopyInstr*> nvidia_copies(int chip) {
   std::vector<const CopyInstr*> all;
-  for (auto& row : copy_rows().first(copy_rows().size() - (with_sm_90 ? 0 : new_copies_in_sm_90)))
-    all.push_back(&row);
+  for (auto& row : until(copy_rows(), chip)) all.push_back(&row);
   return all;
 }
 

@@ -22,9 +22,9 @@ const Target sm_80 = {
               .int8 = 4096},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
-    .copies = nvidia_copies(false),
-    .atomics = nvidia_atomics(false),
-    .async = nvidia_async(false),
+    .copies = nvidia_copies(80),
+    .atomics = nvidia_atomics(80),
+    .async = nvidia_async(80),
 };
 
 }  // namespace tl

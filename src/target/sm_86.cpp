@@ -21,9 +21,9 @@ const Target sm_86 = {
               .int8 = 2048},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
-    .copies = nvidia_copies(false),
-    .atomics = nvidia_atomics(false),
-    .async = nvidia_async(false),
+    .copies = nvidia_copies(86),
+    .atomics = nvidia_atomics(86),
+    .async = nvidia_async(86),
 };
 
 }  // namespace tl

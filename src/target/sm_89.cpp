@@ -23,9 +23,9 @@ const Target sm_89 = {
               .fp8 = 1024},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8}),
-    .copies = nvidia_copies(false),
-    .atomics = nvidia_atomics(false),
-    .async = nvidia_async(false),
+    .copies = nvidia_copies(89),
+    .atomics = nvidia_atomics(89),
+    .async = nvidia_async(89),
 };
 
 }  // namespace tl

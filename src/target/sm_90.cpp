@@ -24,9 +24,9 @@ const Target sm_90 = {
               .fp8 = 8192},
     .index_bits = 32,
     .matrix = rows_of({mma_16bit, mma_tf32, mma_int8}),
-    .copies = nvidia_copies(true),
-    .atomics = nvidia_atomics(true),
-    .async = nvidia_async(true),
+    .copies = nvidia_copies(90),
+    .atomics = nvidia_atomics(90),
+    .async = nvidia_async(90),
 };
 // The same chip; its device compiler takes the instructions that no later chip keeps (wgmma, setmaxnreg), and
 // its code runs on this chip alone.

@@ -120,7 +120,7 @@ TEST_CASE("sums round in f32, one product after another") {
 }
 
 TEST_CASE("ldmatrix: row r of block j comes from lane 8j + r; two elements a register, or their mirror") {
-  for (auto* row : nvidia_copies(false)) {
+  for (auto* row : nvidia_copies(80)) {
     CAPTURE(row->callee.name);
     std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(size_t(32 * 2 * row->matrices), 9999);
     simulate(fmt::format(R"(
@@ -149,7 +149,7 @@ func main(A: u16[256], C: u16[{0}]):
 }
 
 TEST_CASE("stmatrix: what ldmatrix brings to registers it stores at the same rows") {
-  for (auto* row : nvidia_copies(true)) {
+  for (auto* row : nvidia_copies(90)) {
     if (!row->callee.name.starts_with("stmatrix")) continue;
     CAPTURE(row->callee.name);
     std::string load =

@@ -1,0 +1,11 @@
+// Sizes in whole multiples of something.
+#pragma once
+#include <cstdint>
+
+namespace tl {
+
+constexpr int64_t round_up(int64_t size, int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace tl

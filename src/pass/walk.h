@@ -1,0 +1,68 @@
+// The one walk over statements that knows where it is: in which loops and under which conditions, which names
+// are visible, what is known of them, and which team of threads runs the statement.
+//
+// It is total: a kind of statement that it forgets does not compile.  An analysis gives it two functions and
+// looks at the statements that concern it; what a statement does to memory says `effects_of`
+// (target/effects.h).
+#pragma once
+#include "arith/prove.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+
+struct WalkContext {
+  Team team = {};
+  std::vector<const For*> loops = {};                  // around, outermost first
+  std::vector<const While*> whiles = {};               // likewise
+  std::vector<std::pair<Expr, bool>> conditions = {};  // of the Ifs around, and whether they hold
+  std::vector<const Let*> lets = {};                   // visible here
+  Facts facts = {};                                    // where they are asked for
+  bool learns = false;                                 // are they?
+
+  // Does whatever stands in `inner` run only where what stands here does, in the same turn of each loop?
+  bool encloses(const WalkContext& inner) const;
+};
+
+// Inside a loop, an arm, a group or a block, as long as this lives.
+class Inside {
+ public:
+  explicit Inside(WalkContext& at);  // a block
+  Inside(WalkContext& at, const For& loop);
+  Inside(WalkContext& at, const While& loop);
+  Inside(WalkContext& at, const Expr& condition, bool holds);
+  Inside(WalkContext& at, const Group& group);
+  ~Inside();
+  Inside(const Inside&) = delete;
+
+ private:
+  WalkContext& at;
+  size_t loops, whiles, conditions, lets;
+  Team team;
+  std::optional<Facts> facts;
+};
+
+// What follows a Let or an assumption knows it, until the block ends.
+void note_statement(WalkContext& at, const Stmt& s);
+
+// `enter` is called at every statement, parents first, and says whether the walk goes on below it; if so,
+// `leave` is called when all below it is done.
+using Enter = std::function<bool(const Stmt&, const WalkContext&)>;
+using Leave = std::function<void(const Stmt&, const WalkContext&)>;
+void walk(const Stmt& body, WalkContext at, const Enter& enter, const Leave& leave = {});
+
+// A rewriter that knows the same, facts included.
+struct ScopedRewriter : Rewriter {
+  WalkContext context = {.learns = true};
+  Facts& facts = context.facts;
+  ScopedRewriter() = default;
+  explicit ScopedRewriter(Facts known) { facts = std::move(known); }
+
+  using Rewriter::operator();
+  Stmt operator()(const Stmt& s) override;
+
+ protected:
+  // What a pass does at a statement that is no If; the default walks on.
+  virtual Stmt at(const Stmt& s) { return children(s); }
+};
+
+}  // namespace tl
