@@ -12,6 +12,7 @@
 #include "ir/callee.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {
@@ -106,15 +107,12 @@ struct Bounds {
     return found;
   }
 
-  void statement(const Stmt& s) {
-    if (!s) return;
-    if (auto* b = s.as<Block>()) {
-      for (auto& inner : b->stmts) statement(inner);
-    } else if (auto* loop = s.as<For>()) {
+  // Whether what stands below is reached in any case, and its indices take every value of their loops.
+  bool statement(const Stmt& s) {
+    if (auto* loop = s.as<For>()) {
       auto first = as_int(loop->min), count = as_int(loop->extent);
-      if (!first || !count || *count < 1 || jumps(loop->body)) return;
+      if (!first || !count || *count < 1 || jumps(loop->body)) return false;
       facts.bind(loop->var, Interval{*first, *first + *count - 1});
-      statement(loop->body);
     } else if (auto* i = s.as<If>()) {
       value(i->cond);
     } else if (auto* st = s.as<Store>()) {
@@ -128,6 +126,7 @@ struct Bounds {
     } else if (auto* t = s.as<Tile>()) {
       tile(*t);
     }
+    return s.as<Block>() || s.as<For>();
   }
 };
 
@@ -142,7 +141,7 @@ void check_bounds_of_tiles(const Function& f) {
     bool runs = true;
     for (size_t d = 0; d < k.grid.size(); d++)
       if (auto n = as_int(k.grid[d])) bounds.facts.bind(k.grid_vars[d], Interval{0, *n - 1}), runs &= *n > 0;
-    if (runs) bounds.statement(k.body);
+    if (runs) walk(k.body, {}, [&](const Stmt& s, const WalkContext&) { return bounds.statement(s); });
   }
 }
 

@@ -326,6 +326,15 @@ bool uses_var(const Expr& e, const Expr& var) {
   return found;
 }
 
+std::vector<Stmt> statements_of(const Stmt& s) {
+  auto* b = s.as<Block>();
+  if (!b) return {s};
+  std::vector<Stmt> all;
+  for (auto& inner : b->stmts)
+    for (auto& x : statements_of(inner)) all.push_back(x);
+  return all;
+}
+
 const Callee* control_of(const Stmt& s) {
   auto* e = s.as<Eval>();
   auto* c = e ? e->value.as<Call>() : nullptr;

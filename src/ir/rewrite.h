@@ -133,6 +133,8 @@ Stmt substitute(const Stmt& s, const VarMap& values);
 Stmt renamed(const Stmt& s);
 bool uses_var(const Expr& e, const Expr& var);
 
+// The statements of a block, and of blocks right in it; of any other statement itself.
+std::vector<Stmt> statements_of(const Stmt& s);
 // The control statement (break, continue, thread_return) that this is; null if it is none.
 const Callee* control_of(const Stmt& s);
 bool has_control(const Stmt& s);  // … or has inside

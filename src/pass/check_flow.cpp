@@ -58,7 +58,7 @@ struct Condition {
   std::string_view word;  // "if"
 };
 
-struct Flow {
+struct Flow final : Rewriter {
   const Function& f;
   const Varying& varying;
   const std::function<Expr(const Expr&)>& resolve;
@@ -66,6 +66,13 @@ struct Flow {
   std::set<const ExprNode*> from_registers = {};  // variables bound to what was read from registers
   Condition under = {};
   Condition gone = {};  // the return after which not all threads are there
+
+  Flow(const Function& f, const Varying& varying, const std::function<Expr(const Expr&)>& resolve,
+       Facts facts)
+      : f(f),
+        varying(varying),
+        resolve(resolve),
+        facts(std::move(facts)) {}
 
   bool reads_registers(const Expr& e) const {
     bool found = false;
@@ -128,12 +135,34 @@ struct Flow {
     if (!body) return body;
     Condition outer = under;
     if (under.why.empty() && !why.empty()) under = {.why = why, .span = span, .word = word};
-    Stmt out = walk(body);
+    Stmt out = (*this)(body);
     under = outer;
     return out;
   }
 
-  Stmt walk_loop(const For& n) {
+  using Rewriter::operator();
+  Stmt operator()(const Stmt& s) override {
+    if (needs_all_threads(s)) {
+      if ((!under.why.empty() || !gone.why.empty()) && !is_own(s, f, varying)) refuse(s);
+      if (auto* t = s.as<Tile>()) check_conditions(*t);
+      return s;
+    }
+    if (auto* n = s.as<For>()) return loop(*n);
+    if (auto* n = s.as<While>()) return loop(*n);
+    if (auto* n = s.as<If>()) {
+      std::string why = reason(n->cond);
+      Stmt then_body = inside(n->then_body, why, n->span, "if"),
+           else_body = inside(n->else_body, why, n->span, "if");
+      return if_then(promised(n->cond, n->then_body, n->else_body), then_body, else_body, n->span);
+    }
+    auto* let = s.as<Let>();
+    if (let && reads_registers(let->value)) from_registers.insert(let->var.get());
+    if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty())
+      gone = {.why = under.why, .span = s->span, .word = "return"};
+    return children(s);
+  }
+
+  Stmt loop(const For& n) {
     std::string why = reason(n.extent);
     std::string_view word = why.empty() ? "break or continue of the loop" : "for";
     if (why.empty()) why = varying.parts(n.body);
@@ -143,47 +172,15 @@ struct Flow {
     return for_loop(n.var, n.min, extent, n.loop, body, n.span, n.attrs);
   }
 
-  Stmt walk(const Stmt& s) {
-    if (needs_all_threads(s)) {
-      if ((!under.why.empty() || !gone.why.empty()) && !is_own(s, f, varying)) refuse(s);
-      if (auto* t = s.as<Tile>()) check_conditions(*t);
-      return s;
-    }
-    if (auto* l = s.as<Let>()) {
-      if (reads_registers(l->value)) from_registers.insert(l->var.get());
-    } else if (auto* b = s.as<Block>()) {
-      std::vector<Stmt> out;
-      bool changed = false;
-      for (auto& inner : b->stmts) {
-        out.push_back(walk(inner));
-        changed |= !out.back().same(inner);
-      }
-      return changed ? block(std::move(out), b->span) : s;
-    } else if (auto* loop = s.as<For>()) {
-      return walk_loop(*loop);
-    } else if (auto* w = s.as<While>()) {
-      std::string why = reason(w->cond);
-      std::string_view word = why.empty() ? "break or continue of the loop" : "while";
-      Stmt body = inside(w->body, why.empty() ? varying.parts(w->body) : why, w->span, word);
-      if (!reads_fragment(w->cond)) return while_loop(promised(w->cond, w->body), body, w->span);
-      Stmt leave =
-          eval(call(break_loop, {}), w->span);  // a statement, beside which copies of the fragment may stand
-      Expr over = unary(UnaryOp::logical_not, promised(w->cond, leave), w->span);
-      return while_loop(imm(1, boolean), block({if_then(over, leave, {}, w->span), body}, w->span), w->span);
-    } else if (auto* i = s.as<If>()) {
-      std::string why = reason(i->cond);
-      Stmt then_body = inside(i->then_body, why, i->span, "if"),
-           else_body = inside(i->else_body, why, i->span, "if");
-      return if_then(promised(i->cond, i->then_body, i->else_body), then_body, else_body, i->span);
-    } else if (auto* t = s.as<Tile>()) {  // of the user's: what it becomes is checked
-      Stmt body = walk(t->body);
-      return body.same(t->body) ? s : tile(*t->op, t->operands, t->attrs, t->span, body);
-    } else if (auto* g = s.as<Group>()) {
-      return group(g->first, g->count, walk(g->body), g->span, g->max_regs, g->attrs);
-    } else if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty()) {
-      gone = {.why = under.why, .span = s->span, .word = "return"};
-    }
-    return s;
+  Stmt loop(const While& n) {
+    std::string why = reason(n.cond);
+    std::string_view word = why.empty() ? "break or continue of the loop" : "while";
+    Stmt body = inside(n.body, why.empty() ? varying.parts(n.body) : why, n.span, word);
+    if (!reads_fragment(n.cond)) return while_loop(promised(n.cond, n.body), body, n.span);
+    // A statement, beside which copies of the fragment may stand.
+    Stmt leave = eval(call(break_loop, {}), n.span);
+    Expr over = unary(UnaryOp::logical_not, promised(n.cond, leave), n.span);
+    return while_loop(imm(1, boolean), block({if_then(over, leave, {}, n.span), body}, n.span), n.span);
   }
 };
 
@@ -231,7 +228,7 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
 Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
   Varying varying{.f = f};
   varying.find(k.body);
-  return Flow{.f = f, .varying = varying, .resolve = resolve, .facts = facts_of(f, k)}.walk(k.body);
+  return Flow(f, varying, resolve, facts_of(f, k))(k.body);
 }
 
 }  // namespace tl

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {
@@ -79,18 +80,13 @@ struct Fuser {
     return out;
   }
 
-  // Takes the statements inside s from what is left; false once nothing is.
-  static bool is_small(const Stmt& s, int& left) {
-    if (auto* n = s.as<For>()) return is_small(n->body, left);
-    if (auto* n = s.as<If>())
-      return is_small(n->then_body, left) && (!n->else_body || is_small(n->else_body, left));
-    if (auto* b = s.as<Block>())
-      return std::all_of(b->stmts.begin(), b->stmts.end(), [&](auto& x) { return is_small(x, left); });
-    return --left >= 0;
-  }
   static bool is_small(const Stmt& s) {
-    int left = largest;
-    return is_small(s, left);
+    int count = 0;
+    walk(s, {}, [&](const Stmt& x, const WalkContext&) {
+      count += !x.as<For>() && !x.as<If>() && !x.as<Block>();
+      return count <= largest;
+    });
+    return count <= largest;
   }
 
   static bool meet(const std::vector<Touched>& a, const std::vector<Touched>& b) {
@@ -196,13 +192,6 @@ struct Fuser {
     return false;
   }
 
-  void gather(const Stmt& s, std::vector<Stmt>& out) const {
-    if (auto* b = s.as<Block>())
-      for (auto& inner : b->stmts) gather(inner, out);
-    else
-      out.push_back(s);
-  }
-
   // What was stored is used by name as long as it stands in the tile.
   void use_names(std::vector<Stmt>& stmts) const {
     for (size_t i = 0; i < stmts.size(); i++) {
@@ -248,9 +237,7 @@ struct Fuser {
       return body.same(n->body) ? s : for_loop(n->var, n->min, n->extent, n->loop, body, n->span, n->attrs);
     }
     if (!s.as<Block>()) return s;
-    std::vector<Stmt> stmts, before;
-    gather(s, stmts);
-    before = stmts;
+    std::vector<Stmt> stmts = statements_of(s), before = stmts;
     auto loops = std::count_if(stmts.begin(), stmts.end(), [](auto& x) { return x.template as<For>(); });
     for (size_t i = 0; loops > 1 && i < stmts.size();)
       if (!fuse_at(stmts, i, facts)) i++;

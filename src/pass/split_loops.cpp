@@ -80,8 +80,7 @@ struct LoopSplitter final : ScopedRewriter {
     visit(
         loop.body, [&](const For& n) { own.insert(n.var.get()); },
         [&](const Let& n) { own.insert(n.var.get()); });
-    auto* body = loop.body.as<Block>();
-    for (auto& s : body ? body->stmts : std::vector<Stmt>{loop.body})
+    for (auto& s : statements_of(loop.body))
       if (auto* n = s.as<If>(); n && n->else_body && equivalent(n->then_body, n->else_body)) {
         if (!read(q, loop.var, own, n->cond)) return false;
         asked.push_back(n);

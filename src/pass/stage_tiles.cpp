@@ -64,12 +64,7 @@ struct Stager {
 
 // Does the nest store every element of the buffer, whatever the data?
 bool stores_all(const ParallelNest& nest, const Function& f, BufferId b) {
-  std::vector<const Stmt*> work{&nest.body};
-  while (!work.empty()) {
-    const Stmt& s = *work.back();
-    work.pop_back();
-    if (auto* block = s.as<Block>())
-      for (auto& inner : block->stmts) work.push_back(&inner);
+  for (auto& s : statements_of(nest.body)) {
     auto* store = s.as<Store>();
     if (!store || store->buffer != b || store->mask) continue;
     std::set<size_t> loops;
