@@ -327,6 +327,8 @@ struct Inference {
     while (free_step());
     for (LayoutItem& item : items)  // what was learnt after an item was last asked
       if (!item.elements.empty()) learn(item, ask(item, Strictness::common), Strictness::common);
+    for (LayoutItem& item : items)
+      if (item.elements.empty() && !item.nest) item.record = ask(item, Strictness::free).record;
   }
 
   // Nobody asks for these, but a warp's accesses would meet in few banks.
@@ -400,6 +402,7 @@ Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
   auto attrs_with = [](Attrs attrs, const LayoutItem& item) {
     if (item.loop) attrs.entries["loop_layout"] = item.loop->layout.map();
     if (item.lanes) attrs.entries["loop_lanes"] = item.lanes;
+    for (auto& [name, value] : item.record.entries) attrs.entries.insert_or_assign(name, value);
     return attrs;
   };
   return rewrite(
