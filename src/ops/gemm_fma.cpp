@@ -27,7 +27,7 @@ ThreadGrid grid_of(const Gemm& g, int64_t rows, int64_t cols, int64_t vector) {
 }
 
 // "" or what is wrong with a grid.
-std::string why_no_grid(const Gemm& g, int64_t rows, int64_t cols, int64_t vector, int64_t threads) {
+std::string why_no_threads(const Gemm& g, int64_t rows, int64_t cols, int64_t vector, int64_t threads) {
   if (vector < 1 || g.n % vector) return fmt::format("vector={} does not divide n={}", vector, g.n);
   auto said = [&](const std::string& what) {
     return fmt::format("a grid of threads_m={} by threads_n={} threads {}", rows, cols, what);
@@ -47,7 +47,7 @@ ThreadGrid place_threads(const Gemm& g, int64_t threads) {
   const Attrs& attrs = g.tile.attrs;
   int64_t vector = attrs.get_int("vector", g.n % 4 == 0 ? 4 : g.n % 2 == 0 ? 2 : 1);
   std::string why =
-      why_no_grid(g, attrs.get_int("threads_m", 1), attrs.get_int("threads_n", 1), vector, threads);
+      why_no_threads(g, attrs.get_int("threads_m", 1), attrs.get_int("threads_n", 1), vector, threads);
   if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
   std::optional<ThreadGrid> best;
   auto cost = [](const ThreadGrid& t) {
@@ -66,7 +66,7 @@ ThreadGrid place_threads(const Gemm& g, int64_t threads) {
 // The grid that stands on the statement.
 ThreadGrid recorded_grid(const Gemm& g, int64_t threads) {
   int64_t rows = recorded(g, "threads_m"), cols = recorded(g, "threads_n"), vector = recorded(g, "vector");
-  std::string why = why_no_grid(g, rows, cols, vector, threads);
+  std::string why = why_no_threads(g, rows, cols, vector, threads);
   if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
   return grid_of(g, rows, cols, vector);
 }

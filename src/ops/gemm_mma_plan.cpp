@@ -170,7 +170,7 @@ MmaPlan plan_of(const Gemm& g, const MatrixRows& instr, int warp, int64_t rows, 
 }
 
 // "" or what is wrong with a grid: more warps than there are, or some without a part of C.
-std::string why_no_grid(const Gemm& g, const MatrixRows& instr, int64_t rows, int64_t cols, int64_t warps) {
+std::string why_no_warps(const Gemm& g, const MatrixRows& instr, int64_t rows, int64_t cols, int64_t warps) {
   auto said = [&](const std::string& what) {
     return fmt::format("a grid of warps_m={} by warps_n={} warps {}", rows, cols, what);
   };
@@ -191,13 +191,13 @@ std::vector<std::pair<Cost, MmaPlan>> plans_of(const Gemm& g, const LayoutContex
   for (int64_t rows = 1; rows <= warps; rows++)
     for (int64_t cols = 1; cols <= warps / rows; cols++) {
       if (!may_be(g, "warps_m", rows) || !may_be(g, "warps_n", cols)) continue;
-      if (!why_no_grid(g, instr, rows, cols, warps).empty()) continue;
+      if (!why_no_warps(g, instr, rows, cols, warps).empty()) continue;
       MmaPlan p = plan_of(g, instr, ctx.target.warp, rows, cols);
       plans.emplace_back(cost_of(g, p, ctx.function), p);
     }
   if (plans.empty())
     fail(g.tile.span, "gemm: {}",
-         why_no_grid(g, instr, attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1), warps));
+         why_no_warps(g, instr, attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1), warps));
   std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
     return std::tuple(a.first, a.second.rows, a.second.cols) <
            std::tuple(b.first, b.second.rows, b.second.cols);
@@ -235,7 +235,7 @@ MmaPlan recorded_plan(const Gemm& g, const Target& target, int64_t threads) {
   if (std::string why = why_no_mma(g, target, threads); !why.empty()) fail(g.tile.span, "gemm: {}", why);
   MatrixRows instr = rows_for(g, target);
   if (instr.tail && !g.tile.attrs.find("tail")) fail_unrecorded(g, "tail");
-  std::string why = why_no_grid(g, instr, rows, cols, threads / target.warp);
+  std::string why = why_no_warps(g, instr, rows, cols, threads / target.warp);
   if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
   return plan_of(g, instr, target.warp, rows, cols);
 }

@@ -89,7 +89,7 @@ std::string applies(const Gemm& g, const LayoutContext& ctx) {
                      to_string(g.c_type));
 }
 
-Attrs record_of(const Gemm& g, const Target& target) {
+Attrs micro_record_of(const Gemm& g, const Target& target) {
   Micro u = micro_of(g, target);
   auto* row = dot_of(g, target).row;
   return {.entries = {{"instruction", std::string(row ? row->callee.name : "fma")},
@@ -98,7 +98,7 @@ Attrs record_of(const Gemm& g, const Target& target) {
 }
 
 LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  LayoutMap out{.record = record_of(g, ctx.target)};
+  LayoutMap out{.record = micro_record_of(g, ctx.target)};
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
   Dot dot = dot_of(g, ctx.target);
   bool as_is = !g.trans_b && !dot.row && g.b_type == compute_type(g, dot);
