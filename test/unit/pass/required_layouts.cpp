@@ -2,6 +2,7 @@
 // and meet what the user annotated.  The operators are made here: they say what the test tells them to.
 #include <doctest/doctest.h>
 
+#include "api/builder.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -39,15 +40,18 @@ const OpInfo& op_named(std::string_view name) {
 }
 
 // A program in which `clear(S) {stands_for=1}` is the first operator on S, with 2 the second.
-Function laid_out(const std::string& text) {
+Function laid_out(Function f) {
   const Target& chip = *find_target("sm_80");
-  Function f = complete_tiles(parse(text, "test", text_vocabulary()));
   f.kernels[0].body = rewrite(f.kernels[0].body, [&](const Tile& n, Rewriter& self) -> Stmt {
     int64_t which = n.attrs.get_int("stands_for");
     return which ? tile(op_named(which == 1 ? "needs" : "also_needs"), n.operands, {}, n.span)
                  : self.children(n);
   });
   return infer_layouts(canonicalize(f, chip), chip);
+}
+
+Function laid_out(const std::string& text) {
+  return laid_out(complete_tiles(parse(text, "test", text_vocabulary())));
 }
 
 Layout layout_of(const Function& f, std::string_view name) {
@@ -73,9 +77,10 @@ std::string text_of(std::string_view buffer, std::string_view more) {
 const char* const plain = "S = shared f16[64, 64]";
 const char* const twice = "clear(S) {stands_for=2}";
 
-std::string refusal(const std::string& text, int line) {
+template <class F>
+std::string refusal(const F& program, int line) {
   try {
-    laid_out(text);
+    laid_out(program);
   } catch (const CompileError& e) {
     CHECK(e.span.line == line);
     return e.text;
@@ -127,6 +132,27 @@ TEST_CASE("an annotated layout stays where an operator can work with it, else it
   CHECK(refusal(text_of(annotated, ""), 3) ==
         "S is annotated to lie as (i, j) -> j*64 + i, but needs on line 6 can only work with S laid out as "
         "(i, j) -> i*64 + j or (i, j) -> i*72 + j: leave the annotation out, or give it that layout");
+}
+
+TEST_CASE("an annotation is refused where it stands, not where the tile is made") {
+  Builder b("f");
+  auto at_line = [&](int line) { b.at({.file = intern_file("f.py"), .line = line, .column = 1}); };
+  at_line(1);
+  b.begin_kernel({Value(1)}, {128}, {});
+  at_line(2);
+  Buffer S = b.alloc("S", "shared", {Value(64), Value(64)}, f16, {});
+  at_line(3);
+  b.annotate_layout(S, by_columns);
+  at_line(4);
+  b.tile("clear", {S}, {});
+  b.end_kernel();
+  Function f = b.finish();
+  f.kernels[0].body = rewrite(f.kernels[0].body, [&](const Tile& n, Rewriter&) -> Stmt {
+    return tile(*n.op, n.operands, {.entries = {{"stands_for", int64_t(1)}}}, n.span);
+  });
+  first_any = {by_rows};
+  CHECK(
+      refusal(f, 3).starts_with("S is annotated to lie as (i, j) -> j*64 + i, but needs on line 4 can only"));
 }
 
 TEST_CASE("a required layout holds for the other shapes of the tile, or is refused") {
