@@ -188,7 +188,7 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   const GemmStrategy* strategy = strategy_of(g, instruction, ctx.target);
   std::string text(strategy->name);
   if (!why_not.empty()) text += " (not " + why_not + ")";
-  if (strategy != &gemm_mma) ctx.note("gemm", text, t.span, !why_not.empty());  // which says more itself
+  ctx.note("gemm", text + ": " + strategy->describe(g, ctx), t.span, !why_not.empty());
   Stmt multiply = strategy->lower(g, ctx);
   return g.clear_if ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span) : multiply;
 }

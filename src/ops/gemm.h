@@ -29,6 +29,8 @@ struct GemmStrategy {
   std::string (*applies)(const Gemm& g, const LayoutContext& ctx);
   LayoutMap (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
+  // The record in words, for the report.
+  std::string (*describe)(const Gemm& g, const LowerContext& ctx);
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
 

@@ -221,6 +221,16 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   return block(std::move(stmts), at);
 }
 
+std::string describe_fma(const Gemm& g, const LowerContext& ctx) {
+  ThreadGrid t = recorded_grid(g, ctx.threads);
+  std::string text = fmt::format("a {}×{} grid of threads, {}×{} elements each, by {} neighbours", t.rows,
+                                 t.cols, t.m_steps, t.n_steps * t.vector, t.vector);
+  if (t.rows * t.m_steps > g.m || t.cols * t.n_steps * t.vector > g.n) text += ", fewer at the edge";
+  int64_t idle = ctx.threads - t.rows * t.cols;
+  if (idle > 0) text += fmt::format("; {} thread{} idle", idle, idle == 1 ? " is" : "s are");
+  return text;
+}
+
 }  // namespace
 
 const GemmStrategy gemm_fma = {.name = "fma",
@@ -228,6 +238,7 @@ const GemmStrategy gemm_fma = {.name = "fma",
                                .runs = runs_fma,
                                .applies = applies_fma,
                                .infer_layout = infer_layout_fma,
-                               .lower = lower_fma};
+                               .lower = lower_fma,
+                               .describe = describe_fma};
 
 }  // namespace tl

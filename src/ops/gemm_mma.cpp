@@ -200,8 +200,9 @@ Stmt zeroed(const Gemm& g, BufferId registers, int64_t n) {
   return for_loop(r, n, Loop::unrolled, store(registers, {r}, zero(g.c_type), g.tile.span), g.tile.span);
 }
 
-std::string described(const Gemm& g, const MmaPlan& p, int64_t threads) {
-  std::string text = fmt::format("mma.sync: {} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
+std::string describe_mma(const Gemm& g, const LowerContext& ctx) {
+  MmaPlan p = recorded_plan(g, ctx.target, ctx.threads);
+  std::string text = fmt::format("{} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
                                  p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
                                  p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
   if (p.row->a_type != g.a_type || p.row->b_type != g.b_type)
@@ -210,7 +211,7 @@ std::string described(const Gemm& g, const MmaPlan& p, int64_t threads) {
   if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
   if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
-  int64_t idle = threads / p.warp - p.rows * p.cols;
+  int64_t idle = ctx.threads / p.warp - p.rows * p.cols;
   if (idle > 0) text += fmt::format("; {} warp{} idle", idle, idle == 1 ? " is" : "s are");
   return text;
 }
@@ -220,7 +221,6 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   const MatrixInstr& row = *p.row;
   int64_t all = p.m_tiles * p.n_tiles * row.c.registers;
   Expr warp = floordiv(ctx.kernel.thread, p.warp);
-  ctx.note("gemm", described(g, p, ctx.threads), g.tile.span);
   std::vector<Stmt> stmts;
   Fragment sums = mma_accumulator(g, p);
   bool direct = lies_as(g.c, ctx.function, ctx.layouts, sums);
@@ -254,6 +254,7 @@ const GemmStrategy gemm_mma = {.name = "mma.sync",
                                .runs = runs_mma,
                                .applies = applies_mma,
                                .infer_layout = infer_layout_mma,
-                               .lower = lower_mma};
+                               .lower = lower_mma,
+                               .describe = describe_mma};
 
 }  // namespace tl

@@ -267,6 +267,12 @@ Stmt lower(const Gemm& g, LowerContext& ctx) {
   return Lowering{.g = g, .ctx = ctx}.run();
 }
 
+std::string describe(const Gemm& g, const LowerContext& ctx) {
+  Micro u = micro_of(g, ctx.target);
+  return fmt::format("{}, {}×{} sums at once in {} registers of {}", g.tile.attrs.get_string("instruction"),
+                     u.rows, u.width(), u.rows * u.vectors, u.lanes);
+}
+
 }  // namespace simd
 
 const GemmStrategy gemm_simd = {.name = "simd",
@@ -274,6 +280,7 @@ const GemmStrategy gemm_simd = {.name = "simd",
                                 .runs = simd::runs,
                                 .applies = simd::applies,
                                 .infer_layout = simd::infer_layout,
-                                .lower = simd::lower};
+                                .lower = simd::lower,
+                                .describe = simd::describe};
 
 }  // namespace tl

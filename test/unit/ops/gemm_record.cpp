@@ -182,3 +182,18 @@ TEST_CASE("gemm: lowering reads what stands there, and refuses a gemm that says 
   Function f = laid_out(program("f16 f32", ""), "sm_80");
   CHECK_THROWS_AS(lower_tile_ops(with(f, "warps_m", 5), *find_target("sm_80")), CompileError);
 }
+
+TEST_CASE("gemm: the report says what stands there") {
+  auto said = [](const char* types, const char* attrs, std::string_view chip) {
+    Function f = lower_tile_ops(laid_out(program(types, attrs), chip), *find_target(chip));
+    for (auto& n : f.notes)
+      if (n.subject == "gemm" && !n.text.ends_with("by ldmatrix")) return n.text;
+    return std::string();
+  };
+  CHECK(said("f16 f32", "warps_m=1", "sm_80") ==
+        "mma.sync: mma_m16n8k16_f16_f32 by 4 warps in a 1×4 grid, 4×2 tiles of 16×8×16 each");
+  CHECK(said("f16 f32", "instruction=\"fma\", threads_m=16, threads_n=7", "sm_80") ==
+        "fma: a 16×7 grid of threads, 4×12 elements each, by 4 neighbours, fewer at the edge; 16 threads are "
+        "idle");
+  CHECK(said("f32 f32", "micro_m=4", "haswell") == "simd: fma, 4×16 sums at once in 8 registers of 8");
+}
