@@ -73,6 +73,7 @@ void Builder::set_layout(BufferId buffer, const Layout& layout, const std::strin
     fail({}, "{} has a layout already, {} (by {}), and cannot also have {} (by {}): annotate it once",
          info.name, to_string(from_map(*info.layout)), layout_by[buffer], to_string(layout), by);
   info.layout = layout.map();
+  info.layout_span = here();
   layout_by.emplace(buffer, by);
 }
 

@@ -153,7 +153,8 @@ struct OpInfo {
   };
   std::string_view name, doc;
   std::vector<Operand> operands;
-  std::vector<Attr> attrs;
+  std::vector<Attr> attrs;          // of its users
+  std::vector<Attr> record = {};    // what infer_layouts decides about it; text may say it before
   std::string_view published = {};  // what Python calls it, where that is another name
 
   std::string_view said() const { return published.empty() ? name : published; }  // for errors

@@ -27,6 +27,7 @@ struct BufferInfo {
   std::string reducer =
       {};  // local: every thread holds a part of the value; how the parts are combined ("sum", …)
   Expr safe_value = {};      // global: the constant that a read outside gives; null is 0
+  Span layout_span = {};     // where the user gave it its layout, if not where it is made
   BufferId stands_for = {};  // the user's tile that this one of the compiler's holds the elements of
   DType holds = {};          // of a tensor: the storage type that its elements, bytes by now, stand for
 };

@@ -23,9 +23,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 // The attributes that the operator declares have its types; passes may add others.
-void check_attrs(const OpInfo& op, const Attrs& attrs, Span span) {
+void check_attrs(const OpInfo& op, const std::vector<OpInfo::Attr>& rows, const Attrs& attrs, Span span) {
   using Type = OpInfo::Attr::Type;
-  for (auto& row : op.attrs) {
+  for (auto& row : rows) {
     const AttrValue* v = attrs.find(row.name);
     if (!v) continue;
     auto* integer = std::get_if<int64_t>(v);
@@ -345,7 +345,8 @@ Stmt Parser::tile_statement(const OpInfo& op) {
   }
   size_t braces = at;
   Attrs extras = attrs();
-  check_attrs(op, extras, since(braces));
+  check_attrs(op, op.attrs, extras, since(braces));
+  check_attrs(op, op.record, extras, since(braces));
   Span span = since(first);
   end_of_line();
   return tile(op, std::move(operands), std::move(extras), span);

@@ -118,13 +118,50 @@ void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
 // ── which strategy ────────────────────────────────────────────────────────────────────────────────────
 constexpr const GemmStrategy* strategies[] = {&gemm_mma, &gemm_simd, &gemm_fma};  // best first
 
+// The strategy of an instruction that the target has.
+const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, const Target& target) {
+  for (auto* s : strategies)
+    if (s->runs(instruction, target)) return s;
+  std::string has;
+  auto list = [&](auto& rows) {
+    for (auto* row : rows)
+      if (row->a_type == g.a_type && row->b_type == g.b_type && row->c_type == g.c_type)
+        has += fmt::format("{}, ", row->callee.name);
+  };
+  list(target.matrix);
+  list(target.dots);
+  fail(g.tile.span, "gemm: {} has no instruction `{}`; it has {}fma", target.name, instruction, has);
+}
+
+// The strategy that attributes of the statement ask for; null where they ask for none.
+const GemmStrategy* asked_strategy(const Gemm& g, const Target& target) {
+  const GemmStrategy* found = nullptr;
+  std::string_view by;
+  auto ask = [&](std::string_view attr, const GemmStrategy* s) {
+    if (found && found != s)
+      fail(g.tile.span, "gemm: {} is of a gemm by {}, but {} of one by {}: leave one of them out", by,
+           found->name, attr, s->name);
+    found = s, by = attr;
+  };
+  std::string instruction = g.tile.attrs.get_string("instruction");
+  if (!instruction.empty()) ask("instruction", strategy_of(g, instruction, target));
+  for (auto* s : strategies)
+    for (std::string_view attr : s->record)
+      if (g.tile.attrs.find(attr)) ask(attr, s);
+  return found;
+}
+
 struct Choice {
   const GemmStrategy* strategy;
   std::string why_not;  // the better ones, and what kept them out
 };
 
 Choice choose(const Gemm& g, const LayoutContext& ctx) {
-  Choice c{.strategy = nullptr, .why_not = ""};
+  Choice c{.strategy = asked_strategy(g, ctx.target), .why_not = ""};
+  if (c.strategy) {
+    if (std::string why = c.strategy->applies(g, ctx); !why.empty()) fail(g.tile.span, "gemm: {}", why);
+    return c;
+  }
   for (auto* s : strategies) {
     std::string reason = s->applies(g, ctx);
     if (reason.empty()) {
@@ -137,23 +174,39 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
 }
 
 LayoutMap infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
-  if (level == Strictness::free) return {};
   Gemm g = read_gemm(t, ctx.function);
-  return choose(g, ctx).strategy->infer_layout(g, ctx, level);
+  Choice c = choose(g, ctx);
+  LayoutMap out = c.strategy->infer_layout(g, ctx, level);
+  if (!c.why_not.empty() && ctx.target.has_threads()) out.record.entries["why_not"] = c.why_not;
+  return out;
 }
 
 Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   Gemm g = read_gemm(t, ctx.function);
-  Choice c = choose(g, {ctx.function, ctx.kernel, ctx.target, ctx.threads, ctx.layouts});
-  std::string text(c.strategy->name);
-  bool refused = !c.why_not.empty() && ctx.target.has_threads();
-  if (refused) text += " (not " + c.why_not + ")";
-  if (c.strategy != &gemm_mma) ctx.note("gemm", text, t.span, refused);  // which says more itself
-  Stmt multiply = c.strategy->lower(g, ctx);
+  std::string instruction = t.attrs.get_string("instruction"), why_not = t.attrs.get_string("why_not");
+  if (instruction.empty()) fail_unrecorded(g, "instruction");
+  const GemmStrategy* strategy = strategy_of(g, instruction, ctx.target);
+  std::string text(strategy->name);
+  if (!why_not.empty()) text += " (not " + why_not + ")";
+  ctx.note("gemm", text + ": " + strategy->describe(g, ctx), t.span, !why_not.empty());
+  Stmt multiply = strategy->lower(g, ctx);
   return g.clear_if ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span) : multiply;
 }
 
 }  // namespace
+
+void fail_unrecorded(const Gemm& g, std::string_view name) {
+  fail(g.tile.span,
+       "gemm: nothing says its `{}`: the pass infer_layouts puts the instruction and how threads share the "
+       "work "
+       "on the statement, and text that comes in behind it must say them itself",
+       name);
+}
+
+int64_t recorded(const Gemm& g, std::string_view name) {
+  if (!g.tile.attrs.find(name)) fail_unrecorded(g, name);
+  return g.tile.attrs.get_int(name);
+}
 
 Expr as_factor(DType type, Expr element, Span span) {
   if (element->dtype == tf32) element = cast(tf32, cast(f32, std::move(element), span), span);
@@ -212,7 +265,17 @@ const TileOp gemm_op = {
                        {"trans_b", OpInfo::Attr::Type::flag},
                        {"clear_accum", OpInfo::Attr::Type::condition},
                        {"k_pack", OpInfo::Attr::Type::integer},
-                       {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}}},
+                       {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}},
+             .record = {{"instruction", OpInfo::Attr::Type::choice},
+                        {"tail", OpInfo::Attr::Type::choice},
+                        {"warps_m", OpInfo::Attr::Type::integer},
+                        {"warps_n", OpInfo::Attr::Type::integer},
+                        {"threads_m", OpInfo::Attr::Type::integer},
+                        {"threads_n", OpInfo::Attr::Type::integer},
+                        {"vector", OpInfo::Attr::Type::integer},
+                        {"micro_m", OpInfo::Attr::Type::integer},
+                        {"micro_n", OpInfo::Attr::Type::integer},
+                        {"why_not", OpInfo::Attr::Type::choice}}},
     .complete = nullptr,
     .check = check_gemm,
     .eval = eval_gemm,

@@ -18,14 +18,30 @@ struct Gemm {
 };
 Gemm read_gemm(const Tile& t, const Function& f);
 
-// A strategy: one way to run a gemm.  `applies` answers "" or the reason why not.
+// A strategy: one way to run a gemm.  `infer_layout` decides, within what the statement's attributes say, and
+// records it; `lower` reads the record.
 struct GemmStrategy {
   std::string_view name;  // "mma.sync", "fma", "simd"
+  // Attributes of its record beside the instruction.
+  std::span<const std::string_view> record;
+  bool (*runs)(std::string_view instruction, const Target& target);
+  // "" or the reason why it cannot run this.
   std::string (*applies)(const Gemm& g, const LayoutContext& ctx);
   LayoutMap (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
+  // The record in words, for the report.
+  std::string (*describe)(const Gemm& g, const LowerContext& ctx);
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
+
+// What the statement's record says under that name; CompileError where it says nothing.
+int64_t recorded(const Gemm& g, std::string_view name);
+[[noreturn]] void fail_unrecorded(const Gemm& g, std::string_view name);
+// May a number of the record be this: does it say so, or nothing?
+inline bool may_be(const Gemm& g, std::string_view name, int64_t n) {
+  return !g.tile.attrs.find(name) || g.tile.attrs.get_int(name) == n;
+}
+inline bool is_fragment(const Region& r, const Function& f) { return f[r.buffer].scope == Scope::fragment; }
 
 // An element of A or B as the number that is multiplied: tf32 is rounded from what is stored, to nearest,
 // ties away.

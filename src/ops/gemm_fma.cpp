@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "base/error.h"
 #include "ops/gemm.h"
 #include "ops/warp_accesses.h"
 
@@ -17,22 +18,63 @@ struct ThreadGrid {
   int64_t m_steps, n_steps;    // registers: m_steps × n_steps × vector
 };
 
-// The squarest register tile among the grids that use most threads.
+ThreadGrid grid_of(const Gemm& g, int64_t rows, int64_t cols, int64_t vector) {
+  return {.rows = rows,
+          .cols = cols,
+          .vector = vector,
+          .m_steps = ceil_of(g.m, rows),
+          .n_steps = ceil_of(g.n, vector * cols)};
+}
+
+// "" or what is wrong with a grid.
+std::string why_no_threads(const Gemm& g, int64_t rows, int64_t cols, int64_t vector, int64_t threads) {
+  if (vector < 1 || g.n % vector) return fmt::format("vector={} does not divide n={}", vector, g.n);
+  auto said = [&](const std::string& what) {
+    return fmt::format("a grid of threads_m={} by threads_n={} threads {}", rows, cols, what);
+  };
+  if (rows < 1 || cols < 1) return said("has none");
+  if (rows > threads || cols > threads / rows)
+    return said(fmt::format("has more than this block's {}", threads));
+  if (rows > g.m || cols > ceil_of(g.n, vector))
+    return said(fmt::format("leaves some without a part of C, which is {}×{} vectors of {}", g.m,
+                            g.n / vector, vector));
+  return "";
+}
+
+// The squarest register tile among the grids that use most threads, of those that the statement's attributes
+// leave.
 ThreadGrid place_threads(const Gemm& g, int64_t threads) {
-  int64_t vector = g.n % 4 == 0 ? 4 : g.n % 2 == 0 ? 2 : 1;
+  const Attrs& attrs = g.tile.attrs;
+  int64_t vector = attrs.get_int("vector", g.n % 4 == 0 ? 4 : g.n % 2 == 0 ? 2 : 1);
+  std::string why =
+      why_no_threads(g, attrs.get_int("threads_m", 1), attrs.get_int("threads_n", 1), vector, threads);
+  if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
   std::optional<ThreadGrid> best;
   auto cost = [](const ThreadGrid& t) {
     int64_t work = t.m_steps * t.n_steps * t.vector;
     return std::tuple(work, t.m_steps + t.n_steps * t.vector);
   };
   for (int64_t cols = 1; cols <= std::min(threads, ceil_of(g.n, vector)); cols++) {
-    ThreadGrid t{
-        .rows = std::min(threads / cols, g.m), .cols = cols, .vector = vector, .m_steps = 0, .n_steps = 0};
-    t.m_steps = ceil_of(g.m, t.rows);
-    t.n_steps = ceil_of(g.n, vector * cols);
+    int64_t rows = attrs.get_int("threads_m", std::min(threads / cols, g.m));
+    if (!may_be(g, "threads_n", cols) || rows > threads / cols) continue;
+    ThreadGrid t = grid_of(g, rows, cols, vector);
     if (!best || cost(t) < cost(*best)) best = t;
   }
   return *best;
+}
+
+// The grid that stands on the statement.
+ThreadGrid recorded_grid(const Gemm& g, int64_t threads) {
+  int64_t rows = recorded(g, "threads_m"), cols = recorded(g, "threads_n"), vector = recorded(g, "vector");
+  std::string why = why_no_threads(g, rows, cols, vector, threads);
+  if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
+  return grid_of(g, rows, cols, vector);
+}
+
+constexpr std::string_view fma_record[] = {"threads_m", "threads_n", "vector"};
+
+bool runs_fma(std::string_view instruction, const Target& target) {
+  return target.has_threads() && instruction == "fma";
 }
 
 std::string applies_fma(const Gemm&, const LayoutContext& ctx) {
@@ -81,9 +123,12 @@ Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<
 }
 
 LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  LayoutMap out;
-  if (level != Strictness::strict) return out;
   ThreadGrid t = place_threads(g, ctx.threads);
+  LayoutMap out{.record = {.entries = {{"instruction", "fma"},
+                                       {"threads_m", t.rows},
+                                       {"threads_n", t.cols},
+                                       {"vector", t.vector}}}};
+  if (level != Strictness::strict) return out;
   Fragment wanted = fma_accumulator(g, t);
   if (lies_as(g.c, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
   for (auto* r : {&g.a, &g.b}) {
@@ -125,7 +170,7 @@ Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows,
 }
 
 Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
-  ThreadGrid t = place_threads(g, ctx.threads);
+  ThreadGrid t = recorded_grid(g, ctx.threads);
   Span at = g.tile.span;
   std::vector<Stmt> stmts;
   Fragment wanted = fma_accumulator(g, t);
@@ -176,9 +221,24 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   return block(std::move(stmts), at);
 }
 
+std::string describe_fma(const Gemm& g, const LowerContext& ctx) {
+  ThreadGrid t = recorded_grid(g, ctx.threads);
+  std::string text = fmt::format("a {}×{} grid of threads, {}×{} elements each, by {} neighbours", t.rows,
+                                 t.cols, t.m_steps, t.n_steps * t.vector, t.vector);
+  if (t.rows * t.m_steps > g.m || t.cols * t.n_steps * t.vector > g.n) text += ", fewer at the edge";
+  int64_t idle = ctx.threads - t.rows * t.cols;
+  if (idle > 0) text += fmt::format("; {} thread{} idle", idle, idle == 1 ? " is" : "s are");
+  return text;
+}
+
 }  // namespace
 
-const GemmStrategy gemm_fma = {
-    .name = "fma", .applies = applies_fma, .infer_layout = infer_layout_fma, .lower = lower_fma};
+const GemmStrategy gemm_fma = {.name = "fma",
+                               .record = fma_record,
+                               .runs = runs_fma,
+                               .applies = applies_fma,
+                               .infer_layout = infer_layout_fma,
+                               .lower = lower_fma,
+                               .describe = describe_fma};
 
 }  // namespace tl

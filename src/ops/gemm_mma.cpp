@@ -13,210 +13,21 @@
 #include "base/error.h"
 #include "layout/swizzle.h"
 #include "ops/gemm_mma_load.h"
+#include "ops/gemm_mma_plan.h"
 #include "ops/mapping.h"
-#include "target/check.h"
 
 namespace tl {
 namespace {
 
-struct Plan {
-  const MatrixInstr* row = nullptr;
-  const MatrixInstr* tail = nullptr;  // for the rest of k, where row does not divide it; may be null
-  int64_t rows = 1, cols = 1;         // of the grid: warps along m and n
-  int64_t m_tiles = 1, n_tiles = 1;   // of one warp, at most
-  int warp = 32;
+constexpr std::string_view mma_record[] = {"tail", "warps_m", "warps_n"};
 
-  int64_t all_m(const Gemm& g) const { return g.m / row->m; }
-  int64_t all_n(const Gemm& g) const { return g.n / row->n; }
-  int64_t steps(const Gemm& g) const { return (g.k + row->k - 1) / row->k; }
-};
-
-// A fragment made of the instruction's own: repeated over a warp's tiles and the steps of k (registers), over
-// the warps that hold different parts (threads), replicated over those that hold the same.
-struct Repeat {
-  int input;                       // the dimension of the buffer
-  int64_t divisor, radix, stride;  // of the digit, and its stride in threads or registers
-};
-
-// Neighbouring digits of one input that are also neighbours in the output are one digit.
-void merge(std::vector<Term>& terms) {
-  for (size_t i = 0; i < terms.size(); i++)
-    for (size_t j = 0; j < terms.size(); j++) {
-      Term &low = terms[i], &high = terms[j];
-      if (i == j || low.output != high.output || low.digit.input != high.digit.input) continue;
-      if (high.digit.divisor != low.digit.divisor * low.digit.radix ||
-          high.stride != low.stride * low.digit.radix)
-        continue;
-      low.digit.radix *= high.digit.radix;
-      terms.erase(terms.begin() + int64_t(j));
-      return merge(terms);
-    }
-}
-
-Fragment repeated(const OperandFragment& tile, std::vector<int64_t> shape, bool transposed,
-                  const std::vector<Repeat>& registers, const std::vector<Repeat>& threads,
-                  int64_t replicas = 1, int64_t replica_stride = 0) {
-  std::vector<Term> terms;
-  auto input = [&](int d) { return transposed ? 1 - d : d; };
-  for (auto& d : tile.digits) {
-    bool lane = d.from == FragmentDigit::From::lane;
-    terms.push_back(
-        {.output = lane ? 0 : 1,
-         .stride = d.divisor,
-         .digit = {.input = input(d.row ? 0 : 1), .divisor = d.row ? d.row : d.col, .radix = d.radix}});
-  }
-  for (auto& r : registers)
-    terms.push_back({.output = 1, .stride = r.stride, .digit = {input(r.input), r.divisor, r.radix}});
-  for (auto& t : threads)
-    terms.push_back({.output = 0, .stride = t.stride, .digit = {input(t.input), t.divisor, t.radix}});
-  if (replicas > 1) terms.push_back({.output = 0, .stride = replica_stride, .digit = {2, 1, replicas}});
-  merge(terms);
-  if (transposed) std::swap(shape[0], shape[1]);
-  for (auto& t : terms)
-    if (size_t in = size_t(t.digit.input); in < shape.size())
-      t.digit.radix = std::min(t.digit.radix, (shape[in] + t.digit.divisor - 1) / t.digit.divisor);
-  return make_fragment(std::move(shape), replicas, std::move(terms));
-}
-
-Fragment a_fragment(const Gemm& g, const Plan& p) {
-  const MatrixInstr& i = *p.row;
-  int64_t r = i.a.registers;
-  return repeated(i.a, {g.m, g.k}, g.trans_a, {{1, i.k, p.steps(g), r}, {0, i.m, p.m_tiles, r * g.k / i.k}},
-                  {{0, i.m * p.m_tiles, p.rows, p.warp}}, p.cols, p.warp * p.rows);
-}
-
-Fragment b_fragment(const Gemm& g, const Plan& p) {
-  const MatrixInstr& i = *p.row;
-  int64_t r = i.b.registers;
-  return repeated(i.b, {g.k, g.n}, g.trans_b, {{0, i.k, p.steps(g), r}, {1, i.n, p.n_tiles, r * g.k / i.k}},
-                  {{1, i.n * p.n_tiles, p.cols, p.warp * p.rows}}, p.rows, p.warp);
-}
-
-Fragment mma_accumulator(const Gemm& g, const Plan& p) {
-  const MatrixInstr& i = *p.row;
-  int64_t r = i.c.registers;
-  return repeated(i.c, {g.m, g.n}, false, {{1, i.n, p.n_tiles, r}, {0, i.m, p.m_tiles, r * p.n_tiles}},
-                  {{0, i.m * p.m_tiles, p.rows, p.warp}, {1, i.n * p.n_tiles, p.cols, p.warp * p.rows}});
-}
-
-// ── choosing ──────────────────────────────────────────────────────────────────────────────────────────
-
-// The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose
-// registers are the first of the longer one's.  Without the types no row; where the extents fit none, a row
-// that says so in `fits`.
-struct MatrixRows {
-  const MatrixInstr* row = nullptr;
-  const MatrixInstr* tail = nullptr;
-  bool fits = false;
-};
-
-bool begins_with(const OperandFragment& whole, const OperandFragment& part, int warp) {
-  if (part.registers > whole.registers) return false;
-  for (int lane = 0; lane < warp; lane++)
-    for (int reg = 0; reg < part.registers; reg++)
-      if (element_of(whole, lane, reg) != element_of(part, lane, reg)) return false;
-  return true;
-}
-
-// What the operands are multiplied as: themselves, or a type that holds all their values.
-DType wider(DType t) {
-  if (t == e4m3 || t == e5m2 || t == e2m1) return f16;
-  return t == i4 ? i8 : t == u4 ? u8 : t;
-}
-struct Types {
-  DType a, b, c;
-};
-bool same_types(const MatrixInstr& row, const Types& t) {
-  return row.a_type == t.a && row.b_type == t.b && row.c_type == t.c;
-}
-
-MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
-  Types types{row.a_type, row.b_type, row.c_type};
-  MatrixRows out{.row = &row};
-  int64_t rest = g.k % row.k;
-  for (auto* r : target.matrix)
-    if (rest && !out.tail && same_types(*r, types) && r->m == row.m && r->n == row.n && r->k == rest &&
-        begins_with(row.a, r->a, target.warp) && begins_with(row.b, r->b, target.warp) &&
-        begins_with(row.c, r->c, target.warp))
-      out.tail = r;
-  out.fits = g.m % row.m == 0 && g.n % row.n == 0 && (rest == 0 || out.tail);
-  if (out.tail && g.k < row.k) out = {.row = out.tail, .tail = nullptr, .fits = out.fits};
-  return out;
-}
-
-MatrixRows rows_for(const Gemm& g, const Target& target) {
-  MatrixRows best;
-  for (const Types& types :
-       {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
-    for (auto* row : target.matrix)
-      if (!best.fits && same_types(*row, types))
-        if (MatrixRows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
-  return best;
-}
-
-bool is_fragment(const Region& r, const Function& f) { return f[r.buffer].scope == Scope::fragment; }
-
-// How many fragments of the gemm would not lie where this plan wants them.
-int64_t moved_by(const Gemm& g, const Plan& p, const Function& f, const LayoutMap& known) {
-  int64_t moved = !lies_as(g.c, f, known, mma_accumulator(g, p));
-  if (is_fragment(g.a, f)) moved += !lies_as(g.a, f, known, a_fragment(g, p));
-  if (is_fragment(g.b, f)) moved += !lies_as(g.b, f, known, b_fragment(g, p));
-  return moved;
-}
-
-// What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k
-// (odd n tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers
-// free of copies, and a row's statistics within one warp.
-using Cost = std::array<int64_t, 4>;
-
-Cost cost_of(const Gemm& g, const Plan& p, const Function& f) {
-  bool rows = g.policy == "full_row" || (g.policy == "square" && is_fragment(g.a, f));
-  int64_t policy = rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
-  int64_t m = p.m_tiles * p.row->m, n = p.n_tiles * p.row->n;
-  return {policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
-}
-
-// The best grid of at most that many warps, none of whose rows or columns is empty: one under which most
-// fragments already lie right, of those the one of least cost.
-std::optional<Plan> make_plan(const Gemm& g, const Function& f, const Target& target, int64_t threads,
-                              const LayoutMap& known) {
-  MatrixRows instr = rows_for(g, target);
-  if (!instr.fits) return std::nullopt;
-  int64_t warps = threads / target.warp;
-  std::vector<std::pair<Cost, Plan>> plans;
-  for (int64_t rows = 1; rows <= warps; rows++)
-    for (int64_t cols = 1; cols <= warps / rows; cols++) {
-      Plan p{.row = instr.row, .tail = instr.tail, .rows = rows, .cols = cols, .warp = target.warp};
-      p.m_tiles = (p.all_m(g) + rows - 1) / rows;
-      p.n_tiles = (p.all_n(g) + cols - 1) / cols;
-      if ((rows - 1) * p.m_tiles < p.all_m(g) && (cols - 1) * p.n_tiles < p.all_n(g))
-        plans.emplace_back(cost_of(g, p, f), p);
-    }
-  std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
-    return std::tuple(a.first, a.second.rows, a.second.cols) <
-           std::tuple(b.first, b.second.rows, b.second.cols);
-  });
-  int64_t must = !is_whole_matrix(g.c, f) + (is_fragment(g.a, f) && !is_whole_matrix(g.a, f)) +
-                 (is_fragment(g.b, f) && !is_whole_matrix(g.b, f));
-  const Plan* best = nullptr;
-  int64_t least = 0;
-  for (auto& [cost, p] : plans) {
-    int64_t moved = moved_by(g, p, f, known);
-    if (!best || moved < least) std::tie(best, least) = std::tuple(&p, moved);
-    if (least == must) break;
-  }
-  return *best;
+bool runs_mma(std::string_view instruction, const Target& target) {
+  return std::any_of(target.matrix.begin(), target.matrix.end(),
+                     [&](auto* row) { return row->callee.name == instruction; });
 }
 
 std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
-  auto [row, tail, fits] = rows_for(g, ctx.target);
-  if (!row)
-    return fmt::format("{} has no instruction for {} × {} -> {}", ctx.target.name, to_string(g.a_type),
-                       to_string(g.b_type), to_string(g.c_type));
-  if (ctx.threads < ctx.target.warp) return fmt::format("{} threads are less than a warp", ctx.threads);
-  if (!fits)
-    return fmt::format("{}×{}×{} is not made of {}×{}×{} tiles", g.m, g.n, g.k, row->m, row->n, row->k);
-  return "";
+  return why_no_mma(g, ctx.target, ctx.threads);
 }
 
 // An operand of so many elements as ldmatrix reads it, each of these warps all of it: eight rows of 16 bytes
@@ -238,14 +49,14 @@ WarpAccess block_reads(const std::vector<int64_t>& shape, int bits, int64_t elem
 // the accumulator that it was computed from, which agrees with the instruction or, in another grid, goes
 // through scratch; so it is asked for at `common`, after its producers.
 LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  Plan p = *make_plan(g, ctx.function, ctx.target, ctx.threads, ctx.known);
-  LayoutMap out;
+  MmaPlan p = choose_plan(g, ctx);
+  LayoutMap out{.record = record_of(p)};
   auto want = [&](const Region& r, Fragment wanted) {  // where another operator was first, lowering copes
     if (lies_as(r, ctx.function, ctx.known, wanted)) out.fragments.emplace(r.buffer, std::move(wanted));
   };
   if (level == Strictness::common) {
-    if (is_fragment(g.a, ctx.function)) want(g.a, a_fragment(g, p));
-    if (is_fragment(g.b, ctx.function) && g.b.buffer != g.a.buffer) want(g.b, b_fragment(g, p));
+    if (is_fragment(g.a, ctx.function)) want(g.a, mma_a(g, p));
+    if (is_fragment(g.b, ctx.function) && g.b.buffer != g.a.buffer) want(g.b, mma_b(g, p));
   }
   if (level != Strictness::strict) return out;
   want(g.c, mma_accumulator(g, p));
@@ -276,7 +87,7 @@ struct Factor {
 struct MmaLowering {
   const Gemm& g;
   LowerContext& ctx;
-  const Plan& plan;
+  const MmaPlan& plan;
   Expr lane, warp_row, warp_col;
   Factor a, b;
   BufferId sums;
@@ -342,10 +153,10 @@ BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment,
 }
 
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
-Factor mma_factor(const Gemm& g, LowerContext& ctx, const Plan& p, bool is_b, const Expr& part,
+Factor mma_factor(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_b, const Expr& part,
                   std::vector<Stmt>& before) {
   const Region& r = is_b ? g.b : g.a;
-  Fragment wanted = is_b ? b_fragment(g, p) : a_fragment(g, p);
+  Fragment wanted = is_b ? mma_b(g, p) : mma_a(g, p);
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
   DType type = ctx.function[r.buffer].dtype, factor = is_b ? p.row->b_type : p.row->a_type;
   if (is_fragment(r, ctx.function) && lies_as(r, ctx.function, ctx.layouts, wanted))
@@ -389,8 +200,9 @@ Stmt zeroed(const Gemm& g, BufferId registers, int64_t n) {
   return for_loop(r, n, Loop::unrolled, store(registers, {r}, zero(g.c_type), g.tile.span), g.tile.span);
 }
 
-std::string described(const Gemm& g, const Plan& p, int64_t threads) {
-  std::string text = fmt::format("mma.sync: {} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
+std::string describe_mma(const Gemm& g, const LowerContext& ctx) {
+  MmaPlan p = recorded_plan(g, ctx.target, ctx.threads);
+  std::string text = fmt::format("{} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
                                  p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
                                  p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
   if (p.row->a_type != g.a_type || p.row->b_type != g.b_type)
@@ -399,17 +211,16 @@ std::string described(const Gemm& g, const Plan& p, int64_t threads) {
   if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
   if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
-  int64_t idle = threads / p.warp - p.rows * p.cols;
+  int64_t idle = ctx.threads / p.warp - p.rows * p.cols;
   if (idle > 0) text += fmt::format("; {} warp{} idle", idle, idle == 1 ? " is" : "s are");
   return text;
 }
 
 Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
-  Plan p = *make_plan(g, ctx.function, ctx.target, ctx.threads, ctx.layouts);
+  MmaPlan p = recorded_plan(g, ctx.target, ctx.threads);
   const MatrixInstr& row = *p.row;
   int64_t all = p.m_tiles * p.n_tiles * row.c.registers;
   Expr warp = floordiv(ctx.kernel.thread, p.warp);
-  ctx.note("gemm", described(g, p, ctx.threads), g.tile.span);
   std::vector<Stmt> stmts;
   Fragment sums = mma_accumulator(g, p);
   bool direct = lies_as(g.c, ctx.function, ctx.layouts, sums);
@@ -438,7 +249,12 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
 
 }  // namespace
 
-const GemmStrategy gemm_mma = {
-    .name = "mma.sync", .applies = applies_mma, .infer_layout = infer_layout_mma, .lower = lower_mma};
+const GemmStrategy gemm_mma = {.name = "mma.sync",
+                               .record = mma_record,
+                               .runs = runs_mma,
+                               .applies = applies_mma,
+                               .infer_layout = infer_layout_mma,
+                               .lower = lower_mma,
+                               .describe = describe_mma};
 
 }  // namespace tl

@@ -27,10 +27,15 @@ constexpr int64_t chunk_bytes = 128 << 10;  // of A, kept in L2 while the panels
 constexpr int64_t steps_in_flight = 48;     // multiply-adds in the body of the loop over k
 
 Dot dot_of(const Gemm& g, const Target& target) {
-  if (auto* row = target.dot_for(g.a_type, g.b_type, g.c_type)) return {row};
-  if (auto* row = target.dot_for(g.b_type, g.a_type, g.c_type)) return {row, true};
+  std::string named = g.tile.attrs.get_string("instruction");
+  auto find = [&](DType a, DType b) -> const DotInstr* {
+    auto* row = target.dot_for(a, b, g.c_type);
+    return row && (named.empty() || named == row->callee.name) ? row : nullptr;
+  };
+  if (auto* row = find(g.a_type, g.b_type)) return {row};
+  if (auto* row = find(g.b_type, g.a_type)) return {row, true};
   bool is_signed = g.a_type == i8 && g.b_type == i8;
-  if (auto* row = is_signed ? target.dot_for(u8, i8, g.c_type) : nullptr) return {row, false, true};
+  if (auto* row = is_signed ? find(u8, i8) : nullptr) return {row, false, true};
   return {};
 }
 
@@ -44,7 +49,19 @@ DType compute_type(const Gemm& g, const Dot& dot) {
 Micro micro_of(const Gemm& g, const Target& target) {
   Micro u{.lanes = target.lanes(compute_type(g, dot_of(g, target))), .vectors = 2, .rows = 0};
   if (g.n <= u.lanes) u.vectors = 1;
-  u.rows = std::min<int64_t>((target.vector_registers - u.vectors - 1) / u.vectors, 12);
+  const Attrs& attrs = g.tile.attrs;
+  if (int64_t width = attrs.get_int("micro_n", u.width()); width > 0 && width % u.lanes == 0)
+    u.vectors = width / u.lanes;
+  else
+    fail(g.tile.span, "gemm: micro_n={} columns are not whole vectors, which are of {}", width, u.lanes);
+  int64_t most = (target.vector_registers - u.vectors - 1) / u.vectors;
+  u.rows = attrs.get_int("micro_m", std::min<int64_t>(most, 12));
+  if (u.rows < 1 || u.rows > most)
+    fail(g.tile.span,
+         "gemm: {} has {} vector registers, which do not hold a tile of micro_m={} rows by micro_n={} "
+         "columns, "
+         "{} vectors a row, beside its factors",
+         target.name, target.vector_registers, u.rows, u.width(), u.vectors);
   return u;
 }
 
@@ -56,12 +73,32 @@ Matrix matrix_of(const Region& r, bool transposed) {
   return transposed ? Matrix{r, last, before} : Matrix{r, before, last};
 }
 
-std::string applies(const Gemm&, const LayoutContext& ctx) {
-  return ctx.target.has_threads() ? "this target runs many threads per block" : "";
+constexpr std::string_view micro_record[] = {"micro_m", "micro_n"};
+
+bool runs(std::string_view instruction, const Target& target) {
+  return !target.has_threads() &&
+         (instruction == "fma" || std::any_of(target.dots.begin(), target.dots.end(),
+                                              [&](auto* row) { return row->callee.name == instruction; }));
+}
+
+std::string applies(const Gemm& g, const LayoutContext& ctx) {
+  if (ctx.target.has_threads()) return "this target runs many threads per block";
+  std::string named = g.tile.attrs.get_string("instruction", "fma");
+  if (named == "fma" || dot_of(g, ctx.target).row) return "";
+  return fmt::format("{} does not multiply {} × {} -> {}", named, to_string(g.a_type), to_string(g.b_type),
+                     to_string(g.c_type));
+}
+
+Attrs micro_record_of(const Gemm& g, const Target& target) {
+  Micro u = micro_of(g, target);
+  auto* row = dot_of(g, target).row;
+  return {.entries = {{"instruction", std::string(row ? row->callee.name : "fma")},
+                      {"micro_m", u.rows},
+                      {"micro_n", u.width()}}};
 }
 
 LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  LayoutMap out;
+  LayoutMap out{.record = micro_record_of(g, ctx.target)};
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
   Dot dot = dot_of(g, ctx.target);
   bool as_is = !g.trans_b && !dot.row && g.b_type == compute_type(g, dot);
@@ -225,11 +262,25 @@ Stmt Lowering::run() {
   return block(std::move(out), at);
 }
 
-Stmt lower(const Gemm& g, LowerContext& ctx) { return Lowering{.g = g, .ctx = ctx}.run(); }
+Stmt lower(const Gemm& g, LowerContext& ctx) {
+  for (std::string_view name : micro_record) recorded(g, name);  // so that nothing is chosen here
+  return Lowering{.g = g, .ctx = ctx}.run();
+}
+
+std::string describe(const Gemm& g, const LowerContext& ctx) {
+  Micro u = micro_of(g, ctx.target);
+  return fmt::format("{}, {}×{} sums at once in {} registers of {}", g.tile.attrs.get_string("instruction"),
+                     u.rows, u.width(), u.rows * u.vectors, u.lanes);
+}
 
 }  // namespace simd
 
-const GemmStrategy gemm_simd = {
-    .name = "simd", .applies = simd::applies, .infer_layout = simd::infer_layout, .lower = simd::lower};
+const GemmStrategy gemm_simd = {.name = "simd",
+                                .record = simd::micro_record,
+                                .runs = simd::runs,
+                                .applies = simd::applies,
+                                .infer_layout = simd::infer_layout,
+                                .lower = simd::lower,
+                                .describe = simd::describe};
 
 }  // namespace tl

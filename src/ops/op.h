@@ -46,14 +46,19 @@ enum class Strictness : uint8_t { strict, common, free };
 // registers it would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
 // Fragments it cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory
 // beside it.  How its warps read a shared tile stands in `reads`: where another operator wants another layout
-// of it, they are weighed.
+// of it, they are weighed.  An operator that can work with some layouts of a shared tile only says which in
+// `required`, best first, when it is asked strictly: it gets one of them, whatever others would like.  How
+// the operator will be carried out, given what is known, stands in `record`; what it says when all is laid
+// out becomes attributes of the statement, and lowering reads them there.
 struct LayoutMap {
-  std::map<BufferId, Layout> shared;
-  std::map<BufferId, std::vector<WarpAccess>> reads;
-  std::map<BufferId, Fragment> fragments;
-  std::optional<Fragment> loop;
+  std::map<BufferId, Layout> shared = {};
+  std::map<BufferId, std::vector<WarpAccess>> reads = {};
+  std::map<BufferId, std::vector<Layout>> required = {};
+  std::map<BufferId, Fragment> fragments = {};
+  std::optional<Fragment> loop = {};
   int64_t lanes = 0;
-  std::set<BufferId> stage;  // fragments whose elements the statement needs on other threads
+  std::set<BufferId> stage = {};  // fragments whose elements the statement needs on other threads
+  Attrs record = {};
 };
 struct LayoutContext {
   const Function& function;

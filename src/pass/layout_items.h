@@ -24,6 +24,7 @@ struct LayoutItem {
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
   std::set<BufferId> stage = {};
+  Attrs record = {};
   bool settled = false;
 };
 

@@ -16,12 +16,6 @@
 namespace tl {
 namespace {
 
-Region whole_region(const Function& f, BufferId b) {
-  Region r{.buffer = b, .ranges = {}};
-  for (auto& e : f[b].shape) r.ranges.push_back({.min = imm(0), .extent = e});
-  return r;
-}
-
 struct Stager {
   Function& f;
   const std::string& subject;
@@ -44,7 +38,7 @@ struct Stager {
   }
 
   void copy(std::vector<Stmt>& to, BufferId from, BufferId into) {
-    to.push_back(make_tile(f, *find_op("copy"), {whole_region(f, from), whole_region(f, into)}, {}, span));
+    to.push_back(make_tile(f, *find_op("copy"), {whole(f, from), whole(f, into)}, {}, span));
   }
 
   void note(BufferId fragment, BufferId shared) {

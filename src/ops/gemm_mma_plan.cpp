@@ -1,0 +1,258 @@
+#include "ops/gemm_mma_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "target/check.h"
+
+namespace tl {
+namespace {
+
+// A fragment made of the instruction's own: repeated over a warp's tiles and the steps of k (registers), over
+// the warps that hold different parts (threads), replicated over those that hold the same.
+struct Repeat {
+  int input;                       // the dimension of the buffer
+  int64_t divisor, radix, stride;  // of the digit, and its stride in threads or registers
+};
+
+// Neighbouring digits of one input that are also neighbours in the output are one digit.
+void merge(std::vector<Term>& terms) {
+  for (size_t i = 0; i < terms.size(); i++)
+    for (size_t j = 0; j < terms.size(); j++) {
+      Term &low = terms[i], &high = terms[j];
+      if (i == j || low.output != high.output || low.digit.input != high.digit.input) continue;
+      if (high.digit.divisor != low.digit.divisor * low.digit.radix ||
+          high.stride != low.stride * low.digit.radix)
+        continue;
+      low.digit.radix *= high.digit.radix;
+      terms.erase(terms.begin() + int64_t(j));
+      return merge(terms);
+    }
+}
+
+Fragment repeated(const OperandFragment& tile, std::vector<int64_t> shape, bool transposed,
+                  const std::vector<Repeat>& registers, const std::vector<Repeat>& threads,
+                  int64_t replicas = 1, int64_t replica_stride = 0) {
+  std::vector<Term> terms;
+  auto input = [&](int d) { return transposed ? 1 - d : d; };
+  for (auto& d : tile.digits) {
+    bool lane = d.from == FragmentDigit::From::lane;
+    terms.push_back(
+        {.output = lane ? 0 : 1,
+         .stride = d.divisor,
+         .digit = {.input = input(d.row ? 0 : 1), .divisor = d.row ? d.row : d.col, .radix = d.radix}});
+  }
+  for (auto& r : registers)
+    terms.push_back({.output = 1, .stride = r.stride, .digit = {input(r.input), r.divisor, r.radix}});
+  for (auto& t : threads)
+    terms.push_back({.output = 0, .stride = t.stride, .digit = {input(t.input), t.divisor, t.radix}});
+  if (replicas > 1) terms.push_back({.output = 0, .stride = replica_stride, .digit = {2, 1, replicas}});
+  merge(terms);
+  if (transposed) std::swap(shape[0], shape[1]);
+  for (auto& t : terms)
+    if (size_t in = size_t(t.digit.input); in < shape.size())
+      t.digit.radix = std::min(t.digit.radix, (shape[in] + t.digit.divisor - 1) / t.digit.divisor);
+  return make_fragment(std::move(shape), replicas, std::move(terms));
+}
+
+}  // namespace
+
+Fragment mma_a(const Gemm& g, const MmaPlan& p) {
+  const MatrixInstr& i = *p.row;
+  int64_t r = i.a.registers;
+  return repeated(i.a, {g.m, g.k}, g.trans_a, {{1, i.k, p.steps(g), r}, {0, i.m, p.m_tiles, r * g.k / i.k}},
+                  {{0, i.m * p.m_tiles, p.rows, p.warp}}, p.cols, p.warp * p.rows);
+}
+
+Fragment mma_b(const Gemm& g, const MmaPlan& p) {
+  const MatrixInstr& i = *p.row;
+  int64_t r = i.b.registers;
+  return repeated(i.b, {g.k, g.n}, g.trans_b, {{0, i.k, p.steps(g), r}, {1, i.n, p.n_tiles, r * g.k / i.k}},
+                  {{1, i.n * p.n_tiles, p.cols, p.warp * p.rows}}, p.rows, p.warp);
+}
+
+Fragment mma_accumulator(const Gemm& g, const MmaPlan& p) {
+  const MatrixInstr& i = *p.row;
+  int64_t r = i.c.registers;
+  return repeated(i.c, {g.m, g.n}, false, {{1, i.n, p.n_tiles, r}, {0, i.m, p.m_tiles, r * p.n_tiles}},
+                  {{0, i.m * p.m_tiles, p.rows, p.warp}, {1, i.n * p.n_tiles, p.cols, p.warp * p.rows}});
+}
+
+// ── choosing ──────────────────────────────────────────────────────────────────────────────────────────
+namespace {
+
+// The best row for these types whose tiles make up the gemm, and for a rest of k a shorter one, whose
+// registers are the first of the longer one's.  Without the types no row; where the extents fit none, a row
+// that says so in `fits`.
+struct MatrixRows {
+  const MatrixInstr* row = nullptr;
+  const MatrixInstr* tail = nullptr;
+  bool fits = false;
+};
+
+bool begins_with(const OperandFragment& whole, const OperandFragment& part, int warp) {
+  if (part.registers > whole.registers) return false;
+  for (int lane = 0; lane < warp; lane++)
+    for (int reg = 0; reg < part.registers; reg++)
+      if (element_of(whole, lane, reg) != element_of(part, lane, reg)) return false;
+  return true;
+}
+
+// What the operands are multiplied as: themselves, or a type that holds all their values.
+DType wider(DType t) {
+  if (t == e4m3 || t == e5m2 || t == e2m1) return f16;
+  return t == i4 ? i8 : t == u4 ? u8 : t;
+}
+struct Types {
+  DType a, b, c;
+};
+bool same_types(const MatrixInstr& row, const Types& t) {
+  return row.a_type == t.a && row.b_type == t.b && row.c_type == t.c;
+}
+
+// Is an instruction the one that this attribute of the statement names, if it names any?
+bool may_be(const Gemm& g, std::string_view attr, const MatrixInstr& row) {
+  std::string named = g.tile.attrs.get_string(attr);
+  return named.empty() || named == row.callee.name;
+}
+
+MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
+  Types types{row.a_type, row.b_type, row.c_type};
+  MatrixRows out{.row = &row};
+  int64_t rest = g.k % row.k;
+  for (auto* r : target.matrix)
+    if (rest && !out.tail && may_be(g, "tail", *r) && same_types(*r, types) && r->m == row.m &&
+        r->n == row.n && r->k == rest && begins_with(row.a, r->a, target.warp) &&
+        begins_with(row.b, r->b, target.warp) && begins_with(row.c, r->c, target.warp))
+      out.tail = r;
+  out.fits = g.m % row.m == 0 && g.n % row.n == 0 && (rest == 0 || out.tail);
+  if (out.tail && g.k < row.k)
+    out = {.row = out.tail, .tail = nullptr, .fits = out.fits && may_be(g, "instruction", *out.tail)};
+  return out;
+}
+
+MatrixRows rows_for(const Gemm& g, const Target& target) {
+  MatrixRows best;
+  for (const Types& types :
+       {Types{g.a_type, g.b_type, g.c_type}, Types{wider(g.a_type), wider(g.b_type), g.c_type}})
+    for (auto* row : target.matrix)
+      if (!best.fits && same_types(*row, types) && may_be(g, "instruction", *row))
+        if (MatrixRows made = rows_from(g, target, *row); made.fits || !best.row) best = made;
+  return best;
+}
+
+// How many fragments of the gemm would not lie where this plan wants them.
+int64_t moved_by(const Gemm& g, const MmaPlan& p, const Function& f, const LayoutMap& known) {
+  int64_t moved = !lies_as(g.c, f, known, mma_accumulator(g, p));
+  if (is_fragment(g.a, f)) moved += !lies_as(g.a, f, known, mma_a(g, p));
+  if (is_fragment(g.b, f)) moved += !lies_as(g.b, f, known, mma_b(g, p));
+  return moved;
+}
+
+// What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k
+// (odd n tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers
+// free of copies, and a row's statistics within one warp.
+using Cost = std::array<int64_t, 4>;
+
+Cost cost_of(const Gemm& g, const MmaPlan& p, const Function& f) {
+  bool rows = g.policy == "full_row" || (g.policy == "square" && is_fragment(g.a, f));
+  int64_t policy = rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
+  int64_t m = p.m_tiles * p.row->m, n = p.n_tiles * p.row->n;
+  return {policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
+}
+
+// Under a grid: nothing but what it says itself may be missing.
+MmaPlan plan_of(const Gemm& g, const MatrixRows& instr, int warp, int64_t rows, int64_t cols) {
+  MmaPlan p{.row = instr.row, .tail = instr.tail, .rows = rows, .cols = cols, .warp = warp};
+  p.m_tiles = ceil_of(p.all_m(g), rows);
+  p.n_tiles = ceil_of(p.all_n(g), cols);
+  return p;
+}
+
+// "" or what is wrong with a grid: more warps than there are, or some without a part of C.
+std::string why_no_warps(const Gemm& g, const MatrixRows& instr, int64_t rows, int64_t cols, int64_t warps) {
+  auto said = [&](const std::string& what) {
+    return fmt::format("a grid of warps_m={} by warps_n={} warps {}", rows, cols, what);
+  };
+  if (rows < 1 || cols < 1) return said("has none");
+  if (rows > warps || cols > warps / rows) return said(fmt::format("has more than this block's {}", warps));
+  MmaPlan p = plan_of(g, instr, 1, rows, cols);
+  if ((rows - 1) * p.m_tiles < p.all_m(g) && (cols - 1) * p.n_tiles < p.all_n(g)) return "";
+  return said(fmt::format("leaves some without a part of the {}×{} tiles of {}×{} that C is made of",
+                          p.all_m(g), p.all_n(g), p.row->m, p.row->n));
+}
+
+// All grids without an empty row or column that the statement's attributes leave, the best first.
+std::vector<std::pair<Cost, MmaPlan>> plans_of(const Gemm& g, const LayoutContext& ctx) {
+  MatrixRows instr = rows_for(g, ctx.target);
+  int64_t warps = ctx.threads / ctx.target.warp;
+  const Attrs& attrs = g.tile.attrs;
+  std::vector<std::pair<Cost, MmaPlan>> plans;
+  for (int64_t rows = 1; rows <= warps; rows++)
+    for (int64_t cols = 1; cols <= warps / rows; cols++) {
+      if (!may_be(g, "warps_m", rows) || !may_be(g, "warps_n", cols)) continue;
+      if (!why_no_warps(g, instr, rows, cols, warps).empty()) continue;
+      MmaPlan p = plan_of(g, instr, ctx.target.warp, rows, cols);
+      plans.emplace_back(cost_of(g, p, ctx.function), p);
+    }
+  if (plans.empty())
+    fail(g.tile.span, "gemm: {}",
+         why_no_warps(g, instr, attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1), warps));
+  std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
+    return std::tuple(a.first, a.second.rows, a.second.cols) <
+           std::tuple(b.first, b.second.rows, b.second.cols);
+  });
+  return plans;
+}
+
+}  // namespace
+
+// Of the plans under which most fragments already lie right, the one of least cost.
+MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx) {
+  const Function& f = ctx.function;
+  std::vector<std::pair<Cost, MmaPlan>> plans = plans_of(g, ctx);
+  int64_t must = !is_whole_matrix(g.c, f) + (is_fragment(g.a, f) && !is_whole_matrix(g.a, f)) +
+                 (is_fragment(g.b, f) && !is_whole_matrix(g.b, f));
+  const MmaPlan* best = nullptr;
+  int64_t least = 0;
+  for (auto& [cost, p] : plans) {
+    int64_t moved = moved_by(g, p, f, ctx.known);
+    if (!best || moved < least) std::tie(best, least) = std::tuple(&p, moved);
+    if (least == must) break;
+  }
+  return *best;
+}
+
+Attrs record_of(const MmaPlan& p) {
+  Attrs out{.entries = {
+                {"instruction", std::string(p.row->callee.name)}, {"warps_m", p.rows}, {"warps_n", p.cols}}};
+  if (p.tail) out.entries["tail"] = std::string(p.tail->callee.name);
+  return out;
+}
+
+MmaPlan recorded_plan(const Gemm& g, const Target& target, int64_t threads) {
+  int64_t rows = recorded(g, "warps_m"), cols = recorded(g, "warps_n");
+  if (std::string why = why_no_mma(g, target, threads); !why.empty()) fail(g.tile.span, "gemm: {}", why);
+  MatrixRows instr = rows_for(g, target);
+  if (instr.tail && !g.tile.attrs.find("tail")) fail_unrecorded(g, "tail");
+  std::string why = why_no_warps(g, instr, rows, cols, threads / target.warp);
+  if (!why.empty()) fail(g.tile.span, "gemm: {}", why);
+  return plan_of(g, instr, target.warp, rows, cols);
+}
+
+std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads) {
+  auto [row, tail, fits] = rows_for(g, target);
+  std::string named = g.tile.attrs.get_string("instruction"),
+              types =
+                  fmt::format("{} × {} -> {}", to_string(g.a_type), to_string(g.b_type), to_string(g.c_type));
+  if (!row && !named.empty()) return fmt::format("{} does not multiply {}", named, types);
+  if (!row) return fmt::format("{} has no instruction for {}", target.name, types);
+  if (threads < target.warp) return fmt::format("{} threads are less than a warp", threads);
+  if (!fits)
+    return fmt::format("{}×{}×{} is not made of {}×{}×{} tiles", g.m, g.n, g.k, row->m, row->n, row->k);
+  if (!tail && g.tile.attrs.find("tail"))
+    return fmt::format("{} leaves no rest of k={} to a tail", row->callee.name, g.k);
+  return "";
+}
+
+}  // namespace tl

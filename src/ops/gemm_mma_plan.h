@@ -1,0 +1,34 @@
+// How warps share a gemm by matrix instructions: which instruction, the grid of warps, and the fragments that
+// follow.  infer_layouts has it chosen, by what is known of the fragments then, and puts it down on the
+// statement; lowering reads it there.
+#pragma once
+#include "ops/gemm.h"
+
+namespace tl {
+
+struct MmaPlan {
+  const MatrixInstr* row = nullptr;
+  const MatrixInstr* tail = nullptr;  // for the rest of k, where row does not divide it; may be null
+  int64_t rows = 1, cols = 1;         // of the grid: warps along m and n
+  int64_t m_tiles = 1, n_tiles = 1;   // of one warp, at most
+  int warp = 32;
+
+  int64_t all_m(const Gemm& g) const { return g.m / row->m; }
+  int64_t all_n(const Gemm& g) const { return g.n / row->n; }
+  int64_t steps(const Gemm& g) const { return (g.k + row->k - 1) / row->k; }
+};
+
+// Where the instruction wants A, B and C.
+Fragment mma_a(const Gemm& g, const MmaPlan& p);
+Fragment mma_b(const Gemm& g, const MmaPlan& p);
+Fragment mma_accumulator(const Gemm& g, const MmaPlan& p);
+
+// "" or the reason why no instruction fits; of those that the statement's own attributes leave.
+std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads);
+// The best plan, as far as attributes do not give it; CompileError where what they give cannot be.
+MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx);
+Attrs record_of(const MmaPlan& p);
+// The plan that stands on the statement; CompileError where there is none, or one that cannot be.
+MmaPlan recorded_plan(const Gemm& g, const Target& target, int64_t threads);
+
+}  // namespace tl

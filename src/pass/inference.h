@@ -1,0 +1,44 @@
+// What infer_layouts knows of a kernel while it works, and the two steps that it is made of: a statement is
+// asked what it wants given what is known, and what it answers is learnt.
+#pragma once
+#include "pass/layout_items.h"
+#include "pass/own_elements.h"
+
+namespace tl {
+
+struct Inference {
+  const Function& f;
+  const Kernel& kernel;
+  const Target& target;
+  const OwnElements& own;
+  std::vector<LayoutItem> items = {};
+  LayoutMap known = {};
+  std::vector<Note> notes = {};
+
+  LayoutContext context() const {
+    return {
+        .function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
+  }
+};
+
+LayoutMap ask(Inference& in, const LayoutItem& item, Strictness level);
+// Adds what an item wants; true if that was new.
+bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level);
+// What was learnt of a buffer holds for all that share its storage.
+void share(Inference& in, BufferId learnt);
+// Asks all that are not settled, strictly and then for what they commonly want, until nothing new is learnt.
+void settle(Inference& in);
+
+// "gemm", "parallel loop i": who is meant by a note.
+std::string subject_of(const Stmt& s);
+// Which statement laid a buffer out, and how strongly: "strict", "common", "free", "required".
+void note_layout(Inference& in, BufferId buffer, const std::string& by, Span span, std::string_view strength,
+                 const std::string& layout);
+
+// The choice of one statement that shares undecided fragments with others, the one whose choice makes
+// everything cheapest; false where nothing is left to choose.
+bool take_free_choice(Inference& in);
+// Before anything else: what operators require of shared tiles is granted, what they would like is weighed.
+void lay_out_shared(Inference& in);
+
+}  // namespace tl
