@@ -19,13 +19,13 @@ struct Checker {
   const Function& f;
   Level level;
   Span span = {};  // of the innermost statement or expression that has one
-  const Group* group = nullptr;
+  std::optional<Team> team = {};
   std::vector<Loop> loops = {};            // around the statement, innermost last; a while counts as serial
   const ExprNode* statement = nullptr;     // the expression that is a statement of its own
   std::vector<const ExprNode*> vars = {};  // in scope, innermost last
   std::unordered_set<const ExprNode*> visible = {};
   std::vector<int> allocated = {};
-  std::map<int, const Group*> owner = {};  // of a fragment: the group that touched it first
+  std::map<int, std::optional<Team>> owner = {};  // of a fragment: the team that touched it first
 
   uint8_t bit() const { return uint8_t(1 << int(level)); }
   template <class... A>
@@ -71,8 +71,8 @@ struct Checker {
     if (std::find(allocated.begin(), allocated.end(), id.value) == allocated.end())
       bad("the buffer {} is used where it is not allocated", b.name);
     if (b.scope != Scope::fragment) return;
-    auto [it, first] = owner.emplace(id.value, group);
-    if (it->second != group)
+    auto [it, first] = owner.emplace(id.value, team);
+    if (it->second != team)
       bad("the fragment {} is used by two groups of threads, but a fragment belongs to one: move the value "
           "through "
           "shared memory",
@@ -375,10 +375,13 @@ struct Checker {
   void node(const Group& n) {
     attrs(n.attrs);
     if (n.first < 0 || n.count < 1) bad("a group of threads [{}, {})", n.first, n.first + n.count);
-    require(group == nullptr, "a group within a group");
-    group = &n;
+    Team inner = team_of(n);
+    bool fits =
+        !team || (inner.first >= team->first && inner.first + inner.count <= team->first + team->count);
+    if (!fits) bad("a group of the threads [{}, {}) within one of others", n.first, n.first + n.count);
+    auto outer = std::exchange(team, inner);
     body(n.body);
-    group = nullptr;
+    team = outer;
   }
   void node(const Alloc& n) {
     const BufferInfo& b = info(n.buffer);

@@ -123,7 +123,7 @@ Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<
 }
 
 LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  ThreadGrid t = place_threads(g, ctx.threads);
+  ThreadGrid t = place_threads(g, ctx.team.count);
   LayoutMap out{.record = {.entries = {{"instruction", "fma"},
                                        {"threads_m", t.rows},
                                        {"threads_n", t.cols},
@@ -135,7 +135,7 @@ LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness l
     const BufferInfo& info = ctx.function[r->buffer];
     size_t rank = info.shape.size();
     if (info.scope != Scope::shared || matrix_dims(*r)[0] + 2 != rank) continue;
-    auto reads = fma_reads(g, t, r == &g.a, ctx.threads, ctx.target.warp, rank);
+    auto reads = fma_reads(g, t, r == &g.a, ctx.team.count, ctx.target.warp, rank);
     auto& all = out.reads[r->buffer];  // A may be B
     all.insert(all.end(), reads.begin(), reads.end());
   }
@@ -154,7 +154,7 @@ SharedMatrix fma_factor(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, b
   if (ctx.function[r.buffer].scope == Scope::shared) return shared_matrix(ctx, r);
   auto dims = matrix_dims(r);
   std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
-  auto reads = fma_reads(g, t, is_a, ctx.threads, ctx.target.warp, shape.size());
+  auto reads = fma_reads(g, t, is_a, ctx.team.count, ctx.target.warp, shape.size());
   Layout layout =
       layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, ctx.target.shared_bytes);
   return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
@@ -170,7 +170,7 @@ Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows,
 }
 
 Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
-  ThreadGrid t = recorded_grid(g, ctx.threads);
+  ThreadGrid t = recorded_grid(g, ctx.team.count);
   Span at = g.tile.span;
   std::vector<Stmt> stmts;
   Fragment wanted = fma_accumulator(g, t);
@@ -186,7 +186,7 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
     facts.bind(v, Interval{0, extent - 1});
     return v;
   };
-  Expr tx = ctx.kernel.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
+  Expr tx = ctx.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
   Expr k = bound("kk", g.k), i = bound("mi", t.m_steps), j = bound("nj", t.n_steps), v = bound("v", t.vector);
   Expr m = i * t.rows + row, n = (j * t.cols + col) * t.vector + v;
   Expr a_value =
@@ -212,7 +212,7 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
     stmts.push_back(for_loop(r, all, Loop::unrolled, store(sums, {r}, zero(g.c_type), at), at));
   }
   Stmt sum = for_loop(k, g.k, Loop::serial, block({load_a, load_b, multiply}, at), at);
-  bool idle = t.rows * t.cols < ctx.threads;  // threads without a part of C
+  bool idle = t.rows * t.cols < ctx.team.count;  // threads without a part of C
   stmts.push_back(idle ? if_then(lt(tx, imm(t.rows * t.cols)), sum, {}, at) : sum);
   if (!direct)
     stmts.push_back(from_scratch(
@@ -222,11 +222,11 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
 }
 
 std::string describe_fma(const Gemm& g, const LowerContext& ctx) {
-  ThreadGrid t = recorded_grid(g, ctx.threads);
+  ThreadGrid t = recorded_grid(g, ctx.team.count);
   std::string text = fmt::format("a {}×{} grid of threads, {}×{} elements each, by {} neighbours", t.rows,
                                  t.cols, t.m_steps, t.n_steps * t.vector, t.vector);
   if (t.rows * t.m_steps > g.m || t.cols * t.n_steps * t.vector > g.n) text += ", fewer at the edge";
-  int64_t idle = ctx.threads - t.rows * t.cols;
+  int64_t idle = ctx.team.count - t.rows * t.cols;
   if (idle > 0) text += fmt::format("; {} thread{} idle", idle, idle == 1 ? " is" : "s are");
   return text;
 }

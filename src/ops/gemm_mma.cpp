@@ -27,7 +27,7 @@ bool runs_mma(std::string_view instruction, const Target& target) {
 }
 
 std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
-  return why_no_mma(g, ctx.target, ctx.threads);
+  return why_no_mma(g, ctx.target, ctx.team.count);
 }
 
 // An operand of so many elements as ldmatrix reads it, each of these warps all of it: eight rows of 16 bytes
@@ -201,7 +201,7 @@ Stmt zeroed(const Gemm& g, BufferId registers, int64_t n) {
 }
 
 std::string describe_mma(const Gemm& g, const LowerContext& ctx) {
-  MmaPlan p = recorded_plan(g, ctx.target, ctx.threads);
+  MmaPlan p = recorded_plan(g, ctx.target, ctx.team.count);
   std::string text = fmt::format("{} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
                                  p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
                                  p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
@@ -211,16 +211,16 @@ std::string describe_mma(const Gemm& g, const LowerContext& ctx) {
   if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
   if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
-  int64_t idle = ctx.threads / p.warp - p.rows * p.cols;
+  int64_t idle = ctx.team.count / p.warp - p.rows * p.cols;
   if (idle > 0) text += fmt::format("; {} warp{} idle", idle, idle == 1 ? " is" : "s are");
   return text;
 }
 
 Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
-  MmaPlan p = recorded_plan(g, ctx.target, ctx.threads);
+  MmaPlan p = recorded_plan(g, ctx.target, ctx.team.count);
   const MatrixInstr& row = *p.row;
   int64_t all = p.m_tiles * p.n_tiles * row.c.registers;
-  Expr warp = floordiv(ctx.kernel.thread, p.warp);
+  Expr warp = floordiv(ctx.thread, p.warp);
   std::vector<Stmt> stmts;
   Fragment sums = mma_accumulator(g, p);
   bool direct = lies_as(g.c, ctx.function, ctx.layouts, sums);
@@ -229,7 +229,7 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   MmaLowering l{.g = g,
                 .ctx = ctx,
                 .plan = p,
-                .lane = floormod(ctx.kernel.thread, p.warp),
+                .lane = floormod(ctx.thread, p.warp),
                 .warp_row = warp_row,
                 .warp_col = warp_col,
                 .a = mma_factor(g, ctx, p, false, warp_row, stmts),
@@ -237,9 +237,9 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
                 .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
                 .facts = facts_of(ctx.function, ctx.kernel)};
   if (g.clear || !direct) stmts.push_back(zeroed(g, l.sums, all));
-  bool idle = p.rows * p.cols * p.warp < ctx.threads;
-  stmts.push_back(if_then(idle ? lt(ctx.kernel.thread, imm(p.rows * p.cols * p.warp)) : Expr{}, l.run(), {},
-                          g.tile.span));
+  bool idle = p.rows * p.cols * p.warp < ctx.team.count;
+  stmts.push_back(
+      if_then(idle ? lt(ctx.thread, imm(p.rows * p.cols * p.warp)) : Expr{}, l.run(), {}, g.tile.span));
   if (!direct)
     stmts.push_back(from_scratch(
         g, ctx, l.sums, sums,

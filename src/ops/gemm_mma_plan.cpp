@@ -185,7 +185,7 @@ std::string why_no_warps(const Gemm& g, const MatrixRows& instr, int64_t rows, i
 // All grids without an empty row or column that the statement's attributes leave, the best first.
 std::vector<std::pair<Cost, MmaPlan>> plans_of(const Gemm& g, const LayoutContext& ctx) {
   MatrixRows instr = rows_for(g, ctx.target);
-  int64_t warps = ctx.threads / ctx.target.warp;
+  int64_t warps = ctx.team.count / ctx.target.warp;
   const Attrs& attrs = g.tile.attrs;
   std::vector<std::pair<Cost, MmaPlan>> plans;
   for (int64_t rows = 1; rows <= warps; rows++)

@@ -41,7 +41,7 @@ template <class F>
 Stmt each_held(const Fragment& f, const LowerContext& ctx, Facts& facts, Span span, F body) {
   Attrs independent{.entries = {{"independent", int64_t(1)}}};
   if (has_inverse(f)) {
-    FragmentLoops loops = inverse(f, ctx.kernel.thread, ctx.threads);
+    FragmentLoops loops = inverse(f, ctx.thread, ctx.team.count);
     Expr reg = imm(0);
     for (auto& axis : loops.axes) {
       facts.bind(axis.var, Interval{0, axis.extent - 1});
@@ -62,7 +62,7 @@ Stmt each_held(const Fragment& f, const LowerContext& ctx, Facts& facts, Span sp
   }
   std::vector<Expr> place = map_index(f.layout, x), index(x.begin(), x.end() - 1);
   Expr first = f.replicas == 1 ? Expr{} : eq(x.back(), imm(0));
-  Stmt s = if_then(eq(place[0], ctx.kernel.thread), body(Held{index, place[1], first}), {}, span);
+  Stmt s = if_then(eq(place[0], ctx.thread), body(Held{index, place[1], first}), {}, span);
   for (size_t d = x.size(); d-- > 0;)
     s = for_loop(x[d], f.layout.extents[d], Loop::serial, s, span, independent);
   return s;

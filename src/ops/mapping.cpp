@@ -192,7 +192,7 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   bool pairs = has_pairs(nest, ctx.function);
   for (Scope scope : {Scope::global, Scope::shared})  // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
-      bool masked = ctx.target.masked_vectors, idle = points / v < ctx.threads && !(pairs && v == 2);
+      bool masked = ctx.target.masked_vectors, idle = points / v < ctx.team.count && !(pairs && v == 2);
       if (!masked && (nest.extents.back() % v || idle)) continue;
       bool fits = true, any = false;
       for (auto& a : accesses) {
@@ -235,7 +235,7 @@ int64_t thread_radix(int64_t rest, int64_t threads) {
 }  // namespace
 
 Fragment plan_free(const ParallelNest& nest, const LayoutContext& ctx, int64_t v) {
-  int64_t threads = ctx.threads, thread_stride = 1, register_stride = 1;
+  int64_t threads = ctx.team.count, thread_stride = 1, register_stride = 1;
   std::vector<Term> terms;
   auto add = [&](int output, int64_t& stride, size_t d, int64_t divisor, int64_t radix) {
     if (radix > 1) terms.push_back({.output = output, .stride = stride, .digit = {int(d), divisor, radix}});

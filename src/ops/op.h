@@ -64,7 +64,7 @@ struct LayoutContext {
   const Function& function;
   const Kernel& kernel;
   const Target& target;
-  int64_t threads;  // of the enclosing group
+  Team team;  // whose threads run the statement
   const LayoutMap& known;
 };
 // Where an operator says what a user may ask about it: how it runs, and (a refusal) what it could not do.
@@ -78,7 +78,8 @@ struct LowerContext {
   const Function& function;
   const Kernel& kernel;
   const Target& target;
-  int64_t threads;
+  Team team;                                    // whose threads run the statement
+  Expr thread;                                  // the thread's number in it
   const LayoutMap& layouts;                     // of every shared, local and fragment buffer
   std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
   Notes note;

@@ -68,7 +68,7 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
     auto known = ctx.known.fragments.find(a.buffer);
     if (known == ctx.known.fragments.end() || known->second.replicas == 1) continue;
     auto mapping = follow_some(nest, a, known->second, lanes);
-    if (mapping && 2 * mapping->threads > ctx.threads) return mapping;
+    if (mapping && 2 * mapping->threads > ctx.team.count) return mapping;
   }
   return std::nullopt;
 }
@@ -115,7 +115,7 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
   out.loop = ctx.known.loop;
   if (out.loop) return;
   if (ctx.target.has_threads() && is_own(nest, ctx.function, ctx.kernel)) {
-    if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.threads);
+    if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.team.count);
     return;
   }
   // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a
@@ -152,7 +152,8 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
     if (ctx.known.fragments.contains(a.buffer) || out.fragments.contains(a.buffer)) continue;
     auto f = project(nest, *out.loop, a, tile_shape(ctx.function[a.buffer]));
     // One element for all is no reason to give each thread the whole tile, if another access lays it out.
-    if (f && level != Strictness::free && f->replicas == ctx.threads && f->registers > most_copied) continue;
+    if (f && level != Strictness::free && f->replicas == ctx.team.count && f->registers > most_copied)
+      continue;
     f ? void(out.fragments.emplace(a.buffer, std::move(*f))) : void(out.stage.insert(a.buffer));
   }
   for (auto& a : accesses) {
@@ -299,7 +300,7 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   const Fragment& mapping = *ctx.layouts.loop;
-  FragmentLoops loops = inverse(mapping, ctx.kernel.thread, ctx.threads);
+  FragmentLoops loops = inverse(mapping, ctx.thread, ctx.team.count);
   bool reduces = false;  // lanes would add to one element
   for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
   bool own = is_own(nest, ctx.function, ctx.kernel), lanes_inside = false;

@@ -35,7 +35,7 @@ struct Threads {
   const Reduce& r;
   LowerContext& ctx;
   Facts facts = facts_of(ctx.function, ctx.kernel);
-  Expr thread = ctx.kernel.thread;
+  Expr thread = ctx.thread;
   std::vector<Stmt> out = {};
   Rows rows = {};
   std::vector<int64_t> shuffles = {};       // distances in a warp
@@ -71,7 +71,7 @@ struct Threads {
   }
   int64_t strip_row(const ThreadDigit& d) const {  // whole groups of threads, so that all may read
     int64_t group = d.stride * d.radix;
-    return (ctx.threads + group - 1) / group * group;
+    return (ctx.team.count + group - 1) / group * group;
   }
 
   FragmentLoops visit_registers(const Fragment& f);
@@ -90,7 +90,7 @@ struct Threads {
 };
 
 FragmentLoops Threads::visit_registers(const Fragment& f) {
-  FragmentLoops loops = inverse(f, thread, ctx.threads);
+  FragmentLoops loops = inverse(f, thread, ctx.team.count);
   for (auto& axis : loops.axes) facts.bind(axis.var, Interval{0, axis.extent - 1});
   return loops;
 }
@@ -130,7 +130,8 @@ std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
   LowerContext inner{.function = ctx.function,
                      .kernel = ctx.kernel,
                      .target = ctx.target,
-                     .threads = ctx.threads,
+                     .team = ctx.team,
+                     .thread = ctx.thread,
                      .layouts = layouts,
                      .scratch = ctx.scratch,
                      .note = ctx.note};
@@ -157,7 +158,7 @@ void Threads::plan_threads() {
   for (ThreadDigit d : rows.across) {
     int64_t bits = (d.stride & (d.stride - 1)) ? 1 : d.radix & -d.radix;
     bits = std::min(bits, std::max<int64_t>(ctx.target.warp / d.stride, 1));
-    if (ctx.threads % ctx.target.warp) bits = 1;  // shuffles need all of a warp
+    if (ctx.team.count % ctx.target.warp) bits = 1;  // shuffles need all of a warp
     for (int64_t b = 1; b < bits; b *= 2) shuffles.push_back(d.stride * b);
     d = {d.stride * bits, d.radix / bits};
     while (d.radix > 1) {
@@ -174,7 +175,7 @@ void Threads::plan_threads() {
 void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, std::vector<Stmt>& to) {
   int64_t row = strip_row(d);
   Expr digit = floordiv(thread, d.stride);
-  if (d.stride * d.radix < ctx.threads) digit = floormod(digit, d.radix);
+  if (d.stride * d.radix < ctx.team.count) digit = floormod(digit, d.radix);
   Expr i = bound("r", count), j = bound("r", count), k = bound("k", d.radix - 1);
   to.push_back(each(i, count, put(strip, i * row + thread, at(part, first + i))));
   Expr base = j * row + (thread - digit * d.stride);
@@ -182,8 +183,9 @@ void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, s
   Stmt add = put(part, first + j, combine(r, at(part, first + j), at(strip, base + (k + 1) * d.stride)));
   Stmt rest = for_loop(k, d.radix - 1, d.radix <= most_at_once ? Loop::unrolled : Loop::serial, add, r.at());
   Stmt combined = each(j, count, block({begin, rest}, r.at()));
-  int64_t whole = ctx.threads / (d.stride * d.radix) * (d.stride * d.radix);  // the others are no whole group
-  to.push_back(whole < ctx.threads ? if_then(lt(thread, imm(whole)), combined, {}, r.at()) : combined);
+  int64_t whole =
+      ctx.team.count / (d.stride * d.radix) * (d.stride * d.radix);  // the others are no whole group
+  to.push_back(whole < ctx.team.count ? if_then(lt(thread, imm(whole)), combined, {}, r.at()) : combined);
 }
 
 void Threads::combine_threads() {
@@ -273,10 +275,10 @@ void Threads::plan_strip(int64_t elements) {
 }
 
 Stmt Threads::run_parts(int64_t registers) {
-  rows.fragment = make_fragment({registers}, ctx.threads,
+  rows.fragment = make_fragment({registers}, ctx.team.count,
                                 {{.output = 1, .stride = 1, .digit = {0, 1, registers}},
-                                 {.output = 0, .stride = 1, .digit = {1, 1, ctx.threads}}});
-  if (ctx.threads > 1) rows.across.push_back({1, ctx.threads});
+                                 {.output = 0, .stride = 1, .digit = {1, 1, ctx.team.count}}});
+  if (ctx.team.count > 1) rows.across.push_back({1, ctx.team.count});
   plan_threads();
   part = r.dst.buffer;
   plan_strip(0);

@@ -67,8 +67,7 @@ Stmt lower_init(const Tile& t, LowerContext& ctx) {
   Expr value = cast(r.acc, std::get<Expr>(t.operands[1]), t.span), i = var("r");
   bool counts_once =
       r.fold != Fold::max && r.fold != Fold::min && r.fold != Fold::bit_and && r.fold != Fold::bit_or;
-  if (ctx.threads > 1 && counts_once)
-    value = select(eq(ctx.kernel.thread, imm(0)), value, identity(r), t.span);
+  if (ctx.team.count > 1 && counts_once) value = select(eq(ctx.thread, imm(0)), value, identity(r), t.span);
   int64_t n = elements_of(r);
   return for_loop(i, n, n <= 64 ? Loop::unrolled : Loop::serial, store(r.dst.buffer, {i}, value, t.span),
                   t.span);
@@ -76,7 +75,7 @@ Stmt lower_init(const Tile& t, LowerContext& ctx) {
 
 Stmt lower_finalize(const Tile& t, LowerContext& ctx) {
   Reduce r = reduce_of(t, ctx.function);
-  if (ctx.threads == 1) return block({}, t.span);
+  if (ctx.team.count == 1) return block({}, t.span);
   return reduce_parts(r, ctx, elements_of(r));
 }
 

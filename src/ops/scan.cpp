@@ -164,7 +164,7 @@ struct ScanLowering {
     return block({hold(join(held(i), element(at, n)), i), put(at, n, held(i))}, s.at());
   }
 
-  int64_t whole_warps() const { return ctx.threads / ctx.target.warp * ctx.target.warp; }
+  int64_t whole_warps() const { return ctx.team.count / ctx.target.warp * ctx.target.warp; }
   int64_t lanes_a_line() const;
   std::vector<Expr> line_at(Expr line) const;
   Stmt before_mine(const Expr& lane, int64_t lanes) const;
@@ -211,10 +211,10 @@ Stmt ScanLowering::before_mine(const Expr& lane, int64_t lanes) const {
 
 Stmt ScanLowering::by_threads() {
   int64_t lanes = lanes_a_line(),
-          threads = lanes > 1 ? whole_warps() : ctx.threads;  // shuffles need all of a warp
+          threads = lanes > 1 ? whole_warps() : ctx.team.count;  // shuffles need all of a warp
   int64_t together = threads / lanes, n = s.length();
   int64_t turns = (s.lines() + together - 1) / together, run = (n + lanes - 1) / lanes;
-  Expr thread = ctx.kernel.thread, turn = bound("turn", turns), k = bound("k", run);
+  Expr thread = ctx.thread, turn = bound("turn", turns), k = bound("k", run);
   Expr lane = lanes > 1 ? simplify(floormod(thread, lanes), facts) : imm(0);
   Expr line = turn * together + simplify(floordiv(thread, lanes), facts);
   Expr guard, mine = lane * run + k;
@@ -233,7 +233,7 @@ Stmt ScanLowering::by_threads() {
   out.push_back(over_run(step(at, mine)));
   Stmt all = for_loop(turn, turns, Loop::serial, block(std::move(out), s.at()), s.at(),
                       Attrs{.entries = {{"independent", int64_t(1)}}});
-  return threads < ctx.threads ? if_then(lt(thread, imm(threads)), all, {}, s.at()) : all;
+  return threads < ctx.team.count ? if_then(lt(thread, imm(threads)), all, {}, s.at()) : all;
 }
 
 // `width` neighbouring lines.

@@ -11,6 +11,7 @@
 #include "ops/parallel.h"
 #include "ops/reducer.h"
 #include "pass/check_flow.h"
+#include "pass/form_teams.h"
 #include "pass/name_elements.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
@@ -53,6 +54,9 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         if (is_int(n.min, 0)) return self.children(n);
         Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, n.min)}});
         return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
+      },
+      [&](const Group& n, Rewriter& self) -> Stmt {  // one thread does the work of all teams
+        return target.has_threads() ? self.children(n) : self(n.body);
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has nobody to wait for
         auto* c = n.value.as<Call>();
@@ -163,8 +167,11 @@ Function canonicalize(Function f, const Target& target) {
     if (!k.thread) k.thread = var("tx");
     if (target.has_threads()) k.body = name_elements(f, k.body);
     k.body = read_first(f, k);
-    if (target.has_threads())
-      k.body = check_flow(f, k, [&](const Expr& e) { return with_coordinates(e, k); });
+    auto resolve = [&](const Expr& e) { return with_coordinates(e, k); };
+    if (target.has_threads()) {
+      k.body = form_teams(f, k, target, resolve);
+      k.body = check_flow(f, k, resolve);
+    }
     accept_hints(f, k);
     if (target.has_threads()) mark_thread_level(k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {

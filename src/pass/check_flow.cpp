@@ -4,36 +4,10 @@
 #include "arith/prove.h"
 #include "arith/simplify.h"
 #include "base/error.h"
-#include "pass/varying.h"
+#include "pass/form_teams.h"
 
 namespace tl {
 namespace {
-
-// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for
-// itself.
-bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
-  auto array = [&](BufferId b) {
-    return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty();
-  };
-  bool writes = false, only_local = true, touches = false, names_thread = false;
-  if (auto* t = s.as<Tile>()) {
-    for (size_t i = 0; i < t->operands.size(); i++) {
-      auto* r = std::get_if<Region>(&t->operands[i]);
-      if (!r) continue;
-      touches |= array(r->buffer);
-      for (auto& range : r->ranges) names_thread |= varying.differs(range.min);
-      if (t->op->operands[i].access == Access::read) continue;
-      writes = true;
-      only_local &= array(r->buffer);
-    }
-  } else {
-    visit(s, [&](const Store& n) {
-      writes = true;
-      only_local &= array(n.buffer);
-    });
-  }
-  return writes && (only_local || (touches && names_thread));
-}
 
 bool needs_all_threads(const Stmt& s) {
   auto* loop = s.as<For>();
@@ -143,7 +117,7 @@ struct Flow final : Rewriter {
   using Rewriter::operator();
   Stmt operator()(const Stmt& s) override {
     if (needs_all_threads(s)) {
-      if ((!under.why.empty() || !gone.why.empty()) && !is_own(s, f, varying)) refuse(s);
+      if ((!under.why.empty() || !gone.why.empty()) && is_collective(s, f, varying)) refuse(s);
       if (auto* t = s.as<Tile>()) check_conditions(*t);
       return s;
     }

@@ -251,7 +251,7 @@ Function expand_dtypes(Function f, const Target& target) {
   if (none) return f;
   for (Kernel& k : f.kernels) {
     Expander expander(f, target);
-    expander.facts = facts_of(f, k);
+    expander.enter(f, k);
     k.body = expander(k.body);
   }
   for (BufferInfo& b : f.buffers) expand_buffer(b);

@@ -82,9 +82,8 @@ Expr Footprints::resolved(const Expr& e) const {
   });
 }
 
-void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env,
-                       const LaneEnv& chosen, bool& known) const {
-  Lanes part(threads, 1);
+void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part,
+                       const LaneEnv& env, const LaneEnv& chosen, bool& known) const {
   for (auto& [condition, holds] : conditions) {
     if (holds) {
       Lanes may = may_hold(condition, env, threads);
@@ -121,7 +120,8 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
   }
 }
 
-Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions) const {
+Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
+                         const Team& team) const {
   bool tensor = f[buffer].scope == Scope::global;
   int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements;
   if (index.size() != 1 || elements <= 0) return {};
@@ -142,6 +142,8 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   int64_t points = 1;
   for (auto& [var, range] : around) points = points > most_points ? points : points * range.count;
   if (points * int64_t(threads) > most_points) return {};
+  Lanes part(threads);
+  for (int64_t i = team.first; i < team.first + team.count; i++) part[size_t(i)] = 1;
   bool known = true;
   for (int64_t p = 0; p < points && known; p++) {
     LaneEnv env = fixed, chosen = tensor ? sampled : LaneEnv();
@@ -151,7 +153,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
       if (tensor) chosen[var] = env[var];
       rest /= range.count;
     }
-    touch(found, at, where, env, tensor ? chosen : env, known);
+    touch(found, at, where, part, env, tensor ? chosen : env, known);
   }
   return known ? found : Footprint();
 }

@@ -32,9 +32,10 @@ class Footprints {
   Footprints(const Function& f, const Kernel& kernel, int warp);
   void enter(const For& loop);  // its variable takes these values
   void bind(const Let& let);
-  // An access, where these conditions hold (each with whether it must or must not).
+  // An access by a team, where these conditions hold (each with whether it must or must not).
   using Conditions = std::vector<std::pair<Expr, bool>>;
-  Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions) const;
+  Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
+               const Team& team) const;
 
  private:
   struct Range {
@@ -50,7 +51,8 @@ class Footprints {
   Expr resolved(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those whose value is as good as any.
-  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const LaneEnv& env,
+  // `part`: the threads that come there.
+  void touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part, const LaneEnv& env,
              const LaneEnv& chosen, bool& known) const;
 };
 

@@ -22,7 +22,7 @@ int64_t price_of(const Inference& in) {
       Scope scope = in.f[a.buffer].scope;
       if (scope != Scope::global && scope != Scope::shared) continue;
       int64_t price = scope == Scope::global ? 16 : 4;
-      total += price * trips / access_width(*item.nest, in.context(), *item.loop, a);
+      total += price * trips / access_width(*item.nest, in.context(item.team), *item.loop, a);
     }
   }
   for (auto& [b, fragment] : in.known.fragments) total += fragment.registers * in.f[b].dtype.bits / 32;

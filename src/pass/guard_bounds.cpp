@@ -139,7 +139,7 @@ struct Guard final : ScopedRewriter {
 Function guard_bounds(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     Guard guard(f, target);
-    guard.facts = facts_of(f, k);
+    guard.enter(f, k);
     k.body = guard(k.body);
   }
   return f;

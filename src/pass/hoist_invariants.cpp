@@ -121,7 +121,7 @@ Function hoist_invariants(Function f, const Target& target) {
   if (target.has_threads()) return f;
   for (Kernel& k : f.kernels) {
     Hoister hoister(f);
-    hoister.facts = facts_of(f, k);
+    hoister.enter(f, k);
     k.body = hoister(k.body);
   }
   return f;

@@ -19,6 +19,7 @@
 #include "ops/mapping.h"
 #include "pass/inference.h"
 #include "pass/passes.h"
+#include "pass/splice.h"
 #include "pass/spread_banks.h"
 #include "pass/stage_tiles.h"
 
@@ -63,7 +64,7 @@ void preset_layouts(Inference& inference) {
       known.fragments.emplace(n.buffer, everywhere(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
       known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name,
-                                                         info.span, inference.kernel));
+                                                         info.span, inference.owner(n.buffer)));
     else if (info.scope == Scope::shared && info.layout)
       known.shared.emplace(n.buffer, from_map(*info.layout));
   });
@@ -80,23 +81,10 @@ Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
     auto it = of.find(original.get());
     if (it == of.end()) return {walked};
-    return stage_tiles(f, kernel.thread, inference.own, walked, it->second->stage, subject_of(original));
+    return stage_tiles(f, kernel.thread, it->second->team, inference.own, walked, it->second->stage,
+                       subject_of(original));
   };
-  struct Walk final : Rewriter {
-    decltype(with_copies)& expand;
-    explicit Walk(decltype(with_copies)& e) : expand(e) {}
-    using Rewriter::operator();
-    Stmt operator()(const Stmt& s) override {
-      auto* b = s.as<Block>();
-      if (!b) return block(expand(s, children(s)), s->span);
-      std::vector<Stmt> out;  // spliced, so that a Let stays visible to what follows
-      for (auto& inner : b->stmts)
-        for (auto& x : inner.as<Block>() ? std::vector{(*this)(inner)} : expand(inner, children(inner)))
-          out.push_back(x);
-      return block(std::move(out), b->span);
-    }
-  };
-  return Walk(with_copies)(kernel.body);
+  return splice(kernel.body, with_copies);
 }
 
 Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
@@ -120,13 +108,13 @@ Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
       });
 }
 
-void write_back(Function& f, const LayoutMap& known, const Kernel& kernel) {
-  visit(kernel.body, [&](const Alloc& n) {
+void write_back(Function& f, const LayoutMap& known, const Inference& in) {
+  visit(in.kernel.body, [&](const Alloc& n) {
     BufferInfo& info = f[n.buffer];
     if (info.scope == Scope::fragment) {
       auto it = known.fragments.find(n.buffer);
       Fragment fragment =
-          it == known.fragments.end() ? everywhere(tile_shape(info), thread_count(kernel)) : it->second;
+          it == known.fragments.end() ? everywhere(tile_shape(info), in.owner(n.buffer).count) : it->second;
       info.layout = fragment.layout.map();
       info.elements = fragment.registers;
     } else if (info.scope == Scope::shared || info.scope == Scope::local) {
@@ -146,8 +134,9 @@ Function infer_layouts(Function f, const Target& target) {
       internal_check(round < 32, "copies through shared memory bring new conflicts");
       OwnElements own(f, k);
       Inference inference{.f = f, .kernel = k, .target = target, .own = own};
-      preset_layouts(inference);
       inference.items = layout_items(f, k, target);
+      inference.owners = owners_of(f, inference.items);
+      preset_layouts(inference);
       infer(inference);
       bool stage = std::any_of(inference.items.begin(), inference.items.end(),
                                [](auto& i) { return !i.stage.empty(); });
@@ -159,7 +148,7 @@ Function infer_layouts(Function f, const Target& target) {
       LayoutMap known = std::move(inference.known);
       std::vector<LayoutItem> items = std::move(inference.items);
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
-      write_back(f, known, k);
+      write_back(f, known, inference);
       k.body = annotated(k.body, items);
       break;
     }

@@ -15,10 +15,10 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 
 // Do all threads find the elements that they name in their own registers, and may write them there?
 bool are_at_hand(const Inference& in, const LayoutItem& item, BufferId b, const Fragment& fragment) {
-  bool is_everywhere = equal(fragment, everywhere(tile_shape(in.f[b]), thread_count(in.kernel)));
+  bool is_everywhere = equal(fragment, everywhere(tile_shape(in.f[b]), item.team.count));
   return std::all_of(item.places.begin(), item.places.end(), [&](const LayoutItem::Element& e) {
     if (e.buffer != b || (is_everywhere && !(e.is_store && in.own.differ(e.index)))) return true;
-    return in.own.are_own(fragment, e.index, e.is_store);
+    return in.own.are_own(fragment, e.index, e.is_store, item.team);
   });
 }
 
@@ -36,7 +36,7 @@ LayoutMap ask_elements(const Inference& in, const LayoutItem& item, Strictness l
     auto it = in.known.fragments.find(b);
     if (it == in.known.fragments.end()) {
       if (level == Strictness::free || keeps_own_numbers(in, item, b))
-        out.fragments.emplace(b, everywhere(tile_shape(in.f[b]), thread_count(in.kernel)));
+        out.fragments.emplace(b, everywhere(tile_shape(in.f[b]), item.team.count));
     } else if (in.target.has_threads() && !are_at_hand(in, item, b, it->second)) {
       out.stage.insert(b);
     }
@@ -87,9 +87,9 @@ bool ask_all(Inference& in, Strictness level) {
 LayoutMap ask(Inference& in, const LayoutItem& item, Strictness level) {
   if (!item.elements.empty()) return ask_elements(in, item, level);
   in.known.loop = item.loop;
-  if (item.nest) return infer_parallel(*item.nest, in.context(), level);
+  if (item.nest) return infer_parallel(*item.nest, in.context(item.team), level);
   auto* t = item.stmt.as<Tile>();
-  return row_of(*t).infer_layout(*t, in.context(), level);
+  return row_of(*t).infer_layout(*t, in.context(item.team), level);
 }
 
 bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level) {

@@ -12,12 +12,16 @@ struct Inference {
   const Target& target;
   const OwnElements& own;
   std::vector<LayoutItem> items = {};
+  std::map<BufferId, Team> owners = {};  // of fragments that something touches
   LayoutMap known = {};
   std::vector<Note> notes = {};
 
-  LayoutContext context() const {
-    return {
-        .function = f, .kernel = kernel, .target = target, .threads = thread_count(kernel), .known = known};
+  Team owner(BufferId fragment) const {
+    auto it = owners.find(fragment);
+    return it == owners.end() ? whole_block(kernel) : it->second;
+  }
+  LayoutContext context(const Team& team) const {
+    return {.function = f, .kernel = kernel, .target = target, .team = team, .known = known};
   }
 };
 

@@ -22,88 +22,27 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
-#include "pass/footprint.h"
+#include "pass/block_accesses.h"
 #include "pass/passes.h"
 #include "pass/splice.h"
 #include "pass/varying.h"
-#include "pass/walk.h"
-#include "target/effects.h"
 
 namespace tl {
 namespace {
-
-struct Accesses {
-  std::map<BufferId, Footprint> reads, writes;
-  bool empty() const { return reads.empty() && writes.empty(); }
-  static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint, int warp) {
-    auto [it, is_new] = to.emplace(b, footprint);
-    if (!is_new) it->second.add(footprint, warp);
-  }
-  void add(const Accesses& o, int warp) {
-    for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
-    for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
-  }
-};
-
-// What a statement does at once, what it begins, by what its completion is counted, and what it waits for.
-struct StatementAccesses {
-  Accesses now = {};
-  std::map<Token, Accesses> begun = {};
-  std::vector<Completion> completes = {};
-  bool meets = false;  // a barrier that the user wrote, as a statement or as a value in one
-
-  bool writes() const {
-    return !now.writes.empty() ||
-           std::any_of(begun.begin(), begun.end(), [](auto& b) { return !b.second.writes.empty(); });
-  }
-};
-
-// Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler
-// exchanges.
-bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
-
-// Do two buffers share memory?
-bool overlap(const Function& f, BufferId a, BufferId b) {
-  const BufferInfo &x = f[a], &y = f[b];
-  auto bytes = [](const BufferInfo& i) { return i.elements * i.dtype.bytes(); };
-  return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
-}
-
-// In shared memory, threads of a warp that meet count as those of a block.
-Meeting meeting(const Function& f, const Kernel& k, const std::map<BufferId, Footprint>& before,
-                const std::map<BufferId, Footprint>& after, int warp) {
-  Meeting worst = Meeting::none;
-  for (auto& [a, first] : before)
-    for (auto& [b, second] : after) {
-      bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
-      if (a != b && !(shared && overlap(f, a, b))) continue;
-      if (is_own_affair(k, a) && is_own_affair(k, b)) continue;
-      Meeting m = a == b ? meet(first, second, warp) : Meeting::in_block;
-      if (m == Meeting::in_warp && shared) m = Meeting::in_block;
-      worst = std::max(worst, m);
-    }
-  return worst;
-}
-
-// Must the later accesses wait for the earlier ones, and for whose?
-Meeting meeting(const Function& f, const Kernel& k, const Accesses& before, const Accesses& after, int warp) {
-  return std::max({meeting(f, k, before.writes, after.reads, warp),
-                   meeting(f, k, before.reads, after.writes, warp),
-                   meeting(f, k, before.writes, after.writes, warp)});
-}
 
 constexpr int64_t all_lanes = 0xFFFFFFFF;
 
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  std::set<const StmtNode*> barrier = {};  // before which statements
-  std::set<const StmtNode*> barrier_after = {};
-  Varying varying = {.f = f};
   int warp;  // threads of one
+  std::map<const StmtNode*, Team> barrier = {},
+                                  barrier_after = {};  // in front of and behind which statements
   std::set<const StmtNode*> warp_barrier = {};
-  Footprints footprints = {f, kernel, warp};
-  Accesses pending = {};  // since the last barrier
+  Varying varying = {.f = f};
+  BlockAccesses accesses = {f, kernel, warp};
+  Team team = whole_block(kernel);  // whose statements are being walked
+  Accesses pending = {};            // since its last barrier
   std::map<Token, Accesses> in_flight = {};
   // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
   struct Jumps {
@@ -111,50 +50,10 @@ struct Inserter {
   } jumping = {};
   Span gone = {};  // the statement by which some threads have returned
 
-  void add(StatementAccesses& summary, const Effect& e, Footprints::Conditions conditions,
-           bool in_tile) const {
-    Accesses& to = e.begins == Token::none ? summary.now : summary.begun[e.begins];
-    bool shared = f[e.buffer].scope == Scope::shared;
-    if (e.is_through_address() ? !shared : !shared && !(in_tile && exchanged.contains(e.buffer))) return;
-    for (auto& mask : e.masks) conditions.emplace_back(mask, true);
-    // Through an address an instruction reaches as far as it likes, on behalf of any thread of its warp.
-    Footprint touched = e.index.empty() ? Footprint() : footprints.of(e.buffer, e.index, conditions);
-    if (e.reads()) Accesses::add(to.reads, e.buffer, touched, warp);
-    if (e.writes()) Accesses::add(to.writes, e.buffer, touched, warp);
-  }
-  std::map<const Node*, StatementAccesses> known = {};
-  std::set<BufferId> exchanged = {};  // tensors that are written, and touched elsewhere too
-  bool thread_level = kernel.attrs.get_int("thread_level") != 0;
-
-  // What a statement does with all that is in it, each access under the conditions around it there.
-  const StatementAccesses& summary(const Stmt& s) {
-    auto [it, is_new] = known.emplace(s.get(), StatementAccesses());
-    if (!is_new || !s) return it->second;
-    tl::walk(s, {}, [&](const Stmt& inner, const WalkContext& at) {
-      auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
-      bool in_tile = !thread_level || std::any_of(at.loops.begin(), at.loops.end(), is_nest);
-      include(it->second, effects_of(inner), at.conditions, in_tile);
-      return true;
-    });
-    return it->second;
-  }
-  StatementAccesses summary(const Expr& e) const {
-    StatementAccesses found;
-    include(found, effects_of(e), {}, !thread_level);
-    return found;
-  }
-  void include(StatementAccesses& to, const Effects& effects, const Footprints::Conditions& conditions,
-               bool in_tile) const {
-    for (auto& e : effects.list) add(to, e, conditions, in_tile);
-    to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
-    to.meets |= effects.meets;
-  }
-
   void order(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    Meeting m = meeting(f, kernel, pending, a, warp);
-    bool whole =
-        thread_count(kernel) % warp == 0;  // else a warp's barrier would name threads that do not exist
+    Meeting m = accesses.meeting(pending, a);
+    bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
     if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
   }
@@ -163,24 +62,23 @@ struct Inserter {
   // threads wait for a phase, each has waited for itself; what groups complete is known to their own thread
   // alone.
   void unit(const Stmt& s, const StatementAccesses& a, bool by_some = false) {
+    order(s, a);
+    follow(a, by_some);
+  }
+  void order(const Stmt& s, const StatementAccesses& a) {
     order(s, a.now);
-    for (auto& [token, accesses] : a.begun) order(s, accesses);
+    for (auto& [token, begun] : a.begun) order(s, begun);
+  }
+  void follow(const StatementAccesses& a, bool by_some) {
     pending.add(a.now, warp);
-    for (auto& [token, accesses] : a.begun) in_flight[token].add(accesses, warp);
+    for (auto& [token, begun] : a.begun) in_flight[token].add(begun, warp);
     for (const Completion& c : a.completes) {
       if (c.token != Token::phase || by_some) pending.add(in_flight[c.token], warp);
       if (c.token != Token::phase && c.left == 0 && !by_some) in_flight.erase(c.token);
     }
   }
 
-  // Do threads exchange data from one turn of a loop to the next?
-  bool meets_itself(const StatementAccesses& a) const {
-    Accesses sum = a.now;
-    for (auto& [token, accesses] : a.begun) sum.add(accesses, warp);
-    return meeting(f, kernel, sum, sum, warp) != Meeting::none;
-  }
-
-  void need_barrier(std::set<const StmtNode*>& where, const Stmt& s) {
+  void need_barrier(std::map<const StmtNode*, Team>& where, const Stmt& s) {
     if (gone)
       fail(s->span,
            "this statement needs a barrier before it, as threads exchange data through shared memory; but "
@@ -189,7 +87,7 @@ struct Inserter {
            "condition "
            "instead of returning",
            gone.line);
-    where.insert(s.get());
+    where.emplace(s.get(), team);
     pending = {};
   }
 
@@ -198,7 +96,7 @@ struct Inserter {
     Accesses before = pending;
     for (int round = 0; round < 2; round++) {
       walk(body);
-      if (meeting(f, kernel, pending, head, warp) != Meeting::none) need_barrier(barrier_after, body);
+      if (accesses.meeting(pending, head) != Meeting::none) need_barrier(barrier_after, body);
       pending.add(std::exchange(jumping.continues, {}), warp);
       pending.add(head, warp);
     }
@@ -208,19 +106,19 @@ struct Inserter {
   }
 
   void walk_for(const Stmt& s, const For& loop) {
-    const StatementAccesses& all = summary(s);
-    bool whole = !all.writes() || (!all.meets && !meets_itself(all));
+    const StatementAccesses& all = accesses.of(s, team);
+    bool whole = !all.writes() || (!all.meets && !accesses.meets_itself(all));
     if (whole || varying.separates(s)) return apart(s, all);
-    StatementAccesses bounds = summary(loop.min);  // read once, before the loop
-    bounds.now.add(summary(loop.extent).now, warp);
+    StatementAccesses bounds = accesses.of(loop.min, team);  // read once, before the loop
+    bounds.now.add(accesses.of(loop.extent, team).now, warp);
     unit(s, bounds);
     auto extent = as_int(loop.extent);
     walk_loop(loop.body, {}, extent && *extent > 0);
   }
 
   void walk_while(const Stmt& s, const While& loop) {
-    if (varying.separates(s)) return apart(s, summary(s));
-    StatementAccesses head = summary(loop.cond);
+    if (varying.separates(s)) return apart(s, accesses.of(s, team));
+    StatementAccesses head = accesses.of(loop.cond, team);
     unit(s, head);
     walk_loop(loop.body, head.now, false);
   }
@@ -233,13 +131,13 @@ struct Inserter {
 
   void walk_if(const Stmt& s, const If& n) {
     if (varying.separates(s)) {
-      apart(s, summary(s));
+      apart(s, accesses.of(s, team));
       visit(s, [&](const Call& c) {
         if (c.callee == &thread_return) gone = s->span;
       });
       return;
     }
-    StatementAccesses head = summary(n.cond);
+    StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
     if (head.meets) pending = {};
     Accesses before = pending;
@@ -250,8 +148,26 @@ struct Inserter {
     pending.add(after, warp);
   }
 
+  // Groups beside each other run at the same time where they signal each other: the program orders what they
+  // exchange.  Others run one after the other as far as their accesses meet.  In a group its own barrier
+  // orders; behind it is pending what all have done.
+  void walk_section(std::span<const Stmt> groups) {
+    auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals; };
+    bool at_once = std::any_of(groups.begin(), groups.end(), signals);
+    if (at_once)
+      for (auto& s : groups) order(groups[0], accesses.of(s, team));
+    for (auto& s : groups) {
+      if (!at_once) order(s, accesses.of(s, team));
+      auto outside = std::tuple(pending, in_flight, jumping, team);
+      pending = {}, jumping = {}, team = team_of(*s.as<Group>());
+      walk(s.as<Group>()->body);
+      std::tie(pending, in_flight, jumping, team) = std::move(outside);
+      follow(accesses.of(s, team), true);
+    }
+  }
+
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (meeting(f, kernel, pending, jumping.head, warp) != Meeting::none))
+    if (&callee == &continue_loop && (accesses.meeting(pending, jumping.head) != Meeting::none))
       need_barrier(barrier, s);
     if (&callee == &break_loop) jumping.breaks.add(pending, warp);
     if (&callee == &continue_loop) jumping.continues.add(pending, warp);
@@ -262,12 +178,20 @@ struct Inserter {
     if (s) dispatch(s, [&](const auto& n) { node(s, n); });
   }
   void node(const Stmt&, const Block& n) {
-    for (auto& inner : n.stmts) walk(inner);
+    for (size_t i = 0; i < n.stmts.size();) {
+      size_t end = i;
+      while (end < n.stmts.size() && n.stmts[end].as<Group>()) end++;
+      if (end == i)
+        walk(n.stmts[i++]);
+      else
+        walk_section({n.stmts.begin() + std::ptrdiff_t(i), n.stmts.begin() + std::ptrdiff_t(end)});
+      i = std::max(i, end);
+    }
   }
   void node(const Stmt& s, const For& n) { walk_for(s, n); }
   void node(const Stmt& s, const While& n) { walk_while(s, n); }
   void node(const Stmt& s, const If& n) { walk_if(s, n); }
-  void node(const Stmt& s, const Group&) { leaf(s); }
+  void node(const Stmt& s, const Group&) { walk_section({&s, 1}); }
   void node(const Stmt& s, const Store&) { leaf(s); }
   void node(const Stmt& s, const Let&) { leaf(s); }
   void node(const Stmt&, const Alloc&) {}
@@ -279,7 +203,7 @@ struct Inserter {
       leaf(s);
   }
   void leaf(const Stmt& s) {
-    const StatementAccesses& a = summary(s);
+    const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
     if (a.meets) pending = {.reads = {}, .writes = a.now.writes};
   }
@@ -287,33 +211,27 @@ struct Inserter {
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
-    find_exchanged();
-    visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
+    accesses.find();
     walk(kernel.body);
     return place(kernel.body);
   }
 
-  void find_exchanged() {
-    std::map<BufferId, Span> touched;  // where first; a loop over tiles and its tail are one place
-    visit(kernel.body, [&](const Load& l) { touched.emplace(l.buffer, Span()); });
-    visit(kernel.body, [&](const Store& s) {
-      if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
-        exchanged.insert(s.buffer);
-    });
+  Stmt barrier_of(const Team& t, Span span) const {
+    if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
+    if (t.count <= warp) return eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), span);
+    return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
   }
 
   Stmt place(const Stmt& body) const {
     return splice(body, [&](const Stmt& original, const Stmt& walked) {
-      auto sync = [&](const Callee& callee, std::vector<Expr> args) {
-        return eval(call(callee, std::move(args)), original->span);
-      };
       std::vector<Stmt> out;
-      if (barrier.contains(original.get()))
-        out.push_back(sync(sync_threads, {}));
+      if (auto it = barrier.find(original.get()); it != barrier.end())
+        out.push_back(barrier_of(it->second, original->span));
       else if (warp_barrier.contains(original.get()))
-        out.push_back(sync(*find_callee("sync_warp"), {imm(all_lanes, u32)}));
+        out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), original->span));
       out.push_back(walked);
-      if (barrier_after.contains(original.get())) out.push_back(sync(sync_threads, {}));
+      if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
+        out.push_back(barrier_of(it->second, original->span));
       return out;
     });
   }

@@ -19,22 +19,22 @@ struct Collector {
 
   bool is_fragment(BufferId b) const { return f[b].scope == Scope::fragment; }
 
-  std::optional<Fragment> annotated_loop(const ParallelNest& nest) const {
+  std::optional<Fragment> annotated_loop(const ParallelNest& nest, const Team& team) const {
     auto* value = nest.attrs.find("loop_layout");
     auto* map = value ? std::get_if<IndexMap>(value) : nullptr;
     if (!map || !target.has_threads()) return std::nullopt;
-    return checked_fragment(*map, "the loop_layout", nest.span, kernel);
+    return checked_fragment(*map, "the loop_layout", nest.span, team);
   }
 
   // Whether to look below it.
-  bool collect(const Stmt& s) {
-    LayoutItem item{.stmt = s};
+  bool collect(const Stmt& s, const Team& team) {
+    LayoutItem item{.stmt = s, .team = team};
     auto* tile = s.as<Tile>();
     auto* loop = s.as<For>();
     if (tile && tile->body) return true;
     if (tile && row_of(*tile).nest) item.nest = row_of(*tile).nest(*tile, f);
     if (loop && loop->loop == Loop::parallel) item.nest = read_nest(*loop);
-    if (item.nest) item.loop = annotated_loop(*item.nest);
+    if (item.nest) item.loop = annotated_loop(*item.nest, team);
     if (loop && item.nest) {
       for (auto& a : accesses_of(*item.nest))
         if (is_fragment(a.buffer)) item.touched.insert(a.buffer);
@@ -58,21 +58,40 @@ struct Collector {
 
 }  // namespace
 
-Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span, const Kernel& kernel) {
+Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span, const Team& team) {
   Fragment fragment = fragment_from_map(map);
   if (std::string why = why_not_inverse(fragment); !why.empty())
     fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what,
          to_string(fragment), why);
-  if (fragment.threads > thread_count(kernel))
-    fail(span, "{} {} names {} threads, but a block of this kernel has {}", what, to_string(fragment),
-         fragment.threads, thread_count(kernel));
+  if (fragment.threads > team.count)
+    fail(span, "{} {} names {} threads, but {} of this kernel has {}", what, to_string(fragment),
+         fragment.threads, team.first || team.barrier ? "the team" : "a block", team.count);
   return fragment;
+}
+
+std::map<BufferId, Team> owners_of(const Function& f, const std::vector<LayoutItem>& items) {
+  std::map<BufferId, std::pair<Team, Span>> found;
+  for (auto& item : items)
+    for (BufferId b : item.touched) {
+      auto& [team, span] = found.try_emplace(f.storage(b), item.team, item.stmt->span).first->second;
+      if (team == item.team) continue;
+      fail(item.stmt->span,
+           "the fragment {} is used here by the threads [{}, {}) and on line {} by [{}, {}), but registers "
+           "belong to one team: move the value through shared memory",
+           f[b].name, item.team.first, item.team.first + item.team.count, span.line, team.first,
+           team.first + team.count);
+    }
+  std::map<BufferId, Team> teams;
+  for (size_t i = 0; i < f.buffers.size(); i++)
+    if (auto it = found.find(f.storage(BufferId{int(i)})); it != found.end())
+      teams.emplace(BufferId{int(i)}, it->second.first);
+  return teams;
 }
 
 std::vector<LayoutItem> layout_items(const Function& f, const Kernel& kernel, const Target& target) {
   Collector collector{.f = f, .kernel = kernel, .target = target};
   walk(kernel.body, {.team = whole_block(kernel)},
-       [&](const Stmt& s, const WalkContext&) { return collector.collect(s); });
+       [&](const Stmt& s, const WalkContext& at) { return collector.collect(s, at.team); });
   return std::move(collector.items);
 }
 

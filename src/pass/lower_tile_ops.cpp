@@ -30,6 +30,7 @@ struct Lowerer {
   Kernel& kernel;
   const Target& target;
   LayoutMap layouts;
+  Team team = whole_block(kernel);  // whose statements are being lowered
   std::vector<BufferId> scratch = {};
 
   // Runs one row's lowering and puts the buffers it asked for in front.
@@ -44,7 +45,8 @@ struct Lowerer {
         .function = f,
         .kernel = kernel,
         .target = target,
-        .threads = thread_count(kernel),
+        .team = team,
+        .thread = team.first ? kernel.thread - team.first : kernel.thread,
         .layouts = layouts,
         .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
         .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
@@ -90,6 +92,12 @@ struct Lowerer {
           if (target.keeps_indices) note_lines(nest.body);
           return with_scratch(nest.attrs, n.span,
                               [&](LowerContext& ctx) { return lower_parallel(nest, ctx); });
+        },
+        [&](const Group& n, Rewriter& self) -> Stmt {
+          Team outer = std::exchange(team, team_of(n));
+          Stmt s = self.children(n);
+          team = outer;
+          return s;
         },
         [&](const Load& n, Rewriter& self) -> Expr {
           Claim claim;

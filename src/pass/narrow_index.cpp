@@ -127,7 +127,7 @@ Function narrow_index(Function f, const Target& target) {
   if (target.index_bits > 32) return f;
   for (Kernel& k : f.kernels) {
     Narrower narrower(f);
-    narrower.facts = facts_of(f, k);
+    narrower.enter(f, k);
     k.body = narrower(k.body);
   }
   return f;

@@ -22,10 +22,7 @@ bool depends_only_on(const Expr& e, const Expr& thread) {
 
 }  // namespace
 
-OwnElements::OwnElements(const Function& f, const Kernel& k)
-    : kernel(k),
-      threads(thread_count(k)),
-      varying{.f = f} {
+OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), varying{.f = f} {
   if (kernel.thread) varying.vars.emplace(kernel.thread.get(), "the thread's number in its block");
   varying.find(kernel.body);
   if (!kernel.thread) return;
@@ -45,13 +42,13 @@ std::string OwnElements::own_numbers(BufferId b) const {
 }
 
 std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
-                                                     const std::vector<Expr>& index) const {
+                                                     const std::vector<Expr>& index, const Team& team) const {
   std::vector<Expr> resolved;
   for (auto& e : index) resolved.push_back(substitute(e, values));
   for (auto& e : resolved)
     if (!kernel.thread || !depends_only_on(e, kernel.thread)) return {};
   std::vector<std::vector<int64_t>> all;
-  for (int64_t t = 0; t < threads; t++) {
+  for (int64_t t = team.first; t < team.first + team.count; t++) {
     auto& here = all.emplace_back();
     for (size_t d = 0; d < resolved.size(); d++) {
       auto at =
@@ -63,22 +60,24 @@ std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>&
   return all;
 }
 
-bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const {
-  auto elements = named(shape, index);
+bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index,
+                        const Team& team) const {
+  auto elements = named(shape, index, team);
   int64_t all = 1;
   for (int64_t e : shape) all *= e;
   return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == all;
 }
 
-bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const {
+bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,
+                          const Team& team) const {
   if (!differ(index)) return false;
-  auto elements = named(fragment.shape(), index);
+  auto elements = named(fragment.shape(), index, team);
   if (elements.empty()) return false;
-  for (int64_t t = 0; t < threads; t++) {
+  for (int64_t t = 0; t < team.count; t++) {
     bool mine = false;
     for (auto& [holder, reg] : holders(fragment, elements[size_t(t)])) {
       mine |= holder == t;
-      if (is_store && holder < threads && elements[size_t(holder)] != elements[size_t(t)]) return false;
+      if (is_store && holder < team.count && elements[size_t(holder)] != elements[size_t(t)]) return false;
     }
     if (!mine) return false;
   }

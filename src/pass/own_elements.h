@@ -10,11 +10,12 @@ namespace tl {
 struct OwnElements {
   OwnElements(const Function& f, const Kernel& kernel);
 
-  // Does every thread hold the element that it names by this index?  For a store also: do all that hold an
-  // element name it, so that no copy keeps its old value?
-  bool are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store) const;
-  // Does every element have a thread that names it?
-  bool cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index) const;
+  // Does every thread of the team hold the element that it names by this index?  For a store also: do all
+  // that hold an element name it, so that no copy keeps its old value?
+  bool are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,
+               const Team& team) const;
+  // Does every element have a thread of the team that names it?
+  bool cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index, const Team& team) const;
   // May threads name different elements?
   bool differ(const std::vector<Expr>& index) const;
   // May the numbers that threads keep in this fragment differ?  Why.
@@ -22,13 +23,12 @@ struct OwnElements {
 
  private:
   const Kernel& kernel;
-  int64_t threads;
   Varying varying;
   VarMap values;  // of the variables that depend on nothing but the thread
 
   // The element that each thread names; nothing where it depends on more than the thread.
-  std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape,
-                                          const std::vector<Expr>& index) const;
+  std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape, const std::vector<Expr>& index,
+                                          const Team& team) const;
 };
 
 }  // namespace tl

@@ -37,8 +37,13 @@ struct Lifetime {
   BufferId buffer;
   int64_t first = -1, last = -1;  // moments, in the order of the text; -1: no access
   int64_t bytes = 0;
+  std::set<Team> teams = {};     // that touch it
+  int64_t begin = -1, end = -1;  // the same, with all of what runs beside its accesses
+
   bool meets(const Lifetime& o) const {
-    return first >= 0 && o.first >= 0 && first <= o.last && o.first <= last;
+    if (first < 0 || o.first < 0) return false;
+    bool in_order = teams.size() == 1 && teams == o.teams;
+    return in_order ? first <= o.last && o.first <= last : begin <= o.end && o.begin <= end;
   }
 };
 
@@ -57,8 +62,12 @@ struct Lifetimes {
     size_t outside, first;
     int64_t own;
     bool stands;
+    int64_t section =
+        -1;  // the moment at which the groups begin of which the latest is being walked; -1: none
+    size_t section_first = 0;
   };
   std::vector<Open> open = {};
+  Team team = {};  // whose statement it is
   struct Flight {  // what goes on behind the statement that began it
     BufferId buffer;
     Token token;
@@ -92,6 +101,7 @@ struct Lifetimes {
     auto it = at.find(f.storage(b));
     if (it == at.end()) return;
     extend(it->second, first, last);
+    found[it->second].teams.insert(team);
     touched.push_back(it->second);
   }
   void extend(size_t number, int64_t first, int64_t last) {
@@ -99,6 +109,21 @@ struct Lifetimes {
     if (gone) first = 0;
     l.first = l.first < 0 ? first : std::min(l.first, first);
     l.last = std::max(l.last, last);
+    widen(l, first, last);
+  }
+  static void widen(Lifetime& l, int64_t begin, int64_t end) {
+    l.begin = l.begin < 0 ? begin : std::min(l.begin, begin);
+    l.end = std::max(l.end, end);
+  }
+
+  // Groups beside each other are one section: what their teams touch is needed by some of them all the time.
+  void enter_section(Open& around, bool is_group) {
+    if (is_group && around.section < 0) around.section = clock + 1, around.section_first = touched.size();
+    if (!is_group) around.section = -1;
+  }
+  void leave_group(const Open& around) {
+    for (size_t i = around.section_first; i < touched.size(); i++)
+      widen(found[touched[i]], around.section, clock);
   }
 
   // What is in flight is needed until it has landed: by a phase, until its barrier is last waited for; in a
@@ -120,9 +145,12 @@ struct Lifetimes {
   }
 
   void enter(const Stmt& s, const WalkContext& context) {
+    bool is_group = s.as<Group>() != nullptr;
+    if (!open.empty()) enter_section(open.back(), is_group);
     if (!stands) clock++;
     open.push_back({clock, found.size(), touched.size(), own, stands});
-    stands |= varying.separates(s);
+    stands |= !is_group && varying.separates(s);
+    team = context.team;
     gone |= is_loop(s) && !varying.returns(s).empty();
     if (auto* a = s.as<Alloc>()) begin(a->buffer);
     Effects effects = effects_of(s);
@@ -135,14 +163,15 @@ struct Lifetimes {
     for (auto& c : effects.completes) land(c, context);
   }
   void leave(const Stmt& s) {
-    auto [begin, outside, first, outer_own, outer_stands] = open.back();
+    Open done = open.back();
     open.pop_back();
     if (is_loop(s))  // what exists outside of it is needed by all of its turns
-      for (size_t i = first, end = touched.size(); i < end; i++)
-        if (touched[i] < outside) extend(touched[i], begin, clock);
-    if (s.as<Block>() && target.has_threads()) own = outer_own;  // what follows may take its place
+      for (size_t i = done.first; i < touched.size(); i++)
+        if (touched[i] < done.outside) extend(touched[i], done.begin, clock);
+    if (s.as<Group>() && !open.empty()) leave_group(open.back());
+    if (s.as<Block>() && target.has_threads()) own = done.own;  // what follows may take its place
     gone |= s.as<If>() && !varying.returns(s).empty();
-    stands = outer_stands || gone;
+    stands = done.stands || gone;
   }
   static bool is_loop(const Stmt& s) { return s.as<For>() || s.as<While>(); }
 

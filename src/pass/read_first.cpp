@@ -13,7 +13,7 @@ namespace {
 
 struct ReadFirst : ScopedRewriter {
   Function& f;
-  explicit ReadFirst(Function& f, const Kernel& k) : f(f) { facts = facts_of(f, k); }
+  explicit ReadFirst(Function& f, const Kernel& k) : f(f) { enter(f, k); }
 
   Stmt at(const Stmt& s) override {
     auto* t = s.as<Tile>();

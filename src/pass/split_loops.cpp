@@ -136,7 +136,7 @@ Function split_loops(Function f, const Target& target) {
   if (target.language != "cuda") return f;
   for (Kernel& k : f.kernels) {
     LoopSplitter splitter;
-    splitter.facts = facts_of(f, k);
+    splitter.enter(f, k);
     k.body = splitter(k.body);
   }
   return f;

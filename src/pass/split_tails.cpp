@@ -191,7 +191,7 @@ struct Splitter final : ScopedRewriter {
 Function split_tails(Function f, const Target&) {
   for (Kernel& k : f.kernels) {
     Splitter splitter(f, k);
-    splitter.facts = facts_of(f, k);
+    splitter.enter(f, k);
     k.body = splitter(k.body);
   }
   return f;

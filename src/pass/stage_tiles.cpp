@@ -140,14 +140,14 @@ bool loads_from(const Expr& e, BufferId b) {
 
 // A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for
 // all, unless each names an element of its own.
-Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElements& own,
+Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& team, const OwnElements& own,
                 BufferId fragment) {
   BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
   stager.note(fragment, shared);
   auto* target = s.as<Store>();
-  bool replaces =
-      target && target->buffer == fragment && !loads_from(target->value, fragment) &&
-      (element_count(stager.f, fragment) == 1 || own.cover(tile_shape(stager.f[fragment]), target->index));
+  bool replaces = target && target->buffer == fragment && !loads_from(target->value, fragment) &&
+                  (element_count(stager.f, fragment) == 1 ||
+                   own.cover(tile_shape(stager.f[fragment]), target->index, team));
   if (!replaces) stager.copy(stager.before, fragment, shared);
   auto moved = [&](const Expr& e) {
     return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {
@@ -177,13 +177,14 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const OwnElem
          why, stager.f[fragment].name);
   stager.copy(stager.after, shared, fragment);
   Stmt stored = replace_buffer(s, fragment, shared);
-  return own.differ(st->index) ? stored : if_then(eq(thread, imm(0)), stored, {}, s->span);
+  return own.differ(st->index) ? stored : if_then(eq(thread, imm(team.first)), stored, {}, s->span);
 }
 
 }  // namespace
 
-std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const OwnElements& own, const Stmt& stmt,
-                              const std::set<BufferId>& fragments, const std::string& subject) {
+std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Team& team, const OwnElements& own,
+                              const Stmt& stmt, const std::set<BufferId>& fragments,
+                              const std::string& subject) {
   Stager stager{.f = f, .subject = subject, .span = stmt->span};
   Stmt s = stmt;
   auto* target = stmt.as<Store>();
@@ -198,7 +199,7 @@ std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const OwnElements
     } else if (auto* loop = s.as<For>(); loop && loop->loop == Loop::parallel) {
       s = stage_nest(stager, *loop, b);
     } else {
-      s = stage_head(stager, s, thread, own, b);
+      s = stage_head(stager, s, thread, team, own, b);
     }
   }
   std::vector<Stmt> all = std::move(stager.before);

@@ -8,8 +8,9 @@ namespace tl {
 
 // The statement (a parallel nest, a tile operator, or one that loads or stores elements) with these fragments
 // taken from and brought back to shared memory, and the copies around it.  Adds the tiles to f, and a note
-// for each.
-std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const OwnElements& own, const Stmt& stmt,
-                              const std::set<BufferId>& fragments, const std::string& subject);
+// for each.  `thread`: the block's; the statement runs on `team`.
+std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Team& team, const OwnElements& own,
+                              const Stmt& stmt, const std::set<BufferId>& fragments,
+                              const std::string& subject);
 
 }  // namespace tl

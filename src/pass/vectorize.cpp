@@ -416,7 +416,7 @@ struct Vectorizer final : ScopedRewriter {
 Function vectorize(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     Vectorizer v(f, k, target);
-    v.facts = facts_of(f, k);
+    v.enter(f, k);
     k.body = v(k.body);
   }
   return f;

@@ -40,7 +40,10 @@ Inside::Inside(WalkContext& at, const Expr& condition, bool holds) : Inside(at) 
   if (at.learns && holds) at.facts.assume(condition);
 }
 
-Inside::Inside(WalkContext& at, const Group& group) : Inside(at) { at.team = team_of(group); }
+Inside::Inside(WalkContext& at, const Group& group) : Inside(at) {
+  at.team = team_of(group);
+  if (at.learns && at.thread) at.facts.bind(at.thread, Interval{group.first, group.first + group.count - 1});
+}
 
 Inside::~Inside() {
   at.loops.resize(loops);

@@ -12,6 +12,7 @@ namespace tl {
 
 struct WalkContext {
   Team team = {};
+  Expr thread = {};  // the block's thread index, of which a team's range is known; null: it is not looked at
   std::vector<const For*> loops = {};                  // around, outermost first
   std::vector<const While*> whiles = {};               // likewise
   std::vector<std::pair<Expr, bool>> conditions = {};  // of the Ifs around, and whether they hold
@@ -54,8 +55,12 @@ void walk(const Stmt& body, WalkContext at, const Enter& enter, const Leave& lea
 struct ScopedRewriter : Rewriter {
   WalkContext context = {.learns = true};
   Facts& facts = context.facts;
-  ScopedRewriter() = default;
-  explicit ScopedRewriter(Facts known) { facts = std::move(known); }
+  // What holds in all of a kernel.
+  void enter(const Function& f, const Kernel& k) {
+    facts = facts_of(f, k);
+    context.team = whole_block(k);
+    context.thread = k.thread;
+  }
 
   using Rewriter::operator();
   Stmt operator()(const Stmt& s) override;

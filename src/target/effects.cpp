@@ -46,6 +46,8 @@ struct Collector {
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
     found.meets |= call.callee->effect == Callee::Effect::barrier;
+    found.signals |=
+        call.callee->effect == Callee::Effect::partial_barrier || (row && row->token == Token::phase);
     for (size_t i = 0; i < call.args.size(); i++) {
       auto* place = call.callee == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);
       if (!place) {
@@ -73,7 +75,8 @@ struct Collector {
 
   // A copy is begun by its row; the words of barriers are accessed at once, by the thread.
   static void at_row(Effect& effect, const Call& call, const AsyncInstr& row) {
-    if (!row.begins() || row.callee.access[effect.argument] == 'x') return;
+    effect.is_phase = row.token == Token::phase && (!row.begins() || effect.argument + 1 == call.args.size());
+    if (!row.begins() || effect.is_phase) return;
     effect.begins = row.token;
     effect.proxy = row.proxy;
     if (row.token == Token::phase) effect.word = place_of(call.args.back())->buffer;

@@ -20,6 +20,7 @@ struct Effect {
   Proxy proxy = Proxy::generic;
   Token begins = Token::none;  // none: done at the end of the statement
   BufferId word = {};          // of a phase: of the barrier that hears of it
+  bool is_phase = false;       // an operation on the word of a barrier, which is indivisible
 
   bool reads() const { return access == Access::read || access == Access::update; }
   bool writes() const { return access == Access::write || access == Access::update; }
@@ -39,6 +40,7 @@ struct Effects {
   std::vector<Completion> completes = {};
   std::vector<Token> closes = {};  // what was begun since the last time is one group
   bool meets = false;              // all threads of the block wait for each other
+  bool signals = false;            // threads of teams do: by a named barrier, or a barrier in memory
 };
 // The element that is accessed, or from which on an instruction reaches.
 std::vector<Expr> place_of(const Effect& e);

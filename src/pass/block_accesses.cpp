@@ -1,0 +1,102 @@
+#include "pass/block_accesses.h"
+
+#include <algorithm>
+
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+// Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler
+// exchanges.
+bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
+
+// Do two buffers share memory?
+bool overlap(const Function& f, BufferId a, BufferId b) {
+  const BufferInfo &x = f[a], &y = f[b];
+  auto bytes = [](const BufferInfo& i) { return i.elements * i.dtype.bytes(); };
+  return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
+}
+
+}  // namespace
+
+bool StatementAccesses::writes() const {
+  return !now.writes.empty() ||
+         std::any_of(begun.begin(), begun.end(), [](auto& b) { return !b.second.writes.empty(); });
+}
+
+Meeting BlockAccesses::meeting(const Buffers& before, const Buffers& after) const {
+  Meeting worst = Meeting::none;
+  for (auto& [a, first] : before)
+    for (auto& [b, second] : after) {
+      bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
+      if (a != b && !(shared && overlap(f, a, b))) continue;
+      if (is_own_affair(kernel, a) && is_own_affair(kernel, b)) continue;
+      Meeting m = a == b ? meet(first, second, warp) : Meeting::in_block;
+      if (m == Meeting::in_warp && shared) m = Meeting::in_block;
+      worst = std::max(worst, m);
+    }
+  return worst;
+}
+
+Meeting BlockAccesses::meeting(const Accesses& before, const Accesses& after) const {
+  return std::max({meeting(before.writes, after.reads), meeting(before.reads, after.writes),
+                   meeting(before.writes, after.writes)});
+}
+
+bool BlockAccesses::meets_itself(const StatementAccesses& a) const {
+  Accesses sum = a.now;
+  for (auto& [token, accesses] : a.begun) sum.add(accesses, warp);
+  return meeting(sum, sum) != Meeting::none;
+}
+
+void BlockAccesses::find() {
+  std::map<BufferId, Span> touched;  // where first; a loop over tiles and its tail are one place
+  visit(kernel.body, [&](const Load& l) { touched.emplace(l.buffer, Span()); });
+  visit(kernel.body, [&](const Store& s) {
+    if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
+      exchanged.insert(s.buffer);
+  });
+  visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
+}
+
+const StatementAccesses& BlockAccesses::of(const Stmt& s, const Team& team) {
+  auto [it, is_new] = known.emplace(s.get(), StatementAccesses());
+  if (is_new && s)
+    walk(s, {.team = team}, [&](const Stmt& inner, const WalkContext& at) {
+      include(it->second, effects_of(inner), at);
+      return true;
+    });
+  return it->second;
+}
+
+StatementAccesses BlockAccesses::of(const Expr& e, const Team& team) const {
+  StatementAccesses found;
+  include(found, effects_of(e), {.team = team});
+  return found;
+}
+
+void BlockAccesses::include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const {
+  auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
+  bool in_tile = !thread_level || std::any_of(at.loops.begin(), at.loops.end(), is_nest);
+  for (auto& e : effects.list) add(to, e, at, in_tile);
+  to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
+  to.meets |= effects.meets;
+  to.signals |= effects.signals;
+}
+
+void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkContext& at,
+                        bool in_tile) const {
+  Accesses& to = e.begins == Token::none ? found.now : found.begun[e.begins];
+  bool shared = f[e.buffer].scope == Scope::shared;
+  if (e.is_through_address() ? !shared : !shared && !(in_tile && exchanged.contains(e.buffer))) return;
+  Footprints::Conditions conditions = at.conditions;
+  for (auto& mask : e.masks) conditions.emplace_back(mask, true);
+  // Through an address an instruction reaches as far as it likes, on behalf of any thread of its warp.
+  Footprint touched = e.index.empty() ? Footprint() : footprints.of(e.buffer, e.index, conditions, at.team);
+  // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
+  if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);
+  if (e.writes() && !e.is_phase) Accesses::add(to.writes, e.buffer, touched, warp);
+}
+
+}  // namespace tl

@@ -1,0 +1,61 @@
+// What statements do to memory that threads share, thread by thread: what a barrier may have to stand
+// between.
+#pragma once
+#include "pass/footprint.h"
+#include "pass/walk.h"
+#include "target/effects.h"
+
+namespace tl {
+
+struct Accesses {
+  std::map<BufferId, Footprint> reads, writes;
+  bool empty() const { return reads.empty() && writes.empty(); }
+  static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint, int warp) {
+    auto [it, is_new] = to.emplace(b, footprint);
+    if (!is_new) it->second.add(footprint, warp);
+  }
+  void add(const Accesses& o, int warp) {
+    for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
+    for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
+  }
+};
+
+// What a statement does at once, what it begins, by what its completion is counted, and what it waits for.
+struct StatementAccesses {
+  Accesses now = {};
+  std::map<Token, Accesses> begun = {};
+  std::vector<Completion> completes = {};
+  bool meets = false;    // a barrier that the user wrote, as a statement or as a value in one
+  bool signals = false;  // … between teams
+
+  bool writes() const;
+};
+
+struct BlockAccesses {
+  const Function& f;
+  const Kernel& kernel;
+  int warp;  // threads of one
+  Footprints footprints = {f, kernel, warp};
+  std::map<const Node*, StatementAccesses> known = {};
+  std::set<BufferId> exchanged = {};  // tensors that are written, and touched elsewhere too
+  bool thread_level = kernel.attrs.get_int("thread_level") != 0;
+
+  // Reads the kernel's body.
+  void find();
+  // What the threads of a team do in a statement, with all that is in it; in an expression.
+  const StatementAccesses& of(const Stmt& s, const Team& team);
+  StatementAccesses of(const Expr& e, const Team& team) const;
+  // Must the later accesses wait for the earlier ones, and for whose?  In shared memory, threads of a warp
+  // that meet count as those of a block.
+  Meeting meeting(const Accesses& before, const Accesses& after) const;
+  // Do threads exchange data from one turn of a loop to the next?
+  bool meets_itself(const StatementAccesses& a) const;
+
+ private:
+  using Buffers = std::map<BufferId, Footprint>;
+  Meeting meeting(const Buffers& before, const Buffers& after) const;
+  void include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const;
+  void add(StatementAccesses& to, const Effect& e, const WalkContext& at, bool in_tile) const;
+};
+
+}  // namespace tl

@@ -1,0 +1,315 @@
+// form_teams, a part of canonicalize: after it, whose threads run a tile operator is to be read off the
+// Groups around it.
+//
+//   if tx < 128:                          group(0 : +128) {barrier=1}:
+//     copy(A, As)                           copy(A, As)
+//   else:                          ->     group(128 : +128) {barrier=2}:
+//     gemm(Bs, Cs, Cl)                      gemm(Bs, Cs, Cl)
+#include "pass/form_teams.h"
+
+#include <algorithm>
+
+#include "arith/simplify.h"
+#include "base/error.h"
+#include "ir/text.h"
+#include "pass/thread_values.h"
+#include "target/effects.h"
+
+namespace tl {
+namespace {
+
+// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for
+// itself.
+bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
+  auto array = [&](BufferId b) {
+    return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty();
+  };
+  bool writes = false, only_local = true, touches = false, names_thread = false;
+  if (auto* t = s.as<Tile>()) {
+    for (size_t i = 0; i < t->operands.size(); i++) {
+      auto* r = std::get_if<Region>(&t->operands[i]);
+      if (!r) continue;
+      touches |= array(r->buffer);
+      for (auto& range : r->ranges) names_thread |= varying.differs(range.min);
+      if (t->op->operands[i].access == Access::read) continue;
+      writes = true;
+      only_local &= array(r->buffer);
+    }
+  } else {
+    visit(s, [&](const Store& n) {
+      writes = true;
+      only_local &= array(n.buffer);
+    });
+  }
+  return writes && (only_local || (touches && names_thread));
+}
+
+std::string range_text(const Team& t) { return fmt::format("[{}, {})", t.first, t.first + t.count); }
+
+struct Former final : Rewriter {
+  const Function& f;
+  const Kernel& kernel;
+  const Target& target;
+  const Varying& varying;
+  const std::function<Expr(const Expr&)>& resolve;
+  Team team = whole_block(kernel);
+  VarMap names = {};  // of thread indices and what is computed from them
+
+  Former(const Function& f, const Kernel& k, const Target& t, const Varying& v,
+         const std::function<Expr(const Expr&)>& resolve)
+      : f(f),
+        kernel(k),
+        target(t),
+        varying(v),
+        resolve(resolve) {}
+
+  bool works_together(const Stmt& s) const {
+    bool found = false;
+    if (s)
+      walk(s, {}, [&](const Stmt& x, const WalkContext&) {
+        found |= is_collective(x, f, varying);
+        return !found;
+      });
+    return found;
+  }
+
+  // The threads of the team for which a condition holds, where it is about nothing but the thread and they
+  // are one range; with count 0 if there are none.
+  std::optional<Team> range_of(const Expr& condition, bool holds) const {
+    Lanes threads;
+    for (int64_t i = 0; i < team.count; i++) threads.push_back(team.first + i);
+    auto known = values_of(simplify(resolve(substitute(condition, names))), {{kernel.thread.get(), threads}},
+                           threads.size());
+    if (!known) return std::nullopt;
+    Team found{.first = team.first, .count = 0};
+    for (size_t i = 0; i < threads.size(); i++) {
+      if (((*known)[i] != 0) != holds) continue;
+      if (found.count == 0) found.first = threads[i];
+      if (threads[i] != found.first + found.count) return std::nullopt;
+      found.count++;
+    }
+    return found;
+  }
+
+  bool is_whole_warps(const Team& t) const {
+    return t.first % target.warp == 0 && t.count % target.warp == 0;
+  }
+
+  using Rewriter::operator();
+  Stmt operator()(const Stmt& s) override {
+    if (is_collective(s, f, varying)) {
+      check_warps(s);
+      return s;
+    }
+    if (auto* n = s.as<If>(); n && (works_together(n->then_body) || works_together(n->else_body)))
+      if (auto made = teams_of(*n, false)) return *made;
+    if (auto* n = s.as<Let>(); n && n->value->dtype.is_int())
+      names.emplace(n->var.get(), substitute(n->value, names));
+    if (auto* n = s.as<Group>()) return within(*n);
+    if (auto* n = s.as<Block>()) return beside(*n);
+    return children(s);
+  }
+
+  void check_warps(const Stmt& s) const {
+    if (is_whole_warps(team) || team == whole_block(kernel)) return;
+    auto* t = s.as<Tile>();
+    fail(s->span,
+         "{} would run on the threads {}, which are no whole warps of {}: the threads of a warp move tiles "
+         "together, so let the range begin and end at multiples of {}",
+         t ? fmt::format("the tile operator {}", t->op->said()) : "this parallel loop", range_text(team),
+         target.warp, target.warp);
+  }
+
+  // The arms of a condition on the thread as teams; nothing where it is no range.  `whole`: of whole warps
+  // only.
+  std::optional<Stmt> teams_of(const If& n, bool whole) {
+    auto yes = range_of(n.cond, true);
+    if (!yes) {
+      check_gap(n, n.then_body, true);
+      return std::nullopt;
+    }
+    auto no = n.else_body ? range_of(n.cond, false) : Team();
+    if (!no) {
+      check_gap(n, n.else_body, false);
+      return std::nullopt;
+    }
+    if (whole && !(is_whole_warps(*yes) && is_whole_warps(*no))) return std::nullopt;
+    std::vector<Stmt> all;
+    for (auto& [range, body] : {std::pair(*yes, n.then_body), std::pair(*no, n.else_body)})
+      if (range == team && body)
+        all.push_back((*this)(body));
+      else if (range.count && body)
+        all.push_back(within(*group(range.first, range.count, body, n.span).as<Group>()));
+    return block(std::move(all), n.span);
+  }
+
+  // A condition on the thread alone that holds for several ranges of them.
+  void check_gap(const If& n, const Stmt& body, bool holds) const {
+    Lanes threads;
+    for (int64_t i = 0; i < team.count; i++) threads.push_back(team.first + i);
+    bool known = values_of(simplify(resolve(substitute(n.cond, names))), {{kernel.thread.get(), threads}},
+                           threads.size())
+                     .has_value();
+    if (known && works_together(body))
+      fail(n.span,
+           "the threads for which this condition {} are not one range, but the tile operators below it are "
+           "for "
+           "the threads [first, last) of a team: give each range an `if` of its own",
+           holds ? "holds" : "does not hold");
+  }
+
+  Stmt within(const Group& n) {
+    int64_t first = std::max(n.first, team.first);
+    int64_t last = std::min(n.first + n.count, team.first + team.count);
+    if (first >= last)
+      fail(n.span, "the threads {} are none of those that come here, {}", range_text(team_of(n)),
+           range_text(team));
+    Team outer = std::exchange(team, Team{.first = first, .count = last - first});
+    Stmt body = (*this)(n.body);
+    team = outer;
+    return group(first, last - first, body, n.span, n.max_regs, n.attrs);
+  }
+
+  // What other teams do beside a team is a team's work as well, of whichever kind it is.
+  Stmt beside(const Block& b) {
+    std::vector<Stmt> out;
+    for (auto& s : b.stmts) out.push_back((*this)(s));
+    auto may_be = [&](const Stmt& s) {
+      return s.as<Group>() || (s.as<If>() && range_of(s.as<If>()->cond, true));
+    };
+    for (size_t i = 0; i < out.size(); i++) {
+      size_t end = i;
+      bool has_team = false;
+      for (; end < out.size() && may_be(out[end]); end++) has_team |= out[end].as<Group>() != nullptr;
+      for (size_t j = i; has_team && j < end; j++)
+        if (auto* n = out[j].as<If>())
+          if (auto made = teams_of(*n, true)) out[j] = *made;
+      i = std::max(i, end);
+    }
+    return block(std::move(out), b.span);
+  }
+};
+
+// Every team of more than a warp gets a barrier that neither the program nor another team has.
+Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
+  std::set<int64_t> taken{0};
+  auto take = [&](const Call& n) {
+    if (n.callee->effect == Callee::Effect::partial_barrier)
+      if (auto id = as_int(n.args[0])) taken.insert(*id);
+  };
+  visit(body, take, [&](const Group& n) { taken.insert(n.attrs.get_int("barrier")); });
+  std::map<std::pair<int64_t, int64_t>, int64_t> ids;
+  return rewrite(body, [&](const Group& n, Rewriter& self) -> Stmt {
+    Attrs attrs = n.attrs;
+    bool needs = n.count > target.warp && !(n.first == 0 && n.count == thread_count(k));
+    if (needs && !attrs.find("barrier")) {
+      auto [it, is_new] = ids.try_emplace({n.first, n.count}, 1);
+      while (is_new && taken.contains(it->second)) it->second++;
+      constexpr int64_t last = 15;  // of the block's barriers
+      if (it->second > last)
+        fail(n.span,
+             "no barrier is left for the threads [{}, {}): a block has {}, of which the program and its "
+             "other teams take all",
+             n.first, n.first + n.count, last + 1);
+      taken.insert(it->second);
+      attrs.entries["barrier"] = it->second;
+    }
+    return group(n.first, n.count, self(n.body), n.span, n.max_regs, std::move(attrs));
+  });
+}
+
+// ── barriers of the whole block inside a team ─────────────────────────────────────────────────────────
+// How often a thread comes to the block's barrier in a statement; null where only a run tells.
+Expr times_at_barrier(const Stmt& s) {
+  if (!s) return imm(0);
+  if (auto* n = s.as<If>()) {
+    Expr yes = times_at_barrier(n->then_body), no = times_at_barrier(n->else_body);
+    if (!yes || !no) return {};
+    return equal(yes, no) ? yes : select(n->cond, yes, no);
+  }
+  if (auto* n = s.as<For>()) {
+    Expr each = times_at_barrier(n->body);
+    if (!each || uses_var(each, n->var)) return {};
+    return simplify(each * cast(i64, n->extent));
+  }
+  bool found = effects_of(s).meets;
+  Expr sum = imm(found ? 1 : 0);
+  if (auto* n = s.as<While>()) {
+    Expr each = times_at_barrier(n->body);
+    return each && is_int(each, 0) && !found ? imm(0) : Expr();
+  }
+  if (auto* n = s.as<Group>()) return times_at_barrier(n->body);
+  if (s.as<Block>())
+    for (auto& inner : statements_of(s)) {
+      Expr one = times_at_barrier(inner);
+      if (!one) return {};
+      sum = sum + one;
+    }
+  return simplify(sum);
+}
+
+void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
+  Expr first;
+  int64_t threads = 0;
+  bool any = false;
+  for (auto* g : groups) {
+    Expr times = times_at_barrier(g->body);
+    threads += g->count;
+    if (!times) return;
+    any |= !is_int(times, 0);
+    if (!first) first = times;
+    if (!equal(simplify(times), simplify(first)))
+      fail(g->span,
+           "the threads [{}, {}) come to T.sync_threads() {} times and the threads [{}, {}) {} times, but it "
+           "is "
+           "the barrier of the whole block: use a named barrier, T.sync_threads(id, count), for the threads "
+           "of "
+           "one team, or let all teams come to it equally often",
+           g->first, g->first + g->count, print(times), groups[0]->first, groups[0]->first + groups[0]->count,
+           print(first));
+  }
+  if (any && threads != thread_count(k))
+    fail(groups[0]->span,
+         "T.sync_threads() is the barrier of the whole block of {} threads, but only {} of them come to it "
+         "here: "
+         "use a named barrier, T.sync_threads(id, count)",
+         thread_count(k), threads);
+}
+
+void check_block_barriers(const Kernel& k, const Stmt& body) {
+  walk(body, {.team = whole_block(k)}, [&](const Stmt& s, const WalkContext& at) {
+    if (at.team != whole_block(k)) return false;
+    std::vector<const Group*> groups;
+    for (auto& inner : s.as<Block>() ? statements_of(s) : std::vector<Stmt>{}) {
+      if (auto* g = inner.as<Group>()) {
+        groups.push_back(g);
+      } else if (!groups.empty()) {
+        check_section(k, groups);
+        groups.clear();
+      }
+    }
+    if (!groups.empty()) check_section(k, groups);
+    return true;
+  });
+  if (auto* g = body.as<Group>()) check_section(k, {g});
+}
+
+}  // namespace
+
+bool is_collective(const Stmt& s, const Function& f, const Varying& varying) {
+  auto* loop = s.as<For>();
+  auto* t = s.as<Tile>();
+  bool together = (t && !t->body) || (loop && loop->loop == Loop::parallel);
+  return together && !is_own(s, f, varying);
+}
+
+Stmt form_teams(const Function& f, const Kernel& k, const Target& target,
+                const std::function<Expr(const Expr&)>& resolve) {
+  Varying varying{.f = f};
+  varying.find(k.body);
+  Stmt body = with_barriers(k, target, Former(f, k, target, varying, resolve)(k.body));
+  check_block_barriers(k, body);
+  return body;
+}
+
+}  // namespace tl
