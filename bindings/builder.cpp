@@ -135,7 +135,9 @@ void bind_structure(nb::class_<Builder>& c) {
           "begin_if", [](Builder& b, nb::object condition) { b.begin_if(value_of(condition)); },
           nb::arg("condition"))
       .def("begin_else", &Builder::begin_else)
-      .def("end_if", &Builder::end_if);
+      .def("end_if", &Builder::end_if)
+      .def("begin_group", &Builder::begin_group, nb::arg("first"), nb::arg("count"))
+      .def("end_group", &Builder::end_group);
 }
 
 void bind_memory(nb::class_<Builder>& c) {

@@ -264,6 +264,21 @@ void Builder::end_while() {
   emit(while_loop(frame.cond, block(std::move(frame.stmts), frame.span), frame.span));
 }
 
+void Builder::begin_group(int64_t first, int64_t count) {
+  require_kernel("a team of threads");
+  refuse_in_function();
+  int64_t threads = thread_count(draft->function.kernels.back());
+  if (first < 0 || count < 1 || (threads && first + count > threads))
+    fail(here(), "the threads [{}, {}) are no part of this kernel's block of {}: T.Kernel(…, threads={})",
+         first, first + count, threads, first + count);
+  frames.push_back({.kind = Frame::Kind::group, .span = here(), .team = {.first = first, .count = count}});
+}
+
+void Builder::end_group() {
+  Frame frame = close(Frame::Kind::group, "end_group");
+  emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span));
+}
+
 // A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel
 // loop.
 void Builder::check_control(const Callee& callee) const {

@@ -68,6 +68,9 @@ class Builder {
   void begin_if(const Value& cond);
   void begin_else();
   void end_if();
+  // What only the threads [first, first + count) of the block run: a team of their own.
+  void begin_group(int64_t first, int64_t count);
+  void end_group();
 
   // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
   // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a
@@ -151,12 +154,13 @@ class Builder {
     Expr var, min, extent;
   };
   struct Frame {
-    enum class Kind { kernel, loop, while_loop, then_branch, else_branch, tile, function } kind;
+    enum class Kind { kernel, loop, while_loop, then_branch, else_branch, group, tile, function } kind;
     Span span;
     Loop loop = Loop::serial;
     std::vector<LoopHead> heads = {};
     Attrs attrs = {};
     Expr cond = {};
+    Team team = {};
     Stmt then_body = {};
     const TileOp* op = nullptr;
     std::vector<Operand> operands = {};

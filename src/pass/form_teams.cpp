@@ -95,7 +95,13 @@ struct Former final : Rewriter {
     return t.first % target.warp == 0 && t.count % target.warp == 0;
   }
 
-  using Rewriter::operator();
+  // A named barrier without a count is that of the team's threads.
+  Expr operator()(const Expr& e) override {
+    auto* n = e.as<Call>();
+    bool counts = n && n->callee->effect == Callee::Effect::partial_barrier && n->args.size() > 1;
+    if (!counts || team == whole_block(kernel) || as_int(n->args[1]).value_or(0) >= 0) return children(e);
+    return call(*n->callee, {n->args[0], imm(team.count, n->args[1]->dtype)}, n->dtype, n->span);
+  }
   Stmt operator()(const Stmt& s) override {
     if (is_collective(s, f, varying)) {
       check_warps(s);
@@ -248,6 +254,11 @@ Expr times_at_barrier(const Stmt& s) {
   return simplify(sum);
 }
 
+std::string often(const Expr& times) {
+  auto n = as_int(times);
+  return !n ? print(times) + " times" : *n == 0 ? "never" : *n == 1 ? "once" : fmt::format("{} times", *n);
+}
+
 void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
   Expr first;
   int64_t threads = 0;
@@ -260,19 +271,16 @@ void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
     if (!first) first = times;
     if (!equal(simplify(times), simplify(first)))
       fail(g->span,
-           "the threads [{}, {}) come to T.sync_threads() {} times and the threads [{}, {}) {} times, but it "
-           "is "
-           "the barrier of the whole block: use a named barrier, T.sync_threads(id, count), for the threads "
-           "of "
-           "one team, or let all teams come to it equally often",
-           g->first, g->first + g->count, print(times), groups[0]->first, groups[0]->first + groups[0]->count,
-           print(first));
+           "T.sync_threads() is the barrier of the whole block, but the threads {} come to it {} and the "
+           "threads {} {}: let all teams come to it equally often, or use T.sync_threads(id) for the threads "
+           "of one team",
+           range_text(team_of(*g)), often(times), range_text(team_of(*groups[0])), often(first));
   }
   if (any && threads != thread_count(k))
     fail(groups[0]->span,
          "T.sync_threads() is the barrier of the whole block of {} threads, but only {} of them come to it "
          "here: "
-         "use a named barrier, T.sync_threads(id, count)",
+         "use a named barrier, T.sync_threads(id)",
          thread_count(k), threads);
 }
 

@@ -41,6 +41,7 @@ from . import (
     random,
     scalar,
     scheduler,
+    teams,
     thread,
     tile,
 )
@@ -59,6 +60,7 @@ from .pairs import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .scheduler import *  # noqa: F403
+from .teams import *  # noqa: F403
 from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
@@ -68,7 +70,7 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           pairs, packed, thread, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
+           pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
            _asserts, annotate, allreduce, dtypes)  # fmt: skip
 _OF_LAYOUT = [
     "Fragment",

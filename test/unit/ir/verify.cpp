@@ -95,7 +95,9 @@ constexpr Case cases[] = {
      "the fragment F is used by two groups of threads, but a fragment belongs to one: move the value through "
      "shared memory"},
     {Level::tile, "F = local f32[8]\ngroup(0 : +32):\n  F[0] = 1.0\ngroup(32 : +32):\n  C[0] = F[0]", 0, ""},
-    {Level::tile, "group(0 : +32):\n  group(0 : +8):\n    pass", 4, "a group within a group"},
+    {Level::thread, "group(0 : +32):\n  group(0 : +8):\n    pass", 0, ""},
+    {Level::thread, "group(0 : +32):\n  group(16 : +32):\n    pass", 4,
+     "a group of the threads [16, 48) within one of others"},
     {Level::tile, "group(-1 : +32):\n  pass", 3, "a group of threads [-1, 31)"},
     {Level::tile, "F = fragment f32[8] layout((i, r) -> i)", 3,
      "a layout of F has 2 variables and 2 outputs, not 2 and 1"},

@@ -1,0 +1,42 @@
+"""Teams of threads: what only some of a block's threads run, together.
+
+A tile operator inside a team is the work of that team's threads.  `if tx < 128: … else: …` around tile
+operators, tx the thread's index in its block, makes the same teams as T.ws."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ..front.trace import fail, in_kernel
+
+WARPGROUP = 128  # threads
+
+__all__ = ["WarpSpecialize", "ws"]
+
+
+@contextlib.contextmanager
+def ws(*warp_group_idx: int) -> Iterator[None]:
+    """`with T.ws(1): …` is run by the threads of that warp group, 128 to 255, as a team of their own.
+
+    warp_group_idx: numbers of groups of 128 threads, which must follow each other: T.ws(1, 2) is one team of
+    256.  Tile operators in it are done by these threads, fragments first used in it are theirs, and barriers
+    that the compiler needs are barriers of the team.  T.sync_threads() stays the barrier of the whole block, so
+    all teams must come to it equally often; T.sync_threads(id) is one of the team's threads.  What teams
+    exchange while they run at once they order by barriers in memory or named ones; teams that do not signal
+    each other see what those above them have written."""
+    groups = sorted(warp_group_idx)
+    if not groups or any(i.__class__ is not int or i < 0 for i in groups):
+        raise fail(f"T.ws: numbers of warp groups are expected, 0 for the first, not {warp_group_idx}")
+    if groups != list(range(groups[0], groups[-1] + 1)):
+        raise fail(
+            f"T.ws{warp_group_idx}: a team is one range of threads, but these warp groups do not follow each "
+            "other: write one `with T.ws(…)` for each range"
+        )
+    builder = in_kernel("T.ws").builder
+    builder.begin_group(WARPGROUP * groups[0], WARPGROUP * len(groups))
+    yield
+    builder.end_group()
+
+
+WarpSpecialize = ws

@@ -1,0 +1,175 @@
+"""Teams of threads: T.ws and conditions on ranges of threads around tile operators."""
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+F32 = "float32"
+GPUS = ["sim:sm_80", "sim:sm_90"]
+
+
+def run(function, target, *shapes, seed=1):
+    """The inputs, of all shapes but the last, and what the kernel makes of them."""
+    random = np.random.default_rng(seed)
+    inputs = [random.standard_normal(s).astype("float32") for s in shapes[:-1]]
+    output = np.full(shapes[-1], np.nan, "float32")
+    tilelang.compile(function, target=target)(*inputs, output)
+    return *inputs, output
+
+
+@pytest.mark.parametrize("target", [*GPUS, "cpu", "reference"])
+@pytest.mark.parametrize("rows", [64, 100])
+def test_one_after_the_other(rows, target):
+    """What a team above has written is there for the one below, which signals nothing."""
+
+    @T.prim_func
+    def main(A: T.Tensor((rows, 64), "float32"), B: T.Tensor((rows, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            X = T.alloc_shared((rows, 64), "float32")
+            F = T.alloc_fragment((rows, 64), "float32")
+            with T.ws(0):
+                T.copy(A, X)
+            with T.ws(1):
+                T.copy(X, F)
+                for i, j in T.Parallel(rows, 64):
+                    F[i, j] = F[i, j] * 2 + 1
+                T.copy(F, B)
+
+    a, b = run(main, target, (rows, 64), (rows, 64))
+    assert np.array_equal(b, a * 2 + 1)
+
+
+@pytest.mark.parametrize("target", GPUS)
+def test_a_condition_is_a_team(target):
+    """Operators of several kinds on 96 of 160 threads; a range within a range."""
+
+    @T.prim_func
+    def main(A: T.Tensor((96, 32), F32), B: T.Tensor((32, 48), F32), C: T.Tensor((96, 48), F32)):
+        with T.Kernel(1, threads=160):
+            tx = T.get_thread_binding()
+            X, Y = T.alloc_shared((96, 32), "float32"), T.alloc_shared((32, 48), "float32")
+            sums = T.alloc_shared((96,), "float32")
+            C_local = T.alloc_fragment((96, 48), "float32")
+            row = T.alloc_fragment((96,), "float32")
+            if tx < 96:
+                T.copy(A, X)
+                T.copy(B, Y)
+                T.clear(C_local)
+                T.gemm(X, Y, C_local)
+                T.reduce_sum(C_local, row, dim=1)
+                T.copy(row, sums)
+                for i, j in T.Parallel(96, 48):
+                    C_local[i, j] = C_local[i, j] + sums[i]
+                if tx >= 32:
+                    T.fill(sums, 0.0)
+                T.copy(C_local, C)
+
+    a, b, c = run(main, target, (96, 32), (32, 48), (96, 48))
+    product = a.astype("float64") @ b
+    expected = product + product.sum(1, keepdims=True)
+    assert np.linalg.norm(c - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+def test_a_tile_between_two_teams():
+    """One team fills, the other empties, in order by named barriers, in many schedules."""
+    count = 5
+
+    @T.prim_func
+    def main(A: T.Tensor((count * 32, 64), "float32"), B: T.Tensor((count * 32, 64), "float32")):
+        with T.Kernel(1, threads=192):
+            tx = T.get_thread_binding()
+            X = T.alloc_shared((32, 64), "float32")
+            if tx < 64:
+                for k in T.serial(count):
+                    if k > 0:
+                        T.sync_threads(9, 192)
+                    T.copy(A[k * 32, 0], X)
+                    T.named_barrier_arrive(8, 192)
+            else:
+                for k in T.serial(count):
+                    T.sync_threads(8, 192)
+                    T.copy(X, B[k * 32, 0])
+                    if k + 1 < count:
+                        T.named_barrier_arrive(9, 192)
+
+    kernel = tilelang.compile(main, target="sim:sm_90")
+    a = np.random.default_rng(0).standard_normal((count * 32, 64)).astype("float32")
+    b = np.full_like(a, np.nan)
+    kernel.simulate(a, b, schedules=50)
+    assert np.array_equal(a, b)
+
+
+def test_no_bytes_are_shared_between_teams():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            X, Y = T.alloc_shared((64, 64), "float32"), T.alloc_shared((64, 64), "float32")
+            with T.ws(0):
+                T.copy(A, X)
+                T.sync_threads(3)
+                T.copy(X, B)
+            with T.ws(1):
+                T.copy(A, Y)
+                T.sync_threads(4)
+
+    text = tilelang.compile(main, target="cuda -arch=sm_90").get_kernel_source()
+    places = re.findall(r"const [XY] = \(float\*\)\(tl_shared \+ (\d+)\)", text)
+    assert sorted(places) == ["0", "16384"]
+    assert "tl_bar_sync<3>(128)" in text and "tl_bar_sync<4>(128)" in text
+
+
+SYNC = "with T.ws(0):\n    T.sync_threads()"
+COPY = "    T.copy(A[0:64, 0:64], X)"
+ERRORS = {
+    "with T.ws(0, 2):\n" + COPY: "T.ws(0, 2): a team is one range of threads",
+    "with T.ws(3):\n" + COPY: "the threads [384, 512) are no part of this kernel's block of 384",
+    "with T.ws():\n" + COPY: "numbers of warp groups are expected",
+    "if tx < 100:\n" + COPY: "the threads [0, 100), which are no whole warps of 32",
+    "if tx % 2 == 0:\n" + COPY: "are not one range",
+    "if A[tx, 0] > 0:\n" + COPY: "needs all threads of the block",
+    SYNC: "but only 128 of them come to it here",
+    SYNC + "\nwith T.ws(1, 2):\n    for i in T.serial(2):\n        T.sync_threads()": (
+        "the threads [128, 384) come to it 2 times and the threads [0, 128) once"
+    ),
+    "T.clear(F)\nwith T.ws(0):\n    T.copy(A[0:64, 0:64], F)": "the fragment F is used by two groups",
+    "with T.ws(0):\n    with T.ws(1):\n    " + COPY: "the threads [128, 256) are none of those",
+}
+
+
+@pytest.mark.parametrize("body", ERRORS)
+def test_errors(body, tmp_path):
+    head = """
+        import tilelang.language as T
+
+        @T.prim_func
+        def main(A: T.Tensor((384, 64), "float32")):
+            with T.Kernel(1, threads=384):
+                tx = T.get_thread_binding()
+                X = T.alloc_shared((64, 64), "float32")
+                F = T.alloc_fragment((64, 64), "float32")
+        """
+    text = textwrap.dedent(head) + textwrap.indent(body, " " * 8)
+    (tmp_path / "wrong.py").write_text(text)
+    with pytest.raises(tilelang.CompileError, match=re.escape(ERRORS[body])) as error:
+        scope = {}
+        exec(compile(text, tmp_path / "wrong.py", "exec"), scope)
+        tilelang.compile(scope["main"], target="sim:sm_90")
+    assert "wrong.py:1" in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_teams_that_signal_need_threads(target):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            X = T.alloc_shared((64, 64), "float32")
+            with T.ws(0):
+                T.copy(A, X)
+                T.sync_threads(3, 128)
+
+    with pytest.raises(tilelang.CompileError, match="thread-level code"):
+        tilelang.compile(main, target=target)
