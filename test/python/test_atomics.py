@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import assert_round_trip
+from helpers import assert_round_trip, source
 
 EVERYWHERE = ["sim:sm_80", "sim:sm_90", "cpu", "reference"]
 CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
@@ -26,10 +26,6 @@ def numbers(shape, dtype, seed=0):
     """Small whole numbers: sums in any order are exact."""
     low = 0 if dtype.startswith("u") else -4
     return np.random.default_rng(seed).integers(low, 5, shape).astype(numpy_type(dtype))
-
-
-def source(function, target):
-    return tilelang.compile(function, target=target).get_kernel_source()
 
 
 def histogram(N, bins, block=64):

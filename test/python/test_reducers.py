@@ -9,12 +9,10 @@ import tilelang
 import tilelang.language as T
 from helpers import FIRST_LINE, failure, kernel, run
 
-everywhere = pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
 NUMPY = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}
 
 
 # ── parts are kept in float32 ───────────────────────────────────────────────────────────────────────────
-@everywhere
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize("n", [64, 1024])
 def test_sums_are_rounded_once(dtype, n, target):
@@ -52,7 +50,6 @@ def reducer_of(op, dtype):
     return main
 
 
-@everywhere
 @pytest.mark.parametrize("op", NEUTRAL)
 def test_what_a_reducer_begins_with(op, target):
     bits = op.startswith("bit")
@@ -67,7 +64,6 @@ def test_what_a_reducer_begins_with(op, target):
             assert b[0] == NEUTRAL[op].reduce(a, dtype=kind), (dtype, same)
 
 
-@everywhere
 def test_every_way_to_contribute(target):
     @T.prim_func
     def main(A: T.Tensor((8, 64), "float16"), B: T.Tensor((8,), "float16"), C: T.Tensor((8,), "float16")):
@@ -208,7 +204,6 @@ func main(A: f32[8, 64], B: f32[8]):
 
 
 # ── what is right stays so ──────────────────────────────────────────────────────────────────────────────
-@everywhere
 def test_parts_of_one_tile(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((3, 64), "float32"), n: T.int32):
