@@ -16,6 +16,22 @@ def target(request):
     return getattr(request.module, "SIM", "sim:sm_80") if request.param == "sim" else request.param
 
 
+@pytest.fixture
+def kernels(monkeypatch):
+    """The kernels that are made while a test runs."""
+    import tilelang
+
+    made = []
+    complete = tilelang.JITKernel._complete
+
+    def remember(self, *args):
+        complete(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(tilelang.JITKernel, "_complete", remember)
+    return made
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if HERE / "device" in item.path.parents:

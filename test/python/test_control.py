@@ -426,4 +426,8 @@ def test_conditions_that_all_threads_meet(tmp_path):
     if T.syncthreads_or(A[0, tx] > 0):
         T.copy(S, A[1, 0:8])
     """
-    tilelang.compile(kernel(tmp_path, body), target="sim:sm_80")
+    for first in (0, 1):
+        a = np.arange(64 * 8, dtype="float32").reshape(64, 8) * first
+        a[1:], wanted = 9, a[0] if first else np.full(8, 9)
+        run(kernel(tmp_path, body), "sim:sm_80", a, 0)
+        assert np.array_equal(a[1], wanted)

@@ -1,5 +1,6 @@
 """Testing, profiling, tuning, constructing kernels and drawing layouts, by the published forms."""
 
+import ast
 import importlib
 import os
 import re
@@ -315,7 +316,11 @@ import tilelang.language.fp8, tilelang.tvm.testing
 
 @pytest.mark.parametrize("line", PATHS.strip().splitlines())
 def test_an_import_line(line):
-    exec(line, {})
+    space = {}
+    exec(line, space)
+    (statement,) = ast.parse(line).body
+    bound = [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    assert all(space[name] is not None for name in bound)
 
 
 def test_one_thing_under_several_paths():

@@ -219,8 +219,10 @@ def test_a_launch_beyond_the_chip(target, extents, threads, said):
 
 def test_the_largest_launches_compile():
     for extents in ((1, 65535), (1, 1, 65535), ((1 << 31) - 1,)):
-        tilelang.compile(with_grid(*extents), target="sim:sm_80")
-    tilelang.compile(with_grid(1, 1 << 20), target="cpu")
+        (made,) = tilelang.compile(with_grid(*extents), target="sim:sm_80").explain().kernels
+        assert made.threads == 32
+    (made,) = tilelang.compile(with_grid(1, 1 << 20), target="cpu").explain().kernels
+    assert made.name == "main_kernel"
 
 
 def test_a_grid_that_only_the_call_tells():

@@ -237,4 +237,6 @@ def test_parts_of_one_tile(target):
 
 def test_names_in_the_head_of_a_nest(tmp_path):
     body = "for i in T.Parallel(8):\n    row = i + 1\n    for j in T.Parallel(8):\n        A[row, j] = 0.0"
-    kernel(tmp_path, body)
+    a = np.ones((64, 8), "float32")
+    run(kernel(tmp_path, body), "cpu", a, 0)
+    assert not a[1:9].any() and a[:1].all() and a[9:].all()
