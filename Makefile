@@ -18,8 +18,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 SECONDS := 60
 SEEDS := 50
-# Formatting differs between versions: only 19 is asked.
-CLANG_FORMAT = $(firstword $(wildcard .venv/bin/clang-format) $(shell command -v clang-format-19))
+CLANG_FORMAT := .venv/bin/clang-format
 CPP_FILES = $(shell find src bindings tools test examples -name '*.cpp' -o -name '*.h')
 
 build:
@@ -32,9 +31,9 @@ demo:
 test:
 	@tools/setup.sh test
 	@$(PYTHON) tools/check_includes.py
-	@$(PYTHON) -m ruff check --quiet . && echo "ruff: ok"
-	@$(if $(CLANG_FORMAT),$(CLANG_FORMAT) --dry-run -Werror $(CPP_FILES) && echo "clang-format: ok",\
-	   echo "clang-format 19 not found: formatting not checked")
+	@$(PYTHON) tools/check_style.py
+	@$(PYTHON) -m ruff check --quiet . && $(PYTHON) -m ruff format --check --quiet . && echo "ruff: ok"
+	@$(CLANG_FORMAT) --dry-run -Werror $(CPP_FILES) && echo "clang-format: ok"
 	@$(PYTHON) tools/run_tests.py $(JOBS)
 
 bless:
@@ -65,5 +64,5 @@ size:
 fmt:
 	@tools/setup.sh test
 	@$(PYTHON) -m ruff check --fix .
-	@$(if $(CLANG_FORMAT),$(CLANG_FORMAT) -i $(CPP_FILES),\
-	   echo "clang-format 19 not found: $(PYTHON) -m pip install clang-format==19.1.7"; exit 1)
+	@$(PYTHON) -m ruff format .
+	@$(CLANG_FORMAT) -i $(CPP_FILES)

@@ -1,6 +1,7 @@
 """How long exact questions about a layout take, asked from Python: a 256x128 tile, medians of 15.
 
-python bench/layout_questions.py
+Usage:
+    python bench/layout_questions.py
 """
 
 from __future__ import annotations

@@ -136,11 +136,7 @@ void bind_fragments(nb::module_& m) {
       .def("__str__", [](const Fragment& f) { return to_string(f); });
 }
 
-}  // namespace
-
-void bind_layout(nb::module_& m) {
-  bind_layouts(m);
-  bind_fragments(m);
+void bind_makers(nb::module_& m) {
   m.def("index_var", [](const std::string& name) { return var(name, i64); }, nb::arg("name"));
   m.def("row_major", [](Numbers shape) { return row_major(shape); }, nb::arg("shape"));
   m.def(
@@ -177,6 +173,9 @@ void bind_layout(nb::module_& m) {
     }
     return all;
   });
+}
+
+void bind_costs_and_pictures(nb::module_& m) {
   m.def(
       "wavefronts",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
@@ -202,4 +201,13 @@ void bind_layout(nb::module_& m) {
   m.def(
       "draw_cells", [](nb::object layout, int bits) { return cells_of(picture(layout, bits)); },
       nb::arg("layout"), nb::arg("bits"));
+}
+
+}  // namespace
+
+void bind_layout(nb::module_& m) {
+  bind_layouts(m);
+  bind_fragments(m);
+  bind_makers(m);
+  bind_costs_and_pictures(m);
 }

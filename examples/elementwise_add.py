@@ -1,6 +1,7 @@
 """C = A + B on tiles of a matrix whose size the tiles do not divide.
 
-python examples/elementwise_add.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
+Usage:
+    python examples/elementwise_add.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
 """
 
 import harness

@@ -1,6 +1,7 @@
 """C = max(A @ B, 0) in float16 with float32 accumulation; on NVIDIA GPUs by tensor cores.
 
-python examples/gemm_relu.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
+Usage:
+    python examples/gemm_relu.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
 """
 
 import harness

@@ -1,15 +1,17 @@
 """What the examples share: cases (a kernel, what it is given, what must come out), and a main program.
 
-def cases(kind, rows=1000, columns=1003):            # kind: "cpu", "gpu" or "reference"
-    ...
-    yield harness.Case("float32", kernel, [x, harness.blank(x.shape)], {1: expected}, 1e-6)
+An example defines `cases` and `SMALL`, and ends with `main`; a test asks for the cases of all:
 
-SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases` for few blocks and few steps
-harness.main(__doc__, cases)                         # --target, --rows, --columns; status 1 if wrong
+    def cases(kind, rows=1000, columns=1003):            # kind: "cpu", "gpu" or "reference"
+        ...
+        yield harness.Case("float32", kernel, [x, harness.blank(x.shape)], {1: expected}, 1e-6)
 
-for case in harness.small_cases("gpu"):              # of all examples, at those sizes
-    kernel = tilelang.compile(case.kernel, target="sim:sm_80")
-    assert harness.worst(kernel, case) <= case.bound
+    SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases` for few blocks and few steps
+    harness.main(__doc__, cases)                         # --target, --rows, --columns; status 1 if wrong
+
+    for case in harness.small_cases("gpu"):              # of all examples, at those sizes
+        kernel = tilelang.compile(case.kernel, target="sim:sm_80")
+        assert harness.worst(kernel, case) <= case.bound
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Layer normalisation and RMS normalisation of the rows of a matrix, with weights.
 
-python examples/layernorm.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
+Usage:
+    python examples/layernorm.py [--target auto|cpu|cuda|sim:CHIP|reference] [--rows M] [--columns N]
 
 layernorm: Y = (X - mean) / sqrt(variance + eps) * W + B        rmsnorm: Y = X / sqrt(mean(X²) + eps) * W
 """

@@ -1,7 +1,8 @@
 """Multi-head latent attention, one query a head: heads share the keys, and a key's first part is its value.
 
-python examples/mla_decode.py [--target auto|cpu|cuda|sim:CHIP|reference] [--batch B] [--heads H]
-                              [--keys N] [--dim D] [--rope R]
+Usage:
+    python examples/mla_decode.py [--target auto|cpu|cuda|sim:CHIP|reference] [--batch B] [--heads H]
+                                  [--keys N] [--dim D] [--rope R]
 """
 
 import math

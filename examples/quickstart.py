@@ -1,6 +1,7 @@
 """A tiled matrix product with a fused ReLU, C = max(A @ B, 0): written, compiled, run, checked, timed.
 
-python examples/quickstart.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
+Usage:
+    python examples/quickstart.py [--target auto|cpu|cuda|sim:CHIP|reference] [--m M] [--n N] [--k K]
 """
 
 import sys

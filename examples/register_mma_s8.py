@@ -1,6 +1,7 @@
 """A matrix instruction that the compiler does not know, told to T.gemm: int8 × int8 -> int32, exact.
 
-python examples/register_mma_s8.py [--target auto|cuda|sim:sm_80|cpu|reference]
+Usage:
+    python examples/register_mma_s8.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
 import harness

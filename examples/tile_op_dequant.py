@@ -1,6 +1,7 @@
 """A tile operator of the user's own: a copy that unpacks int4 weights, two to a byte, to scaled float16.
 
-python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
+Usage:
+    python examples/tile_op_dequant.py [--target auto|cuda|sim:sm_80|cpu|reference]
 """
 
 import harness

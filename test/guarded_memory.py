@@ -1,6 +1,7 @@
 """Arrays beside pages that nobody may touch: a read or a write outside of one ends the program.
 
-python test/guarded_memory.py    # the kernels below, and all examples, on the CPU
+Usage:
+    python test/guarded_memory.py    # the kernels below, and all examples, on the CPU
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """Fills in what the snippets of docs/simulator.md print, or raise: each ```text after a ```python.
 
-python tools/doc_outputs.py [--check]      --check: status 1 where the page says something else
+Usage:
+    python tools/doc_outputs.py [--check]      --check: status 1 where the page says something else
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Writes the pages of docs/ that are made from the code: reference, surface, targets and from_elsewhere.
 
-python tools/make_docs.py            write them
-python tools/make_docs.py --check    exit with 1 where they are out of date
+Usage:
+    python tools/make_docs.py            write them
+    python tools/make_docs.py --check    exit with 1 where they are out of date
 """
 
 from __future__ import annotations
@@ -82,20 +83,11 @@ def reference() -> str:
 
 
 # The package beyond the language: as it is imported, and what is in it that users call.
-PACKAGE = (
-    "tilelang",
-    "tilelang.layout",
-    "tilelang.profiler",
-    "tilelang.testing",
-    "tilelang.tools",
-    "tilelang.tools.simulation",
-    "tilelang.tools.report",
-    "tilelang.tools.breakpoints",
-    "tilelang.autotuner",
-    "tilelang.engine",
-    "tilelang.utils.tensor",
-    "tilelang.utils.target",
-)
+PACKAGE = """
+    tilelang tilelang.layout tilelang.profiler tilelang.testing tilelang.tools tilelang.tools.simulation
+    tilelang.tools.report tilelang.tools.breakpoints tilelang.autotuner tilelang.engine
+    tilelang.utils.tensor tilelang.utils.target
+""".split()
 
 
 NO_ENTRY = {"ARCH_CONFIGS", "__version__", "env"}  # a table, a text, and an object of docs/quickstart.md

@@ -1,4 +1,4 @@
-"""Lines per room, and the numbers to watch: node kinds, passes, options, variables, long files."""
+"""Lines per room, and the numbers to watch: node kinds, passes, options, variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cpp", ".inc", ".py"}
 WATCH = {"node kinds": 24, "passes": 16, "options": 12, "variables": 10}
-LONG = 500
 
 
 def lines(path: Path) -> int:
@@ -70,9 +69,6 @@ def main() -> None:
     for name, count in counts(files).items():
         note = "  <- more than meant to be" if count > WATCH[name] else ""
         print(f"{name:<16} {count:>6}  (watch: {WATCH[name]}){note}")
-    for file in files:
-        if lines(file) > LONG:
-            print(f"long file        {lines(file):>6}  {file.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

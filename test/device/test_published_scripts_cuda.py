@@ -14,10 +14,11 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "published"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("*.py")))
-def test_script(name, monkeypatch, capsys):
+def test_script(name, monkeypatch, capsys, kernels):
     path = str(SCRIPTS / f"{name}.py")
     monkeypatch.delenv("TILELANG_DEFAULT_TARGET", raising=False)
     monkeypatch.syspath_prepend(str(SCRIPTS))
     monkeypatch.setattr(sys, "argv", [path])
     torch.manual_seed(0)
-    runpy.run_path(path, run_name="__main__")
+    runpy.run_path(path, run_name="__main__")  # it checks its results itself
+    assert kernels or name in ("carver_hints", "layouts_and_analysis")

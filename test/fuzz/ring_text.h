@@ -122,31 +122,37 @@ struct RingText : AsyncText {
   }
 
   // ── groups of cp.async ──────────────────────────────────────────────────────────────────────────────
+  // How the copies of a trip are shared out to groups.
+  struct Groups {
+    int64_t copies, parts;
+    bool lazy;  // no empty groups at the end
+    std::pair<int64_t, int64_t> share(int64_t part) const {
+      return {part ? copies / 2 : 0, parts == 1 || part ? copies : copies / 2};
+    }
+  };
+  void begin_groups(const Ring& r, const Groups& groups, const std::string& trip, const std::string& cond) {
+    for (int64_t p = 0; p < groups.parts; p++) {
+      auto copies = [&] {
+        auto [first, last] = groups.share(p);
+        copy(r, everyone(), fmt::format("({}) % {}", trip, r.stages), trip, first, last);
+        if (groups.lazy) line("cp_async_commit_group()");
+      };
+      cond.empty() ? copies() : under("if " + cond, copies);
+      if (!groups.lazy) line("cp_async_commit_group()");
+    }
+  }
   // Trip k uses what was begun `ahead` trips before, in one or two groups.
   void groups() {
     Ring r{.fill = Fill::copies};
-    Team all = everyone();
     begin_ring(r, threads);
     Trips n = trips(r.stages);
     r.trips = n.n;
     r.own = chance(20);  // each thread uses what it has copied itself: nobody else need know
     place_ring(r);
-    int64_t ahead = below(r.stages + 1), parts = r.copies > 1 && chance(50) ? 2 : 1, half = r.copies / 2;
-    bool lazy = chance(15);  // no empty groups at the end
-    auto share = [&](int64_t part) {
-      return std::pair(part ? half : 0, parts == 1 || part ? r.copies : half);
-    };
-    auto commit = [&] { line("cp_async_commit_group()"); };
+    int64_t ahead = below(r.stages + 1), parts = r.copies > 1 && chance(50) ? 2 : 1;
+    Groups groups{.copies = r.copies, .parts = parts, .lazy = chance(15)};
     auto begin = [&](const std::string& trip, const std::string& cond) {
-      for (int64_t p = 0; p < parts; p++) {
-        auto [first, last] = share(p);
-        auto copies = [&] {
-          copy(r, all, fmt::format("({}) % {}", trip, r.stages), trip, first, last);
-          if (lazy) commit();
-        };
-        cond.empty() ? copies() : under("if " + cond, copies);
-        if (!lazy) commit();
-      }
+      begin_groups(r, groups, trip, cond);
     };
     std::string k = fresh_name("k");
     if (ahead > 0)
@@ -162,7 +168,7 @@ struct RingText : AsyncText {
       if (ahead == 0) begin(k, "");
       for (int64_t p = 0; p < parts; p++) {
         int64_t most = parts * ahead - p - 1 + (ahead == 0 || (front && p > 0) ? parts : 0);
-        if (lazy || (most > 0 && chance(15))) most = lazy ? 0 : below(most);
+        if (groups.lazy || (most > 0 && chance(15))) most = groups.lazy ? 0 : below(most);
         if (most == 0 && chance(40))
           line("cp_async_wait_all()");
         else
@@ -171,7 +177,7 @@ struct RingText : AsyncText {
         if (p == 0 && front) begin(next, more);
         if (p == parts - 1 && !jump.empty())  // all parts have landed
           under(fmt::format("if {} % 3 == {}", k, below(3)), [&] { line("{}", jump); });
-        auto [first, last] = share(p);
+        auto [first, last] = groups.share(p);
         int64_t from = first * threads * r.each, size = (last - first) * threads * r.each;
         for (int64_t i = 1 + below(2); i > 0; i--) {
           std::string index = r.own ? fmt::format("({}*{} + t)*{} + {}", first + below(last - first), threads,
@@ -264,6 +270,17 @@ struct RingText : AsyncText {
     take(r.acc, r.type, element());
     if (r.fill == Fill::bulk) line("fence_proxy_async()");
   }
+  Ring draw_ring(const Team& makers, const Team& users) {
+    Ring r{.fill = newer && chance(60) ? Fill::bulk : chance(70) ? Fill::copies : Fill::stores};
+    r.full_by_warp = chance(50);
+    begin_ring(r, r.fill == Fill::bulk ? 32 * (r.full_by_warp ? makers.warps() : 1) : makers.count);
+    if (r.fill == Fill::copies) r.told = pick({Told::counted, Told::uncounted, Told::waited});
+    if (r.fill == Fill::bulk) r.split = 1 + below(2);
+    if (r.fill == Fill::copies && r.told != Told::waited) r.full_by_warp = false;
+    r.empty_by_warp = chance(50);
+    r.own = users.count <= r.tile && chance(25);
+    return r;
+  }
   // Who fills and who uses: all do both, or some warps each.
   void ring() {
     bool parted = warps > 1 && chance(60);
@@ -274,14 +291,7 @@ struct RingText : AsyncText {
       makers = {.first = makers_first ? 0 : 32 * using_, .count = 32 * making, .barrier = 3};
       users = {.first = makers_first ? 32 * making : 0, .count = 32 * using_, .barrier = 4};
     }
-    Ring r{.fill = newer && chance(60) ? Fill::bulk : chance(70) ? Fill::copies : Fill::stores};
-    r.full_by_warp = chance(50);
-    begin_ring(r, r.fill == Fill::bulk ? 32 * (r.full_by_warp ? makers.warps() : 1) : makers.count);
-    if (r.fill == Fill::copies) r.told = pick({Told::counted, Told::uncounted, Told::waited});
-    if (r.fill == Fill::bulk) r.split = 1 + below(2);
-    if (r.fill == Fill::copies && r.told != Told::waited) r.full_by_warp = false;
-    r.empty_by_warp = chance(50);
-    r.own = users.count <= r.tile && chance(25);
+    Ring r = draw_ring(makers, users);
     Trips rounds[2] = {trips(r.stages), trips(r.stages)};
     bool twice = chance(25);
     r.trips = rounds[0].n + (twice ? rounds[1].n : 0);

@@ -6,11 +6,13 @@ import os
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
 
 _count = itertools.count()
+TARGETS = ["cpu", "reference", "sim:sm_80"]  # for loops; a test on one of them takes the fixture `target`
 
 
 def in_turn(choices, turn):
@@ -73,6 +75,30 @@ def failure(folder, body, **kwargs):
 # ── programs of tile operators ──
 def run(program, target, *arrays):
     tilelang.compile(program, target=target)(*arrays)
+
+
+def simulate(program, *arrays):
+    run(program, "sim:sm_80", *arrays)
+
+
+def source(program, target):
+    return tilelang.compile(program, target=target).get_kernel_source()
+
+
+def cuda_text(program):
+    """The CUDA text for sm_90; it compiles for sm_80, too."""
+    return [source(program, f"cuda -arch={arch}") for arch in ("sm_80", "sm_90")][-1]
+
+
+def random(*shape, dtype="float32", seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def close(got, wanted, tolerance=1e-5):
+    """Asserts that they are near in the relative norm of the error."""
+    wanted = np.asarray(wanted, "float64")
+    assert got.shape == wanted.shape
+    assert np.linalg.norm(got.astype("float64") - wanted) <= tolerance * max(np.linalg.norm(wanted), 1e-30)
 
 
 def compiles_for_gpus(program):

@@ -46,7 +46,10 @@ def test_what_leaves_a_tile(tmp_path, body, index, value):
 ])  # fmt: skip
 def test_what_is_guarded(tmp_path, body):
     main = kernel(tmp_path, HEAD + body, signature=SIGNATURE)
-    tilelang.compile(main, target="sim:sm_80")(np.zeros(64, "float32"), 32)
+    a, b = np.arange(64, dtype="float32"), np.arange(64, dtype="float32")
+    report = tilelang.compile(main, target="sim:sm_80").simulate(a, 32)
+    tilelang.compile(main, target="reference")(b, 32)
+    assert np.array_equal(a, b) and not report.findings
 
 
 def test_a_tile_that_registers_do_not_hold(tmp_path):

@@ -42,7 +42,8 @@ def checked(tmp_path, capsys, text):
         ("x = T.alloc_shared((3,), dtype='float17')\n", "unknown dtype 'float17'", "3:32"),
         ("f = tilelang.compile(f, target='cuda -arch=sm_12')\n", "there is no chip 'sm_12'", "3:32"),
         (
-            "@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n    try:\n        pass\n    finally:\n        pass\n",
+            "@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n"
+            "    try:\n        pass\n    finally:\n        pass\n",
             "'try' has no meaning in a kernel",
             "5:5",
         ),

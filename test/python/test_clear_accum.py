@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import assert_round_trip, compiles_for_gpus
+from helpers import TARGETS, assert_round_trip, compiles_for_gpus
 
-TARGETS = ["reference", "sim:sm_80", "cpu"]
 M, N, K, STEP = 64, 64, 128, 32
 
 
@@ -45,7 +44,6 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("target", TARGETS)
 def test_in_the_first_step(loop, target):
     program = product(LOOPS[loop], lambda k, n, bx: k == 0)
     assert_round_trip(str(program))
@@ -53,7 +51,6 @@ def test_in_the_first_step(loop, target):
     run(program, target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_any_condition(target):
     run(product(T.serial, lambda k, n, bx: k == n), target, first=2, n=2)
     run(product(T.serial, lambda k, n, bx: (k == 0) | ((k == n) & (bx == 0))), target, first=1, n=1)
@@ -61,7 +58,6 @@ def test_any_condition(target):
     run(product(T.serial, lambda k, n, bx: 3 - k), target, first=2)  # a number: where it is not 0
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "dtype, accumulator", [("float32", "float32"), ("int8", "int32"), ("float16", "float16")]
 )
@@ -70,13 +66,11 @@ def test_types(target, dtype, accumulator):
     run(program, target, dtype=dtype, accumulator=accumulator)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_part_of_a_fragment(target):
     run(product(T.serial, lambda k, n, bx: k == 0, part=True), target)
     run(product(T.serial, lambda k, n, bx: k == 0, threads=96), target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_condition_that_reads_memory(target):
     @T.prim_func
     def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), F: T.Tensor((4,), "int32"),

@@ -4,20 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure, kernel
-
-EVERYWHERE = ["reference", "cpu", "sim:sm_80"]
-CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
-
-
-def run(function, target, *arrays):
-    tilelang.compile(function, target=target)(*arrays)
-
-
-def compiles(function):
-    """The CUDA text is accepted by the device compiler."""
-    for chip in CHIPS:
-        assert "__global__" in tilelang.compile(function, target=chip).get_kernel_source()
+from helpers import compiles_for_gpus, failure, kernel, run
 
 
 # ── while ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -45,7 +32,6 @@ def collatz_steps(x):
     return steps
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_while(target):
     a = np.arange(1, 41, dtype=np.int32)
     steps = np.full(40, -1, np.int32)
@@ -54,7 +40,7 @@ def test_while(target):
 
 
 def test_while_compiles():
-    compiles(collatz(40))
+    compiles_for_gpus(collatz(40))
 
 
 def search(n, m):
@@ -94,14 +80,13 @@ def search_expected(a):
     return found, sums
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_break_and_continue(target):
     a = np.random.default_rng(0).integers(0, 9, (37, 21)).astype(np.int32)
     a[np.arange(0, 37, 2), np.random.default_rng(1).integers(0, 21, 19)] = -3
     found, total = np.full(37, -9, np.int32), np.full(37, -9, np.int32)
     run(search(37, 21), target, a, found, total)
     assert (found.tolist(), total.tolist()) == search_expected(a)
-    compiles(search(37, 21))
+    compiles_for_gpus(search(37, 21))
 
 
 def nested(n):
@@ -149,12 +134,11 @@ def nested_expected(n):
             count += 100
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_nested(target):
     a, b = np.arange(12, dtype=np.int32), np.full(12, -1, np.int32)
     run(nested(12), target, a, b)
     assert b.tolist() == [nested_expected(int(x)) for x in a]
-    compiles(nested(12))
+    compiles_for_gpus(nested(12))
 
 
 def mandelbrot(h, w, limit):
@@ -176,7 +160,6 @@ def mandelbrot(h, w, limit):
     return main
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_while_in_parallel(target):
     h, w, limit = 19, 45, 20
     x = np.random.default_rng(0).uniform(0, 0.6, (h, w)).astype(np.float32)
@@ -189,10 +172,9 @@ def test_while_in_parallel(target):
         alive &= ~(z > 4)
         expected += alive
     assert np.array_equal(n, expected)
-    compiles(mandelbrot(h, w, limit))
+    compiles_for_gpus(mandelbrot(h, w, limit))
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("factor", [None, 1, 4, 5, 12, 20])
 def test_unroll_factor(target, factor):
     @T.prim_func
@@ -210,7 +192,7 @@ def test_unroll_factor(target, factor):
         s = s * 0.5 + float(x)
         expected.append(s)
     assert np.linalg.norm(b - expected) <= 1e-6 * np.linalg.norm(expected)
-    text = tilelang.compile(main, target=CHIPS[0]).get_kernel_source()
+    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
     assert (f"#pragma unroll {factor}\n" if factor else "#pragma unroll\n") in text
 
 
@@ -234,7 +216,6 @@ def early(n, block):
     return main
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_return_of_blocks(target):
     a = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     b = np.full(1000, 9, np.float32)
@@ -242,10 +223,9 @@ def test_return_of_blocks(target):
     expected = np.where(np.arange(1000) < 256, 2 * a, 9).astype(np.float32)
     expected[-1] = -5
     assert np.array_equal(b, expected)
-    compiles(early(1000, 64))
+    compiles_for_gpus(early(1000, 64))
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("trips", [0, 1, 2, 5])
 def test_uniform_break_between_tile_operators(target, trips):
     """A break that all threads take: the barriers that the last iteration missed stand after the loop."""
@@ -273,7 +253,6 @@ def test_uniform_break_between_tile_operators(target, trips):
     assert np.linalg.norm(b - expected) <= 1e-5 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_loop_of_no_iterations_keeps_its_barrier(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), n: T.int32):
@@ -299,7 +278,6 @@ def test_loop_of_no_iterations_keeps_its_barrier(target):
 
 
 # ── conditions read from tiles ────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_condition_on_a_fragment(target, scale):
     """All threads agree on an element of a tile: tile operators under it get their barriers."""
@@ -332,7 +310,6 @@ def test_condition_on_a_fragment(target, scale):
     assert "__syncthreads" in inside[: inside.index("else")]
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
 def test_while_on_a_fragment(target):
     """Halve a tile until its greatest element is below 1, skipping the copy in every other turn."""
 
@@ -363,7 +340,7 @@ def test_while_on_a_fragment(target):
     while a[7, 3] > 1 or np.abs(a[2]).max() > 1:
         a, steps = a / 2, steps + 1
     assert n[0] == steps and np.array_equal(b, a)
-    compiles(main)
+    compiles_for_gpus(main)
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────
@@ -449,4 +426,8 @@ def test_conditions_that_all_threads_meet(tmp_path):
     if T.syncthreads_or(A[0, tx] > 0):
         T.copy(S, A[1, 0:8])
     """
-    tilelang.compile(kernel(tmp_path, body), target="sim:sm_80")
+    for first in (0, 1):
+        a = np.arange(64 * 8, dtype="float32").reshape(64, 8) * first
+        a[1:], wanted = 9, a[0] if first else np.full(8, 9)
+        run(kernel(tmp_path, body), "sim:sm_80", a, 0)
+        assert np.array_equal(a[1], wanted)

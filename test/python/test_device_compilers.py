@@ -85,7 +85,10 @@ def test_foreign_text_needs_no_flags_for_lambdas_and_constexpr():
         with T.Kernel(1, threads=32, prelude=source):
             A[T.get_thread_binding()] = T.call_extern("int32", "four")
 
-    tilelang.compile(main, target=CUDA, compile_flags="--expt-relaxed-constexpr --expt-extended-lambda")
+    kernel = tilelang.compile(
+        main, target=CUDA, compile_flags="--expt-relaxed-constexpr --expt-extended-lambda"
+    )
+    assert kernel.n_regs > 0  # as the device compiler says of the kernel that it has made
 
 
 def annotated(flags):

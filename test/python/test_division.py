@@ -11,7 +11,6 @@ import tilelang
 import tilelang.language as T
 from helpers import load
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 N, TILE = 100, 64
 
@@ -181,7 +180,6 @@ def divided(A: T.Tensor((N,), "int32"), B: T.Tensor((N,), "int32"), C: T.Tensor(
             C[bx * TILE + i] = A[bx * TILE + i] // B[bx * TILE + i]
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_division_by_zero_is_an_error_at_its_line(target):
     kernel = tilelang.compile(divided, target=target)
     a, b, c = np.arange(N, dtype=np.int32), np.ones(N, np.int32), np.zeros(N, np.int32)
@@ -225,7 +223,6 @@ def counted(A: T.Tensor((N,), "int32"), C: T.Tensor((N,), "int32"), n: T.int32):
             C[1] = 1
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_scalar_division_by_zero_is_an_error(target):
     kernel = tilelang.compile(counted, target=target)
     a, c = np.zeros(N, np.int32), np.zeros(N, np.int32)
@@ -247,7 +244,6 @@ def copied(A: T.Tensor((N,), "int32"), B: T.Tensor((N,), "int32"), C: T.Tensor((
         T.copy(a, C[bx * TILE])
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_tiles_that_reach_outside_divide_by_the_safe_value(target):
     a, b, c = np.arange(N, dtype=np.int32), np.full(N, 3, np.int32), np.zeros(N, np.int32)
     tilelang.compile(copied, target=target)(a, b, c)
@@ -277,7 +273,6 @@ def wild(A: T.Tensor((N,), "int32"), F: T.Tensor((N,), "float32"), C: T.Tensor((
                 C[i] = T.if_then_else(A[i] >= 0, 1 >> T.min(A[i], 31), T.cast(F[i], "int32"))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_shifts_and_casts_count_where_their_condition_holds(target):
     a = np.tile(np.array([-5, 3, 40, 31, 2**31 - 1], np.int32), N // 5)
     f = np.tile(np.array([3.5, 1e30, np.inf, np.nan], np.float32), N // 4)

@@ -145,7 +145,6 @@ def test_dots_are_chosen_by_the_chip():
         assert name not in tilelang.compile(main, target="cpu -mcpu=skylake-avx512").get_kernel_source()
 
 
-@pytest.mark.parametrize("target", ["sim:sm_80", "cpu", "reference"])
 def test_int4_tiles_with_fewer_pairs_than_threads(target):
     """A byte is stored by one thread, also where there is a thread for each element."""
     a, a64 = operand(np.random.default_rng(0), (40, 100), "int4")

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import TARGETS, failure
 from tilelang import _core
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 COUNTS = {"cpu": 1000, "reference": 12, "sim:sm_80": 24}
 
 
@@ -109,7 +108,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_random_sizes_gemm(target, folder):
     kernel = tilelang.compile(gemm(), target=target)
     for rng, (m, n, k) in sizes(COUNTS[target], 3, 80, 1):
@@ -120,7 +118,6 @@ def test_random_sizes_gemm(target, folder):
     check_two_binaries(kernel, target, folder)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_random_sizes_elementwise(target, folder):
     kernel = tilelang.compile(axpy(), target=target)
     for rng, (n,) in sizes(COUNTS[target], 1, 2000, 2):
@@ -132,7 +129,6 @@ def test_random_sizes_elementwise(target, folder):
     check_two_binaries(kernel, target, folder)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_random_sizes_reduction(target, folder):
     kernel = tilelang.compile(row_sums(), target=target)
     for rng, (m, n) in sizes(COUNTS[target], 2, 120, 3):
@@ -144,7 +140,6 @@ def test_random_sizes_reduction(target, folder):
     check_two_binaries(kernel, target, folder)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_random_sizes_copy(target, folder):
     kernel = tilelang.compile(copy(), target=target)
     for rng, shape in sizes(COUNTS[target], 2, 200, 4):
@@ -293,7 +288,6 @@ def test_an_assumption_in_a_kernel_is_used():
 
 
 # ── nothing, and one ──────────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("target", TARGETS)
 def test_an_empty_grid_does_nothing_and_an_empty_loop_adds_nothing(target):
     kernel = tilelang.compile(gemm(), target=target)
     c = np.full((3, 5), np.nan, np.float32)
@@ -303,7 +297,6 @@ def test_an_empty_grid_does_nothing_and_an_empty_loop_adds_nothing(target):
         kernel(np.ones((m, 4), np.float32), np.ones((4, n), np.float32), np.empty((m, n), np.float32))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_loops_may_run_to_a_dynamic_bound(target):
     n = T.dynamic("n")
 

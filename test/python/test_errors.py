@@ -202,8 +202,12 @@ IN_PYTHONS_NAMES = {
     "H = T.alloc_shared((64, 32), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
     "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D)": "did you mean transpose_A=True?",
     "H = T.alloc_shared((32, 64), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
-    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)": "did you mean transpose_B=False?",
-    "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)": "reduce: buffer is S: float32[64, 64] and dim 0, so out must be",
+    "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)": (
+        "did you mean transpose_B=False?"
+    ),
+    "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)": (
+        "reduce: buffer is S: float32[64, 64] and dim 0, so out must be"
+    ),
     "T.atomic_add(S, V)": "atomic_add: ",
     "T.copy(S, A)": (
         "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): what lies outside of A is dropped"

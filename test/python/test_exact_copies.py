@@ -133,6 +133,26 @@ def padded(codes):
     return np.concatenate([codes, np.zeros(-len(codes) % BLOCK, np.uint64)])
 
 
+def borders(dtype, rng):
+    """Numbers where a cast to a narrower type changes its answer: its own, those halfway, those beyond."""
+    bits, exact = bits_of(dtype), []
+    for narrow in FLOATS:
+        if bits_of(narrow) >= bits or narrow == dtype:
+            continue
+        at = np.arange(2 ** min(bits_of(narrow), 16), dtype=np.uint64)
+        if bits_of(narrow) == 32:
+            at = rng.integers(0, 2**32, 600, np.uint64)
+        numbers = np.unique(values_of(at, narrow))
+        numbers = numbers[np.isfinite(numbers)]
+        keep = rng.permutation(len(numbers))[:300]
+        chosen = np.concatenate([numbers[keep], numbers[:3], numbers[-3:]])
+        following = numbers[np.minimum(np.searchsorted(numbers, chosen) + 1, len(numbers) - 1)]
+        step = numbers[-1] - numbers[-2]
+        beyond = numbers[-1] + step * np.array([0.25, 0.5, 0.75, 1, 2, 8], np.longdouble)
+        exact += [chosen, (chosen + following) / 2, beyond, -beyond]
+    return exact
+
+
 @functools.cache
 def inputs(dtype):
     """All codes of a narrow type; of a wide one random codes, and every place where a cast may go wrong."""
@@ -152,53 +172,17 @@ def inputs(dtype):
         codes = np.concatenate([random, small, near, 0 - near, ties, ties + np.uint64(1), half])
         return padded(codes & np.uint64(2**bits - 1))
     form = "float32" if dtype == "tfloat32" else dtype
-    exact = []
-    for narrow in FLOATS:
-        if bits_of(narrow) >= bits or narrow == dtype:
-            continue
-        at = np.arange(2 ** min(bits_of(narrow), 16), dtype=np.uint64)
-        if bits_of(narrow) == 32:
-            at = rng.integers(0, 2**32, 600, np.uint64)
-        numbers = np.unique(values_of(at, narrow))
-        numbers = numbers[np.isfinite(numbers)]
-        keep = rng.permutation(len(numbers))[:300]
-        chosen = np.concatenate([numbers[keep], numbers[:3], numbers[-3:]])
-        following = numbers[np.minimum(np.searchsorted(numbers, chosen) + 1, len(numbers) - 1)]
-        step = numbers[-1] - numbers[-2]
-        beyond = numbers[-1] + step * np.array([0.25, 0.5, 0.75, 1, 2, 8], np.longdouble)
-        exact += [chosen, (chosen + following) / 2, beyond, -beyond]
+    exact = borders(dtype, rng)
     powers = np.ldexp(np.longdouble(1), np.arange(-140, 65))
     codes = rounded(np.concatenate([*exact, powers, powers * 1.5, powers * 0.75, -powers]), form)
     exponents, mantissa, _, top, _, _ = FLOATS[form]
     quiet = 1 << (mantissa - 1)
-    special = np.array(
-        [
-            0,
-            1,
-            2,
-            quiet,
-            2 * quiet - 1,
-            2 * quiet,
-            top,
-            top + 1,
-            top + 2,
-            top + 1 + quiet,
-            top + 2 + quiet,
-            top + quiet,
-            top + 2 * quiet,
-        ],
-        np.uint64,
-    )
-    codes = np.concatenate(
-        [
-            codes,
-            codes + np.uint64(1),
-            codes - np.uint64(1),
-            special,
-            special | np.uint64(1 << (bits - 1)),
-            random,
-        ]
-    )
+    special = [0, 1, 2, quiet, 2 * quiet - 1, 2 * quiet, top, top + 1, top + 2]
+    special += [top + 1 + quiet, top + 2 + quiet, top + quiet, top + 2 * quiet]
+    special = np.array(special, np.uint64)
+    next_to = [codes + np.uint64(1), codes - np.uint64(1)]
+    negative = special | np.uint64(1 << (bits - 1))
+    codes = np.concatenate([codes, *next_to, special, negative, random])
     return padded(codes & np.uint64(2**bits - 1))
 
 

@@ -16,7 +16,6 @@ from helpers import in_turn
 
 EXAMPLES = Path(harness.__file__).parent
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "harness")
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 
 
 def small(name, target):
@@ -24,7 +23,6 @@ def small(name, target):
     return module.cases(harness.kind_of(target), **module.SMALL)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_example(name, target):
     for case in small(name, target):

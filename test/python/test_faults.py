@@ -100,7 +100,6 @@ def ragged_maximum(M, N):
     return main
 
 
-@pytest.mark.parametrize("target", [SIM, "cpu", "reference"])
 @pytest.mark.parametrize("shape", [(45, 50), (1, 1), (33, 63)])
 def test_ragged_tiles_leave_their_neighbours_alone(shape, target):
     M, N = shape
@@ -126,7 +125,6 @@ def add_to(N):
     return main
 
 
-@pytest.mark.parametrize("target", [SIM, "cpu", "reference"])
 def test_tensors_that_overlap_are_refused_where_one_is_written(target):
     store = np.arange(192, dtype=np.float32)
     kernel = tilelang.compile(add_to(128), target=target)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import compiles_for_gpus
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 INFINITY = float("inf")
 
 
@@ -40,7 +40,6 @@ def argmax(m, n, dim, dtype, clear=True, index="int32"):
     return main
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "m,n,dim,dtype,index",
     [
@@ -62,7 +61,6 @@ def test_argmax(target, m, n, dim, dtype, index):
     assert np.array_equal(where, wide.argmax(dim))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_old_elements_count_without_clear(target):
     x = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
     old = np.array([5, -9, 5, -9, 5, -9], np.float32)
@@ -73,7 +71,6 @@ def test_old_elements_count_without_clear(target):
     assert np.array_equal(where, np.where(np.arange(6) % 2, at, 1000))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_slice_and_three_values(target):
     """Smallest and largest, and how many: of part of a shared tile."""
 
@@ -102,8 +99,7 @@ def test_a_slice_and_three_values(target):
 
 
 def test_cuda_text_compiles():
-    for arch in ("sm_80", "sm_90"):
-        tilelang.compile(argmax(32, 64, 1, "float32"), target=f"cuda -arch={arch}")
+    compiles_for_gpus(argmax(32, 64, 1, "float32"))
 
 
 def test_mistakes():

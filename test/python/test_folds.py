@@ -5,10 +5,6 @@ import pytest
 import tilelang.language as T
 from helpers import alloc, compiles_for_gpus, run, without
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-everywhere = pytest.mark.parametrize("target", TARGETS)
-
-
 # ── folds ─────────────────────────────────────────────────────────────────────────────────────────────
 
 FOLDS = {  # fold: its ufunc, (src dtype, dst dtype) to try
@@ -48,7 +44,6 @@ def fold_input(rng, shape, fold, dtype):
     return rng.integers(0, 127, shape).astype(dtype)
 
 
-@everywhere
 @pytest.mark.parametrize("fold", FOLDS)
 def test_folds(fold, target):
     ufunc, types = FOLDS[fold]
@@ -81,7 +76,6 @@ def test_folds_compile_for_gpus(fold):
         compiles_for_gpus(fold_program((33, 100), 1, fold, types, "fragment", False, 128))
 
 
-@everywhere
 @pytest.mark.parametrize("fold", ["max", "min", "absmax"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_nan_propagates(fold, dtype, target):
@@ -144,7 +138,6 @@ OWN = [
 ]
 
 
-@everywhere
 @pytest.mark.parametrize("shape, dim, threads", OWN, ids=str)
 def test_the_users_own_fold(shape, dim, threads, target):
     rng = np.random.default_rng(0)

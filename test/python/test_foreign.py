@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import assert_round_trip, failure
+from helpers import assert_round_trip, failure, source
 
 SIMULATED = ["sim:sm_80", "reference"]
 CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
@@ -17,10 +17,6 @@ template <class T> __device__ void add_row(T* row, const T* other, int n) {
   for (int i = 0; i < n; i++) row[i] += other[i];
 }
 """
-
-
-def source(function, target):
-    return tilelang.compile(function, target=target).get_kernel_source()
 
 
 def add_rows(row, other, n):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from test_published_styles import both, close, random
+from helpers import close, random
 
 # ── small forms ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@both
 def test_gather_by_an_index_tensor(target):
     @tilelang.jit(target=target)
     def gather(table, index):
@@ -29,7 +28,6 @@ def test_gather_by_an_index_tensor(target):
     np.testing.assert_array_equal(gather(table, index), table[index])
 
 
-@both
 def test_convolution_by_coordinates(target):
     @tilelang.jit(target=target)
     def pool(X, size: int = 2):
@@ -51,7 +49,6 @@ def test_convolution_by_coordinates(target):
     assert T.index_to_coordinates(23, (2, 3, 4)) == [1, 2, 3]
 
 
-@both
 def test_python_in_a_kernel(target):
     @tilelang.jit(target=target)
     def f(A, flag: bool = True):
@@ -103,7 +100,6 @@ def test_python_in_a_kernel(target):
 
 
 @pytest.mark.filterwarnings("ignore::tilelang.TilelangWarning")
-@both
 def test_spellings_of_dtypes(target):
     torch = pytest.importorskip("torch")
     for spelling in ("float16", T.float16, torch.float16, np.float16, "half", T.half):

@@ -12,6 +12,8 @@ import pytest
 import tilelang
 import tilelang.language as T
 
+SIM = "sim:sm_90"  # of the fixture `target`
+
 SCALARS = ["float64", "float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
            "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "bool"]  # fmt: skip
 
@@ -133,7 +135,6 @@ def test_types_of_several_lanes(scalar):
         assert T.dtype(name) == dtype and getattr(tilelang.dtypes, name) == dtype
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
 def test_a_tensor_of_pairs(target):
     @T.prim_func
     def main(A: T.Tensor((8,), "float16x2"), B: T.Tensor((8,), T.float16x2)):
@@ -148,7 +149,6 @@ def test_a_tensor_of_pairs(target):
 
 
 @pytest.mark.parametrize("lanes", [2, 4])
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
 def test_lanes_of_an_element(target, lanes):
     """Pairs are values; of more lanes the error says so."""
     dtype = T.dtype(f"float32x{lanes}")

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import random
 
-TARGETS = ["cpu", "reference", "sim:sm_90"]
-everywhere = pytest.mark.parametrize("target", TARGETS)
-
-
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+SIM = "sim:sm_90"  # of the fixture `target`
 
 
 def on(target, **settings):
@@ -20,7 +16,6 @@ def on(target, **settings):
 # ── a T.const is used above the annotation that binds it ──────────────────────────────────────────────
 
 
-@everywhere
 def test_arithmetic_above_the_annotation(target):
     @on(target)
     def halves(A):
@@ -40,7 +35,6 @@ def test_arithmetic_above_the_annotation(target):
         assert np.array_equal(halves(a), a[:, : K // 2] + a[:, K // 2 :])
 
 
-@everywhere
 def test_an_output_above_the_annotation(target):
     @on(target)
     def double(A):
@@ -56,7 +50,6 @@ def test_an_output_above_the_annotation(target):
     assert np.array_equal(double(a), a * 2)
 
 
-@everywhere
 def test_a_derived_extent_above_the_bare_one(target):
     @on(target)
     def scaled(A, S, group: int = 4):
@@ -76,7 +69,6 @@ def test_a_derived_extent_above_the_bare_one(target):
         scaled(a, random(3, 4))
 
 
-@everywhere
 def test_floats_and_products_of_constants(target):
     @on(target)
     def mean(A):

@@ -6,19 +6,10 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import random, run
 from tilelang.cuda import intrinsics
 
-TARGETS = ["cpu", "reference", "sim:sm_90"]
 SIM = "sim:sm_90"
-everywhere = pytest.mark.parametrize("target", TARGETS)
-
-
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def run(program, target, *arrays):
-    tilelang.compile(program, target=target)(*arrays)
 
 
 def of_elements(function, inputs, output, n=64):
@@ -65,7 +56,7 @@ def test_results_of_narrow_integers(case):
     function, source, result, expected = NARROW[case]
     a = np.random.default_rng(0).integers(0, np.iinfo(source).max, 64, source, endpoint=True)
     program = of_elements(function, [np.dtype(source).name], np.dtype(result).name)
-    for target in TARGETS:
+    for target in ("cpu", "reference", SIM):
         c = np.zeros(64, result)
         run(program, target, a, c)
         assert np.array_equal(c.view(source), expected(a).view(source)), target
@@ -101,7 +92,6 @@ BY_NAME = {
 
 
 @pytest.mark.parametrize("case", BY_NAME)
-@everywhere
 def test_parameters_by_name(target, case):
     function, expected = BY_NAME[case]
     rng = np.random.default_rng(0)
@@ -118,7 +108,6 @@ FLOATS = {
 
 
 @pytest.mark.parametrize("name", FLOATS)
-@everywhere
 def test_a_place_may_be_given(target, name):
     def function(x):
         return T.cast(getattr(T, name)(x=x, span=None), "float32")
@@ -138,7 +127,6 @@ TWO_FLOATS = {
 
 
 @pytest.mark.parametrize("name", TWO_FLOATS)
-@everywhere
 def test_functions_of_two_floats(target, name):
     (first, second), expected = TWO_FLOATS[name]
     a, b = random(64), random(64, seed=1)
@@ -153,7 +141,6 @@ def test_functions_of_two_floats(target, name):
     np.testing.assert_allclose(c, expected(a, b), rtol=1e-5, atol=1e-6)
 
 
-@everywhere
 def test_ldexp(target):
     a, e = random(64), np.random.default_rng(1).integers(-8, 9, 64).astype(np.int32)
     c = np.zeros(64, np.float32)
@@ -161,7 +148,6 @@ def test_ldexp(target):
     assert np.array_equal(c, np.ldexp(a, e))
 
 
-@everywhere
 def test_fma_and_intrinsics_by_name(target):
     a, b, c = random(64), random(64, seed=1), np.zeros(64, np.float32)
     run(of_elements(lambda x, y: T.fma(x=x, y=y, z=x), ["float32", "float32"], "float32"), target, a, b, c)
@@ -179,7 +165,6 @@ def test_numbers_outside_of_kernels():
 # ── T.gemm, T.view, layouts ───────────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_gemm_by_position(target):
     half, single = T.Tensor((32, 32), "float16"), T.Tensor((32, 32), "float32")
 
@@ -200,7 +185,6 @@ def test_gemm_by_position(target):
     np.testing.assert_allclose(c, a.T.astype(np.float32) @ b.T.astype(np.float32), rtol=1e-2, atol=1e-2)
 
 
-@everywhere
 def test_a_view_with_strides(target):
     @T.prim_func
     def main(A: T.Tensor((8, 4), "float32"), B: T.Tensor((4, 8), "float32")):

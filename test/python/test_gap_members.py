@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import random
 from tilelang.cuda import intrinsics
 
 SUPPLY = tilelang.TensorSupplyType
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 def factory(N=64, block=32):

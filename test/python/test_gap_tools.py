@@ -1,5 +1,6 @@
 """Testing, profiling, tuning, constructing kernels and drawing layouts, by the published forms."""
 
+import ast
 import importlib
 import os
 import re
@@ -11,6 +12,8 @@ import tilelang
 import tilelang.language as T
 import tilelang.testing
 from tilelang.profiler import Profiler, do_bench
+
+SIM = "sim:sm_90"  # of the fixture `target`
 
 
 def adder(N=64, block=32, by=1.0):
@@ -313,7 +316,11 @@ import tilelang.language.fp8, tilelang.tvm.testing
 
 @pytest.mark.parametrize("line", PATHS.strip().splitlines())
 def test_an_import_line(line):
-    exec(line, {})
+    space = {}
+    exec(line, space)
+    (statement,) = ast.parse(line).body
+    bound = [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    assert all(space[name] is not None for name in bound)
 
 
 def test_one_thing_under_several_paths():
@@ -331,7 +338,6 @@ def test_one_thing_under_several_paths():
     assert not isinstance(arch, space["CDNA"]) and not isinstance(arch, (space["RDNA"], space["CPU"]))
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
 def test_tir_functions_in_a_kernel(target):
     from tilelang.tvm import tirx
 

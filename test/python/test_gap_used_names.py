@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import random
 from tilelang.cuda.intrinsics.layout import mma_layout
 
 SIM = "sim:sm_90"
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 # ── barriers, copies and roles by hand ────────────────────────────────────────────────────────────────
@@ -164,7 +161,6 @@ def test_the_text_is_changed_before_it_is_compiled():
         register_cuda_postproc(None)
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference", SIM])
 def test_swizzles_by_quarters_of_the_banks(target):
     from tilelang.layout import make_quarter_bank_swizzled_layout
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import TARGETS, failure
 
-TARGETS = ["reference", "sim:sm_80", "cpu"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMERICS = Path(__file__).resolve().parents[2] / "docs" / "numerics.md"
 
@@ -214,7 +213,6 @@ DIVISIONS = {
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_division_by_zero_is_found_whatever_is_made_of_it(target, name):
     program = elementwise(DIVISIONS[name], 4, "int32", "int32")
     kernel = tilelang.compile(program, target=target)

@@ -35,7 +35,6 @@ def two_outputs(N=8):
     return main
 
 
-@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
 def test_runs(target, dtype):
     dtype = getattr(T, dtype)

@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-
-
-def run(func, target, *args):
-    tilelang.compile(func, target=target)(*args)
-
+from helpers import run
 
 # ── tensors that a kernel does not name ───────────────────────────────────────────────────────────────
 
@@ -32,7 +26,6 @@ def scaled(with_scale):
     return main
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_tensor_that_nothing_names_may_be_none(target):
     kernel = tilelang.compile(scaled(False), target=target)
     for rows in (5, 0, 1):
@@ -45,7 +38,6 @@ def test_a_tensor_that_nothing_names_may_be_none(target):
         kernel(wrong, np.zeros((5, 8), np.float32), np.zeros((5, 8), np.float32))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_tensor_that_is_named_may_not(target):
     kernel = tilelang.compile(scaled(True), target=target)
     x = np.ones((3, 8), np.float32)
@@ -145,7 +137,6 @@ def test_elements_of_other_threads_go_through_shared_memory():
 # ── vectors that meet themselves ──────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_lanes_that_update_one_element(target):
     @T.prim_func
     def main(x: T.Tensor((4, 8), "float32"), out: T.Tensor((4, 2), "float32")):
@@ -167,7 +158,6 @@ def test_lanes_that_update_one_element(target):
 # ── narrow integers ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_narrow_shifts_wrap_at_the_type_of_their_left_side(target):
     @T.prim_func
     def main(x: T.Tensor((16,), "uint16"), out: T.Tensor((16, 4), "uint32")):
@@ -256,7 +246,6 @@ def test_spellings():
 # ── parameters by their published names ───────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_spans_are_accepted(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "uint32")):
@@ -312,7 +301,6 @@ def unpacked(bs):
     return (z * 3 + y) * 2 + x
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "extents, body",
     [
@@ -330,7 +318,6 @@ def test_one_name_for_the_indices_of_a_block(extents, body, target):
     assert a.tolist() == [*range(1, count + 1), *[0] * (24 - count)]
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_one_name_in_the_text_of_a_kernel(target):
     @T.prim_func
     def main(A: T.Tensor((3, 2), "int32")):

@@ -7,14 +7,11 @@ import pytest
 import tilelang
 import tilelang.language as T
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-
 
 def numbers(*shape, dtype=np.float16):
     return (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("lanes", [2, 4, 8])
 def test_tensors_of_lanes(target, lanes):
     dtype = T.float16.with_lanes(lanes)
@@ -43,7 +40,6 @@ def test_one_access():
     assert "tl_load<4>" in source and "tl_store(&B" in source
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_tiles_views_and_casts(target):
     @T.prim_func
     def main(
@@ -83,7 +79,6 @@ def test_eager_outputs_strides_and_addresses():
     np.testing.assert_array_equal(f(wide[:, :2], b), wide[:, :2] * 2 + b)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_lanes_one_by_one(target):
     @T.prim_func
     def main(A: T.Tensor((32,), "float32x4"), B: T.Tensor((32,), "float32")):

@@ -11,7 +11,6 @@ import pytest
 import tilelang
 import tilelang.language as T
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 N = 64
 
 
@@ -109,7 +108,6 @@ def test_an_expression_of_many_terms(target):
 
 
 @pytest.mark.parametrize("check", [check_long, check_long_of_a_variable])
-@pytest.mark.parametrize("target", TARGETS)
 def test_an_expression_of_many_terms_on_a_small_stack(target, check):
     found = []
 
@@ -148,7 +146,6 @@ def updated(times):
     return main
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_variable_that_is_updated_many_times(target):
     a, c = np.ones(N, np.float32), np.zeros(N, np.float32)
     tilelang.compile(updated(5000), target=target)(a, c)
@@ -222,8 +219,10 @@ def test_a_launch_beyond_the_chip(target, extents, threads, said):
 
 def test_the_largest_launches_compile():
     for extents in ((1, 65535), (1, 1, 65535), ((1 << 31) - 1,)):
-        tilelang.compile(with_grid(*extents), target="sim:sm_80")
-    tilelang.compile(with_grid(1, 1 << 20), target="cpu")
+        (made,) = tilelang.compile(with_grid(*extents), target="sim:sm_80").explain().kernels
+        assert made.threads == 32
+    (made,) = tilelang.compile(with_grid(1, 1 << 20), target="cpu").explain().kernels
+    assert made.name == "main_kernel"
 
 
 def test_a_grid_that_only_the_call_tells():

@@ -8,8 +8,6 @@ import tilelang
 import tilelang.language as T
 from helpers import failure, load_text
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-
 
 @T.macro
 def bump(x: T.Ref, by):
@@ -30,7 +28,6 @@ def twice(x: T.Ref):
     bump(x, 100)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_references(target):
     @tilelang.jit(target=target)
     def f(A: T.Tensor((4,), T.int32)):
@@ -74,7 +71,6 @@ def test_what_is_no_reference(tmp_path):
     assert "x is a T.Ref: it takes an element" in error.text
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_tiles_as_parameters(target):
     @T.macro
     def rescale(acc: T.FragmentBuffer((32, 32), T.float32), by: T.float32, S: T.SharedBuffer):
@@ -134,7 +130,6 @@ class Walk:
         self.at = to
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_meta_class(target):
     @tilelang.jit(target=target)
     def f(A):

@@ -11,8 +11,6 @@ import tilelang
 import tilelang.language as T
 from helpers import failure
 
-TARGETS = ("cpu", "reference", "sim:sm_80")
-
 
 def unary(n, dtype, out_dtype, fn):
     @T.prim_func
@@ -70,7 +68,6 @@ RANGES = {  # function: (low, high) of its arguments, NumPy's or math's function
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_functions(name, target):
     low, high, exact = RANGES[name]
@@ -85,7 +82,6 @@ def test_functions(name, target):
         assert error.max() <= tolerance, (name, dtype)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_functions_of_two(target):
     rng = np.random.default_rng(2)
     a, b = rng.uniform(-9, 9, 200).astype(np.float32), rng.uniform(-9, 9, 200).astype(np.float32)
@@ -95,7 +91,6 @@ def test_functions_of_two(target):
         assert np.allclose(apply(fn, target, a, b), want, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_halves_are_rounded_once(target):
     """Computed in f32 and rounded once: what NumPy gives in float32, cast."""
     bits = np.arange(0x3000, 0x4800, 7, dtype=np.uint16)
@@ -110,7 +105,6 @@ def test_halves_are_rounded_once(target):
         assert step.max() <= 1
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_rounding_modes_of_round(target):
     a = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.4, -2.6, 3.0], np.float32)
     away = np.trunc(a + np.copysign(np.float32(0.5), a))
@@ -124,7 +118,6 @@ def test_rounding_modes_of_round(target):
         assert np.array_equal(apply(lambda x, mode=mode: T.round(x, mode), target, a), want)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_bits(dtype, target):
     info = np.iinfo(dtype)
@@ -143,7 +136,6 @@ def test_bits(dtype, target):
     assert np.array_equal(apply(lambda x: T.shift_left(x, 3), target, a), a << np.array(3, dtype))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_reinterpret(target):
     a = np.random.default_rng(4).integers(0, 1 << 32, 100, np.uint64).astype(np.uint32)
     a[(a & 0x7F800000) == 0x7F800000] = 7
@@ -284,7 +276,6 @@ def operands(dtype, count=240):
 MODES = ("rn", "rz", "ru", "rd")
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_ieee(dtype, mode, target):
@@ -325,14 +316,12 @@ def test_ieee(dtype, mode, target):
             assert ((low + g) / 2) ** 2 <= x <= ((g + high) / 2) ** 2
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_frsqrt(target):
     a = np.abs(operands("float32")[0])
     got = apply(T.ieee_frsqrt, target, a)
     assert np.array_equal(got, (1 / np.sqrt(a.astype(np.longdouble))).astype(np.float32))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_directed_ends(target):
     big, small = np.float32(3e38), np.float32(1e-30)
     a = np.array([big, -big, small, -small, 0.0, -0.0, np.inf, np.nan], np.float32)
@@ -365,7 +354,6 @@ def pairs(n, dtype):
     return main
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_pairs(dtype, target):
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
@@ -380,7 +368,6 @@ def test_pairs(dtype, target):
     assert np.array_equal(c[7, 0::2], (2 * x[1::2]).astype(kind)) and np.array_equal(c[7, 1::2], b[0::2])
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_fused_sum_of_pairs_is_rounded_once(target):
     """A product halfway between two bfloat16, and a summand that no double of that size can hold."""
 
@@ -396,7 +383,6 @@ def test_a_fused_sum_of_pairs_is_rounded_once(target):
     assert [Fraction(float(x)) for x in b] == [exact + Fraction(1, 256), exact - Fraction(1, 256)]
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_integers_beyond_a_double(target):
     a = np.array([2**62 + 1, -(2**62) - 1, -(2**63), 7], np.int64)
     assert apply(T.abs, target, a).tolist() == [2**62 + 1, 2**62 + 1, -(2**63), 7]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import TARGETS
 
-TARGETS = ["reference", "sim:sm_80", "cpu"]
 CUDA = "cuda -arch=sm_90"
 C_NAMES = {"int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short"}
 TYPES = list(C_NAMES)

@@ -6,10 +6,6 @@ import tilelang
 import tilelang.language as T
 from helpers import alloc, compiles_for_gpus, failure, run
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-everywhere = pytest.mark.parametrize("target", TARGETS)
-
-
 # ── scans ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -40,7 +36,6 @@ def scanned(a, dim, reverse, name):
     return np.flip(a, dim) if reverse else a
 
 
-@everywhere
 @pytest.mark.parametrize("shape", SCANNED, ids=str)
 def test_scans(shape, target):
     rng = np.random.default_rng(0)
@@ -62,7 +57,6 @@ def test_scans(shape, target):
             assert np.linalg.norm(b - want) <= 1e-5 * np.linalg.norm(want), (dim, threads, name, scope)
 
 
-@everywhere
 @pytest.mark.parametrize(
     "dtypes", [("float16", "float16"), ("int8", "int32"), ("uint8", "uint8"), ("float64", "float64")]
 )
@@ -78,7 +72,6 @@ def test_scans_of_other_types(dtypes, target):
             assert np.array_equal(b, want.astype(dst)) or np.abs(b - want).max() <= 1e-3 * np.abs(want).max()
 
 
-@everywhere
 def test_a_scan_of_a_slice(target):
     @T.prim_func
     def main(A: T.Tensor((3, 16, 40), "float32"), B: T.Tensor((12, 28), "float32")):
@@ -119,7 +112,6 @@ def transpose_program(m, n, dtype, threads, source, target):
     return main
 
 
-@everywhere
 @pytest.mark.parametrize("shape", [(1, 7), (32, 32), (33, 100), (100, 33), (64, 128)], ids=str)
 def test_transpose(shape, target):
     m, n = shape
@@ -145,7 +137,6 @@ def test_transpose_meets_no_bank_twice(dtype):
     compiles_for_gpus(program)
 
 
-@everywhere
 def test_clamp(target):
     @T.prim_func
     def main(
@@ -170,7 +161,6 @@ def test_clamp(target):
 # ── any_of, all_of ────────────────────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 @pytest.mark.parametrize("scope", ["shared", "fragment", "global"])
 @pytest.mark.parametrize("name", ["any_of", "all_of"])
 def test_any_and_all_of(name, scope, target):
@@ -231,7 +221,6 @@ def reducer_program(op, init, threads, replication):
     return main
 
 
-@everywhere
 @pytest.mark.parametrize("op, init", [("sum", 0), ("sum", 5.0), ("max", None), ("min", None), ("prod", None)])
 def test_reducers(op, init, target):
     a = (np.random.default_rng(0).random((33, 100)) * 0.2 + 0.9).astype("float32")
@@ -251,7 +240,6 @@ def test_reducers_compile_for_gpus():
 # ── what a read outside gives, how a copy is mapped ───────────────────────────────────────────────────
 
 
-@everywhere
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_safe_value(dtype, target):
     @T.prim_func
@@ -272,7 +260,6 @@ def test_safe_value(dtype, target):
     compiles_for_gpus(main)
 
 
-@everywhere
 def test_loop_layout_of_a_copy(target):
     fragment = T.Fragment(
         (16, 64),
@@ -311,7 +298,6 @@ def test_coalesced_width_is_refused_with_the_reason():
 # ── gemm on parts of buffers and fragments, arrays of a thread ────────────────────────────────────────
 
 
-@everywhere
 def test_gemm_of_parts_and_fragments(target):
     @T.prim_func
     def main(

@@ -53,10 +53,6 @@ def error(got, wanted):
     return np.linalg.norm(got.astype("float64") - wanted) / np.linalg.norm(wanted)
 
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-
-
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_matmul(tmp_path, target, dtype):
     M, N, K = 64, 96, 64
@@ -84,7 +80,6 @@ def test_matmul(tmp_path, target, dtype):
     assert "int32" in f.get_tir(a, b, c).text or "i32" in f.get_tir(a, b, c).text or dtype != "int8"
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_dequantized_matmul(tmp_path, target):
     M, N, K, block_M, block_N, block_K, num_bits, per_byte = 32, 64, 64, 32, 32, 32, 4, 2
     f = kernel(
@@ -121,7 +116,6 @@ def test_dequantized_matmul(tmp_path, target):
     assert error(ct, wide @ a.astype("float64").T) < 1e-3
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_flash_mla(tmp_path, target):
     batch, heads, kv_heads, length, dim, pe_dim = 2, 16, 1, 64, 64, 16
     group = heads // kv_heads

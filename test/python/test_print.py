@@ -8,8 +8,6 @@ import tilelang
 import tilelang.language as T
 from helpers import kernel as kernel_of
 
-TARGETS = ("cpu", "reference", "sim:sm_80")
-
 
 def run(capfd, prim, target, *args):
     tilelang.compile(prim, target=target)(*args)
@@ -29,7 +27,6 @@ def program(body, threads=32):
     return main
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_values(target, capfd):
     @T.prim_func
     def main(A: T.Tensor((4, 20), "float32"), n: T.int32):
@@ -60,7 +57,6 @@ def test_values(target, capfd):
     assert all(("thread=(" in line) == target.startswith("sim") for line in lines)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("scope", ["global", "shared", "fragment", "part"])
 def test_tiles(scope, target, capfd):
     @T.prim_func
@@ -114,7 +110,6 @@ def test_filter(capfd):
     assert sum("value=1" in line for line in lines) == 256
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_types(target, capfd):
     types = ("int8", "uint8", "int16", "int64", "uint64", "bool", "float64", "bfloat16", "uint32")
 
@@ -156,7 +151,6 @@ def asserting(folder):
     )
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_asserts(target, tmp_path):
     kernel = tilelang.compile(asserting(tmp_path), target=target)
     a = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)

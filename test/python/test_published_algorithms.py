@@ -5,10 +5,9 @@ they are.
 import numpy as np
 import tilelang
 import tilelang.language as T
-from test_published_styles import both, close, random
+from helpers import close, random
 
 
-@both
 def test_experts(target):
     """Rows of tokens are gathered by index; whole blocks are left out by a number of the call."""
 
@@ -76,7 +75,6 @@ def test_experts(target):
     close(y, u * g / (1 + np.exp(-g)), 3e-3)
 
 
-@both
 def test_stream_k(target):
     """Blocks share out the steps of all tiles: a while loop, and a branch by which of them are here."""
 
@@ -121,7 +119,6 @@ def test_stream_k(target):
     close(c, a.astype(float) @ b.astype(float), 1e-3)
 
 
-@both
 def test_radix_sort(target):
     """Two eager kernels, a digit at a time: counts by atomics, then each element to its place."""
 
@@ -172,7 +169,6 @@ def test_radix_sort(target):
     assert (y == np.sort(x)).all()
 
 
-@both
 def test_triangular_solve(target):
     """Row after row of a shared tile, each from those before: (I + L)^-1, for chunked linear attention."""
 

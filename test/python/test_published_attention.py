@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tilelang
 import tilelang.language as T
-from test_published_styles import both, close, random
+from helpers import close, random
 
 LOG2E = 1.44269504
 
@@ -18,7 +18,6 @@ def attention(q, k, v, mask):
     return (p / p.sum(-1, keepdims=True)) @ v.astype(float)
 
 
-@both
 def test_pages(target):
     """Rows of a block table choose the tiles; the loop's length is read from a tensor."""
 
@@ -90,7 +89,6 @@ def test_pages(target):
         close(o[i], attention(q[i][:, None], k, v, True)[:, 0], 5e-3)
 
 
-@both
 def test_sparse_blocks(target):
     """An array of flags that every thread has, alike, decides over tile operators; the softmax is a macro."""
 

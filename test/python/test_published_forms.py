@@ -7,30 +7,12 @@ import pytest
 import tilelang
 import tilelang.language as T
 import tvm
-from helpers import failure
+from helpers import close, compiles_for_gpus, failure, random
 from tilelang.engine.param import KernelParam
-
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-everywhere = pytest.mark.parametrize("target", TARGETS)
-
-
-def random(*shape, dtype="float32", seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-def close(got, wanted, tolerance=1e-5):
-    assert np.linalg.norm(got.astype("float64") - wanted) <= tolerance * np.linalg.norm(wanted)
-
-
-def compiles_for_gpus(program):
-    for arch in ("sm_80", "sm_90"):
-        tilelang.compile(program, target=f"cuda -arch={arch}")
-
 
 # ── run-time extents ──────────────────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_arithmetic_on_extents_outside_the_kernel(target):
     @tilelang.jit(out_idx=[1], target=target)
     def rows(heads):
@@ -67,7 +49,6 @@ def test_one_extent_of_several_names():
 # ── places and slices ─────────────────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_a_slice_between_named_ends(target):
     @T.prim_func
     def main(A: T.Tensor((64, 8), "float32"), B: T.Tensor((64, 8), "float32")):
@@ -84,7 +65,6 @@ def test_a_slice_between_named_ends(target):
     close(tilelang.compile(main, out_idx=1, target=target)(a), a)
 
 
-@everywhere
 def test_fill_of_one_element(target):
     @T.prim_func
     def main(A: T.Tensor((8,), "int32")):
@@ -103,7 +83,6 @@ def test_fill_of_one_element(target):
     np.testing.assert_array_equal(got, [5, 7, 7, 1, 0, 7, 7, 7])
 
 
-@everywhere
 def test_data_in_another_shape(target):
     @T.prim_func
     def main(A: T.Tensor((4, 3, 8), "float32"), B: T.Tensor((2, 48), "float32")):
@@ -142,7 +121,6 @@ def test_thread_binding_is_an_index():
     compiles_for_gpus(main)
 
 
-@everywhere
 def test_a_barrier_between_tile_operators(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
@@ -200,7 +178,6 @@ def test_loops_over_what_memory_says():
 # ── statements ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_branches_as_contexts(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), n: T.int32):
@@ -233,7 +210,6 @@ def test_branches_that_are_none(tmp_path, body, why):
     assert why in str(failure(tmp_path, body))
 
 
-@everywhere
 def test_older_annotations(target):
     @T.macro
     def double(a: T.SharedTensor, b: T.LocalTensor, c: T.FragmentTensor):
@@ -271,7 +247,6 @@ def test_names_of_the_library():
     assert MatmulTemplate(M=64, N=64, K=64).with_arch(CUDA("cuda -arch=sm_90")).recommend_hints(topk=1)
 
 
-@everywhere
 def test_layouts_for_matrix_instructions(target):
     from tilelang.intrinsics import make_mma_swizzle_layout
 

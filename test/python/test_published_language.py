@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
-
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-everywhere = pytest.mark.parametrize("target", TARGETS)
+from helpers import failure, run
 
 
 def numbers(*shape):
     return np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
-
-
-def run(program, target, *arrays):
-    tilelang.compile(program, target=target)(*arrays)
 
 
 # ── parameters ────────────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +46,6 @@ def test_functions_of_numbers_by_name():
     assert tilelang.next_power_of_2(x=5) == 8 and T.bitwise_not(x=0, span=None) == -1
 
 
-@everywhere
 def test_values_by_name_and_the_usual_rounding(target):
     @T.prim_func
     def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
@@ -66,7 +58,6 @@ def test_values_by_name_and_the_usual_rounding(target):
     assert b[:7].tolist() == [0, 2, 2, 0, -2, 3, 5] and np.isnan(b[7])
 
 
-@everywhere
 def test_scaled_and_next_numbers(target):
     @T.prim_func
     def main(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float32")):
@@ -114,7 +105,6 @@ def slices():
     return main
 
 
-@everywhere
 def test_slices_element_by_element(target):
     a, b = numbers(8, 16), np.zeros((8, 16), "float32")
     run(slices(), target, a, b)
@@ -148,7 +138,6 @@ def test_slices_that_are_refused(tmp_path, body, said):
 # ── parameters that are addresses ─────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_handles_keep_the_order_of_the_parameters(target):
     @T.prim_func
     def main(a: T.handle, n: T.int32, b: T.handle, unused: T.handle):
@@ -194,7 +183,6 @@ def test_handles_that_are_refused(tmp_path, body, said):
 # ── loops, references, variables ──────────────────────────────────────────────────────────────────────
 
 
-@everywhere
 def test_a_name_that_refers_to_a_place(target):
     @T.macro
     def raised(A, i):
@@ -219,7 +207,6 @@ def test_a_reference_needs_a_place(tmp_path):
     assert "it takes an element, A[i, j]" in failure(tmp_path, "x: T.Ref = 3").text
 
 
-@everywhere
 def test_a_scheduler_goes_where_it_is_told(target):
     @T.prim_func
     def main(B: T.Tensor((4, 3), "int32")):
@@ -352,7 +339,6 @@ def checked():
     return main
 
 
-@everywhere
 def test_a_call_is_checked_before_anything_runs(target):
     program = checked()
     first = checked.__code__.co_firstlineno

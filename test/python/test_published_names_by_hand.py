@@ -83,7 +83,6 @@ def test_quarter_bank_swizzles():
         assert layout(i, j) == i * 16 + (j // 8 ^ i // 4 % 2) * 8 + j % 8
 
 
-@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
 def test_other_names_in_a_kernel(target):
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):

@@ -7,23 +7,11 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-both = pytest.mark.parametrize("target", TARGETS)
-
-
-def random(*shape, dtype="float32", seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-def close(got, wanted, tolerance=1e-5):
-    assert np.linalg.norm(got.astype("float64") - wanted) <= tolerance * np.linalg.norm(wanted)
-
+from helpers import close, random
 
 # ── element by element ────────────────────────────────────────────────────────────────────────────────
 
 
-@both
 def test_add_with_a_configuration(target):
     @tilelang.jit(out_idx=[-1], target=target)
     def elementwise_add(M, N, block_M, block_N, in_dtype, out_dtype, threads):
@@ -52,7 +40,6 @@ def test_add_with_a_configuration(target):
     close(kernel(a, b), a + b)
 
 
-@both
 def test_activation_by_a_python_function(target):
     def gelu(x):
         return 0.5 * x * (1.0 + T.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
@@ -83,7 +70,6 @@ def test_activation_by_a_python_function(target):
 # ── matrices ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@both
 @pytest.mark.parametrize("trans_a,trans_b", list(itertools.product([False, True], repeat=2)))
 def test_gemm_with_transposes(target, trans_a, trans_b):
     def matmul(
@@ -138,7 +124,6 @@ def test_gemm_with_transposes(target, trans_a, trans_b):
     close(c, a.astype(float) @ b.astype(float))
 
 
-@both
 def test_gemm_with_macros_and_a_list_of_tiles(target):
     @tilelang.jit(target=target)
     def matmul(A, B, blocks: tuple = (32, 32, 32), stages: int = 2, dtype: T.dtype = T.float16):
@@ -168,7 +153,6 @@ def test_gemm_with_macros_and_a_list_of_tiles(target):
     close(matmul(a, b), a.astype(float) @ b.astype(float).T, 1e-3)
 
 
-@both
 def test_gemv_by_threads(target):
     """One row of the result per block, its dot product by a reduction of a fragment."""
 
@@ -198,7 +182,6 @@ def test_gemv_by_threads(target):
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@both
 def test_rms_norm(target):
     def rms_norm(M, N, blk_m):
         dtype = "float"
@@ -231,7 +214,6 @@ def test_rms_norm(target):
     close(b, wide / np.sqrt((wide**2).mean(1, keepdims=True)))
 
 
-@both
 def test_online_softmax(target):
     @tilelang.jit(target=target)
     def softmax(X, BN: int = 32):
@@ -270,7 +252,6 @@ def test_online_softmax(target):
 # ── attention ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@both
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_flash_attention(target, is_causal):
     def get_configs():

@@ -7,6 +7,8 @@ import tilelang
 import tilelang.language as T
 from helpers import failure
 
+SIM = "sim:sm_90"  # of the fixture `target`
+
 FOLDS = ("sum", "max", "min", "abssum", "absmax")
 FRAGMENTS = "fragment->fragment"
 
@@ -240,7 +242,6 @@ def test_a_warp_needs_no_shared_memory():
     assert "tl_shfl_xor" in source and "__syncthreads" not in source
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_90"])
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 def test_the_greatest_absolute_value_where_all_are_the_least(dtype, target):
     """It wraps to itself, and is no more than what a fold begins with."""

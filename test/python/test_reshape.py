@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure, kernel
-from test_operators import compiles_for_gpus, everywhere, run
+from helpers import compiles_for_gpus, failure, kernel, run
 
 
 def reshape_program(scope):
@@ -32,7 +31,6 @@ def reshape_program(scope):
     return main
 
 
-@everywhere
 @pytest.mark.parametrize("scope", ["shared", "fragment", "global"])
 def test_shapes_share_their_elements(scope, target):
     a = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
@@ -66,7 +64,6 @@ def view_program():
     return main
 
 
-@everywhere
 def test_a_view_of_another_type(target):
     a = np.random.default_rng(0).standard_normal((16, 32)).astype("float32")
     b, c = np.zeros((16, 64), "uint16"), np.zeros((16, 32), "float32")
@@ -75,7 +72,6 @@ def test_a_view_of_another_type(target):
     compiles_for_gpus(view_program())
 
 
-@everywhere
 def test_a_gemm_reads_and_writes_other_shapes(target):
     @T.prim_func
     def main(
@@ -101,7 +97,6 @@ def test_a_gemm_reads_and_writes_other_shapes(target):
     assert np.linalg.norm(c - want) < 1e-5 * np.linalg.norm(want)
 
 
-@everywhere
 def test_a_tensor_of_run_time_extents(target):
     M, N = T.dynamic("M"), T.dynamic("N")
 

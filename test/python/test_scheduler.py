@@ -5,8 +5,6 @@ import pytest
 import tilelang
 import tilelang.language as T
 
-TARGETS = ["cpu", "reference", "sim:sm_80"]
-
 
 def visits(m, n, workers, swizzle, **more):
     """Each block writes down which tiles it has, in its order."""
@@ -36,7 +34,6 @@ def expected(tile, m, n, swizzle):
     return within // width, group * swizzle + within % width
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "m,n,workers,swizzle", [(4, 6, 5, 2), (3, 7, 4, 3), (1, 1, 3, 8), (5, 2, 10, 1), (7, 3, 2, 8)]
 )
@@ -57,7 +54,6 @@ def test_each_tile_once_in_order(target, m, n, workers, swizzle):
     assert len(seen) == m * n
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("size", [(96, 80), (64, 33), (0, 16)])
 def test_tiles_of_a_gemm(target, size):
     M, N = T.dynamic("M, N")
@@ -91,7 +87,6 @@ def test_tiles_of_a_gemm(target, size):
         assert np.linalg.norm(c - want) < 1e-5 * np.linalg.norm(want)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_without_state_and_with_the_name_first(target):
     @T.prim_func
     def kernel(out: T.Tensor((6, 4), "int32")):

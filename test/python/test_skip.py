@@ -16,18 +16,10 @@ NEEDED_BY = {
     "vectorize": "",
     "plan_memory": "",
 }
-OPTIONAL = [
-    "rasterize",
-    "pipeline_loops",
-    "split_tails",
-    "guard_bounds",
-    "narrow_index",
-    "fuse_loops",
-    "hoist_invariants",
-    "insert_sync",
-    "gather_warps",
-    "unroll",
-]
+OPTIONAL = """
+    rasterize pipeline_loops split_tails guard_bounds narrow_index fuse_loops hoist_invariants
+    insert_sync gather_warps unroll
+""".split()
 
 pytestmark = pytest.mark.skipif(not TL_OPT.exists(), reason="tl_opt is not built")
 

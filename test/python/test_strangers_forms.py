@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import random
 
 GPUS = ["sim:sm_80", "sim:sm_90"]
-TARGETS = ["cpu", "reference", "sim:sm_80"]
 gpus = pytest.mark.parametrize("target", GPUS)
-both = pytest.mark.parametrize("target", TARGETS)
-
-
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
 # ── what stands above a prim_func, what a kernel tells ────────────────────────────────────────────────
-@both
 def test_jit_above_a_prim_func_compiles_it(target):
     @tilelang.jit(out_idx=-1, target=target)
     @T.prim_func
@@ -87,7 +81,6 @@ def test_a_threads_own_number_in_an_accumulator_is_refused():
 
 
 # ── extents that tell a number in a sum ───────────────────────────────────────────────────────────────
-@both
 def test_an_extent_of_a_sum_tells_its_number(target):
     sequences, tokens = T.dynamic("sequences, tokens")
 
@@ -116,7 +109,6 @@ def test_an_extent_of_a_sum_tells_its_number(target):
         kernel(np.zeros(0, "int32"), np.zeros(4, "int32"))
 
 
-@both
 def test_a_tensor_without_dimensions_is_one_number(target):
     n = T.dynamic("n")
 
@@ -150,7 +142,6 @@ def test_an_extent_of_two_unknown_numbers_tells_neither():
 
 
 # ── names that a branch binds which is not there ──────────────────────────────────────────────────────
-@both
 @pytest.mark.parametrize("circular", [True, False])
 def test_a_branch_that_python_leaves_out_changes_no_name(target, circular):
     @tilelang.jit(out_idx=[-1], target=target)

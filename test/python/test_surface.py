@@ -73,7 +73,7 @@ def test_a_name_in_a_file_of_its_folder():
     cuda.intrinsics.sparse_layout cuda.intrinsics.macro.mma_macro_generator rocm.intrinsics.utils
     metal.intrinsics tileop.base analysis ir backend backend.target jit.param jit.exceptions
     utils.sparse tvm.testing""".split(),
-)  # noqa: SIM905
+)
 def test_a_published_path(path):
     module = importlib.import_module(f"tilelang.{path}")
     parent, _, name = f"tilelang.{path}".rpartition(".")

@@ -38,7 +38,6 @@ def filled_then_set(n, threads):
 
 @pytest.mark.parametrize("make", [reversed_copy, filled_then_set])
 @pytest.mark.parametrize("n,threads", [(64, 64), (256, 64), (40, 64)])
-@pytest.mark.parametrize("target", ["cpu", "reference", "sim:sm_80"])
 def test_one_after_another(make, n, threads, target):
     main, wanted = make(n, threads)
     a, b, c = np.arange(n).astype("float32"), np.zeros(n, "float32"), np.zeros(n, "float32")

@@ -232,15 +232,10 @@ def test_driver():
     from tilelang.carver.arch import driver
 
     torch = pytest.importorskip("torch")
-    names = (
-        "get_num_sms",
-        "get_device_name",
-        "get_max_dynamic_shared_size_bytes",
-        "get_shared_memory_per_block",
-        "get_registers_per_block",
-        "get_persisting_l2_cache_max_size",
-        "get_cuda_device_properties",
-    )
+    names = """
+        get_num_sms get_device_name get_max_dynamic_shared_size_bytes get_shared_memory_per_block
+        get_registers_per_block get_persisting_l2_cache_max_size get_cuda_device_properties
+    """.split()
     for name in names:
         if torch.cuda.is_available():
             assert getattr(driver, name)()

@@ -32,8 +32,10 @@ def test_read_before_it_is_assigned(name, tmp_path):
 
 ACCEPTED = {
     "assigned first": "x = T.alloc_var('float32')\nx = 2.0\nA[0, 0] = x",
-    "assigned in one branch": "x = T.alloc_var('float32')\nif n > 0:\n    x = 2.0\nif n > 0:\n    A[0, 0] = x",
-    "assigned by an earlier iteration": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    if i > 0:\n        A[0, 0] = x\n    x = 2.0",
+    "assigned in one branch": "x = T.alloc_var('float32')\nif n > 0:\n    x = 2.0\n"
+    "if n > 0:\n    A[0, 0] = x",
+    "assigned by an earlier iteration": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n"
+    "    if i > 0:\n        A[0, 0] = x\n    x = 2.0",
     "in the arm of a later iteration": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n"
     "    A[bx, i] = T.if_then_else(i > 0, x, 1.0)\n    x = 2.0",
     "a loop in a loop": "x = T.alloc_var('float32')\nfor i in T.serial(2):\n    for j in T.serial(2):\n"

@@ -325,7 +325,6 @@ def test_a_tensor_with_views_has_no_layout(of_view):
 # ── memory under two names ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", ["reference", *EXECUTORS])
 @pytest.mark.parametrize("chunk", [None, 2, 16])
 def test_bytes_as_pairs(target, chunk):
     @T.prim_func

@@ -6,21 +6,9 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import load
+from helpers import cuda_text, load, simulate
 
 SIM = "sim:sm_80"
-CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
-
-
-def source(function):
-    """The CUDA text for sm_90; it compiles for both chips."""
-    for chip in CHIPS:
-        text = tilelang.compile(function, target=chip).get_kernel_source()
-    return text
-
-
-def run(function, *arrays, target=SIM):
-    tilelang.compile(function, target=target)(*arrays)
 
 
 # ── shuffles ──────────────────────────────────────────────────────────────────────────────────────────
@@ -54,10 +42,10 @@ def shuffles_expected(a, width):
 def test_shuffles(dtype, width):
     a = (np.random.default_rng(0).standard_normal(64) * 50).astype(dtype)
     b = np.zeros((5, 64), dtype)
-    run(shuffles(dtype, width), a, b)
+    simulate(shuffles(dtype, width), a, b)
     assert np.array_equal(b, shuffles_expected(a, width))
     if width != 2:
-        source(shuffles(dtype, width))
+        cuda_text(shuffles(dtype, width))
 
 
 def masked():
@@ -77,11 +65,11 @@ def masked():
 
 def test_masked_shuffle():
     a, b = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
-    run(masked(), a, b)
+    simulate(masked(), a, b)
     expected = np.full((2, 32), 100)
     expected[:, :16] = a.reshape(2, 32)[:, 15::-1]
     assert np.array_equal(b.reshape(2, 32), expected)
-    source(masked())
+    cuda_text(masked())
 
 
 def test_shuffle_in_a_block_of_few_threads():
@@ -100,10 +88,10 @@ def test_shuffle_in_a_block_of_few_threads():
         return main
 
     a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    run(shifted(6), a, b)
+    simulate(shifted(6), a, b)
     assert np.array_equal(b[:6], a[2:]) and (b[6:] == 0).all()
     with pytest.raises(tilelang.SimulationError, match="takes the value of lane 8, which does not take part"):
-        run(shifted(7), a, b)
+        simulate(shifted(7), a, b)
 
 
 # ── votes ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,10 +139,10 @@ def votes_input():
 
 def test_votes():
     i, u = np.full((2, 96), -1, np.int32), np.zeros((5, 96), np.uint32)
-    run(votes(), votes_input(), i, u)
+    simulate(votes(), votes_input(), i, u)
     expected = votes_expected(votes_input())
     assert np.array_equal(i, expected[0]) and np.array_equal(u, expected[1])
-    source(votes())
+    cuda_text(votes())
 
 
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
@@ -174,12 +162,12 @@ def reductions(dtype):
 def test_warp_reductions(dtype):
     a = (np.random.default_rng(0).standard_normal(64) * 9).astype(dtype)
     b = np.zeros((3, 64), dtype)
-    run(reductions(dtype), a, b)
+    simulate(reductions(dtype), a, b)
     rows = a.reshape(2, 32).astype(np.float64)
     for row, expected in zip(b.astype(np.float64), (rows.sum(1), rows.max(1), rows.min(1)), strict=True):
         assert np.linalg.norm(row - np.repeat(expected, 32)) <= 4e-3 * np.linalg.norm(expected) + 1e-9
         assert (row.reshape(2, 32) == row.reshape(2, 32)[:, :1]).all()
-    source(reductions(dtype))
+    cuda_text(reductions(dtype))
 
 
 def test_warp_bit_reductions():
@@ -193,9 +181,9 @@ def test_warp_bit_reductions():
     a = np.random.default_rng(0).integers(0, 2**32, 32).astype(np.uint32) | np.uint32(0x1000)
     a &= np.uint32(0xFFFFFFF0)
     b = np.zeros((2, 32), np.uint32)
-    run(main, a, b)
+    simulate(main, a, b)
     assert (b[0] == np.bitwise_and.reduce(a)).all() and (b[1] == np.bitwise_or.reduce(a)).all()
-    source(main)
+    cuda_text(main)
 
 
 def gemv(N, K, threads, rows, dtype="float16"):
@@ -234,10 +222,10 @@ def test_thread_allreduce(shape, threads, rows):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(np.float16) for s in ((K,), (N, K)))
     c = np.full(N, np.nan, np.float16)
-    run(gemv(N, K, threads, rows), a, b, c)
+    simulate(gemv(N, K, threads, rows), a, b, c)
     expected = b.astype(np.float64) @ a.astype(np.float64)
     assert np.linalg.norm(c - expected) <= 1e-3 * np.linalg.norm(expected)
-    source(gemv(N, K, threads, rows))
+    cuda_text(gemv(N, K, threads, rows))
 
 
 def test_thread_allreduce_along_y():
@@ -251,9 +239,9 @@ def test_thread_allreduce_along_y():
             B[ty, tx] = out[0]
 
     a, b = np.random.default_rng(0).integers(-9, 9, (6, 32)).astype(np.int32), np.zeros((6, 32), np.int32)
-    run(main, a, b)
+    simulate(main, a, b)
     assert np.array_equal(b, np.tile(np.delete(a, 2, 0).max(0), (6, 1)))
-    source(main)
+    cuda_text(main)
 
 
 # ── faults ────────────────────────────────────────────────────────────────────────────────────────────
@@ -285,7 +273,7 @@ def function_of(folder, body):
 def test_faults(tmp_path, case):
     body, text = FAULTS[case]
     with pytest.raises(tilelang.CompileError, match=re.escape(text)):
-        run(function_of(tmp_path, body), np.ones(32, np.float32), np.ones(32, np.float32))
+        simulate(function_of(tmp_path, body), np.ones(32, np.float32), np.ones(32, np.float32))
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -10,35 +10,16 @@ from ..front.errors import UnknownName, caller_place, compile_error
 from ..language import allreduce, foreign, thread
 
 # What a thread of a GPU does, by name; and CUDA text.
-_OF_BLOCKS = (
-    "get_block_binding",
-    "get_block_bindings",
-    "get_block_extent",
-    "get_block_extents",
-    "disable_warp_group_reg_alloc",
-    "no_set_max_nreg",
-    "get_thread_extent",
-    "get_thread_extents",
-)
+_OF_BLOCKS = """
+    get_block_binding get_block_bindings get_block_extent get_block_extents disable_warp_group_reg_alloc
+    no_set_max_nreg get_thread_extent get_thread_extents
+""".split()
 _THREADS = frozenset(thread.__all__) - frozenset(_OF_BLOCKS) | {"tvm_thread_allreduce", *foreign._WIDE}
-_CUDA = frozenset(
-    (
-        "CUDASourceCodeKernel",
-        "import_source",
-        "ptx",
-        "call_extern",
-        "call_pure_extern",
-        "ieee_add",
-        "ieee_fdiv",
-        "ieee_fmaf",
-        "ieee_frcp",
-        "ieee_frsqrt",
-        "ieee_fsqrt",
-        "ieee_mul",
-        "ieee_sub",
-        "fast_rcp",
-        *[name for name in _language.__all__ if name.startswith("__")],
-    )
+_CUDA = frozenset(name for name in _language.__all__ if name.startswith("__")) | frozenset(
+    """
+    CUDASourceCodeKernel import_source ptx call_extern call_pure_extern fast_rcp ieee_add ieee_fdiv ieee_fmaf
+    ieee_frcp ieee_frsqrt ieee_fsqrt ieee_mul ieee_sub
+    """.split()
 )
 
 _REFUSED = {  # dialect -> the names that it does not have

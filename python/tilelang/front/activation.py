@@ -260,13 +260,9 @@ class Activation(Expressions):
 
     def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: dict[str, str]) -> Iterator:
         one = names.__class__ is str and len(loop.stops) > 1  # a tuple of the indices
-        own = (
-            tuple([f"{names}_{d}" for d in range(len(loop.stops))])
-            if one
-            else (names,)
-            if isinstance(names, str)
-            else names
-        )
+        own = (names,) if isinstance(names, str) else names
+        if one:
+            own = tuple([f"{names}_{d}" for d in range(len(loop.stops))])
         if own is None or None in own or len(own) != len(loop.stops):
             raise self.error(
                 f"this loop has {_count(loop)}: give as many plain names between `for` and `in`", site

@@ -132,15 +132,11 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
     if i.__class__ is float or i.__class__ is bool:
         raise fail(f"an index of {buffer.name} must be an integer, not {i}")
     if i.__class__ is Expr and i.dtype.is_float:
-        what = (
-            f"{given.buffer.name}[…]"
-            if given.__class__ is Element
-            else given.name
-            if given.__class__ is Buffer
-            else "this value"
-            if not i.is_const
-            else str(i)
-        )
+        what = str(i) if i.is_const else "this value"
+        if given.__class__ is Element:
+            what = f"{given.buffer.name}[…]"
+        elif given.__class__ is Buffer:
+            what = given.name
         raise fail(
             f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
             f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction"

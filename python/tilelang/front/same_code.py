@@ -25,17 +25,10 @@ _FUTURE = sum(
         or getattr(__future__, name).compiler_flag >= __future__.division.compiler_flag
     }
 )
-_NAMES = (
-    "co_name",
-    "co_argcount",
-    "co_posonlyargcount",
-    "co_kwonlyargcount",
-    "co_varnames",
-    "co_names",
-    "co_freevars",
-    "co_cellvars",
-    "co_code",
-)
+_NAMES = """
+    co_name co_argcount co_posonlyargcount co_kwonlyargcount co_varnames co_names co_freevars
+    co_cellvars co_code
+""".split()
 
 
 def runs(node: ast.FunctionDef, text: Text, code: CodeType, scope: dict[str, Any]) -> bool:

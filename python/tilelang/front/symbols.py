@@ -49,20 +49,7 @@ def _reflected(function: Callable) -> Callable:
     return lambda self, other: function(other, self.__index__())
 
 
-for _name in (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "lshift",
-    "rshift",
-    "and",
-    "or",
-    "xor",
-    "pow",
-):
+for _name in "add sub mul truediv floordiv mod lshift rshift and or xor pow".split():
     _function = getattr(operator, f"__{_name}__")
     setattr(Const, f"__{_name}__", _forward(_function))
     setattr(Const, f"__r{_name}__", _reflected(_function))

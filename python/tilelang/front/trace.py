@@ -18,36 +18,11 @@ _local = threading.local()
 class Trace:
     """One prim_func being built."""
 
-    __slots__ = (
-        "builder",
-        "hint",
-        "kernel",
-        "file",
-        "site",
-        "writes",
-        "owned",
-        "dynamics",
-        "reducers",
-        "generator",
-        "aliased",
-        "attributes",
-        "pass_configs",
-        "compile_flags",
-        "undecided",
-        "activations",
-        "branches",
-        "born",
-        "outputs",
-        "returns",
-        "eager",
-        "parameters",
-        "sources",
-        "attrs",
-        "breakpoints",
-        "large",
-        "texts",
-        "blocks",
-    )
+    __slots__ = """
+        builder hint kernel file site writes owned dynamics reducers generator aliased attributes
+        pass_configs compile_flags undecided activations branches born outputs returns eager parameters
+        sources attrs breakpoints large texts blocks
+    """.split()
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)

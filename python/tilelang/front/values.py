@@ -298,7 +298,7 @@ def as_value(x: Any) -> Any:
 
 
 def constant(value: Any) -> Any:
-    """The number that a constant of the kernel is, which its new dtype must hold; any other value as it is."""
+    """The number that a constant of the kernel is, which its new dtype must hold; another value as is."""
     return value.value if value.__class__ is Expr and value.is_const else value
 
 

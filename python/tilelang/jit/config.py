@@ -148,20 +148,10 @@ def target_text(target: Any) -> str:
 
 
 # What TVM says of a target beside its kind and its chip: known here from the chip.
-_HINTS = (
-    "keys",
-    "tag",
-    "host",
-    "libs",
-    "model",
-    "mtriple",
-    "max_num_threads",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "thread_warp_size",
-    "registers_per_block",
-    "l2_cache_size_bytes",
-)
+_HINTS = """
+    keys tag host libs model mtriple max_num_threads max_threads_per_block max_shared_memory_per_block
+    thread_warp_size registers_per_block l2_cache_size_bytes
+""".split()
 
 
 def own_target(target: Any) -> str:

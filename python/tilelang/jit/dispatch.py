@@ -161,7 +161,7 @@ class EagerImpl(_core.CallCache, JITImpl):
         raise refusal
 
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
-        """One value for each parameter, by position, name or default; and T.const names, the other keywords."""
+        """A value for each parameter, by position, name or default; and T.const names, the other keywords."""
         values, constants = self._bind_some(args, kwargs)
         missing = [self._names[i] for i, value in enumerate(values) if value is eager.ABSENT]
         if missing:

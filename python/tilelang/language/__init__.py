@@ -72,17 +72,10 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
            pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
            _asserts, annotate, allreduce, dtypes)  # fmt: skip
-_OF_LAYOUT = [
-    "Fragment",
-    "Layout",
-    "annotate_layout",
-    "make_full_bank_swizzled_layout",
-    "make_half_bank_swizzled_layout",
-    "make_linear_layout",
-    "make_quarter_bank_swizzled_layout",
-    "make_swizzled_layout",
-    "make_wgmma_swizzled_layout",
-]
+_OF_LAYOUT = """
+    Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
+    make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout
+""".split()
 globals().update({_name: getattr(layout, _name) for _name in _OF_LAYOUT})
 _NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", *_OF_LAYOUT]
 _NAMES += [_name for _module in MODULES if _module is not layout for _name in _module.__all__]

@@ -1,7 +1,10 @@
-"""The older way to reduce over threads, as published GEMV kernels write it.
+"""The older way to reduce over threads, as published GEMV kernels write it:
 
-with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", …):
-    T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))"""
+    with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, "float32")]), "reduce_scope", …):
+        T.evaluate(T.tvm_thread_allreduce(T.uint32(1), value, True, out[0], tk, dtype="handle"))
+
+The reducer says how two values become one; the call gives its result to all threads of `tk`.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Layout:
 
     @staticmethod
     def from_tilelang(layout: maps.Layout) -> Layout:
-        """A T.Layout with one output: one mode for each index, itself of modes where one stride does not do."""
+        """A T.Layout with one output: a mode for each index, itself of modes where one stride does not do."""
         zero = [0] * len(layout.shape)
         parts = [
             _from_values([layout(*zero[:d], i, *zero[d + 1 :]) for i in range(n)])

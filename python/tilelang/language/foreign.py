@@ -237,7 +237,7 @@ def call_pure_extern(
 
 
 def import_source(source: str | None = None) -> None:
-    """Put CUDA text in front of the kernels of the prim_func: functions for T.call_extern, types, constants."""
+    """Put CUDA text in front of the prim_func's kernels: functions for T.call_extern, types, constants."""
     if source is None:
         return
     trace = active("T.import_source")

@@ -67,27 +67,12 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
     }
     for mode, name in (("rn", "rn"), ("rz", "rz"), ("ru", "ru"), ("rd", "rd")):
         known[f"__float2int_{name}"] = (1, 1, to_int(mode))
-    for name, function in (
-        ("__expf", "__exp"),
-        ("__logf", "__log"),
-        ("__log2f", "__log2"),
-        ("__log10f", "__log10"),
-        ("__sinf", "__sin"),
-        ("__cosf", "__cos"),
-        ("__tanf", "__tan"),
-        ("expf", "exp"),
-        ("exp2f", "exp2"),
-        ("logf", "log"),
-        ("log2f", "log2"),
-        ("sqrtf", "sqrt"),
-        ("rsqrtf", "rsqrt"),
-        ("tanhf", "tanh"),
-        ("erff", "erf"),
-        ("floorf", "floor"),
-        ("ceilf", "ceil"),
-        ("fabsf", "abs"),
-    ):
-        known[name] = (1, 1, in_float(function))
+    names = (
+        "__expf __logf __log2f __log10f __sinf __cosf __tanf expf exp2f logf log2f sqrtf rsqrtf tanhf erff"
+    )
+    for name in (*names.split(), "floorf", "ceilf"):
+        known[name] = (1, 1, in_float(name.removesuffix("f")))
+    known["fabsf"] = (1, 1, in_float("abs"))
     for name, function, count in (
         ("fmaxf", "max", 2),
         ("fminf", "min", 2),

@@ -61,28 +61,23 @@ def _name(function: Callable, name: str, doc: str) -> None:
 # Bits of an element -> for A and B: the shape of the tile, the same with k first, the registers of a thread.
 _SHAPES = {16: (("16x16", "16x16", 8),) * 2, 8: (("16x32", "32x16", 16),) * 2, 32: (("16x8", "16x8", 4),) * 2,
            4: (("16x64", "64x16", 32), ("8x64", "64x8", 16))}  # fmt: skip
+_NAMES = (  # of one function; whether it says what a thread holds; whether its rows run along k
+    (
+        "shared_{shape}_to_mma_32x{held}_layout_sr_{x} shared_{shape}_to_mma_{x}_32x{held}_layout",
+        False,
+        False,
+    ),
+    (
+        "shared_{shape}_to_mma_32x{held}_layout_rs_{x} shared_{turned}_to_mma_{x}_32x{held}_layout_trans",
+        False,
+        True,
+    ),
+    ("mma_load_{x}_32x{held}_to_shared_{shape}_layout", True, False),
+)
 for _bits, _operands in _SHAPES.items():
     for _x, (_shape, _turned, _held) in zip("ab", _operands, strict=True):
-        for _names, _back, _turn in (
-            (
-                (
-                    f"shared_{_shape}_to_mma_32x{_held}_layout_sr_{_x}",
-                    f"shared_{_shape}_to_mma_{_x}_32x{_held}_layout",
-                ),
-                False,
-                False,
-            ),
-            (
-                (
-                    f"shared_{_shape}_to_mma_32x{_held}_layout_rs_{_x}",
-                    f"shared_{_turned}_to_mma_{_x}_32x{_held}_layout_trans",
-                ),
-                False,
-                True,
-            ),
-            ((f"mma_load_{_x}_32x{_held}_to_shared_{_shape}_layout",), True, False),
-        ):
-            for _one in _names:
+        for _names, _back, _turn in _NAMES:
+            for _one in _names.format(shape=_shape, turned=_turned, held=_held, x=_x).split():
                 _name(
                     _of(_bits, _x == "b", _turn, _back),
                     _one,
@@ -127,7 +122,7 @@ for _one, _columns, _held in (
 
 
 def _rows(across: int, is_b: bool, trans: bool = False, alone: bool = False) -> Callable:
-    """The element from which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements in a row."""
+    """The element at which a thread's row of 16 bytes begins, for ldmatrix.x4; `across`: elements a row."""
 
     def begins(thread_id: Any, local_id: Any = 0) -> Place:
         row, low, high = thread_id % 8, thread_id // 8 % 2, thread_id // 16

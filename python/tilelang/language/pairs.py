@@ -1,4 +1,4 @@
-"""Packed pairs: two neighbouring values that are computed on together, by one instruction where there is one."""
+"""Packed pairs: two neighbouring values, computed on together, by one instruction where there is one."""
 
 from __future__ import annotations
 

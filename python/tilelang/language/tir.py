@@ -291,7 +291,7 @@ def break_loop(span: Any = None) -> None:
 
 
 def continue_loop(span: Any = None) -> None:
-    """Go on with the next iteration of the innermost loop that the device runs; the same as `continue` there."""
+    """Go on with the next iteration of the innermost loop that the device runs, as `continue` does."""
     in_kernel("T.continue_loop").builder.call("continue", ())
 
 
@@ -402,12 +402,12 @@ def handle_add_byte_offset(handle: Any, offset: Any) -> Any:
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: int) -> Any:
-    """T.access_ptr(A, access, extent, offset=offset) of the A of `data`, A.data; rw_mask: 1 read, 2 write, 3."""
+    """T.access_ptr(A, access, extent, offset=offset), where `data` is A.data; rw_mask: 1 read, 2 write, 3."""
     return access_ptr(getattr(data, "buffer", data), rw_mask, extent, offset=offset)
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
-    """x * y * 2**-(q + s) of int32 values, rounded to the nearest, halves upwards: y has q fractional bits."""
+    """x * y * 2**-(q + s) of int32 values, rounded to nearest, halves upwards: y has q fractional bits."""
     return q_multiply_shift_per_axis(x, y, 0, s, q, False, True)
 
 

@@ -5,20 +5,16 @@ fails is reported and left out.  What is found is kept for the process: the same
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
 import itertools
-import logging
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..front.errors import caller_place, compile_error, kind_of
+from ..front.errors import kind_of
 from ..jit.captures import key_of
 from ..jit.env import env
 from ..jit.factory import BoundJIT
@@ -26,42 +22,10 @@ from ..jit.function import PrimFunc
 from ..jit.kernel import compile
 from ..jit.keys import Same
 from .supply import TensorSupplyType
+from .tuning import AutotuneResult, ProfileArgs, Tuning, get_autotune_inputs, progress, set_autotune_inputs
 
 __all__ = ["AutoTuner", "AutotuneResult", "CompileArgs", "ProfileArgs", "autotune", "get_autotune_inputs",
            "set_autotune_inputs"]  # fmt: skip
-
-logger = logging.getLogger("tilelang")
-_inputs = threading.local()
-
-
-@contextlib.contextmanager
-def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
-    """Within this context kernels are tuned on these tensors: `with set_autotune_inputs(a, b): …`."""
-    before = get_autotune_inputs()
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    _inputs.tensors = list(given)
-    try:
-        yield
-    finally:
-        _inputs.tensors = before
-
-
-def get_autotune_inputs() -> list[Any] | None:
-    """The tensors of the innermost set_autotune_inputs; None outside of one."""
-    return getattr(_inputs, "tensors", None)
-
-
-@dataclass
-class AutotuneResult:
-    """The best configuration: its time in milliseconds, its kernel, and what became of the others."""
-
-    latency: float | None = None
-    config: dict[str, Any] | None = None
-    ref_latency: float | None = None
-    libcode: str | None = None
-    func: Any = None
-    kernel: Any = None
-    failures: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
 @dataclass
@@ -74,27 +38,6 @@ class CompileArgs:
     target_host: Any = None
     verbose: bool | None = None
     pass_configs: dict | None = None
-
-
-@dataclass
-class ProfileArgs:
-    """How a configuration is measured and checked; see autotune."""
-
-    warmup: float = 25
-    rep: float = 100
-    timeout: float = 30
-    backend: str = "event"
-    supply_type: TensorSupplyType = TensorSupplyType.Auto
-    ref_prog: Callable | None = None
-    supply_prog: Callable | None = None
-    rtol: float = 1e-2
-    atol: float = 1e-2
-    max_mismatched_ratio: float = 0.01
-    skip_check: bool = False
-    manual_check_prog: Callable | None = None
-    cache_input_tensors: bool = True
-    early_stop: bool = False
-    early_stop_factor: float = 2.0
 
 
 def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
@@ -127,6 +70,13 @@ def _asked(configs: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> 
     if takes(args, kwargs) and (names[:2] == ["args", "kwargs"] or not spread):
         return configs(args, kwargs)
     return configs() if takes() and not spread else configs(*args, **kwargs)
+
+
+def _profile_args(given: Mapping[str, Any]) -> ProfileArgs:
+    """The settings among the arguments of a function."""
+    return ProfileArgs(
+        **{field.name: given[field.name] for field in fields(ProfileArgs) if field.name in given}
+    )
 
 
 class AutoTuner:
@@ -182,23 +132,7 @@ class AutoTuner:
         early_stop_factor: float = 2.0,
     ) -> AutoTuner:
         """How configurations are measured and checked; see autotune."""
-        self.profile_args = ProfileArgs(
-            warmup,
-            rep,
-            timeout,
-            backend,
-            supply_type,
-            ref_prog,
-            supply_prog,
-            rtol,
-            atol,
-            max_mismatched_ratio,
-            skip_check,
-            manual_check_prog,
-            cache_input_tensors,
-            early_stop,
-            early_stop_factor,
-        )
+        self.profile_args = _profile_args(locals())
         return self
 
     def set_kernel_parameters(self, k_parameters: tuple, f_parameters: Any = None) -> AutoTuner:
@@ -257,8 +191,8 @@ class AutoTuner:
         configs = expand(self.configs, *self._args, **self._kwargs)
         if not configs:
             raise ValueError("autotune: there is no configuration to try")
-        tuning = _Tuning(settings, self.inputs)
-        with _progress(len(configs)) as show:
+        tuning = Tuning(settings, self.inputs)
+        with progress(len(configs)) as show:
             for config in configs:
                 tuning.consider(config, lambda config=config: self._kernel(config))
                 show(tuning)
@@ -270,114 +204,6 @@ class AutoTuner:
         make = self.fn.compile if getattr(self.fn, "is_eager", False) else self.fn
         made = make(*self._args, **self._kwargs, **config)
         return compile(made, **vars(self.compile_args)) if isinstance(made, PrimFunc) else made
-
-
-class _Scalars(Exception):
-    """Nobody has said what the scalars of a kernel are."""
-
-
-class _Tuning:
-    """What has been found so far."""
-
-    def __init__(self, settings: ProfileArgs, inputs: Sequence[Any] | None) -> None:
-        self.settings = settings
-        self.inputs = list(inputs) if inputs is not None else get_autotune_inputs()
-        self.best: tuple[float, dict[str, Any], Any] | None = None
-        self.failures: list[tuple[dict[str, Any], str]] = []
-        self.ref_latency: float | None = None
-
-    def consider(self, config: dict[str, Any], make: Callable[[], Any]) -> None:
-        try:
-            latency, kernel = _within(self.settings.timeout, lambda: self.measure(make()))
-        except _Scalars as error:
-            raise compile_error(str(error), caller_place()) from None
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error).strip()}"
-            self.failures.append((config, reason))
-            logger.info("autotune: %s is left out: %s", config, reason)
-            return
-        logger.debug("autotune: %s takes %.4f ms", config, latency)
-        if self.best is None or latency < self.best[0]:
-            self.best = (latency, config, kernel)
-
-    def measure(self, kernel: Any) -> tuple[float, Any]:
-        s = self.settings
-        profiler = kernel.get_profiler(tensor_supply_type=s.supply_type)
-        inputs = self.inputs
-        if inputs is None:
-            known = kernel.prim_func.defaults
-            scalars = [repr(p) for p in kernel.params if not p.is_tensor and p.name not in known]
-            if scalars and not s.supply_prog:
-                raise _Scalars(
-                    f"autotune: {kernel.prim_func.name} takes {', '.join(scalars)}, a number that "
-                    "is only known when it is called, and how long it runs may depend on it; give "
-                    "supply_prog=, a function (params) -> inputs, or tune within "
-                    "tilelang.set_autotune_inputs(…)"
-                )
-            inputs = s.supply_prog(kernel.params) if s.supply_prog else profiler.inputs()
-            self.inputs = inputs if s.cache_input_tensors else None
-        if s.ref_prog is not None and not s.skip_check:
-            if s.manual_check_prog:
-                profiler.manual_assert_close(s.ref_prog, inputs, s.manual_check_prog)
-            else:
-                profiler.assert_allclose(s.ref_prog, inputs, s.atol, s.rtol, s.max_mismatched_ratio)
-        if s.ref_prog is not None and self.ref_latency is None:
-            self.ref_latency = profiler.do_bench(s.ref_prog, s.warmup, s.rep, input_tensors=inputs)
-        limit = self.best[0] * s.early_stop_factor if s.early_stop and self.best else None
-        return profiler.do_bench(
-            None, s.warmup, s.rep, input_tensors=inputs, backend=s.backend, early_stop_baseline=limit
-        ), kernel
-
-    def result(self) -> AutotuneResult:
-        if self.best is None:
-            reasons = "\n".join(f"  {config}: {reason}" for config, reason in self.failures)
-            raise RuntimeError(f"autotune: none of the {len(self.failures)} configurations works:\n{reasons}")
-        if self.failures:
-            logger.warning(
-                "autotune: %d configurations were left out; the first: %s: %s",
-                len(self.failures),
-                *self.failures[0],
-            )
-        latency, config, kernel = self.best
-        kernel.update_tuner_result(latency, config, self.ref_latency)
-        return AutotuneResult(
-            latency, config, self.ref_latency, kernel.kernel_source, kernel.prim_func, kernel, self.failures
-        )
-
-
-def _within(seconds: float, work: Callable[[], Any]) -> Any:
-    """The result of `work`, or TimeoutError; a thread that does not end is left behind."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.extend((True, work()))
-        except BaseException as error:
-            outcome.extend((False, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise TimeoutError(f"not done within {seconds} s")
-    if outcome[0]:
-        return outcome[1]
-    raise outcome[1]
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[_Tuning], None]]:
-    """A live line on a terminal, by tqdm."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc="autotune", unit="config", disable=not sys.stderr.isatty()) as bar:
-
-        def show(tuning: _Tuning) -> None:
-            best = f"best {tuning.best[0]:.4f} ms" if tuning.best else "none works yet"
-            bar.set_postfix_str(best + (f", {len(tuning.failures)} failed" if tuning.failures else ""))
-            bar.update()
-
-        yield show
 
 
 class AutoTuneImpl:
@@ -405,25 +231,10 @@ class AutoTuneImpl:
         early_stop: bool = False,
         early_stop_factor: float = 2.0,
     ) -> None:
+        given = locals()
         functools.update_wrapper(self, getattr(jit_impl, "func", jit_impl))
         self.jit_impl, self.configs, self.do_not_specialize = jit_impl, configs, do_not_specialize
-        self.settings = ProfileArgs(
-            warmup,
-            rep,
-            timeout,
-            "event",
-            supply_type,
-            ref_prog,
-            supply_prog,
-            rtol,
-            atol,
-            max_mismatched_ratio,
-            skip_check,
-            manual_check_prog,
-            cache_input_tensors,
-            early_stop,
-            early_stop_factor,
-        )
+        self.settings = _profile_args(given)
         self._found: dict[Any, AutotuneResult] = {}
         self._signature = inspect.signature(getattr(jit_impl, "func", jit_impl))
 
@@ -516,30 +327,14 @@ def autotune(
     first runs take more than early_stop_factor times the best.  do_not_specialize is accepted and changes
     nothing.  The kernel carries .config, .latency and .ref_latency (milliseconds)."""
 
+    settings = {name: value for name, value in locals().items() if name != "func"}
+
     def wrap(impl: Any) -> AutoTuneImpl:
         if not hasattr(impl, "compile"):
             raise TypeError(
                 "@tilelang.autotune goes above @tilelang.jit: it decorates a compiled kernel's "
                 f"factory, not {kind_of(impl)}"
             )
-        return AutoTuneImpl(
-            impl,
-            warmup,
-            rep,
-            timeout,
-            configs,
-            supply_type,
-            ref_prog,
-            supply_prog,
-            rtol,
-            atol,
-            max_mismatched_ratio,
-            skip_check,
-            manual_check_prog,
-            cache_input_tensors,
-            do_not_specialize,
-            early_stop,
-            early_stop_factor,
-        )
+        return AutoTuneImpl(impl, **settings)
 
     return wrap if func is None else wrap(func)

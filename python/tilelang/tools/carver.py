@@ -1,7 +1,10 @@
 """Kernels of known forms, for which a simple model (hints.py) proposes tile sizes, candidates for tuning.
 
-template = MatmulTemplate(M=4096, N=4096, K=4096).with_arch(CUDA("cuda"))
-for hint in template.recommend_hints(topk=10): ..."""
+Usage:
+    template = MatmulTemplate(M=4096, N=4096, K=4096).with_arch(CUDA("cuda"))
+    for hint in template.recommend_hints(topk=10):
+        ...
+"""
 
 from __future__ import annotations
 

@@ -134,15 +134,8 @@ class _OfKernel(_Op):
         self.kernel, self.name, self.count = kernel, kernel._func.name, len(kernel._outputs)
         self.rows = []
         for param in (kernel.params[i] for i in kernel._inputs):
-            kind = (
-                "Tensor"
-                if param.is_tensor
-                else "bool"
-                if param.dtype == "bool"
-                else "float"
-                if param.dtype.is_float
-                else "int"
-            )
+            kind = "float" if param.dtype.is_float else "bool" if param.dtype == "bool" else "int"
+            kind = "Tensor" if param.is_tensor else kind
             self.rows.append((param.name, kind, ""))
 
     def known_writes(self) -> list[str]:

@@ -205,18 +205,10 @@ class _Event(_Stream):
 def _replace_functions(torch: Any) -> None:
     cuda, stream = torch.cuda, _Stream()
     nothing = lambda *args, **kwargs: None
-    for name in (
-        "synchronize",
-        "empty_cache",
-        "set_device",
-        "init",
-        "manual_seed",
-        "manual_seed_all",
-        "set_stream",
-        "reset_peak_memory_stats",
-        "ipc_collect",
-        "set_sync_debug_mode",
-    ):
+    for name in """
+        synchronize empty_cache set_device init manual_seed manual_seed_all set_stream
+        reset_peak_memory_stats ipc_collect set_sync_debug_mode
+    """.split():
         setattr(cuda, name, nothing)
     for name in (
         "memory_allocated",

@@ -213,20 +213,8 @@ def _accesses(report: Report) -> str:
         ]
         for a in report.accesses
     ]
-    return _table(
-        (
-            "line",
-            "buffer",
-            "scope",
-            "access",
-            "a thread, at once",
-            "in the code",
-            "times",
-            "a warp, at worst",
-        ),
-        rows,
-        (5, 6),
-    )
+    heads = "line|buffer|scope|access|a thread, at once|in the code|times|a warp, at worst".split("|")
+    return _table(heads, rows, (5, 6))
 
 
 def _counted(simulation: Any) -> str:

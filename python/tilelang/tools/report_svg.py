@@ -127,13 +127,10 @@ def picture(layout: Layout | Fragment | None, dtype: str | None, most: int = _MO
         for text in texts
     ]
     corner_rows, corner_wide = min(rows, _CORNER), min(wide, _CORNER)
-    says = (
-        "a hue is a warp, dark its last lanes; the numbers are thread:register"
-        if fragment
-        else "a hue is a bank of shared memory; the numbers are places, in elements"
-        if bits
-        else "the numbers are places, in elements"
-    )
+    says = "a hue is a bank of shared memory; " if bits else ""
+    says += "the numbers are places, in elements"
+    if fragment:
+        says = "a hue is a warp, dark its last lanes; the numbers are thread:register"
     if (rows, wide) != (all_rows, columns):
         says = f"the first {rows} of {all_rows} rows and {wide} of {columns} columns; {says}"
     whole = "" if (rows, wide) == (corner_rows, corner_wide) else _grid(cells, columns, rows, wide)

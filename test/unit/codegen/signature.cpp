@@ -9,13 +9,19 @@ namespace {
 
 int64_t value(const Formula& f, std::vector<int64_t> integers) { return evaluate(f, integers); }
 
-}  // namespace
+// A kernel with a pitched tensor, two scalars, a dense tensor and a workspace; some integers it does not use.
+struct Scale {
+  Machine m{"scale"};
+  Expr pitch = var("pitch"), count;
+  Program p;
+  Scale();
+};
 
-TEST_CASE("signature: integers come from scalars, extents and strides, each once") {
-  Machine m("scale");
-  Expr rows = var("M"), cols = var("N"), pitch = var("pitch");
+Scale::Scale() {
+  Expr rows = var("M"), cols = var("N");
   BufferId a = m.tensor("A", f16, {rows, cols}, {pitch, imm(1)});
-  Expr factor = m.scalar("factor", f32), count = m.scalar("count", i32);
+  Expr factor = m.scalar("factor", f32);
+  count = m.scalar("count", i32);
   BufferId c = m.tensor("C", f32, {rows, cols, imm(4)});
   BufferId w = m.f.add({.name = "partial",
                         .dtype = f32,
@@ -29,8 +35,15 @@ TEST_CASE("signature: integers come from scalars, extents and strides, each once
   m.block("by", min(rows, imm(64)));
   Expr inside = lt(m.k.thread, rows * pitch);
   m.body({put(c, m.k.thread, factor * cast(f32, m.at(a, m.k.thread)), inside), put(w, m.k.thread, fimm(0))});
-  Program p = signature_of(m.f, *find_target("sm_80"));
+  p = signature_of(m.f, *find_target("sm_80"));
+}
 
+const std::vector<int64_t> scale_ints = {7, 100, 300, 320};  // count, M, N and pitch
+
+}  // namespace
+
+TEST_CASE("signature: integers come from scalars, extents and strides, each once") {
+  auto [m, pitch, count, p] = Scale();
   CHECK_EQ(p.name, "scale");
   CHECK_EQ(p.language, "cuda");
   CHECK_EQ(p.chip, "sm_80");
@@ -57,19 +70,21 @@ TEST_CASE("signature: integers come from scalars, extents and strides, each once
   REQUIRE_EQ(vars.size(), 4);
   CHECK(vars[0].same(count));
   CHECK(vars[3].same(pitch));
+}
 
-  std::vector<int64_t> ints = {7, 100, 300, 320};
-  CHECK_EQ(value(p.params[0].shape[1], ints), 300);
-  CHECK_EQ(value(p.params[0].strides[0], ints), 320);
-  CHECK_EQ(value(p.params[3].strides[0], ints), 1200);
-  CHECK_EQ(value(p.params[3].strides[1], ints), 4);
+TEST_CASE("signature: shapes, strides, bytes and arguments are formulas of these integers") {
+  Program p = Scale().p;
+  CHECK_EQ(value(p.params[0].shape[1], scale_ints), 300);
+  CHECK_EQ(value(p.params[0].strides[0], scale_ints), 320);
+  CHECK_EQ(value(p.params[3].strides[0], scale_ints), 1200);
+  CHECK_EQ(value(p.params[3].strides[1], scale_ints), 4);
   CHECK(p.params[3].strides[2] == Formula::constant(1));
-  CHECK_EQ(value(p.workspaces[0].bytes, ints), 4 * 101 * 7);
+  CHECK_EQ(value(p.workspaces[0].bytes, scale_ints), 4 * 101 * 7);
 
   REQUIRE_EQ(p.entries.size(), 1);
   auto& e = p.entries[0];
-  CHECK_EQ(value(e.grid[0], ints), 3);
-  CHECK_EQ(value(e.grid[1], ints), 64);
+  CHECK_EQ(value(e.grid[0], scale_ints), 3);
+  CHECK_EQ(value(e.grid[1], scale_ints), 64);
   CHECK_EQ(e.threads[0], 128);
   using Arg = EntrySpec::Arg::From;
   std::vector<std::pair<Arg, int>> args;
