@@ -38,18 +38,14 @@ std::string quoted(std::string_view text) {
   return s + "\"";
 }
 
-struct Printer {
+// What each definition in scope, and each buffer, is called.
+struct Spellings {
   const Function* f = nullptr;
-  std::string out = {};
-  int depth = 0;
   std::map<const ExprNode*, std::string> names = {};
   std::set<std::string> taken = {};
   std::vector<std::vector<const ExprNode*>> scopes = {{}};
   std::vector<std::string> buffer_names = {};
-  std::set<int> declared = {};  // buffers whose declaration is printed
-  int next_id = 0;              // the id that the parser gives to the next declaration
 
-  // ── names ───────────────────────────────────────────────────────────────────────────────────────────
   std::string unique(const std::string& hint) {
     std::string base = spelled(hint), name = base;
     for (int n = 1; !taken.insert(name).second; n++) name = fmt::format("{}.{}", base, n);
@@ -82,8 +78,12 @@ struct Printer {
   void name_buffers() {
     for (auto& b : f->buffers) buffer_names.push_back(unique(b.name));
   }
+};
 
-  // ── expressions ─────────────────────────────────────────────────────────────────────────────────────
+// Expressions, and what stands within a line: regions, maps, attributes.
+struct TermPrinter {
+  Spellings& names;
+
   static bool is_literal(const Expr& e) { return e.as<IntImm>() || e.as<FloatImm>(); }
   // Beside an expression of its type a constant needs no type of its own.
   static bool needs_type(const Expr& e, const Expr& beside) {
@@ -116,7 +116,7 @@ struct Printer {
     return {s, s[0] == '-' ? unary_level : postfix_level};
   }
   Written written(const StringImm& n) { return {quoted(n.value), postfix_level}; }
-  Written written(const Var& n) { return {name_of(Expr(&n)), postfix_level}; }
+  Written written(const Var& n) { return {names.name_of(Expr(&n)), postfix_level}; }
   Written written(const Unary& n) {
     if (n.op == UnaryOp::logical_not) return {"not " + text(n.a, not_level), not_level};
     return {(n.op == UnaryOp::neg ? "-" : "~") + text(n.a, unary_level), unary_level};
@@ -138,7 +138,7 @@ struct Printer {
     return {fmt::format("select({}, {}, {})", text(n.cond), a, b), postfix_level};
   }
   Written written(const Load& n) {
-    return {fmt::format("{}[{}]{}", name_of(n.buffer), texts(n.index), masked(n.mask)), postfix_level};
+    return {fmt::format("{}[{}]{}", names.name_of(n.buffer), texts(n.index), masked(n.mask)), postfix_level};
   }
   Written written(const Ramp& n) {
     std::string base = text(n.base, loosest, needs_type(n.base, n.stride));
@@ -157,11 +157,11 @@ struct Printer {
   // ── regions, maps, attributes ───────────────────────────────────────────────────────────────────────
   bool is_whole(const Region& r) const {
     if (r.ranges.empty()) return true;
-    if (!f || !r.buffer || (*f)[r.buffer].shape.size() != r.ranges.size()) return false;
+    if (!names.f || !r.buffer || (*names.f)[r.buffer].shape.size() != r.ranges.size()) return false;
     for (size_t i = 0; i < r.ranges.size(); i++) {
       const Range& range = r.ranges[i];
       bool all = range.extent && !range.point && range.min->dtype == i64 && is_int(range.min, 0) &&
-                 equal(range.extent, (*f)[r.buffer].shape[i]);
+                 equal(range.extent, (*names.f)[r.buffer].shape[i]);
       if (!all) return false;
     }
     return true;
@@ -174,7 +174,8 @@ struct Printer {
     return r.extent ? fmt::format("{} : +{}", text(r.min), text(r.extent)) : text(r.min) + ":";
   }
   std::string text(const Region& r) {
-    return is_whole(r) ? name_of(r.buffer) : fmt::format("{}[{}]", name_of(r.buffer), texts(r.ranges));
+    return is_whole(r) ? names.name_of(r.buffer)
+                       : fmt::format("{}[{}]", names.name_of(r.buffer), texts(r.ranges));
   }
   std::string text(const Operand& operand, Access access) {
     bool as_value = access == Access::value;
@@ -187,12 +188,12 @@ struct Printer {
 
   // A variable where it is defined, with its type if that is not i64.
   std::string binding(const Expr& v) {
-    const std::string& name = define(v);
+    const std::string& name = names.define(v);
     return v->dtype == i64 ? name : fmt::format("{}: {}", name, to_string(v->dtype));
   }
   // Extents that equal the expected ones are left out.
   std::string text(const IndexMap& m, const std::vector<int64_t>& expected = {}) {
-    open();
+    names.open();
     std::string vars, outputs;
     for (size_t i = 0; i < m.vars.size(); i++) {
       vars += (i ? ", " : "") + binding(m.vars[i]);
@@ -201,7 +202,7 @@ struct Printer {
         vars += fmt::format(": {}", m.extents[i]);
     }
     outputs = m.outputs.size() == 1 ? text(m.outputs[0]) : "(" + texts(m.outputs) + ")";
-    close();
+    names.close();
     return fmt::format("({}) -> {}", vars, outputs);
   }
   std::string text(const AttrValue& value) {
@@ -224,6 +225,17 @@ struct Printer {
       s += fmt::format("{}{}={}", s.empty() ? "" : ", ", spelled(key), text(value));
     return " {" + s + "}";
   }
+};
+
+// Statements and functions, line by line.
+struct Printer {
+  const Function* f = nullptr;
+  Spellings names{.f = f};
+  TermPrinter terms{names};
+  std::string out = {};
+  int depth = 0;
+  std::set<int> declared = {};  // buffers whose declaration is printed
+  int next_id = 0;              // the id that the parser gives to the next declaration
 
   // ── buffers ─────────────────────────────────────────────────────────────────────────────────────────
   static std::string_view scope_text(Scope scope) {
@@ -233,16 +245,16 @@ struct Printer {
   // Everything of a buffer but its name and scope; ids are written where they are not the next one.
   std::string declaration(BufferId id) {
     const BufferInfo& b = (*f)[id];
-    std::string s = fmt::format("{}[{}]", to_string(b.dtype), texts(b.shape));
-    if (!b.strides.empty()) s += fmt::format(" strides({})", texts(b.strides));
+    std::string s = fmt::format("{}[{}]", to_string(b.dtype), terms.texts(b.shape));
+    if (!b.strides.empty()) s += fmt::format(" strides({})", terms.texts(b.strides));
     if (b.alignment != 0) s += fmt::format(" alignment({})", b.alignment);
-    if (b.layout) s += fmt::format(" layout({})", text(*b.layout, layout_extents(b)));
+    if (b.layout) s += fmt::format(" layout({})", terms.text(*b.layout, layout_extents(b)));
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
-    if (b.alias_of) s += fmt::format(" alias({})", name_of(b.alias_of));
+    if (b.alias_of) s += fmt::format(" alias({})", names.name_of(b.alias_of));
     if (!b.reducer.empty()) s += fmt::format(" reducer({})", quoted(b.reducer));
     if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
-    if (b.safe_value) s += fmt::format(" safe_value({})", text(b.safe_value, loosest, false));
+    if (b.safe_value) s += fmt::format(" safe_value({})", terms.text(b.safe_value, loosest, false));
     while (declared.contains(next_id)) next_id++;
     if (id.value != next_id) s += fmt::format(" id({})", id.value);
     declared.insert(id.value);
@@ -255,7 +267,7 @@ struct Printer {
   static bool binds(const Stmt& s) { return s.as<Let>() || s.as<Alloc>(); }
   void body(const Stmt& s) {
     depth++;
-    open();
+    names.open();
     auto* b = s.as<Block>();
     bool alone = b && b->stmts.size() == 1 && !binds(b->stmts[0]);  // a Block that the parser would not make
     if (!s || (b && b->stmts.empty()))
@@ -264,32 +276,32 @@ struct Printer {
       for (auto& inner : b->stmts) stmt(inner);
     else
       stmt(s);
-    close();
+    names.close();
     depth--;
   }
   void stmt(const Stmt& s) {
     dispatch(s, [&](const auto& n) { write(n); });
   }
   void write(const Store& n) {
-    bool typed = !is_known(n.buffer) || (*f)[n.buffer].dtype != n.value->dtype || n.value->dtype == u64;
-    line(fmt::format("{}[{}]{} = {}", name_of(n.buffer), texts(n.index), masked(n.mask),
-                     text(n.value, loosest, typed)));
+    bool typed = !names.is_known(n.buffer) || (*f)[n.buffer].dtype != n.value->dtype || n.value->dtype == u64;
+    line(fmt::format("{}[{}]{} = {}", names.name_of(n.buffer), terms.texts(n.index), terms.masked(n.mask),
+                     terms.text(n.value, loosest, typed)));
   }
   void write(const Let& n) {
-    std::string value = text(n.value);
-    line(fmt::format("{} = {}", define(n.var), value));
+    std::string value = terms.text(n.value);
+    line(fmt::format("{} = {}", names.define(n.var), value));
   }
   void write(const For& n) {
-    std::string min = text(n.min), extent = text(n.extent);
+    std::string min = terms.text(n.min), extent = terms.text(n.extent);
     std::string range = is_int(n.min, 0) ? extent : fmt::format("{} : +{}", min, extent);
-    open();
-    std::string attrs = text(n.attrs);  // first: the variables of its maps leave their names again
-    line(fmt::format("for {} in {}({}){}:", define(n.var), to_string(n.loop), range, attrs));
+    names.open();
+    std::string attrs = terms.text(n.attrs);  // first: the variables of its maps leave their names again
+    line(fmt::format("for {} in {}({}){}:", names.define(n.var), to_string(n.loop), range, attrs));
     body(n.body);
-    close();
+    names.close();
   }
   void write(const If& n, const char* word = "if") {
-    line(fmt::format("{} {}:", word, text(n.cond)));
+    line(fmt::format("{} {}:", word, terms.text(n.cond)));
     body(n.then_body);
     if (!n.else_body) return;
     if (auto* next = n.else_body.as<If>()) return write(*next, "elif");
@@ -297,29 +309,29 @@ struct Printer {
     body(n.else_body);
   }
   void write(const While& n) {
-    line(fmt::format("while {}:", text(n.cond)));
+    line(fmt::format("while {}:", terms.text(n.cond)));
     body(n.body);
   }
   void write(const Block& n) {
     line("block:");
     depth++;
-    open();
+    names.open();
     if (n.stmts.empty()) line("pass");
     for (auto& s : n.stmts) stmt(s);
-    close();
+    names.close();
     depth--;
   }
   void write(const Group& n) {
     std::string regs = n.max_regs ? fmt::format(", max_regs={}", n.max_regs) : "";
-    line(fmt::format("group({} : +{}{}){}:", n.first, n.count, regs, text(n.attrs)));
+    line(fmt::format("group({} : +{}{}){}:", n.first, n.count, regs, terms.text(n.attrs)));
     body(n.body);
   }
   void write(const Alloc& n) {
-    if (!is_known(n.buffer) || declared.contains(n.buffer.value))
-      return line(fmt::format("alloc {}{}", name_of(n.buffer), text(n.attrs)));
+    if (!names.is_known(n.buffer) || declared.contains(n.buffer.value))
+      return line(fmt::format("alloc {}{}", names.name_of(n.buffer), terms.text(n.attrs)));
     std::string type = declaration(n.buffer);
-    line(fmt::format("{} = {} {}{}", name_of(n.buffer), scope_text((*f)[n.buffer].scope), type,
-                     text(n.attrs)));
+    line(fmt::format("{} = {} {}{}", names.name_of(n.buffer), scope_text((*f)[n.buffer].scope), type,
+                     terms.text(n.attrs)));
   }
   void write(const Tile& n) {
     std::string operands;
@@ -327,21 +339,21 @@ struct Printer {
       Access access = i < n.op->operands.size() ? n.op->operands[i].access : Access::value;
       operands += i ? ", " : "";
       if (n.body) operands += fmt::format("{} ", to_string(access));
-      operands += text(n.operands[i], access);
+      operands += terms.text(n.operands[i], access);
     }
-    line(fmt::format("{}({}){}{}", n.op->name, operands, text(n.attrs), n.body ? ":" : ""));
+    line(fmt::format("{}({}){}{}", n.op->name, operands, terms.text(n.attrs), n.body ? ":" : ""));
     if (n.body) body(n.body);
   }
-  void write(const Eval& n) { line(text(n.value)); }
+  void write(const Eval& n) { line(terms.text(n.value)); }
 
   // ── functions ───────────────────────────────────────────────────────────────────────────────────────
   std::string text(const Param& p) {
     std::string name = spelled(p.name);
     auto introduced = [&](const std::string& inner) { return inner == name ? name : name + " as " + inner; };
-    if (p.var) return fmt::format("{}: {}", introduced(name_of(p.var)), to_string(p.var->dtype));
+    if (p.var) return fmt::format("{}: {}", introduced(names.name_of(p.var)), to_string(p.var->dtype));
     Scope scope = (*f)[p.buffer].scope;
     std::string prefix = scope == Scope::global ? "" : std::string(scope_text(scope)) + " ";
-    return fmt::format("{}: {}{}", introduced(name_of(p.buffer)), prefix, declaration(p.buffer));
+    return fmt::format("{}: {}{}", introduced(names.name_of(p.buffer)), prefix, declaration(p.buffer));
   }
   void header() {
     std::vector<std::string> params;
@@ -361,13 +373,14 @@ struct Printer {
     for (int id = 0; id < int(f->buffers.size()); id++)
       if (!declared.contains(id) && !allocated.contains(id)) {
         std::string type = declaration({id});
-        line(fmt::format("buffer {} = {} {}", name_of(BufferId{id}), scope_text((*f)[{id}].scope), type));
+        line(fmt::format("buffer {} = {} {}", names.name_of(BufferId{id}), scope_text((*f)[{id}].scope),
+                         type));
       }
   }
   void tensor_map(const TensorMap& m) {
-    std::string s = fmt::format("tensor_map {} = {}", spelled(m.name), name_of(m.tensor));
-    if (!m.shape.empty()) s += fmt::format("[{}]", texts(m.shape));
-    if (!m.strides.empty()) s += fmt::format(" strides({})", texts(m.strides));
+    std::string s = fmt::format("tensor_map {} = {}", spelled(m.name), names.name_of(m.tensor));
+    if (!m.shape.empty()) s += fmt::format("[{}]", terms.texts(m.shape));
+    if (!m.strides.empty()) s += fmt::format(" strides({})", terms.texts(m.strides));
     s += numbers("box", m.box);
     if (m.swizzle) s += fmt::format(" swizzle({})", m.swizzle);
     line(s);
@@ -379,33 +392,34 @@ struct Printer {
     return fmt::format(" {}({})", word, s);
   }
   void kernel(const Kernel& k) {
-    open();
+    names.open();
     std::string s = "kernel " + spelled(k.name), grid;
     std::vector<std::string> extents;
-    for (auto& e : k.grid) extents.push_back(text(e));
+    for (auto& e : k.grid) extents.push_back(terms.text(e));
     for (size_t i = 0; i < k.grid_vars.size(); i++)
-      grid += fmt::format("{}{}: {}", i ? ", " : "", binding(k.grid_vars[i]),
+      grid += fmt::format("{}{}: {}", i ? ", " : "", terms.binding(k.grid_vars[i]),
                           i < extents.size() ? extents[i] : "1");
     if (!k.grid_vars.empty()) s += fmt::format(" grid({})", grid);
     s += numbers("threads", k.threads);
-    if (k.thread) s += fmt::format(" thread({})", binding(k.thread));
-    s += numbers("cluster", k.cluster) + text(k.attrs);
+    if (k.thread) s += fmt::format(" thread({})", terms.binding(k.thread));
+    s += numbers("cluster", k.cluster) + terms.text(k.attrs);
     line(s + ":");
     body(k.body);
-    close();
+    names.close();
   }
   void function() {
-    name_buffers();
+    names.name_buffers();
     for (auto& p : f->params)
-      if (p.var) define(p.var);
+      if (p.var) names.define(p.var);
     header();
     depth++;
-    for (auto& fact : f->facts) line("assume " + text(fact));
+    for (auto& fact : f->facts) line("assume " + terms.text(fact));
     for (auto& check : f->checks)
-      line(fmt::format("check {}, {}, {}", text(check.cond), quoted(check.message), quoted(check.place)));
+      line(fmt::format("check {}, {}, {}", terms.text(check.cond), quoted(check.message),
+                       quoted(check.place)));
     for (auto& id : f->workspaces) {
       std::string type = declaration(id);
-      line(fmt::format("{} = {} {}", name_of(id), scope_text((*f)[id].scope), type));
+      line(fmt::format("{} = {} {}", names.name_of(id), scope_text((*f)[id].scope), type));
     }
     orphans();
     for (auto& m : f->maps) tensor_map(m);
@@ -415,18 +429,15 @@ struct Printer {
       line("pass");
     depth--;
   }
+  // Before a part of a function: what stands above it.
+  void enter() {
+    if (!f) return;
+    names.name_buffers();
+    for (int id = 0; id < int(f->buffers.size()); id++) declared.insert(id);
+    for (auto& p : f->params)
+      if (p.var) names.define(p.var);
+  }
 };
-
-template <class R>
-Printer printer_for(const R&, const Function* f) {
-  Printer p{.f = f};
-  if (!f) return p;
-  p.name_buffers();
-  for (int id = 0; id < int(f->buffers.size()); id++) p.declared.insert(id);
-  for (auto& param : f->params)
-    if (param.var) p.define(param.var);
-  return p;
-}
 
 }  // namespace
 
@@ -435,9 +446,14 @@ std::string print(const Function& f) {
   p.function();
   return std::move(p.out);
 }
-std::string print(const Expr& e, const Function* f) { return printer_for(e, f).text(e); }
+std::string print(const Expr& e, const Function* f) {
+  Printer p{.f = f};
+  p.enter();
+  return p.terms.text(e);
+}
 std::string print(const Stmt& s, const Function* f) {
-  Printer p = printer_for(s, f);
+  Printer p{.f = f};
+  p.enter();
   if (s) p.stmt(s);
   return std::move(p.out);
 }
