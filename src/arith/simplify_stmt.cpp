@@ -35,11 +35,31 @@ Stmt with(const N& n, auto change) {
   return own(new N(std::move(copy)));
 }
 
+// The statement is the whole body of a parallel loop; of one in a nest with attributes.
+enum class Nest { none, parallel, settled };
+
+// Loops of one iteration go, except those that a jump leaves, and among parallel ones the last around a
+// statement (it is what spreads the statement over threads) and those of a nest with attributes (a layout
+// has a dimension for each).
+bool removable(const For& n, const Stmt& body, Nest around) {
+  if (has_jump(body)) return false;
+  if (n.loop != Loop::parallel) return true;
+  if (!n.attrs.entries.empty() || around == Nest::settled) return false;
+  auto* inner = body.as<For>();
+  bool nested = around == Nest::parallel || (inner && inner->loop == Loop::parallel);
+  for (; inner && inner->loop == Loop::parallel; inner = inner->body.as<For>())
+    if (!inner->attrs.entries.empty()) return false;
+  return nested;
+}
+Nest nest_of(const For& n, Nest around) {
+  if (n.loop != Loop::parallel) return Nest::none;
+  return !n.attrs.entries.empty() || around == Nest::settled ? Nest::settled : Nest::parallel;
+}
+
 struct Walker {
   Simplifier s;
   const Expr thread;  // of the kernel; may be null
-  // The statement is the whole body of a parallel loop; of one in a nest with attributes.
-  enum class Nest { none, parallel, settled } nest = Nest::none;
+  Nest nest = Nest::none;
 
   Expr walk(const Expr& e) { return e ? s.run(e) : e; }
   bool walk_all(std::vector<Expr>& list) {
@@ -94,23 +114,6 @@ struct Walker {
     s.learn(s.run(lt(v, min + extent)));
   }
 
-  // Loops of one iteration go, except those that a jump leaves, and among parallel ones the last around a
-  // statement (it is what spreads the statement over threads) and those of a nest with attributes (a layout
-  // has a dimension for each).
-  bool removable(const For& n, const Stmt& body, Nest around) {
-    if (has_jump(body)) return false;
-    if (n.loop != Loop::parallel) return true;
-    if (!n.attrs.entries.empty() || around == Nest::settled) return false;
-    auto* inner = body.as<For>();
-    bool nested = around == Nest::parallel || (inner && inner->loop == Loop::parallel);
-    for (; inner && inner->loop == Loop::parallel; inner = inner->body.as<For>())
-      if (!inner->attrs.entries.empty()) return false;
-    return nested;
-  }
-  static Nest nest_of(const For& n, Nest around) {
-    if (n.loop != Loop::parallel) return Nest::none;
-    return !n.attrs.entries.empty() || around == Nest::settled ? Nest::settled : Nest::parallel;
-  }
   Stmt loop_with(const For& n, const Expr& min, const Expr& extent, const Stmt& body) {
     if (is_empty(body)) return block({}, n.span);
     Attrs attrs = n.attrs;
