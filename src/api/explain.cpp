@@ -14,18 +14,8 @@
 namespace tl {
 namespace {
 
-std::string_view scope_name(Scope scope) {
-  switch (scope) {
-    case Scope::global:
-      return "tensor";
-    case Scope::shared:
-      return "shared";
-    case Scope::fragment:
-      return "fragment";
-    case Scope::local:
-      return "local";
-  }
-  return "";
+std::string scope_name(Scope scope) {
+  return scope == Scope::global ? "tensor" : std::string(to_string(scope));
 }
 
 std::string extents_text(const std::vector<int64_t>& extents) {
@@ -88,7 +78,7 @@ struct Gatherer {
     const BufferInfo& info = machine[id];
     Report::BufferRow row{.kernel = kernel,
                           .name = info.name,
-                          .scope = std::string(scope_name(info.scope)),
+                          .scope = scope_name(info.scope),
                           .dtype = to_string(info.dtype),
                           .place = info.span};
     bool constant = true;
@@ -236,7 +226,7 @@ struct Gatherer {
       const BufferInfo& info = machine[a.buffer];
       report.accesses.push_back({.kernel = machine.kernels[a.kernel].name,
                                  .buffer = info.name,
-                                 .scope = std::string(scope_name(info.scope)),
+                                 .scope = scope_name(info.scope),
                                  .cost = a});
     }
   }

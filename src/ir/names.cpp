@@ -43,6 +43,11 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string_view to_string(Scope scope) {
+  static constexpr std::string_view names[] = {"global", "shared", "fragment", "local"};
+  return names[size_t(scope)];
+}
+
 std::string_view to_string(Loop loop) {
   static constexpr std::string_view names[] = {"serial", "parallel", "pipelined", "unrolled", "vectorized"};
   return names[size_t(loop)];

@@ -238,10 +238,6 @@ struct Printer {
   int next_id = 0;              // the id that the parser gives to the next declaration
 
   // ── buffers ─────────────────────────────────────────────────────────────────────────────────────────
-  static std::string_view scope_text(Scope scope) {
-    static constexpr std::string_view texts[] = {"global", "shared", "fragment", "local"};
-    return texts[size_t(scope)];
-  }
   // Everything of a buffer but its name and scope; ids are written where they are not the next one.
   std::string declaration(BufferId id) {
     const BufferInfo& b = (*f)[id];
@@ -330,7 +326,7 @@ struct Printer {
     if (!names.is_known(n.buffer) || declared.contains(n.buffer.value))
       return line(fmt::format("alloc {}{}", names.name_of(n.buffer), terms.text(n.attrs)));
     std::string type = declaration(n.buffer);
-    line(fmt::format("{} = {} {}{}", names.name_of(n.buffer), scope_text((*f)[n.buffer].scope), type,
+    line(fmt::format("{} = {} {}{}", names.name_of(n.buffer), to_string((*f)[n.buffer].scope), type,
                      terms.text(n.attrs)));
   }
   void write(const Tile& n) {
@@ -352,7 +348,7 @@ struct Printer {
     auto introduced = [&](const std::string& inner) { return inner == name ? name : name + " as " + inner; };
     if (p.var) return fmt::format("{}: {}", introduced(names.name_of(p.var)), to_string(p.var->dtype));
     Scope scope = (*f)[p.buffer].scope;
-    std::string prefix = scope == Scope::global ? "" : std::string(scope_text(scope)) + " ";
+    std::string prefix = scope == Scope::global ? "" : std::string(to_string(scope)) + " ";
     return fmt::format("{}: {}{}", introduced(names.name_of(p.buffer)), prefix, declaration(p.buffer));
   }
   void header() {
@@ -373,8 +369,8 @@ struct Printer {
     for (int id = 0; id < int(f->buffers.size()); id++)
       if (!declared.contains(id) && !allocated.contains(id)) {
         std::string type = declaration({id});
-        line(fmt::format("buffer {} = {} {}", names.name_of(BufferId{id}), scope_text((*f)[{id}].scope),
-                         type));
+        line(
+            fmt::format("buffer {} = {} {}", names.name_of(BufferId{id}), to_string((*f)[{id}].scope), type));
       }
   }
   void tensor_map(const TensorMap& m) {
@@ -419,7 +415,7 @@ struct Printer {
                        quoted(check.place)));
     for (auto& id : f->workspaces) {
       std::string type = declaration(id);
-      line(fmt::format("{} = {} {}", names.name_of(id), scope_text((*f)[id].scope), type));
+      line(fmt::format("{} = {} {}", names.name_of(id), to_string((*f)[id].scope), type));
     }
     orphans();
     for (auto& m : f->maps) tensor_map(m);
