@@ -104,13 +104,7 @@ struct Widening {
   bool is_harmless(const Load& l) const {
     if (written.contains(f.storage(l.buffer))) return false;
     if (naming && l.claim && f[l.buffer].scope != Scope::global) return false;
-    int64_t elements = f[l.buffer].elements;
-    if (elements < 0) {
-      elements = 1;
-      for (auto& e : f[l.buffer].shape) elements *= as_int(e).value_or(0);
-    }
-    Interval at = interval_of(l.index[0], facts);
-    return at.min >= 0 && at.max < elements;
+    return is_inside(f[l.buffer], l.index[0], facts);
   }
 
   // What is known of an access's indices, of each lane, under the guard.
