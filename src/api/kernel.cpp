@@ -79,10 +79,7 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   auto* t = std::get_if<TensorView>(&arguments[size_t(source.param)]);
   if (!t || source.dim >= t->ndim) return {};
   if (source.from == IntegerSource::From::extent) return {source.solve(t->shape[source.dim]), true};
-  if (t->strides) return {t->strides[source.dim], true};
-  int64_t stride = 1;
-  for (int d = source.dim + 1; d < t->ndim; d++) stride *= t->shape[d];
-  return {stride, true};
+  return {stride_of(*t, source.dim), true};
 }
 
 // How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major

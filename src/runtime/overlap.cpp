@@ -67,13 +67,6 @@ bool meets(const TensorView& a, const TensorView& b, std::span<const int> dims, 
 
 }  // namespace
 
-int64_t stride_of(const TensorView& t, int d) {
-  if (t.strides) return t.strides[d];
-  int64_t stride = 1;
-  for (int k = d + 1; k < t.ndim; k++) stride *= t.shape[k];
-  return stride;
-}
-
 bool overlaps_itself(const TensorView& t) {
   if (!t.strides) return false;
   __int128 reach = 0;

@@ -9,7 +9,4 @@ bool overlaps_itself(const TensorView& t);
 // Where the two are laid out differently, or so oddly that the search is long, true if their ranges meet.
 bool share_memory(const TensorView& a, const TensorView& b);
 
-// In elements; of a tensor without strides, as in row-major order.
-int64_t stride_of(const TensorView& t, int d);
-
 }  // namespace tl
