@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "fuzz/ring_text.h"
+#include "fuzz/handed_text.h"
 
 namespace tl::fuzz {
 namespace {
 
-struct Generator : RingText {
+struct Generator : HandedText {
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
   std::string name(const char* hint) { return fmt::format("{}{}", hint, fresh++); }
   const Register& any_register() { return registers[size_t(below(int64_t(registers.size())))]; }
