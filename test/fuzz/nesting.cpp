@@ -78,28 +78,9 @@ constexpr Innermost innermosts[] = {
     {"v = A[@]"},
 };
 
-std::string program(const std::vector<std::string>& nest, const Innermost& innermost) {
-  fuzz::RandomText t{.random = std::mt19937_64(0)};
-  std::string text = innermost.text;
-  t.line(
-      "func main(A: f32[16, 16], B: f16[16, 16], N: i32[16, 16], W: f32[32, 16], X: f32[32, 16], Y: f32[32, "
-      "16],");
-  t.line("          Q: f32[2, 4], P: f32[2, 8], Z: f32[32], U: i32[32], V: f32[32, 16], s: i32):");
-  t.line("  kernel main grid(b: 2) threads(64):");
-  t.indent = 2;
-  for (auto* line : {"S = shared f32[16, 16]", "H = shared f16[16, 16]", "F = fragment f32[16, 16]",
-                     "C = fragment f32[16, 16]", "R = fragment f32[16]", "I = shared i32[16, 16]",
-                     "J = fragment i32[16]", "copy(A, S)", "copy(B, H)", "copy(A, F)", "copy(A, C)",
-                     "copy(A[0, 0 : +16], R)", "copy(N, I)", "copy(N[0, 0 : +16], J)"})
-    t.line("{}", line);
-  bool varies = text.find("n[0]") != text.npos;
-  if (varies) t.line("n = local f32[1]");
-  if (varies) t.line("n[0] = 0.5");
-  bool reduces = text.find("o[") != text.npos || text.find("(o") != text.npos;
-  if (reduces) t.line("o = local f32[4] reducer(\"sum\")");
-  if (reduces && text != "reducer_init(o, 0.0)") t.line("reducer_init(o, 0.0)");
-  int outer = t.indent;
-  std::vector<std::string> own;  // variables of which each iteration has its own element
+// Opens the loops and conditions; returns the variables of which each iteration has its own element.
+std::vector<std::string> open_nest(const std::vector<std::string>& nest, fuzz::RandomText& t) {
+  std::vector<std::string> own;
   for (size_t i = 0; i < nest.size(); i++, t.indent++) {
     std::string v = fmt::format("i{}", i);
     const std::string& kind = nest[i];
@@ -122,6 +103,31 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
              kind == "pipelined" ? " {num_stages=2}" : "");
     }
   }
+  return own;
+}
+
+std::string program(const std::vector<std::string>& nest, const Innermost& innermost) {
+  fuzz::RandomText t{.random = std::mt19937_64(0)};
+  std::string text = innermost.text;
+  t.line(
+      "func main(A: f32[16, 16], B: f16[16, 16], N: i32[16, 16], W: f32[32, 16], X: f32[32, 16], Y: f32[32, "
+      "16],");
+  t.line("          Q: f32[2, 4], P: f32[2, 8], Z: f32[32], U: i32[32], V: f32[32, 16], s: i32):");
+  t.line("  kernel main grid(b: 2) threads(64):");
+  t.indent = 2;
+  for (auto* line : {"S = shared f32[16, 16]", "H = shared f16[16, 16]", "F = fragment f32[16, 16]",
+                     "C = fragment f32[16, 16]", "R = fragment f32[16]", "I = shared i32[16, 16]",
+                     "J = fragment i32[16]", "copy(A, S)", "copy(B, H)", "copy(A, F)", "copy(A, C)",
+                     "copy(A[0, 0 : +16], R)", "copy(N, I)", "copy(N[0, 0 : +16], J)"})
+    t.line("{}", line);
+  bool varies = text.find("n[0]") != text.npos;
+  if (varies) t.line("n = local f32[1]");
+  if (varies) t.line("n[0] = 0.5");
+  bool reduces = text.find("o[") != text.npos || text.find("(o") != text.npos;
+  if (reduces) t.line("o = local f32[4] reducer(\"sum\")");
+  if (reduces && text != "reducer_init(o, 0.0)") t.line("reducer_init(o, 0.0)");
+  int outer = t.indent;
+  std::vector<std::string> own = open_nest(nest, t);
   std::string row = own.empty() ? "0" : own[0], column = "0";
   for (size_t i = 1; i < own.size(); i++) column = i == 1 ? own[i] : fmt::format("{}*4 + {}", column, own[i]);
   for (size_t at; (at = text.find('@')) != text.npos;)
