@@ -5,7 +5,6 @@
 //
 // Elements that a padded fragment does not have, and threads without any, take part with the identity.
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "arith/prove.h"
@@ -236,7 +235,7 @@ void Threads::write_shared() {
 // many turns as the strip needs.
 void Threads::redistribute(const Fragment& wanted) {
   std::vector<int64_t> shape = wanted.shape();
-  int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+  int64_t elements = product(shape);
   int64_t turns = (elements + strip_elements - 1) / strip_elements;
   Expr turn = bound("turn", turns), first = turns > 1 ? turn * strip_elements : imm(0);
   auto slot = [&](const FragmentLoops& loops, Expr& guard) {
@@ -297,12 +296,7 @@ Stmt Threads::run() {
   if (!to_shared) wanted = ctx.layouts.fragments.at(r.dst.buffer);
   bool same = wanted && equal(*wanted, rows.fragment),
        held = same || (wanted && covers(rows.fragment, *wanted));
-  int64_t elements = 0;
-  if (wanted && !held) {
-    std::vector<int64_t> shape = wanted->shape();
-    elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
-  }
-  plan_strip(elements);
+  plan_strip(wanted && !held ? product(wanted->shape()) : 0);
   bool direct = same && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
   part = direct ? r.dst.buffer : buffer("part", Scope::local, rows.fragment.registers);
   std::optional<BufferId> registers = load_source(from);

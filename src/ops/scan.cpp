@@ -7,7 +7,6 @@
 //
 // With one thread a line is a loop, beside each other in vectors where the scanned dimension is not the last.
 #include <algorithm>
-#include <numeric>
 
 #include "arith/prove.h"
 #include "base/error.h"
@@ -26,11 +25,7 @@ struct Scan {
   DType acc;
   const Span& at() const { return tile.span; }
   int64_t length() const { return shape[dim]; }
-  int64_t lines() const {
-    int64_t n = 1;
-    for (size_t d = 0; d < shape.size(); d++) n *= d == dim ? 1 : shape[d];
-    return n;
-  }
+  int64_t lines() const { return product(shape) / length(); }
 };
 
 Scan read_scan(const Tile& t, const Function& f) {
@@ -99,8 +94,7 @@ void check_scan(const Tile& t, const Function& f) {
 void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {
   Scan s = read_scan(t, f);
   Array in = ctx.read(s.src), out = make_array(s.acc, region_shape(s.dst));
-  int64_t inner = std::accumulate(s.shape.begin() + std::ptrdiff_t(s.dim) + 1, s.shape.end(), int64_t(1),
-                                  std::multiplies<>());
+  int64_t inner = product(std::span(s.shape).subspan(s.dim + 1));
   int64_t n = s.length();
   bool largest = s.op == BinaryOp::max;
   for (int64_t line = 0; line < s.lines(); line++) {
