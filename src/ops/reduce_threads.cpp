@@ -9,6 +9,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
+#include "base/round.h"
 #include "ops/reduce.h"
 
 namespace tl {
@@ -70,7 +71,7 @@ struct Threads {
   }
   int64_t strip_row(const ThreadDigit& d) const {  // whole groups of threads, so that all may read
     int64_t group = d.stride * d.radix;
-    return (ctx.team.count + group - 1) / group * group;
+    return round_up(ctx.team.count, group);
   }
 
   FragmentLoops visit_registers(const Fragment& f);
