@@ -34,13 +34,13 @@ struct VerifyScope {
         bad("at level {} there are no {}", to_string(level), row.what);
   }
   struct Here {  // the node's place, as long as it is looked at
-    VerifyScope& c;
+    VerifyScope& scope;
     Span outer;
-    Here(VerifyScope& c, const Span& s) : c(c), outer(c.span) {
-      if (s) c.span = s;
+    Here(VerifyScope& scope, const Span& s) : scope(scope), outer(scope.span) {
+      if (s) scope.span = s;
     }
     ~Here() {
-      if (!std::uncaught_exceptions()) c.span = outer;
+      if (!std::uncaught_exceptions()) scope.span = outer;
     }
   };
 
@@ -50,13 +50,16 @@ struct VerifyScope {
     vars.push_back(v.get());
   }
   struct Inside {  // a scope: what is defined in it ends with it
-    VerifyScope& c;
+    VerifyScope& scope;
     size_t vars, buffers;
-    explicit Inside(VerifyScope& c) : c(c), vars(c.vars.size()), buffers(c.allocated.size()) {}
+    explicit Inside(VerifyScope& scope)
+        : scope(scope),
+          vars(scope.vars.size()),
+          buffers(scope.allocated.size()) {}
     ~Inside() {
-      for (size_t i = vars; i < c.vars.size(); i++) c.visible.erase(c.vars[i]);
-      c.vars.resize(vars);
-      c.allocated.resize(buffers);
+      for (size_t i = vars; i < scope.vars.size(); i++) scope.visible.erase(scope.vars[i]);
+      scope.vars.resize(vars);
+      scope.allocated.resize(buffers);
     }
   };
   const BufferInfo& info(BufferId id) const {
