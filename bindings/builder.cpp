@@ -18,18 +18,8 @@ nb::object value_object(const Expr& e) {
   return nb::int_(n->value);
 }
 
-const char* scope_name(const BufferInfo& info) {
-  switch (info.scope) {
-    case Scope::global:
-      return "global";
-    case Scope::shared:
-      return "shared";
-    case Scope::fragment:
-      return "fragment";
-    case Scope::local:
-      break;
-  }
-  return info.shape.empty() ? "var" : "local";
+std::string scope_name(const BufferInfo& info) {
+  return info.scope == Scope::local && info.shape.empty() ? "var" : std::string(to_string(info.scope));
 }
 
 nb::tuple shape_tuple(const Buffer& b) {

@@ -109,13 +109,8 @@ bool State::add_reads(Words& words, const Group& group, std::span<PyObject* cons
         continue;
       }
       if (read.dim >= view.ndim) return false;
-      int64_t value = view.shape[read.dim];
-      if (read.what == Read::What::stride && view.strides) value = view.strides[read.dim];
-      if (read.what == Read::What::stride && !view.strides) {
-        value = 1;
-        for (int d = read.dim + 1; d < view.ndim; d++) value *= view.shape[d];
-      }
-      words.add(uint64_t(value));
+      bool is_stride = read.what == Read::What::stride;
+      words.add(uint64_t(is_stride ? stride_of(view, read.dim) : view.shape[read.dim]));
     }
   }
   return true;

@@ -136,7 +136,40 @@ void bind_fragments(nb::module_& m) {
       .def("__str__", [](const Fragment& f) { return to_string(f); });
 }
 
-void bind_makers(nb::module_& m) {
+void bind_costs_and_pictures(nb::module_& m) {
+  m.def(
+      "wavefronts",
+      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
+        WarpCost w = wavefronts(memory, bits, map, lanes);
+        return std::pair(w.count, w.least);
+      },
+      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
+  m.def(
+      "sectors",
+      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
+        return sectors(memory, bits, map, lanes).count;
+      },
+      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
+  m.def(
+      "draw_text",
+      [](nb::object layout, int bits, int64_t rows, int64_t columns) {
+        return to_text(picture(layout, bits), rows, columns);
+      },
+      nb::arg("layout"), nb::arg("bits"), nb::arg("rows"), nb::arg("columns"));
+  m.def(
+      "draw_svg", [](nb::object layout, int bits) { return to_svg(picture(layout, bits)); },
+      nb::arg("layout"), nb::arg("bits"));
+  m.def(
+      "draw_cells", [](nb::object layout, int bits) { return cells_of(picture(layout, bits)); },
+      nb::arg("layout"), nb::arg("bits"));
+}
+
+}  // namespace
+
+void bind_layout(nb::module_& m) {
+  bind_layouts(m);
+  bind_fragments(m);
+  bind_costs_and_pictures(m);
   m.def("index_var", [](const std::string& name) { return var(name, i64); }, nb::arg("name"));
   m.def("row_major", [](Numbers shape) { return row_major(shape); }, nb::arg("shape"));
   m.def(
@@ -173,41 +206,4 @@ void bind_makers(nb::module_& m) {
     }
     return all;
   });
-}
-
-void bind_costs_and_pictures(nb::module_& m) {
-  m.def(
-      "wavefronts",
-      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        WarpCost w = wavefronts(memory, bits, map, lanes);
-        return std::pair(w.count, w.least);
-      },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
-  m.def(
-      "sectors",
-      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        return sectors(memory, bits, map, lanes).count;
-      },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
-  m.def(
-      "draw_text",
-      [](nb::object layout, int bits, int64_t rows, int64_t columns) {
-        return to_text(picture(layout, bits), rows, columns);
-      },
-      nb::arg("layout"), nb::arg("bits"), nb::arg("rows"), nb::arg("columns"));
-  m.def(
-      "draw_svg", [](nb::object layout, int bits) { return to_svg(picture(layout, bits)); },
-      nb::arg("layout"), nb::arg("bits"));
-  m.def(
-      "draw_cells", [](nb::object layout, int bits) { return cells_of(picture(layout, bits)); },
-      nb::arg("layout"), nb::arg("bits"));
-}
-
-}  // namespace
-
-void bind_layout(nb::module_& m) {
-  bind_layouts(m);
-  bind_fragments(m);
-  bind_makers(m);
-  bind_costs_and_pictures(m);
 }

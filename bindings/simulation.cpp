@@ -53,10 +53,9 @@ nb::dict counter_row(const Counter& c) {
 }
 
 nb::dict array_row(const Stop::Array& a) {
-  constexpr const char* scopes[] = {"global", "shared", "fragment", "local"};
   nb::dict d;
   d["name"] = std::string(a.name);
-  d["scope"] = scopes[size_t(a.scope)];
+  d["scope"] = std::string(to_string(a.scope));
   d["dtype"] = a.type;
   nb::list lanes;
   constexpr int64_t warp = 32;

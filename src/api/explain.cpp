@@ -14,18 +14,8 @@
 namespace tl {
 namespace {
 
-std::string_view scope_name(Scope scope) {
-  switch (scope) {
-    case Scope::global:
-      return "tensor";
-    case Scope::shared:
-      return "shared";
-    case Scope::fragment:
-      return "fragment";
-    case Scope::local:
-      return "local";
-  }
-  return "";
+std::string scope_name(Scope scope) {
+  return scope == Scope::global ? "tensor" : std::string(to_string(scope));
 }
 
 std::string extents_text(const std::vector<int64_t>& extents) {
@@ -88,17 +78,13 @@ struct Gatherer {
     const BufferInfo& info = machine[id];
     Report::BufferRow row{.kernel = kernel,
                           .name = info.name,
-                          .scope = std::string(scope_name(info.scope)),
+                          .scope = scope_name(info.scope),
                           .dtype = to_string(info.dtype),
                           .place = info.span};
-    bool constant = true;
-    int64_t logical = 1;
-    for (auto& e : info.shape) {
-      row.shape.push_back(print(e, &machine));
-      constant = constant && as_int(e);
-      logical *= as_int(e).value_or(1);
-    }
-    if (constant) row.logical = logical;
+    for (auto& e : info.shape) row.shape.push_back(print(e, &machine));
+    bool constant =
+        std::all_of(info.shape.begin(), info.shape.end(), [](auto& e) { return as_int(e).has_value(); });
+    if (constant) row.logical = element_count(info);
     if (info.scope == Scope::global)
       place_tensor(row, info);
     else
@@ -164,9 +150,7 @@ struct Gatherer {
     row.lanes = nest.attrs.get_int("loop_lanes");
     if (row.lanes == 0) row.lanes = run_length(nest, mapping);
     if (row.lanes > target.vector_bytes) row.lanes = 1;
-    int64_t iterations = 1;
-    for (int64_t e : nest.extents) iterations *= e;
-    row.guarded = mapping.threads * mapping.registers > iterations * mapping.replicas;
+    row.guarded = mapping.threads * mapping.registers > product(nest.extents) * mapping.replicas;
     row.text = mapping_text(row);
     for (auto* n : said(nest.span, "vectorize", "")) {
       row.refusals.push_back(n->text);
@@ -236,7 +220,7 @@ struct Gatherer {
       const BufferInfo& info = machine[a.buffer];
       report.accesses.push_back({.kernel = machine.kernels[a.kernel].name,
                                  .buffer = info.name,
-                                 .scope = std::string(scope_name(info.scope)),
+                                 .scope = scope_name(info.scope),
                                  .cost = a});
     }
   }

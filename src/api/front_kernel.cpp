@@ -3,6 +3,7 @@
 
 #include "api/front.h"
 #include "base/error.h"
+#include "base/product.h"
 #include "ir/text.h"
 
 namespace tilelang {
@@ -65,11 +66,7 @@ static tl::Device& device_of(const KernelImpl& k) {
   throw tl::RuntimeError(reason);
 }
 
-static size_t bytes_of(const TensorRef& t) {
-  size_t n = size_t(type_of(t.type).bytes());
-  for (int64_t extent : t.shape) n *= size_t(extent);
-  return n;
-}
+static size_t bytes_of(const TensorRef& t) { return size_t(type_of(t.type).bytes() * tl::product(t.shape)); }
 
 }  // namespace detail
 

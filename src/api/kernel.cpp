@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "api/refused.h"
-#include "arith/simplify.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "ir/depth.h"
@@ -57,6 +56,12 @@ void refuse_thread_code(const Function& f) {
   }
 }
 
+std::vector<Phase> phases_of(const Compiled& compiled) {
+  std::vector<Phase> phases;
+  for (auto& p : compiled.phases) phases.push_back({p.name, p.ms});
+  return phases;
+}
+
 std::string folder_name(const std::string& name) {
   std::string out;
   for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ? c : '_';
@@ -66,58 +71,6 @@ std::string folder_name(const std::string& name) {
 void dump_text(const std::string& folder, const std::string& name, const std::string& text) {
   std::string path = folder + "/" + name;
   if (!make_folders(folder) || !write_file_atomic(path, text)) throw RuntimeError("cannot write " + path);
-}
-
-// The extents and strides of a call that no constant tells.
-struct Found {
-  int64_t value = 0;
-  bool known = false;
-};
-Found dimension_of(const IntegerSource& source, std::span<const Argument> arguments) {
-  if (size_t(source.param) >= arguments.size()) return {};
-  if (auto* value = std::get_if<int64_t>(&arguments[size_t(source.param)])) return {*value, true};
-  auto* t = std::get_if<TensorView>(&arguments[size_t(source.param)]);
-  if (!t || source.dim >= t->ndim) return {};
-  if (source.from == IntegerSource::From::extent) return {source.solve(t->shape[source.dim]), true};
-  if (t->strides) return {t->strides[source.dim], true};
-  int64_t stride = 1;
-  for (int d = source.dim + 1; d < t->ndim; d++) stride *= t->shape[d];
-  return {stride, true};
-}
-
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major
-// rows are as far apart as all extents but the first say.
-int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
-  int64_t elements = 1;
-  for (auto& p : f.params) {
-    if (!p.buffer) continue;
-    const BufferInfo& b = f[p.buffer];
-    auto apart = b.strides.empty() && !b.shape.empty() ? std::span(b.shape).subspan(1) : std::span(b.strides);
-    for (auto& e : apart)
-      if (uses_var(e, v)) elements = std::max<int64_t>(elements, 16 / b.dtype.bytes());
-  }
-  return elements;
-}
-
-// The elements from the first to the last of a parameter, as narrow_index asks for them.
-Expr span_of(const BufferInfo& b) {
-  Expr span = imm(1);
-  for (size_t d = 0; d < b.shape.size(); d++)
-    span = b.strides.empty() ? span * b.shape[d] : span + (b.shape[d] - 1) * b.strides[d];
-  return span;
-}
-
-// Do the indices of the tensor's elements fit 32 bits?
-bool spans_32_bits(const TensorView& t) {
-  __int128 last = 0, row_major = 1;
-  for (int d = t.ndim; d-- > 0;) {
-    if (t.shape[d] == 0) return true;
-    __int128 stride = t.strides ? __int128(t.strides[d]) : row_major;
-    if (stride < 0 || row_major > INT64_MAX) return false;
-    last += (t.shape[d] - 1) * stride;
-    row_major *= t.shape[d];
-  }
-  return last < INT32_MAX;
 }
 
 }  // namespace
@@ -198,90 +151,10 @@ void CompiledKernel::note_flags() {
 }
 
 // ── variants ──────────────────────────────────────────────────────────────────────────────────────────
-CompiledKernel::Usual CompiledKernel::find_usual() const {
-  Usual u;
-  bool aligns = target.chip->vector_alignment != 1, narrows = target.chip->index_bits <= 32;
-  if (aligns) u.alignment = target.chip->vector_bytes;
-  if (!aligns && !narrows) return u;
-  std::vector<Expr> vars = integer_vars(function);
-  Program signature = signature_of(function, *target.chip);
-  for (size_t i = 0; i < vars.size(); i++) {
-    if (!signature.params[size_t(signature.integers[i].param)].is_used)
-      continue;  // a tensor that may be None
-    int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
-    if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
-      u.dimensions.push_back({vars[i], signature.integers[i], elements});
-  }
-  for (size_t i = 0; i < function.params.size() && narrows; i++)
-    if (BufferId b = function.params[i].buffer; b && !as_int(simplify(span_of(function[b]))))
-      u.sized.push_back(i);
-  return u;
-}
-
-bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
-  if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
-  for (auto& d : usual.dimensions) {
-    Found found = dimension_of(d.source, arguments);
-    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)
-      return false;
-  }
-  for (size_t i : usual.sized)
-    if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
-      if (!spans_32_bits(*t)) return false;
-  return true;
-}
-
-std::string CompiledKernel::describe_usual() const {
-  std::vector<std::string> parts;
-  if (usual.alignment > 1)
-    parts.push_back(fmt::format("addresses are divisible by {} bytes", usual.alignment));
-  for (auto& d : usual.dimensions)
-    if (d.divisor > 1) parts.push_back(fmt::format("{} is divisible by {}", d.source.name, d.divisor));
-  if (!usual.sized.empty()) parts.push_back("tensors span fewer than 2^31 elements");
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) const {
-  std::vector<std::string> broken;
-  if (int a = common_alignment(arguments); a < usual.alignment)
-    broken.push_back(fmt::format("an address is divisible by {} bytes only, not {}", a, usual.alignment));
-  for (auto& d : usual.dimensions) {
-    Found found = dimension_of(d.source, arguments);
-    if (!found.known) continue;
-    if (found.value % d.divisor)
-      broken.push_back(fmt::format("{} = {} is not divisible by {}", d.source.name, found.value, d.divisor));
-    if (found.value > INT32_MAX || found.value < 0)
-      broken.push_back(fmt::format("{} = {} is not in [0, 2^31)", d.source.name, found.value));
-  }
-  for (size_t i : usual.sized)
-    if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
-      broken.push_back(fmt::format("{} spans 2^31 elements or more", program.params[i].name));
-  return fmt::format("{}", fmt::join(broken, ", "));
-}
-
-Function CompiledKernel::function_for(bool is_usual) const {
-  Function f = function;
-  if (!is_usual) {
-    for (Kernel& k : f.kernels) k.attrs.entries["alignment"] = int64_t(0);
-    return f;
-  }
-  for (auto& d : usual.dimensions) {
-    DType type = d.var->dtype;
-    if (d.divisor > 1)
-      f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
-    if (type != i64) continue;
-    f.facts.push_back(le(imm(0), d.var));
-    f.facts.push_back(le(d.var, imm(INT32_MAX)));
-  }
-  for (size_t i : usual.sized)
-    f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));
-  return f;
-}
-
 std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cache,
                                                                const std::string& key) const {
   auto start = std::chrono::steady_clock::now();
-  auto entry = key.empty() ? std::nullopt : cache.load(key);
+  auto entry = key.empty() || !settings.dump_dir.empty() ? std::nullopt : cache.load(key);
   if (!entry) return {};
   Made made{.variant = {},
             .kernels = kernel_rows(entry->program, entry->binary),
@@ -294,56 +167,63 @@ std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cach
   return made;
 }
 
-CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
-  Function f = function_for(is_usual);
-  Target chip = with_user_rows(*target.chip);
-  Cache cache = settings.cache ? *settings.cache : disk_cache();
-  bool dumps = !settings.dump_dir.empty();
-  bool simulated = target.kind == "sim";  // nothing is built: quicker than to read a file
-  chip.keeps_indices = simulated;
-  bool caches = !cache.folder.empty() && !simulated, edits = settings.edit_text && !simulated;
-  std::string key = caches && !edits ? key_of(f, chip) : "";
-  if (!dumps)
-    if (auto made = from_cache(cache, key)) return std::move(*made);
-  std::string folder = settings.dump_dir + "/" + folder_name(f.name);
+// Through all passes, and the user's edit of the text; dumps of all of it.
+Compiled CompiledKernel::lower(const Function& f, const Target& chip) const {
+  std::string folder = settings.dump_dir.empty() ? "" : settings.dump_dir + "/" + folder_name(f.name);
   Dump dump;
-  if (dumps) {
+  if (!folder.empty()) {
     dump_text(folder, "00.tile.ir", print(f));
     dump = [&](int number, std::string_view pass, const Function& g) {
       dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
     };
   }
-  std::future<void> opening;  // waited for on every way out
-  if (!simulated && settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
   Compiled compiled = settings.at_machine
                           ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
                           : compile(f, chip, settings.options, dump);
-  if (!settings.options.stop_after.empty() && compiled.program.text.empty())
+  Program& out = compiled.program;
+  if (!settings.options.stop_after.empty() && out.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
-  if (edits) {  // what the user's function makes of it, only it itself can tell
-    compiled.program.text = settings.edit_text(compiled.program.language, std::move(compiled.program.text));
-    if (caches) key = key_of(f, chip, compiled.program.text);
-    if (!dumps)
-      if (auto made = from_cache(cache, key)) return std::move(*made);
-  }
-  if (dumps)
-    dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
-  Made made{.variant = {}, .phases = {}};
-  for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
-  made.variant.program = compiled.program;
+  if (edits_text()) out.text = settings.edit_text(out.language, std::move(out.text));
+  if (!folder.empty()) dump_text(folder, out.language == "cuda" ? "kernel.cu" : "kernel.ll", out.text);
+  return compiled;
+}
+
+// Nothing is built, nor cached: that is quicker than to read a file.
+CompiledKernel::Made CompiledKernel::make_simulation(const Function& f, Target chip) const {
+  chip.keeps_indices = true;
+  Compiled compiled = lower(f, chip);
+  Made made{.variant = {}, .phases = phases_of(compiled)};
+  auto translation = std::chrono::steady_clock::now();
+  made.variant.simulation = prepare_simulation(compiled.function, chip);
+  made.phases.push_back({"translate", ms_since(translation)});
+  made.kernels = kernel_rows(compiled.program, {});
+  made.variant.program = std::move(compiled.program);
   if (settings.at_machine) made.variant.program.text = print(f);
-  if (simulated) {
-    auto translation = std::chrono::steady_clock::now();
-    made.variant.simulation = prepare_simulation(compiled.function, chip);
-    made.phases.push_back({"translate", ms_since(translation)});
-    made.kernels = kernel_rows(compiled.program, {});
-    return made;
+  return made;
+}
+
+CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
+  Function f = function_for(is_usual);
+  Target chip = with_user_rows(*target.chip);
+  if (target.kind == "sim") return make_simulation(f, std::move(chip));
+  Cache cache = settings.cache ? *settings.cache : disk_cache();
+  std::string key = cache.folder.empty() || edits_text() ? "" : key_of(f, chip);
+  if (auto made = from_cache(cache, key)) return std::move(*made);
+  std::future<void> opening;  // waited for on every way out
+  if (settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
+  Compiled compiled = lower(f, chip);
+  if (!cache.folder.empty() && edits_text()) {  // what the edit makes of the text, only it itself can tell
+    key = key_of(f, chip, compiled.program.text);
+    if (auto made = from_cache(cache, key)) return std::move(*made);
   }
-  DeviceBinary binary = built(compiled, edits);
-  made.kernels = kernel_rows(compiled.program, binary);
-  made.toolchain = binary.toolchain;
+  DeviceBinary binary = built(compiled, edits_text());
+  Made made{.variant = {},
+            .kernels = kernel_rows(compiled.program, binary),
+            .toolchain = binary.toolchain,
+            .phases = phases_of(compiled)};
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
   if (!key.empty()) cache.store(key, {.program = compiled.program, .binary = binary});
+  made.variant.program = compiled.program;
   made.variant.executable = std::make_shared<Executable>(std::move(compiled.program), std::move(binary));
   return made;
 }

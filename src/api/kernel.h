@@ -96,9 +96,12 @@ class CompiledKernel {
   // What makes a call an unusual one.
   std::string why_unusual(std::span<const Argument> arguments) const;
   std::string key_of(const Function& f, const Target& chip, std::string_view edited = {}) const;
-  // Asks the cache; nothing for a key that is empty or unknown.
+  // Asks the cache; nothing for a key that is empty or unknown, nor where levels are to be dumped.
   std::optional<Made> from_cache(const Cache& cache, const std::string& key) const;
   Function function_for(bool is_usual) const;
+  bool edits_text() const { return settings.edit_text && target.kind != "sim"; }
+  Compiled lower(const Function& f, const Target& chip) const;
+  Made make_simulation(const Function& f, Target chip) const;
   Made make(bool is_usual) const;
   void explain_passes();
   const Variant& variant_for(std::span<const Argument> arguments);

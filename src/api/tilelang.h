@@ -1,5 +1,4 @@
-// tilelang in C++: describe a kernel on tiles, compile it for this machine, call it.  The only installed
-// header.
+// tilelang in C++, in one header: describe a kernel on tiles, compile it for this machine, call it.
 //
 //   tilelang::Builder b("scale");
 //   auto X = b.tensor("X", {n}, tilelang::f32), Y = b.tensor("Y", {n}, tilelang::f32);
@@ -60,6 +59,7 @@ To held(T number) {
 
 class Buffer;
 class Element;
+class Region;
 
 // ── values ────────────────────────────────────────────────────────────────────────────────────────────
 // An immutable value of the kernel, known when it runs (or sooner: constants fold).
@@ -149,8 +149,6 @@ struct TileIndex {
     requires std::convertible_to<const T&, Expr>
   TileIndex(const T& v, Where where = Where::current()) : index(Operand(v, where)) {}
 };
-
-class Region;
 
 // A tensor, a tile or a variable of the function being built.
 class Buffer {
@@ -300,37 +298,30 @@ class Builder {
   }
   template <class Body>
   void serial(std::string name, Range range, Body body, Where where = Where::current()) {
-    run(begin_for("serial", {std::move(name)}, {std::move(range)}, 0, where), body, "loop", where);
-    end_for();
+    loop(begin_for("serial", {std::move(name)}, {std::move(range)}, 0, where), body, where);
   }
   template <class Body>
   void unrolled(std::string name, Range range, Body body, Where where = Where::current()) {
-    run(begin_for("unrolled", {std::move(name)}, {std::move(range)}, 0, where), body, "loop", where);
-    end_for();
+    loop(begin_for("unrolled", {std::move(name)}, {std::move(range)}, 0, where), body, where);
   }
   template <class Body>
   void vectorized(std::string name, Range range, Body body, Where where = Where::current()) {
-    run(begin_for("vectorized", {std::move(name)}, {std::move(range)}, 0, where), body, "loop", where);
-    end_for();
+    loop(begin_for("vectorized", {std::move(name)}, {std::move(range)}, 0, where), body, where);
   }
   template <class Body>
   void pipelined(std::string name, Range range, int num_stages, Body body, Where where = Where::current()) {
-    run(begin_for("pipelined", {std::move(name)}, {std::move(range)}, num_stages, where), body, "loop",
-        where);
-    end_for();
+    loop(begin_for("pipelined", {std::move(name)}, {std::move(range)}, num_stages, where), body, where);
   }
   // Independent iterations over a box; the variables are called i, j, k, l.
   template <class Body>
   void parallel(std::initializer_list<Operand> extents, Body body, Where where = Where::current()) {
-    run(begin_parallel(extents, nullptr, where), body, "loop", where);
-    end_for();
+    loop(begin_parallel(extents, nullptr, where), body, where);
   }
   // The same, each iteration on the thread that `map` says.
   template <class Body>
   void parallel(std::initializer_list<Operand> extents, const Fragment& map, Body body,
                 Where where = Where::current()) {
-    run(begin_parallel(extents, &map, where), body, "loop", where);
-    end_for();
+    loop(begin_parallel(extents, &map, where), body, where);
   }
   template <class Then>
   void when(Operand condition, Then then) {
@@ -359,8 +350,7 @@ class Builder {
   // Computes a value once, under a name.
   Expr let(std::string name, Operand value);
 
-  // Where the elements of a shared tile, a tensor or a fragment live, instead of what the compiler would
-  // choose.
+  // Where the elements of a shared tile, a tensor or a fragment live: this, not what the compiler chooses.
   void annotate_layout(const Buffer& buffer, const Layout& layout, Where where = Where::current());
   void annotate_layout(const Buffer& buffer, const Fragment& fragment, Where where = Where::current());
 
@@ -369,12 +359,10 @@ class Builder {
             Where where = Where::current());
   void clear(const Tile& tile, Where where = Where::current());
   void fill(const Tile& tile, Operand value);
-  // dst = the fold of src along dim: "sum", "max", "min", "abssum", "absmax"; of dst's old elements too if
-  // not clear.
+  // dst = src folded along dim by sum, max, min, abssum or absmax; onto dst's old value if it is not cleared.
   void reduce(std::string_view fold, const Tile& src, const Tile& dst, int dim = -1, bool clear = true,
               Where where = Where::current());
-  // The order in which blocks run: in panels of that many columns of the grid (row after row), or rows
-  // ("col").
+  // Blocks run in panels of that many columns of the grid (row after row), or of rows ("col").
   void use_swizzle(Operand panel_size, std::string_view order = "row");
   // Any tile operator by its name.
   void tile(std::string_view op, const std::vector<std::variant<Buffer, Region, Expr>>& operands,
@@ -410,6 +398,11 @@ class Builder {
       if (v.size() == 4) return void(body(v[0], v[1], v[2], v[3]));
     }
     wrong_body(what, v.size(), where);
+  }
+  template <class Body>
+  void loop(const std::vector<Expr>& v, Body& body, Where where) {
+    run(v, body, "loop", where);
+    end_for();
   }
 
   std::shared_ptr<detail::BuilderImpl> impl;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ir/names.h"
 
 namespace tl {
 namespace {
@@ -208,21 +209,6 @@ Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional
     fail(span, "{}: {} has {} bits, but {} has {}: the two must be numbers of one width", row.name,
          to_string(from), from.bits, to_string(*type), type->bits);
   return *type == from ? exprs[0] : call(row, std::move(exprs), *type, span);
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (size_t i = 1; i <= a.size(); i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); j++) {
-      size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace

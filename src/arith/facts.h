@@ -29,6 +29,12 @@ struct Facts {
   std::set<const ExprNode*> data;  // names of data (see Info::data), integers and bools
   void bind(const Expr& var, Interval range) { ranges[var.get()] = range; }
   void bind(const Expr& var, Modular m) { divisibility[var.get()] = m; }
+  // A new variable that runs over [0, extent).
+  Expr loop_var(std::string hint, int64_t extent) {
+    Expr v = var(std::move(hint));
+    bind(v, Interval{0, extent - 1});
+    return v;
+  }
   // Learns from a condition that holds: `x < 8`, `x % 4 == 0`, conjunctions of such.
   void assume(const Expr& condition);
 };

@@ -46,6 +46,11 @@ static std::set<const ExprNode*> numbers_of(const Function& f) {
   return numbers;
 }
 
+bool is_inside(const BufferInfo& b, const Expr& index, const Facts& facts) {
+  Interval at = interval_of(index, facts);
+  return at.min >= 0 && at.max < (b.elements >= 0 ? b.elements : element_count(b));
+}
+
 Facts facts_of(const Function& f, const Kernel& k) {
   Facts initial;
   initial.data = numbers_of(f);

@@ -15,4 +15,7 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& var, const Facts& fac
 // thread.
 Facts facts_of(const Function& f, const Kernel& k);
 
+// Whether an index into all of a buffer, one for all dimensions, lies inside it.
+bool is_inside(const BufferInfo& b, const Expr& index, const Facts& facts);
+
 }  // namespace tl

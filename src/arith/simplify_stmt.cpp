@@ -35,7 +35,7 @@ Stmt with(const N& n, auto change) {
   return own(new N(std::move(copy)));
 }
 
-// A statement that is the whole body of a parallel loop; of one in a nest with attributes.
+// The statement is the whole body of a parallel loop; of one in a nest with attributes.
 enum class Nest { none, parallel, settled };
 
 // Loops of one iteration go, except those that a jump leaves, and among parallel ones the last around a
@@ -51,7 +51,6 @@ bool removable(const For& n, const Stmt& body, Nest around) {
     if (!inner->attrs.entries.empty()) return false;
   return nested;
 }
-
 Nest nest_of(const For& n, Nest around) {
   if (n.loop != Loop::parallel) return Nest::none;
   return !n.attrs.entries.empty() || around == Nest::settled ? Nest::settled : Nest::parallel;

@@ -83,29 +83,38 @@ std::string copy_function(const CopyInstr& row) {
       loads ? operands(r, "=", 'r') : "", loads ? "" : ", " + operands(r, "", 'r'));
 }
 
-// One asm statement: addresses become those of their window, constants template arguments.
+// How an operand of an asynchronous row becomes one of an asm statement, by its letter in
+// AsyncInstr::operands.
+struct AsmOperand {
+  char letter;
+  std::string_view type;   // of the function's parameter; "" for a template argument
+  std::string_view input;  // the constraint, and the value of the parameter that it is for
+};
+constexpr AsmOperand asm_operands[] = {
+    {'s', "void*", "\"r\"(u32(__cvta_generic_to_shared({})))"},
+    {'g', "void*", "\"l\"(__cvta_generic_to_global({}))"},
+    {'m', "const tensor_map*", "\"l\"({})"},
+    {'r', "u32", "\"r\"({})"},
+    {'n', "", "\"n\"({})"},
+};
+
+// One asm statement.  The tensor of a map, 't', is no operand of it.
 std::string async_function(const AsyncInstr& row) {
   bool gives = row.callee.result == Callee::Result::boolean;
   std::vector<std::string> params, constants, from, holes;
   for (size_t i = 0; i < row.operands.size(); i++) {
-    char kind = row.operands[i], name = char('a' + i);
-    bool place = kind == 's' || kind == 'g';
     holes.push_back(fmt::format("%{}", from.size() + gives));
-    if (kind == 't') continue;
-    if (kind == 'n')
+    if (row.operands[i] == 't') continue;
+    auto kind = std::find_if(std::begin(asm_operands), std::end(asm_operands),
+                             [&](auto& o) { return o.letter == row.operands[i]; });
+    internal_check(kind != std::end(asm_operands), "the kind of an operand");
+    char name = char('a' + i);
+    bool reads = kind->type == "void*" && row.callee.access[i] == 'r';
+    if (kind->type.empty())
       constants.push_back(fmt::format("int {}", name));
-    else if (kind == 'm')
-      params.push_back(fmt::format("const tensor_map* {}", name));
     else
-      params.push_back(fmt::format("{} {}",
-                                   !place                        ? "u32"
-                                   : row.callee.access[i] == 'r' ? "const void*"
-                                                                 : "void*",
-                                   name));
-    from.push_back(kind == 's'   ? fmt::format("\"r\"(u32(__cvta_generic_to_shared({})))", name)
-                   : kind == 'g' ? fmt::format("\"l\"(__cvta_generic_to_global({}))", name)
-                   : kind == 'm' ? fmt::format("\"l\"({})", name)
-                                 : fmt::format("\"{}\"({})", kind, name));
+      params.push_back(fmt::format("{}{} {}", reads ? "const " : "", kind->type, name));
+    from.push_back(fmt::format(fmt::runtime(kind->input), name));
   }
   std::string statement;
   for (size_t i = 0; i < row.ptx.size(); i++) {

@@ -113,13 +113,8 @@ void alloc(KernelWriter& k, const Alloc& n) {
     return;
   }
   if (info.scope != Scope::local || is_in_arena(info) || k.pointers.count(n.buffer)) return;
-  int64_t elements = 1;
-  for (auto& extent : info.shape) {
-    auto e = as_int(extent);
-    internal_check(e.has_value(), "a local buffer of constant shape");
-    elements *= *e;
-  }
-  if (info.elements >= 0) elements = info.elements;
+  int64_t elements = info.elements >= 0 ? info.elements : element_count(info);
+  internal_check(elements > 0, "a local buffer of constant shape");
   Value name = k.w.name(info.name);
   k.w.allocas += fmt::format("  {} = alloca [{} x {}], align 64\n", name, elements, memory_text(info.dtype));
   k.pointers[n.buffer] = name;
@@ -180,8 +175,7 @@ std::set<BufferId> streamed_tensors(const Function& f, const Target& target) {
         kernel.body, [&](const Store& n) { written.insert(n.buffer); },
         [&](const Load& n) { read.insert(n.buffer); });
   std::erase_if(written, [&](BufferId b) {
-    int64_t bytes = f[b].dtype.bytes();
-    for (auto& extent : f[b].shape) bytes *= as_int(extent).value_or(0);
+    int64_t bytes = f[b].dtype.bytes() * element_count(f[b]);
     return f[b].scope != Scope::global || read.contains(b) || bytes < target.streaming_bytes;
   });
   return written;

@@ -368,10 +368,7 @@ bool KernelWriter::is_inside(const Load& n) {
   if (n.index.empty()) return true;
   int64_t elements = info.elements;
   bool passed = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == n.buffer; });
-  if (elements < 0 && passed) {  // of a call's tensor, where its extents are constants
-    elements = 1;
-    for (auto& e : info.shape) elements *= as_int(e).value_or(0);
-  }
+  if (elements < 0 && passed) elements = element_count(info);
   Expr last = n.index[0], first = last;
   if (auto steps = last->dtype.lanes > 1 ? read_steps(last) : std::nullopt; steps && steps->stride >= 0) {
     first = steps->base;

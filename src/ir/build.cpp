@@ -440,6 +440,12 @@ Region whole(const Function& f, BufferId buffer) {
   return r;
 }
 
+int64_t element_count(const BufferInfo& b) {
+  int64_t count = 1;
+  for (auto& e : b.shape) count *= as_int(e).value_or(0);
+  return count;
+}
+
 bool may_alias(const Kernel& kernel, BufferId tensor) {
   auto* v = kernel.attrs.find("may_alias");
   auto* ids = v ? std::get_if<std::vector<int64_t>>(v) : nullptr;

@@ -126,5 +126,7 @@ Stmt eval(Expr value, Span span = {});
 bool is_empty(const Stmt& s);
 
 Region whole(const Function& f, BufferId buffer);  // the buffer as a region
+// The product of its extents; 0 where one of them is no constant.
+int64_t element_count(const BufferInfo& b);
 
 }  // namespace tl

@@ -9,6 +9,7 @@
 namespace tl {
 
 enum class Scope : uint8_t { global, shared, fragment, local };
+std::string_view to_string(Scope scope);
 
 // Everything a pass may learn of a buffer.  Nodes hold only the id.
 struct BufferInfo {

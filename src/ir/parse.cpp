@@ -10,18 +10,6 @@
 namespace tl {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (size_t i = 1; i <= a.size(); i++) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); j++)
-      diagonal =
-          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
-  }
-  return row.back();
-}
-
 // The attributes that the operator declares have its types; passes may add others.
 void check_attrs(const OpInfo& op, const std::vector<OpInfo::Attr>& rows, const Attrs& attrs, Span span) {
   using Type = OpInfo::Attr::Type;

@@ -49,8 +49,7 @@ Expr Parser::expr(int tightness) {
       fail(since(first), "`{}` takes values, not {}", symbol(*op), to_string(left->dtype));
     next();
     Expr right = value(precedence(*op) + 1);
-    adopt(left, right->dtype);
-    adopt(right, left->dtype);
+    agree(left, right);
     check_shift(*op, left, right, since(first));
     left = written_binary(*op, std::move(left), std::move(right), since(first));
     if (is_comparison(*op) && is_comparison_token(peek()))
@@ -136,6 +135,11 @@ void Parser::adopt(Expr& e, DType type) const {
   auto& [literal, token, negative] = it->second;
   if (type.is_float() ? e->dtype.is_float() : type.is_int() && e->dtype.is_int())
     e = constant(token, negative, type, e->span);
+}
+
+void Parser::agree(Expr& a, Expr& b) const {
+  adopt(a, b->dtype);
+  adopt(b, a->dtype);
 }
 
 int64_t Parser::integer(std::string_view what) {
@@ -228,60 +232,71 @@ Expr Parser::load_expr() {
 }
 
 // The functions that are nodes rather than rows.
-Expr Parser::builtin(const Token& name, size_t first, bool& found) {
-  found = true;
-  auto finished = [&](size_t count, const std::vector<Expr>& args) {
-    if (args.size() != count)
-      fail(since(first), "{} takes {} arguments, not {}", name.text, count, args.size());
-    for (auto& a : args)
-      if (a->dtype.is_handle() || a->dtype == none_type)
-        fail(since(first), "{} takes values, not {}", name.text, to_string(a->dtype));
-    return since(first);
-  };
-  if (name.text == "select") {
-    auto args = exprs(")");
-    Span span = finished(3, args);
-    adopt(args[1], args[2]->dtype);
-    adopt(args[2], args[1]->dtype);
-    if (args[0]->dtype.lanes != 1 && args[0]->dtype.lanes != args[1]->dtype.lanes)
-      fail(span, "the condition of a select has {} lanes, its values {}", int(args[0]->dtype.lanes),
-           int(args[1]->dtype.lanes));
-    return select(args[0], args[1], args[2], span);
-  }
-  if (name.text == "ramp" || name.text == "broadcast") {
-    bool is_ramp = name.text == "ramp";
-    auto args = exprs(")");
-    Span span = finished(is_ramp ? 3 : 2, args);
-    auto lanes = as_int(args.back());
-    if (is_ramp) adopt(args[0], args[1]->dtype);
-    if (is_ramp) adopt(args[1], args[0]->dtype);
-    if (!lanes || *lanes < 2 || *lanes > 65535)
-      fail(span, "the lanes of a {} are a constant from 2 to 65535", name.text);
-    bool scalars = args[0]->dtype.lanes == 1 && (!is_ramp || args[0]->dtype == args[1]->dtype);
-    if (!scalars || (is_ramp && !args[0]->dtype.is_int()))
-      fail(span, "a {} takes {}", name.text, is_ramp ? "two integers of one type" : "a value of one lane");
-    return is_ramp ? ramp(args[0], args[1], int(*lanes), span) : broadcast(args[0], int(*lanes), span);
-  }
-  if (name.text == "ceildiv") {
-    auto args = exprs(")");
-    Span span = finished(2, args);
-    adopt(args[0], args[1]->dtype);
-    adopt(args[1], args[0]->dtype);
-    if (!args[0]->dtype.is_int() || args[0]->dtype != args[1]->dtype)
-      fail(span, "ceildiv takes two integers of one type, not {} and {}", to_string(args[0]->dtype),
-           to_string(args[1]->dtype));
-    return written_binary(BinaryOp::floordiv, args[0] + (args[1] - 1), args[1], span);
-  }
+struct NodeFunction {
+  std::string_view name;
+  size_t arity;
+  Expr (*make)(const Parser& p, std::vector<Expr>& args, Span span);
+};
+
+static Expr make_select(const Parser& p, std::vector<Expr>& args, Span span) {
+  p.agree(args[1], args[2]);
+  if (args[0]->dtype.lanes != 1 && args[0]->dtype.lanes != args[1]->dtype.lanes)
+    fail(span, "the condition of a select has {} lanes, its values {}", int(args[0]->dtype.lanes),
+         int(args[1]->dtype.lanes));
+  return select(args[0], args[1], args[2], span);
+}
+
+static int lanes_of(std::string_view function, const Expr& lanes, Span span) {
+  auto n = as_int(lanes);
+  if (!n || *n < 2 || *n > 65535) fail(span, "the lanes of a {} are a constant from 2 to 65535", function);
+  return int(*n);
+}
+
+static Expr make_ramp(const Parser& p, std::vector<Expr>& args, Span span) {
+  p.agree(args[0], args[1]);
+  int lanes = lanes_of("ramp", args[2], span);
+  if (args[0]->dtype.lanes != 1 || args[0]->dtype != args[1]->dtype || !args[0]->dtype.is_int())
+    fail(span, "a ramp takes two integers of one type");
+  return ramp(args[0], args[1], lanes, span);
+}
+
+static Expr make_broadcast(const Parser&, std::vector<Expr>& args, Span span) {
+  int lanes = lanes_of("broadcast", args[1], span);
+  if (args[0]->dtype.lanes != 1) fail(span, "a broadcast takes a value of one lane");
+  return broadcast(args[0], lanes, span);
+}
+
+static Expr make_ceildiv(const Parser& p, std::vector<Expr>& args, Span span) {
+  p.agree(args[0], args[1]);
+  if (!args[0]->dtype.is_int() || args[0]->dtype != args[1]->dtype)
+    fail(span, "ceildiv takes two integers of one type, not {} and {}", to_string(args[0]->dtype),
+         to_string(args[1]->dtype));
+  return written_binary(BinaryOp::floordiv, args[0] + (args[1] - 1), args[1], span);
+}
+
+static constexpr NodeFunction node_functions[] = {
+    {"select", 3, make_select},
+    {"ramp", 3, make_ramp},
+    {"broadcast", 2, make_broadcast},
+    {"ceildiv", 2, make_ceildiv},
+};
+
+// Null where the name is none of these, nor a binary operator that is written as a function.
+Expr Parser::builtin(const Token& name, size_t first) {
+  auto row = std::find_if(std::begin(node_functions), std::end(node_functions),
+                          [&](auto& r) { return r.name == name.text; });
+  bool is_row = row != std::end(node_functions);
   auto op = find_binary_op(name.text);
-  if (op && precedence(*op) == loosest) {
-    auto args = exprs(")");
-    Span span = finished(2, args);
-    adopt(args[0], args[1]->dtype);
-    adopt(args[1], args[0]->dtype);
-    return written_binary(*op, args[0], args[1], span);
-  }
-  found = false;
-  return {};
+  if (!is_row && !(op && precedence(*op) == loosest)) return {};
+  std::vector<Expr> args = exprs(")");
+  if (size_t count = is_row ? row->arity : 2; args.size() != count)
+    fail(since(first), "{} takes {} arguments, not {}", name.text, count, args.size());
+  for (auto& a : args)
+    if (a->dtype.is_handle() || a->dtype == none_type)
+      fail(since(first), "{} takes values, not {}", name.text, to_string(a->dtype));
+  if (is_row) return row->make(*this, args, since(first));
+  agree(args[0], args[1]);
+  return written_binary(*op, args[0], args[1], since(first));
 }
 
 Expr Parser::function_call() {
@@ -293,11 +308,8 @@ Expr Parser::function_call() {
     next();
   }
   next();
-  if (!type && !name.quoted) {
-    bool found = false;
-    Expr e = builtin(name, first, found);
-    if (found) return e;
-  }
+  if (!type && !name.quoted)
+    if (Expr e = builtin(name, first)) return e;
   const Callee* callee = find_callee(name.text);
   if (!callee && vocabulary.find_instr) callee = vocabulary.find_instr(name.text);
   if (!callee && vocabulary.find_op && vocabulary.find_op(name.text))

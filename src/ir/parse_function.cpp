@@ -10,13 +10,9 @@ namespace tl {
 
 // ── buffers ───────────────────────────────────────────────────────────────────────────────────────────
 std::optional<Scope> Parser::scope_word(size_t ahead) const {
-  static constexpr std::pair<std::string_view, Scope> words[] = {{"global", Scope::global},
-                                                                 {"shared", Scope::shared},
-                                                                 {"fragment", Scope::fragment},
-                                                                 {"local", Scope::local}};
   if (is_dtype(ahead + 1) && is("[", ahead + 2))
-    for (auto& [word, scope] : words)
-      if (is(word, ahead)) return scope;
+    for (Scope scope : {Scope::global, Scope::shared, Scope::fragment, Scope::local})
+      if (is(to_string(scope), ahead)) return scope;
   return std::nullopt;
 }
 

@@ -59,8 +59,9 @@ struct Parser {
   Expr literal(bool negative);
   static Expr constant(const Token& token, bool negative, DType type, Span span);
   void adopt(Expr& e, DType type) const;
+  void agree(Expr& a, Expr& b) const;  // each adopts the other's type
   Expr function_call();
-  Expr builtin(const Token& name, size_t first, bool& found);
+  Expr builtin(const Token& name, size_t first);
   Expr cast_expr();
   Expr load_expr();
   std::vector<Expr> exprs(std::string_view close);

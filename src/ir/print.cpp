@@ -38,13 +38,13 @@ std::string quoted(std::string_view text) {
   return s + "\"";
 }
 
-// The names of what is in scope: no two are spelled alike.
+// What each definition in scope, and each buffer, is called.
 struct Spellings {
   const Function* f = nullptr;
   std::map<const ExprNode*, std::string> names = {};
   std::set<std::string> taken = {};
   std::vector<std::vector<const ExprNode*>> scopes = {{}};
-  std::vector<std::string> buffers = {};
+  std::vector<std::string> buffer_names = {};
 
   std::string unique(const std::string& hint) {
     std::string base = spelled(hint), name = base;
@@ -56,7 +56,7 @@ struct Spellings {
     auto* n = v.as<Var>();
     return names[v.get()] = unique(n ? n->hint : "?");
   }
-  const std::string& of(const Expr& v) {
+  const std::string& name_of(const Expr& v) {
     auto it = names.find(v.get());
     if (it != names.end()) return it->second;
     scopes.front().push_back(v.get());  // bound nowhere: a part of a program, or a wrong one
@@ -72,18 +72,17 @@ struct Spellings {
     scopes.pop_back();
   }
   bool is_known(BufferId id) const { return f && id && size_t(id.value) < f->buffers.size(); }
-  std::string of(BufferId id) const {
-    return is_known(id) ? buffers[size_t(id.value)] : fmt::format("buffer{}", id.value);
+  std::string name_of(BufferId id) const {
+    return is_known(id) ? buffer_names[size_t(id.value)] : fmt::format("buffer{}", id.value);
   }
   void name_buffers() {
-    for (auto& b : f->buffers) buffers.push_back(unique(b.name));
+    for (auto& b : f->buffers) buffer_names.push_back(unique(b.name));
   }
 };
 
-// Everything that stands within a line: expressions, regions, maps, attributes.
+// Expressions, and what stands within a line: regions, maps, attributes.
 struct TermPrinter {
-  const Function* f = nullptr;
-  Spellings names = {.f = f};
+  Spellings& names;
 
   static bool is_literal(const Expr& e) { return e.as<IntImm>() || e.as<FloatImm>(); }
   // Beside an expression of its type a constant needs no type of its own.
@@ -117,7 +116,7 @@ struct TermPrinter {
     return {s, s[0] == '-' ? unary_level : postfix_level};
   }
   Written written(const StringImm& n) { return {quoted(n.value), postfix_level}; }
-  Written written(const Var& n) { return {names.of(Expr(&n)), postfix_level}; }
+  Written written(const Var& n) { return {names.name_of(Expr(&n)), postfix_level}; }
   Written written(const Unary& n) {
     if (n.op == UnaryOp::logical_not) return {"not " + text(n.a, not_level), not_level};
     return {(n.op == UnaryOp::neg ? "-" : "~") + text(n.a, unary_level), unary_level};
@@ -139,7 +138,7 @@ struct TermPrinter {
     return {fmt::format("select({}, {}, {})", text(n.cond), a, b), postfix_level};
   }
   Written written(const Load& n) {
-    return {fmt::format("{}[{}]{}", names.of(n.buffer), texts(n.index), masked(n.mask)), postfix_level};
+    return {fmt::format("{}[{}]{}", names.name_of(n.buffer), texts(n.index), masked(n.mask)), postfix_level};
   }
   Written written(const Ramp& n) {
     std::string base = text(n.base, loosest, needs_type(n.base, n.stride));
@@ -158,11 +157,11 @@ struct TermPrinter {
   // ── regions, maps, attributes ───────────────────────────────────────────────────────────────────────
   bool is_whole(const Region& r) const {
     if (r.ranges.empty()) return true;
-    if (!f || !r.buffer || (*f)[r.buffer].shape.size() != r.ranges.size()) return false;
+    if (!names.f || !r.buffer || (*names.f)[r.buffer].shape.size() != r.ranges.size()) return false;
     for (size_t i = 0; i < r.ranges.size(); i++) {
       const Range& range = r.ranges[i];
       bool all = range.extent && !range.point && range.min->dtype == i64 && is_int(range.min, 0) &&
-                 equal(range.extent, (*f)[r.buffer].shape[i]);
+                 equal(range.extent, (*names.f)[r.buffer].shape[i]);
       if (!all) return false;
     }
     return true;
@@ -175,7 +174,8 @@ struct TermPrinter {
     return r.extent ? fmt::format("{} : +{}", text(r.min), text(r.extent)) : text(r.min) + ":";
   }
   std::string text(const Region& r) {
-    return is_whole(r) ? names.of(r.buffer) : fmt::format("{}[{}]", names.of(r.buffer), texts(r.ranges));
+    return is_whole(r) ? names.name_of(r.buffer)
+                       : fmt::format("{}[{}]", names.name_of(r.buffer), texts(r.ranges));
   }
   std::string text(const Operand& operand, Access access) {
     bool as_value = access == Access::value;
@@ -227,20 +227,17 @@ struct TermPrinter {
   }
 };
 
-// Lines: declarations, statements, functions.
+// Statements and functions, line by line.
 struct Printer {
   const Function* f = nullptr;
-  TermPrinter terms = {.f = f};
+  Spellings names{.f = f};
+  TermPrinter terms{names};
   std::string out = {};
   int depth = 0;
   std::set<int> declared = {};  // buffers whose declaration is printed
   int next_id = 0;              // the id that the parser gives to the next declaration
 
   // ── buffers ─────────────────────────────────────────────────────────────────────────────────────────
-  static std::string_view scope_text(Scope scope) {
-    static constexpr std::string_view texts[] = {"global", "shared", "fragment", "local"};
-    return texts[size_t(scope)];
-  }
   // Everything of a buffer but its name and scope; ids are written where they are not the next one.
   std::string declaration(BufferId id) {
     const BufferInfo& b = (*f)[id];
@@ -250,7 +247,7 @@ struct Printer {
     if (b.layout) s += fmt::format(" layout({})", terms.text(*b.layout, layout_extents(b)));
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
-    if (b.alias_of) s += fmt::format(" alias({})", terms.names.of(b.alias_of));
+    if (b.alias_of) s += fmt::format(" alias({})", names.name_of(b.alias_of));
     if (!b.reducer.empty()) s += fmt::format(" reducer({})", quoted(b.reducer));
     if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
     if (b.safe_value) s += fmt::format(" safe_value({})", terms.text(b.safe_value, loosest, false));
@@ -266,7 +263,7 @@ struct Printer {
   static bool binds(const Stmt& s) { return s.as<Let>() || s.as<Alloc>(); }
   void body(const Stmt& s) {
     depth++;
-    terms.names.open();
+    names.open();
     auto* b = s.as<Block>();
     bool alone = b && b->stmts.size() == 1 && !binds(b->stmts[0]);  // a Block that the parser would not make
     if (!s || (b && b->stmts.empty()))
@@ -275,30 +272,29 @@ struct Printer {
       for (auto& inner : b->stmts) stmt(inner);
     else
       stmt(s);
-    terms.names.close();
+    names.close();
     depth--;
   }
   void stmt(const Stmt& s) {
     dispatch(s, [&](const auto& n) { write(n); });
   }
   void write(const Store& n) {
-    bool typed =
-        !terms.names.is_known(n.buffer) || (*f)[n.buffer].dtype != n.value->dtype || n.value->dtype == u64;
-    line(fmt::format("{}[{}]{} = {}", terms.names.of(n.buffer), terms.texts(n.index), terms.masked(n.mask),
+    bool typed = !names.is_known(n.buffer) || (*f)[n.buffer].dtype != n.value->dtype || n.value->dtype == u64;
+    line(fmt::format("{}[{}]{} = {}", names.name_of(n.buffer), terms.texts(n.index), terms.masked(n.mask),
                      terms.text(n.value, loosest, typed)));
   }
   void write(const Let& n) {
     std::string value = terms.text(n.value);
-    line(fmt::format("{} = {}", terms.names.define(n.var), value));
+    line(fmt::format("{} = {}", names.define(n.var), value));
   }
   void write(const For& n) {
     std::string min = terms.text(n.min), extent = terms.text(n.extent);
     std::string range = is_int(n.min, 0) ? extent : fmt::format("{} : +{}", min, extent);
-    terms.names.open();
+    names.open();
     std::string attrs = terms.text(n.attrs);  // first: the variables of its maps leave their names again
-    line(fmt::format("for {} in {}({}){}:", terms.names.define(n.var), to_string(n.loop), range, attrs));
+    line(fmt::format("for {} in {}({}){}:", names.define(n.var), to_string(n.loop), range, attrs));
     body(n.body);
-    terms.names.close();
+    names.close();
   }
   void write(const If& n, const char* word = "if") {
     line(fmt::format("{} {}:", word, terms.text(n.cond)));
@@ -315,10 +311,10 @@ struct Printer {
   void write(const Block& n) {
     line("block:");
     depth++;
-    terms.names.open();
+    names.open();
     if (n.stmts.empty()) line("pass");
     for (auto& s : n.stmts) stmt(s);
-    terms.names.close();
+    names.close();
     depth--;
   }
   void write(const Group& n) {
@@ -327,10 +323,10 @@ struct Printer {
     body(n.body);
   }
   void write(const Alloc& n) {
-    if (!terms.names.is_known(n.buffer) || declared.contains(n.buffer.value))
-      return line(fmt::format("alloc {}{}", terms.names.of(n.buffer), terms.text(n.attrs)));
+    if (!names.is_known(n.buffer) || declared.contains(n.buffer.value))
+      return line(fmt::format("alloc {}{}", names.name_of(n.buffer), terms.text(n.attrs)));
     std::string type = declaration(n.buffer);
-    line(fmt::format("{} = {} {}{}", terms.names.of(n.buffer), scope_text((*f)[n.buffer].scope), type,
+    line(fmt::format("{} = {} {}{}", names.name_of(n.buffer), to_string((*f)[n.buffer].scope), type,
                      terms.text(n.attrs)));
   }
   void write(const Tile& n) {
@@ -347,19 +343,19 @@ struct Printer {
   void write(const Eval& n) { line(terms.text(n.value)); }
 
   // ── functions ───────────────────────────────────────────────────────────────────────────────────────
-  std::string param_text(const Param& p) {
+  std::string text(const Param& p) {
     std::string name = spelled(p.name);
     auto introduced = [&](const std::string& inner) { return inner == name ? name : name + " as " + inner; };
-    if (p.var) return fmt::format("{}: {}", introduced(terms.names.of(p.var)), to_string(p.var->dtype));
+    if (p.var) return fmt::format("{}: {}", introduced(names.name_of(p.var)), to_string(p.var->dtype));
     Scope scope = (*f)[p.buffer].scope;
-    std::string prefix = scope == Scope::global ? "" : std::string(scope_text(scope)) + " ";
-    return fmt::format("{}: {}{}", introduced(terms.names.of(p.buffer)), prefix, declaration(p.buffer));
+    std::string prefix = scope == Scope::global ? "" : std::string(to_string(scope)) + " ";
+    return fmt::format("{}: {}{}", introduced(names.name_of(p.buffer)), prefix, declaration(p.buffer));
   }
   void header() {
     std::vector<std::string> params;
     size_t width = f->name.size() + 8;
     for (auto& p : f->params) {
-      params.push_back(param_text(p));
+      params.push_back(text(p));
       width += params.back().size() + 2;
     }
     std::string gap = width > 100 ? "\n    " : "", s;
@@ -373,12 +369,12 @@ struct Printer {
     for (int id = 0; id < int(f->buffers.size()); id++)
       if (!declared.contains(id) && !allocated.contains(id)) {
         std::string type = declaration({id});
-        line(fmt::format("buffer {} = {} {}", terms.names.of(BufferId{id}), scope_text((*f)[{id}].scope),
-                         type));
+        line(
+            fmt::format("buffer {} = {} {}", names.name_of(BufferId{id}), to_string((*f)[{id}].scope), type));
       }
   }
   void tensor_map(const TensorMap& m) {
-    std::string s = fmt::format("tensor_map {} = {}", spelled(m.name), terms.names.of(m.tensor));
+    std::string s = fmt::format("tensor_map {} = {}", spelled(m.name), names.name_of(m.tensor));
     if (!m.shape.empty()) s += fmt::format("[{}]", terms.texts(m.shape));
     if (!m.strides.empty()) s += fmt::format(" strides({})", terms.texts(m.strides));
     s += numbers("box", m.box);
@@ -392,7 +388,7 @@ struct Printer {
     return fmt::format(" {}({})", word, s);
   }
   void kernel(const Kernel& k) {
-    terms.names.open();
+    names.open();
     std::string s = "kernel " + spelled(k.name), grid;
     std::vector<std::string> extents;
     for (auto& e : k.grid) extents.push_back(terms.text(e));
@@ -405,12 +401,12 @@ struct Printer {
     s += numbers("cluster", k.cluster) + terms.text(k.attrs);
     line(s + ":");
     body(k.body);
-    terms.names.close();
+    names.close();
   }
   void function() {
-    terms.names.name_buffers();
+    names.name_buffers();
     for (auto& p : f->params)
-      if (p.var) terms.names.define(p.var);
+      if (p.var) names.define(p.var);
     header();
     depth++;
     for (auto& fact : f->facts) line("assume " + terms.text(fact));
@@ -419,7 +415,7 @@ struct Printer {
                        quoted(check.place)));
     for (auto& id : f->workspaces) {
       std::string type = declaration(id);
-      line(fmt::format("{} = {} {}", terms.names.of(id), scope_text((*f)[id].scope), type));
+      line(fmt::format("{} = {} {}", names.name_of(id), to_string((*f)[id].scope), type));
     }
     orphans();
     for (auto& m : f->maps) tensor_map(m);
@@ -429,18 +425,15 @@ struct Printer {
       line("pass");
     depth--;
   }
+  // Before a part of a function: what stands above it.
+  void enter() {
+    if (!f) return;
+    names.name_buffers();
+    for (int id = 0; id < int(f->buffers.size()); id++) declared.insert(id);
+    for (auto& p : f->params)
+      if (p.var) names.define(p.var);
+  }
 };
-
-template <class R>
-Printer printer_for(const R&, const Function* f) {
-  Printer p{.f = f};
-  if (!f) return p;
-  p.terms.names.name_buffers();
-  for (int id = 0; id < int(f->buffers.size()); id++) p.declared.insert(id);
-  for (auto& param : f->params)
-    if (param.var) p.terms.names.define(param.var);
-  return p;
-}
 
 }  // namespace
 
@@ -449,9 +442,14 @@ std::string print(const Function& f) {
   p.function();
   return std::move(p.out);
 }
-std::string print(const Expr& e, const Function* f) { return printer_for(e, f).terms.text(e); }
+std::string print(const Expr& e, const Function* f) {
+  Printer p{.f = f};
+  p.enter();
+  return p.terms.text(e);
+}
 std::string print(const Stmt& s, const Function* f) {
-  Printer p = printer_for(s, f);
+  Printer p{.f = f};
+  p.enter();
   if (s) p.stmt(s);
   return std::move(p.out);
 }

@@ -6,17 +6,14 @@
 
 #include <algorithm>
 
+#include "base/product.h"
 #include "base/tensor_map_rules.h"
 #include "ir/build.h"
 #include "ir/kernel.h"
 
 namespace tl {
 
-int64_t TensorMap::box_elements() const {
-  int64_t count = 1;
-  for (int64_t extent : box) count *= extent;
-  return count;
-}
+int64_t TensorMap::box_elements() const { return product(box); }
 
 const TensorMap* find_tensor_map(const Function& f, std::string_view name) {
   auto it = std::find_if(f.maps.begin(), f.maps.end(), [&](auto& m) { return m.name == name; });

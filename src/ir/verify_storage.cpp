@@ -1,7 +1,7 @@
 // Buffers that share storage have one place for each byte of it: what `verify` asks of their layouts.
 #include <algorithm>
-#include <numeric>
 
+#include "base/product.h"
 #include "ir/build.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
@@ -48,7 +48,7 @@ struct Point {
 std::optional<std::vector<int64_t>> places_of(const BufferInfo& b) {
   const IndexMap& map = *b.layout;
   Point at{.map = map, .index = std::vector<int64_t>(map.vars.size(), 0)};
-  int64_t points = std::accumulate(map.extents.begin(), map.extents.end(), int64_t(1), std::multiplies<>());
+  int64_t points = product(map.extents);
   std::vector<int64_t> all;
   for (int64_t p = 0; p < points; p++, at.advance())
     for (auto& e : map.outputs) {

@@ -2,7 +2,6 @@
 #include "layout/algebra.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "ir/rewrite.h"
@@ -10,10 +9,6 @@
 
 namespace tl {
 namespace {
-
-int64_t product(const std::vector<int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), int64_t(1), std::multiplies<>());
-}
 
 // outer's terms with inner's outputs for their inputs.
 std::optional<std::vector<Term>> composed_terms(const Layout& outer, const Layout& inner) {

@@ -26,8 +26,7 @@ std::string colour(int64_t index) {
 }
 
 Drawing grid(std::string title, const std::vector<int64_t>& shape) {
-  int64_t size = 1;
-  for (int64_t e : shape) size *= e;
+  int64_t size = product(shape);
   if (size > most_cells)
     fail({}, "a tile of the extents {} has {} elements, too many to draw ({} at most): draw a part of it",
          tuple_text(shape), size, most_cells);

@@ -4,7 +4,6 @@
 //   out = i*64 + ((j // 8) ^ (i % 8))*8 + j % 8
 //   i = out // 64,   j = (((out // 8) % 8) ^ (out // 64 % 8))*8 + out % 8
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -172,7 +171,7 @@ Layout inverse(const Layout& l) {
          tuple_text(point_at(l.extents, at->first)), tuple_text(point_at(l.extents, at->second)),
          tuple_text(place));
   }
-  int64_t places = std::accumulate(l.ranges.begin(), l.ranges.end(), int64_t(1), std::multiplies<>());
+  int64_t places = product(l.ranges);
   if (places > most_points)
     fail({},
          "the inverse of this layout goes over {} places, of the extents {}: too many to go through ({} at "

@@ -2,7 +2,6 @@
 #include "layout/layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "ir/rewrite.h"
@@ -84,9 +83,7 @@ IndexMap Layout::map() const {
   return {vars, extents, outputs};
 }
 
-int64_t Layout::size() const {
-  return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
-}
+int64_t Layout::size() const { return product(extents); }
 
 Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> terms) {
   Layout l{.extents = std::move(extents),

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "arith/simplify.h"
+#include "base/product.h"
 #include "ir/build.h"
 
 namespace tl {

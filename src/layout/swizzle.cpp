@@ -1,7 +1,6 @@
 #include "layout/swizzle.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "layout/algebra.h"

@@ -62,11 +62,7 @@ const TileOp& row_of(const Tile& t) {
   internal_error("a tile operator outside the table");
 }
 
-int64_t Array::size() const {
-  int64_t n = 1;
-  for (int64_t e : shape) n *= e;
-  return n;
-}
+int64_t Array::size() const { return product(shape); }
 
 Array make_array(DType type, std::vector<int64_t> shape) {
   Array a{.dtype = type, .shape = std::move(shape), .floats = {}, .ints = {}};

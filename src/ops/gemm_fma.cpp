@@ -181,13 +181,9 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   BufferId a = local_registers(g, ctx, "A_regs", g.c_type, t.m_steps);
   BufferId b = local_registers(g, ctx, "B_regs", g.c_type, t.n_steps * t.vector);
   Facts facts = facts_of(ctx.function, ctx.kernel);
-  auto bound = [&](const char* name, int64_t extent) {
-    Expr v = var(name);
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  };
   Expr tx = ctx.thread, col = floormod(tx, t.cols), row = floordiv(tx, t.cols);
-  Expr k = bound("kk", g.k), i = bound("mi", t.m_steps), j = bound("nj", t.n_steps), v = bound("v", t.vector);
+  Expr k = facts.loop_var("kk", g.k), i = facts.loop_var("mi", t.m_steps),
+       j = facts.loop_var("nj", t.n_steps), v = facts.loop_var("v", t.vector);
   Expr m = i * t.rows + row, n = (j * t.cols + col) * t.vector + v;
   Expr a_value =
       g.trans_a ? operand(g, a_tile, k, m, g.k, g.m, facts) : operand(g, a_tile, m, k, g.m, g.k, facts);
@@ -197,7 +193,7 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   Stmt load_b =
       for_loop(j, t.n_steps, Loop::unrolled,
                for_loop(v, t.vector, Loop::vectorized, store(b, {j * t.vector + v}, b_value, at), at), at);
-  Expr i2 = bound("mi", t.m_steps), n2 = bound("ni", t.n_steps * t.vector);
+  Expr i2 = facts.loop_var("mi", t.m_steps), n2 = facts.loop_var("ni", t.n_steps * t.vector);
   Expr c = i2 * (t.n_steps * t.vector) + n2;
   Expr product = binary(BinaryOp::mul, load(g.c_type, a, {i2}), load(g.c_type, b, {n2}), at);
   Stmt add = store(sums, {c}, binary(BinaryOp::add, load(g.c_type, sums, {c}), product, at), at);

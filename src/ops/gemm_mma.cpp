@@ -93,12 +93,6 @@ struct MmaLowering {
   BufferId sums;
   Facts facts;
 
-  Expr loop_var(const char* name, int64_t extent) {
-    Expr v = var(name);
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
-
   Expr address(DType type, BufferId buffer, Expr index) {
     return call(address_of, {tl::load(type, buffer, {std::move(index)})});
   }
@@ -116,7 +110,7 @@ struct MmaLowering {
   }
 
   Stmt multiply(const MatrixInstr& row, const Expr& step) {
-    Expr i = loop_var("mi", plan.m_tiles), j = loop_var("ni", plan.n_tiles);
+    Expr i = facts.loop_var("mi", plan.m_tiles), j = facts.loop_var("ni", plan.n_tiles);
     auto part = [&](const Factor& o, DType type, const Expr& tile) {
       return address(type, o.registers, tile * o.tile_stride + step * o.step_stride);
     };
@@ -133,7 +127,7 @@ struct MmaLowering {
   }
 
   Stmt run() {
-    Expr k = loop_var("kk", g.k / plan.row->k);
+    Expr k = facts.loop_var("kk", g.k / plan.row->k);
     Stmt s = for_loop(k, g.k / plan.row->k, Loop::unrolled, step(*plan.row, k), g.tile.span);
     return plan.tail ? block({s, step(*plan.tail, imm(g.k / plan.row->k))}, g.tile.span) : s;
   }

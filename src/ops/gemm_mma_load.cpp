@@ -114,11 +114,6 @@ struct Loader {
   Span span;
 
   int64_t extent() const { return s.is_b ? row.n : row.m; }
-  Expr loop_var(const char* name, int64_t extent) {
-    Expr v = var(name);
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
   Expr at(const Expr& outer, const Expr& k) const {
     return rows_are_k(s) ? s.memory.at(k, outer, facts) : s.memory.at(outer, k, facts);
   }
@@ -144,7 +139,7 @@ struct Loader {
                       span);
     if (s.factor != tf32) return loads;
     int64_t n = fragment.registers * tiles;
-    Expr r = loop_var("r", n), value = as_factor(tf32, load(tf32, s.registers, {to + r}, span), span);
+    Expr r = facts.loop_var("r", n), value = as_factor(tf32, load(tf32, s.registers, {to + r}, span), span);
     return block({loads, for_loop(r, n, Loop::unrolled, store(s.registers, {to + r}, value, span), span)},
                  span);
   }
@@ -184,7 +179,7 @@ struct Loader {
 
   Stmt by_elements(const Expr& outer, const Expr& k, const Expr& to) {
     int64_t n = together(outer, k);
-    Expr r = loop_var("r", fragment.registers / n), v = n > 1 ? loop_var("v", n) : Expr{};
+    Expr r = facts.loop_var("r", fragment.registers / n), v = n > 1 ? facts.loop_var("v", n) : Expr{};
     Expr reg = n > 1 ? r * n + v : r;
     Expr value = load(s.memory.type, s.memory.buffer, {element(outer, k, reg)}, span);
     Stmt body = store(s.registers, {to + reg}, as_factor(s.factor, value, span), span);
@@ -206,7 +201,7 @@ struct Loader {
     auto begins =
         ldmatrix ? blocks_of(fragment, s.is_b, s.memory.type.bits) : std::vector<std::array<int64_t, 2>>{};
     int64_t n = begins.empty() ? 1 : tiles_at_once(begins.size());
-    Expr i = loop_var(s.is_b ? "nj" : "mi", s.tiles / n);
+    Expr i = facts.loop_var(s.is_b ? "nj" : "mi", s.tiles / n);
     Expr outer = s.part * (s.tiles * extent()) + i * (n * extent()), to = i * (n * s.tile_stride);
     Expr inside = s.all_tiles % s.parts ? lt(s.part * s.tiles + i * n, imm(s.all_tiles)) : Expr{};
     Stmt body = begins.empty() ? by_elements(outer, k, to) : by_blocks(begins, n, outer, k, to);

@@ -11,20 +11,6 @@
 namespace tl {
 namespace {
 
-// Can (thread, register) -> element be read off the digits?  Those of the thread must nest.
-bool has_inverse(const Fragment& f) {
-  if (!f.layout.terms) return false;
-  std::vector<Term> thread;
-  for (auto& t : *f.layout.terms) {
-    if (!t.xors.empty()) return false;
-    if (t.output == 0) thread.push_back(t);
-  }
-  std::sort(thread.begin(), thread.end(), [](auto& a, auto& b) { return a.stride > b.stride; });
-  for (size_t i = 0; i + 1 < thread.size(); i++)
-    if (thread[i].stride % (thread[i + 1].stride * thread[i + 1].digit.radix)) return false;
-  return true;
-}
-
 bool is_vector(const FragmentLoops::Axis& axis) {
   return axis.stride == 1 && (axis.extent == 2 || axis.extent == 4 || axis.extent == 8);
 }
@@ -40,7 +26,7 @@ struct Held {
 template <class F>
 Stmt each_held(const Fragment& f, const LowerContext& ctx, Facts& facts, Span span, F body) {
   Attrs independent{.entries = {{"independent", int64_t(1)}}};
-  if (has_inverse(f)) {
+  if (why_not_inverse(f).empty()) {
     FragmentLoops loops = inverse(f, ctx.thread, ctx.team.count);
     Expr reg = imm(0);
     for (auto& axis : loops.axes) {

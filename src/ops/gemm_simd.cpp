@@ -193,7 +193,7 @@ Stmt Lowering::micro(const Placed& a, const Placed& b, const Expr& row, const Ex
     out.push_back(store(acc, {where}, first, at));
   }
   if (turns) {
-    Expr k = bound("k", turns);
+    Expr k = facts.loop_var("k", turns);
     out.push_back(for_loop(k, turns, Loop::serial,
                            steps(a, b, row, panel, rows, vectors, k0 + k * unroll, unroll, acc), at));
   }
@@ -209,15 +209,15 @@ Stmt Lowering::rows(const Placed& a, const Placed& b, int64_t count, int64_t hei
           most = std::max<int64_t>(chunk_bytes / bytes, 1);
   int64_t chunks = ceil_of(count, most), size = ceil_of(count, chunks);
   int64_t whole = g.n / u.width(), rest = g.n % u.width();
-  Expr chunk = bound("chunk", chunks), start = simplify(chunk * size, facts);
+  Expr chunk = facts.loop_var("chunk", chunks), start = simplify(chunk * size, facts);
   Expr extent = chunks * size == count ? imm(size) : min(imm(size), imm(count) - start);
   auto against = [&](const Expr& panel, int64_t cols) {
-    Expr i = bound("i", count);
+    Expr i = facts.loop_var("i", count);
     return for_loop(i, start, extent, Loop::serial,
                     micro(a, b, i * height + first, panel, height, cols, k0, depth, acc), at);
   };
   std::vector<Stmt> out;
-  Expr panel = bound("panel", whole);
+  Expr panel = facts.loop_var("panel", whole);
   if (whole) out.push_back(for_loop(panel, whole, Loop::serial, against(panel, u.width()), at));
   if (rest) out.push_back(against(imm(whole), rest));
   return for_loop(chunk, chunks, Loop::serial, block(std::move(out), at), at);

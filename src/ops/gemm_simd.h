@@ -60,11 +60,6 @@ struct Lowering {
   std::vector<Stmt> before = {};  // statements that widen or pack operands
 
   int64_t target_lanes(DType type) const { return ctx.target.lanes(type); }
-  Expr bound(const char* name, int64_t extent) {
-    Expr v = var(name);
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
   std::vector<Expr> index(const Matrix& m, const Expr& i, const Expr& j) const {
     std::vector<Expr> out;
     for (auto& r : m.region.ranges) out.push_back(r.min);

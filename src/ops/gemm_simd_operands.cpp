@@ -82,7 +82,8 @@ void Lowering::rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int
   int64_t whole = cols / u.width() * u.width();
   auto move = [&](int64_t first_row, int64_t first_col, int64_t count, int64_t wide) {
     if (count <= 0 || wide <= 0) return;
-    Expr i = bound("i", count), j = bound("j", wide), row = i + first_row, col = j + first_col;
+    Expr i = facts.loop_var("i", count), j = facts.loop_var("j", wide), row = i + first_row,
+         col = j + first_col;
     Expr value = as_factor(sum, load(type, m.region.buffer, {place(m, row, col)}, at), at);
     Stmt body = store(to, {simplify(map_index(l, {row, col})[0], facts)}, value, at);
     before.push_back(for_loop(i, count, Loop::serial, for_loop(j, wide, Loop::serial, body, at), at));
@@ -128,21 +129,21 @@ Placed Lowering::widen(const Matrix& m, int64_t rows, int64_t cols, int64_t widt
   auto from = find_strided(m);
   if (width == u.width() && from && from->row == 1 && !type.is_storage()) turned = rows / u.lanes * u.lanes;
   if (turned && cols >= width) {
-    Expr panel = bound("panel", cols / width), k = bound("k", turned / u.lanes);
+    Expr panel = facts.loop_var("panel", cols / width), k = facts.loop_var("k", turned / u.lanes);
     Stmt body = for_loop(k, turned / u.lanes, Loop::serial, turn_panel(*from, to, panel, k, rows), at);
     before.push_back(for_loop(panel, cols / width, Loop::serial, body, at));
     rest_of_panels(m, to, l, turned, rows, cols);
     return {to, imm(0), width, 1, rows * width};
   }
-  Expr i = bound("i", rows);
+  Expr i = facts.loop_var("i", rows);
   std::vector<Stmt> row;
   if (whole) {
-    Expr part = bound("p", whole), lane = bound("v", chunk);
+    Expr part = facts.loop_var("p", whole), lane = facts.loop_var("v", chunk);
     Stmt body = for_loop(lane, chunk, Loop::vectorized, move(i, part * chunk + lane), at);
     row.push_back(for_loop(part, whole, Loop::serial, body, at));
   }
   if (cols > whole * chunk) {
-    Expr rest = bound("q", cols - whole * chunk);
+    Expr rest = facts.loop_var("q", cols - whole * chunk);
     row.push_back(for_loop(rest, cols - whole * chunk, Loop::serial, move(i, rest + whole * chunk), at));
   }
   before.push_back(for_loop(i, rows, Loop::serial, block(std::move(row), at), at));
@@ -173,7 +174,7 @@ Placed Lowering::group_rows(const Matrix& m) {
   DType type = g.a_type, wanted = dot.shifted ? u8 : type;
   int64_t width = depth * group, chunk = target_lanes(type);
   BufferId to = scratch("A_rows", wanted, {g.m, width});
-  Expr i = bound("i", g.m);
+  Expr i = facts.loop_var("i", g.m);
   auto converted = [&](Expr e) {
     if (!dot.shifted) return e;
     DType t = u8.with_lanes(e->dtype.lanes);
@@ -182,7 +183,7 @@ Placed Lowering::group_rows(const Matrix& m) {
   std::vector<Stmt> row;
   int64_t whole = contiguous ? g.k / chunk : 0;
   if (whole) {
-    Expr p = bound("p", whole);
+    Expr p = facts.loop_var("p", whole);
     Expr source = ramp(from->base + i * from->row + p * chunk, imm(1), int(chunk));
     row.push_back(for_loop(p, whole, Loop::serial,
                            store(to, {ramp(i * width + p * chunk, imm(1), int(chunk))},
@@ -190,7 +191,7 @@ Placed Lowering::group_rows(const Matrix& m) {
                            at));
   }
   if (int64_t rest = g.k - whole * chunk) {
-    Expr q = bound("q", rest), k = q + whole * chunk;
+    Expr q = facts.loop_var("q", rest), k = q + whole * chunk;
     row.push_back(for_loop(
         q, rest, Loop::serial,
         store(to, {i * width + k}, converted(load(type, m.region.buffer, {place(m, i, k)}, at)), at), at));
@@ -225,7 +226,7 @@ Stmt Lowering::pack_group(const Matrix& m, const std::optional<Placed>& from, Bu
     }
     return block(std::move(out), at);
   }
-  Expr j = bound("j", cols);
+  Expr j = facts.loop_var("j", cols);
   bool together = from && from->row == 1 && steps == group;  // columns of B: a group lies together
   if (together) {
     Expr where = from->base + kk * group + (panel * u.width() + j) * from->col;
@@ -240,7 +241,7 @@ Stmt Lowering::pack_group(const Matrix& m, const std::optional<Placed>& from, Bu
   }
   Stmt columns = for_loop(j, cols, Loop::serial, block(std::move(out), at), at);
   if (cols == u.width()) return columns;
-  Expr q = bound("q", (u.width() - cols) * group);
+  Expr q = facts.loop_var("q", (u.width() - cols) * group);
   return block({columns, for_loop(q, (u.width() - cols) * group, Loop::serial,
                                   store(to, {first + cols * group + q}, zero(type), at), at)},
                at);
@@ -252,7 +253,7 @@ Placed Lowering::group_panels(const Matrix& m) {
   BufferId to = scratch("B_panels", g.b_type, {count * depth * u.width() * group});
   auto from = find_strided(m);
   auto fill = [&](const Expr& panel, int64_t cols) {
-    Expr kk = bound("kk", g.k / group);
+    Expr kk = facts.loop_var("kk", g.k / group);
     std::vector<Stmt> out;
     if (g.k / group)
       out.push_back(
@@ -260,7 +261,7 @@ Placed Lowering::group_panels(const Matrix& m) {
     if (g.k % group) out.push_back(pack_group(m, from, to, panel, imm(g.k / group), cols, g.k % group));
     return block(std::move(out), at);
   };
-  Expr panel = bound("panel", whole);
+  Expr panel = facts.loop_var("panel", whole);
   if (whole) before.push_back(for_loop(panel, whole, Loop::serial, fill(panel, u.width()), at));
   if (rest) before.push_back(fill(imm(whole), rest));
   return {to, imm(0), u.width() * group, 1, depth * u.width() * group};
@@ -272,7 +273,7 @@ void Lowering::start_sums(const Placed& b) {
   int lanes = int(u.lanes);
   BufferId to = scratch("B_sums", sum, {vectors * u.lanes});
   start = to;
-  Expr p = bound("p", count), kk = bound("kk", depth);
+  Expr p = facts.loop_var("p", count), kk = facts.loop_var("kk", depth);
   DType wide = u8.with_lanes(int(group));
   std::vector<Stmt> clear, add, scale;
   for (int64_t v = 0; v < u.vectors; v++) {

@@ -110,8 +110,7 @@ int64_t room_for(BufferId buffer, const Function& f, const Target& target, const
   for (size_t i = 0; i < f.buffers.size(); i++) {
     const BufferInfo& info = f.buffers[i];
     if (info.scope != Scope::shared || info.alias_of || BufferId{int(i)} == f.storage(buffer)) continue;
-    int64_t elements = 1;
-    for (auto& e : info.shape) elements *= *as_int(e);
+    int64_t elements = element_count(info);
     auto at = known.shared.find(BufferId{int(i)});
     if (at != known.shared.end()) elements = at->second.ranges[0];
     left -= round_up(elements * info.dtype.bytes(), alignment_of(info));
@@ -188,7 +187,7 @@ bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Functi
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   std::vector<NestAccess> accesses = accesses_of(nest);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
-  int64_t points = std::accumulate(nest.extents.begin(), nest.extents.end(), int64_t(1), std::multiplies<>());
+  int64_t points = product(nest.extents);
   bool pairs = has_pairs(nest, ctx.function);
   for (Scope scope : {Scope::global, Scope::shared})  // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "ir/rewrite.h"
@@ -234,8 +233,7 @@ int64_t fold_element(const Reduce& r, const Array& in, size_t from, int64_t old,
 void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
   Reduce r = read_reduce(t, f);
   Array in = ctx.read(r.src), out = as_type(ctx.read(r.dst), r.acc);
-  int64_t inner = std::accumulate(r.shape.begin() + std::ptrdiff_t(r.dim) + 1, r.shape.end(), int64_t(1),
-                                  std::multiplies<>());
+  int64_t inner = product(std::span(r.shape).subspan(r.dim + 1));
   if (r.user) {
     eval_user(r, in, out, inner, ctx);
     return ctx.write(r.dst, out);

@@ -18,11 +18,6 @@ struct Serial {
   BufferId acc = {};
   std::vector<Expr> at_vars = {};  // of src; the last and the folded one are replaced
 
-  Expr bound(std::string hint, int64_t extent) {
-    Expr v = var(std::move(hint));
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
   Stmt vector(const Expr& v, int64_t n, Stmt body) const {
     return for_loop(v, n, Loop::vectorized, std::move(body), r.at());
   }
@@ -30,7 +25,7 @@ struct Serial {
 
   // acc[from + v] takes in the `n` elements of src from `first` on.
   Stmt take(const Expr& first, int64_t from, int64_t n) {
-    Expr v = bound("v", n);
+    Expr v = facts.loop_var("v", n);
     std::vector<Expr> index = at_vars;
     index.back() = first + v;
     Expr place = physical_index(ctx.layouts, ctx.function, r.src.buffer, in_buffer(r.src, index), facts);
@@ -42,7 +37,7 @@ struct Serial {
     return store(r.dst.buffer, {to}, result(r, load(ctx.function, r.dst.buffer, {to}), value), r.at());
   }
   Stmt start(int64_t n) {
-    Expr v = bound("v", n);
+    Expr v = facts.loop_var("v", n);
     return vector(v, n, store(acc, {v}, identity(r), r.at()));
   }
   Stmt along_last();
@@ -53,7 +48,7 @@ struct Serial {
 Stmt Serial::along_last() {
   std::vector<Stmt> out{start(width)};
   int64_t turns = last / width, done = turns * width;
-  Expr c = bound("c", turns);
+  Expr c = facts.loop_var("c", turns);
   out.push_back(for_loop(c, turns, Loop::serial, take(c * width, 0, width), r.at()));
   for (int64_t n = width / 2; n; n /= 2)  // a rest in ever shorter vectors
     if ((last - done) & n) {
@@ -61,7 +56,7 @@ Stmt Serial::along_last() {
       done += n;
     }
   for (int64_t half = width / 2; half; half /= 2) {
-    Expr v = bound("v", half);
+    Expr v = facts.loop_var("v", half);
     out.push_back(vector(v, half, store(acc, {v}, combine(r, sum(v), sum(v + half)), r.at())));
   }
   out.push_back(give(at_vars, sum(imm(0))));
@@ -70,7 +65,7 @@ Stmt Serial::along_last() {
 
 // `n` neighbouring results.
 Stmt Serial::beside(const Expr& first, int64_t n) {
-  Expr k = bound("k", r.shape[r.dim]), v = bound("v", n);
+  Expr k = facts.loop_var("k", r.shape[r.dim]), v = facts.loop_var("v", n);
   at_vars[r.dim] = k;
   Stmt all = for_loop(k, r.shape[r.dim], Loop::serial, take(first, 0, n), r.at());
   std::vector<Expr> index = at_vars;
@@ -79,7 +74,7 @@ Stmt Serial::beside(const Expr& first, int64_t n) {
 }
 
 Stmt Serial::run() {
-  for (size_t d = 0; d < r.shape.size(); d++) at_vars.push_back(bound(loop_name(d), r.shape[d]));
+  for (size_t d = 0; d < r.shape.size(); d++) at_vars.push_back(facts.loop_var(loop_name(d), r.shape[d]));
   std::vector<Expr> loops = at_vars;
   while (width * 2 <= std::min<int64_t>(last, 4 * ctx.target.lanes(r.acc))) width *= 2;
   acc = ctx.scratch({.name = "acc",
@@ -95,7 +90,7 @@ Stmt Serial::run() {
     out.push_back(along_last());
   } else {
     int64_t turns = last / width, done = turns * width;
-    Expr c = bound("c", turns);
+    Expr c = facts.loop_var("c", turns);
     out.push_back(for_loop(c, turns, Loop::serial, beside(c * width, width), r.at()));
     for (int64_t n = width / 2; n; n /= 2)
       if ((last - done) & n) {

@@ -5,11 +5,11 @@
 //
 // Elements that a padded fragment does not have, and threads without any, take part with the identity.
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "arith/prove.h"
 #include "base/error.h"
+#include "base/round.h"
 #include "ops/reduce.h"
 
 namespace tl {
@@ -43,11 +43,6 @@ struct Threads {
   BufferId part = {}, strip = {};           // this thread's partial results; what threads exchange
   int64_t strip_elements = 0;
 
-  Expr bound(std::string hint, int64_t extent) {
-    Expr v = var(std::move(hint));
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
   Stmt each(const Expr& v, int64_t extent, Stmt body, Loop kind = Loop::unrolled) const {
     return for_loop(v, extent, kind, std::move(body), r.at(),
                     Attrs{.entries = {{"independent", int64_t(1)}}});
@@ -71,7 +66,7 @@ struct Threads {
   }
   int64_t strip_row(const ThreadDigit& d) const {  // whole groups of threads, so that all may read
     int64_t group = d.stride * d.radix;
-    return (ctx.team.count + group - 1) / group * group;
+    return round_up(ctx.team.count, group);
   }
 
   FragmentLoops visit_registers(const Fragment& f);
@@ -142,7 +137,7 @@ std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
 }
 
 void Threads::fold_registers(const Fragment& from, std::optional<BufferId> registers) {
-  Expr i = bound("r", rows.fragment.registers);
+  Expr i = facts.loop_var("r", rows.fragment.registers);
   out.push_back(each(i, rows.fragment.registers, put(part, i, identity(r))));
   FragmentLoops loops = visit_registers(from);
   Expr to = imm(0);
@@ -176,7 +171,7 @@ void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, s
   int64_t row = strip_row(d);
   Expr digit = floordiv(thread, d.stride);
   if (d.stride * d.radix < ctx.team.count) digit = floormod(digit, d.radix);
-  Expr i = bound("r", count), j = bound("r", count), k = bound("k", d.radix - 1);
+  Expr i = facts.loop_var("r", count), j = facts.loop_var("r", count), k = facts.loop_var("k", d.radix - 1);
   to.push_back(each(i, count, put(strip, i * row + thread, at(part, first + i))));
   Expr base = j * row + (thread - digit * d.stride);
   Stmt begin = put(part, first + j, at(strip, base));
@@ -191,7 +186,7 @@ void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, s
 void Threads::combine_threads() {
   int64_t registers = rows.fragment.registers;
   for (int64_t distance : shuffles) {
-    Expr i = bound("r", registers);
+    Expr i = facts.loop_var("r", registers);
     Expr other = call(shfl_xor, {at(part, i), imm(distance)}, r.at());
     if (uses_twice(r)) {  // all threads of the warp execute it together, once
       Expr given = var("other", r.acc);
@@ -205,7 +200,7 @@ void Threads::combine_threads() {
     int64_t count = std::clamp<int64_t>(strip_elements / strip_row(d), 1, registers),
             turns = registers / count;
     std::vector<Stmt> body;
-    Expr turn = bound("turn", turns);
+    Expr turn = facts.loop_var("turn", turns);
     exchange(d, turns > 1 ? turn * count : imm(0), count, body);
     out.push_back(turns > 1 ? for_loop(turn, turns, Loop::unrolled, block(std::move(body), r.at()), r.at())
                             : block(std::move(body), r.at()));
@@ -236,9 +231,9 @@ void Threads::write_shared() {
 // many turns as the strip needs.
 void Threads::redistribute(const Fragment& wanted) {
   std::vector<int64_t> shape = wanted.shape();
-  int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+  int64_t elements = product(shape);
   int64_t turns = (elements + strip_elements - 1) / strip_elements;
-  Expr turn = bound("turn", turns), first = turns > 1 ? turn * strip_elements : imm(0);
+  Expr turn = facts.loop_var("turn", turns), first = turns > 1 ? turn * strip_elements : imm(0);
   auto slot = [&](const FragmentLoops& loops, Expr& guard) {
     Expr e = map_index(row_major(shape), loops.indices)[0] - first;
     guard = loops.guard;
@@ -297,12 +292,7 @@ Stmt Threads::run() {
   if (!to_shared) wanted = ctx.layouts.fragments.at(r.dst.buffer);
   bool same = wanted && equal(*wanted, rows.fragment),
        held = same || (wanted && covers(rows.fragment, *wanted));
-  int64_t elements = 0;
-  if (wanted && !held) {
-    std::vector<int64_t> shape = wanted->shape();
-    elements = std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
-  }
-  plan_strip(elements);
+  plan_strip(wanted && !held ? product(wanted->shape()) : 0);
   bool direct = same && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
   part = direct ? r.dst.buffer : buffer("part", Scope::local, rows.fragment.registers);
   std::optional<BufferId> registers = load_source(from);

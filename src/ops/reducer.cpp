@@ -46,12 +46,6 @@ Reduce reduce_of(const Tile& t, const Function& f) {
           .acc = info.dtype};
 }
 
-int64_t elements_of(const Reduce& r) {
-  int64_t n = 1;
-  for (int64_t e : r.shape) n *= e;
-  return n;
-}
-
 void eval_init(const Tile& t, const Function& f, const EvalContext& ctx) {
   Array out = make_array(f[region_of(t, 0).buffer].dtype, region_shape(region_of(t, 0)));
   fill(out, ctx.value(std::get<Expr>(t.operands[1])));
@@ -68,7 +62,7 @@ Stmt lower_init(const Tile& t, LowerContext& ctx) {
   bool counts_once =
       r.fold != Fold::max && r.fold != Fold::min && r.fold != Fold::bit_and && r.fold != Fold::bit_or;
   if (ctx.team.count > 1 && counts_once) value = select(eq(ctx.thread, imm(0)), value, identity(r), t.span);
-  int64_t n = elements_of(r);
+  int64_t n = product(r.shape);
   return for_loop(i, n, n <= 64 ? Loop::unrolled : Loop::serial, store(r.dst.buffer, {i}, value, t.span),
                   t.span);
 }
@@ -76,7 +70,7 @@ Stmt lower_init(const Tile& t, LowerContext& ctx) {
 Stmt lower_finalize(const Tile& t, LowerContext& ctx) {
   Reduce r = reduce_of(t, ctx.function);
   if (ctx.team.count == 1) return block({}, t.span);
-  return reduce_parts(r, ctx, elements_of(r));
+  return reduce_parts(r, ctx, product(r.shape));
 }
 
 // ── what a store contributes ──────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,6 @@
 //
 // With one thread a line is a loop, beside each other in vectors where the scanned dimension is not the last.
 #include <algorithm>
-#include <numeric>
 
 #include "arith/prove.h"
 #include "base/error.h"
@@ -26,11 +25,7 @@ struct Scan {
   DType acc;
   const Span& at() const { return tile.span; }
   int64_t length() const { return shape[dim]; }
-  int64_t lines() const {
-    int64_t n = 1;
-    for (size_t d = 0; d < shape.size(); d++) n *= d == dim ? 1 : shape[d];
-    return n;
-  }
+  int64_t lines() const { return product(shape) / length(); }
 };
 
 Scan read_scan(const Tile& t, const Function& f) {
@@ -99,8 +94,7 @@ void check_scan(const Tile& t, const Function& f) {
 void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {
   Scan s = read_scan(t, f);
   Array in = ctx.read(s.src), out = make_array(s.acc, region_shape(s.dst));
-  int64_t inner = std::accumulate(s.shape.begin() + std::ptrdiff_t(s.dim) + 1, s.shape.end(), int64_t(1),
-                                  std::multiplies<>());
+  int64_t inner = product(std::span(s.shape).subspan(s.dim + 1));
   int64_t n = s.length();
   bool largest = s.op == BinaryOp::max;
   for (int64_t line = 0; line < s.lines(); line++) {
@@ -127,11 +121,6 @@ struct ScanLowering {
   Facts facts = facts_of(ctx.function, ctx.kernel);
   BufferId sum = {};
 
-  Expr bound(std::string hint, int64_t extent) {
-    Expr v = var(std::move(hint));
-    facts.bind(v, Interval{0, extent - 1});
-    return v;
-  }
   void make_sum(int64_t width) {
     sum = ctx.scratch({.name = "sum",
                        .dtype = s.acc,
@@ -214,7 +203,7 @@ Stmt ScanLowering::by_threads() {
           threads = lanes > 1 ? whole_warps() : ctx.team.count;  // shuffles need all of a warp
   int64_t together = threads / lanes, n = s.length();
   int64_t turns = (s.lines() + together - 1) / together, run = (n + lanes - 1) / lanes;
-  Expr thread = ctx.thread, turn = bound("turn", turns), k = bound("k", run);
+  Expr thread = ctx.thread, turn = facts.loop_var("turn", turns), k = facts.loop_var("k", run);
   Expr lane = lanes > 1 ? simplify(floormod(thread, lanes), facts) : imm(0);
   Expr line = turn * together + simplify(floordiv(thread, lanes), facts);
   Expr guard, mine = lane * run + k;
@@ -238,7 +227,7 @@ Stmt ScanLowering::by_threads() {
 
 // `width` neighbouring lines.
 Stmt ScanLowering::beside(const std::vector<Expr>& at, const Expr& first, int64_t width) {
-  Expr n = bound("n", s.length()), v = bound("v", width), w = bound("v", width);
+  Expr n = facts.loop_var("n", s.length()), v = facts.loop_var("v", width), w = facts.loop_var("v", width);
   std::vector<Expr> here = at;
   here.back() = first + v;
   Stmt start = for_loop(w, width, Loop::vectorized, hold(scan_identity(s), w), s.at());
@@ -249,20 +238,20 @@ Stmt ScanLowering::beside(const std::vector<Expr>& at, const Expr& first, int64_
 
 Stmt ScanLowering::by_one() {
   std::vector<Expr> at;
-  for (size_t d = 0; d < s.shape.size(); d++) at.push_back(bound(loop_name(d), s.shape[d]));
+  for (size_t d = 0; d < s.shape.size(); d++) at.push_back(facts.loop_var(loop_name(d), s.shape[d]));
   std::vector<Expr> loops = at;
   std::vector<Stmt> out;
   size_t last = s.shape.size() - 1;
   if (s.dim == last) {
     make_sum(1);
-    Expr n = bound("n", s.length());
+    Expr n = facts.loop_var("n", s.length());
     out = {hold(scan_identity(s)), for_loop(n, s.length(), Loop::serial, step(at, n), s.at())};
   } else {
     int64_t width = 1;
     while (width * 2 <= std::min<int64_t>(s.shape[last], 4 * ctx.target.lanes(s.acc))) width *= 2;
     make_sum(width);
     int64_t turns = s.shape[last] / width, done = turns * width;
-    Expr c = bound("c", turns);
+    Expr c = facts.loop_var("c", turns);
     out.push_back(for_loop(c, turns, Loop::serial, beside(at, c * width, width), s.at()));
     for (int64_t n = width / 2; n; n /= 2)  // a rest in ever shorter vectors
       if ((s.shape[last] - done) & n) {

@@ -79,10 +79,8 @@ LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strict
   auto writes = warp_accesses(nest, *out.loop, turned, 1, ctx.target.warp);
   if (!writes) return out;
   std::vector<int64_t> shape = tile_shape(info);
-  int64_t most = 2;
-  for (int64_t e : shape) most *= e;
-  out.shared.emplace(dst,
-                     fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits, most));
+  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits,
+                                            2 * product(shape)));
   return out;
 }
 

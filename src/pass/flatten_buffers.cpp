@@ -49,15 +49,15 @@ struct OtherType {
 
   int ratio() const { return std::max(of.bits, to.bits) / std::min(of.bits, to.bits); }
   Expr at(const Expr& index, Span span, const Expr& mask, const Claim& claim = {}) const {
-    return as_bits(tl::load(of, root, {index}, span, mask, claim), word, span);
+    return as_bits(load(of, root, {index}, span, mask, claim), word, span);
   }
   Expr shift(const Expr& index, DType type) const {
     return cast(type, floormod(index, ratio())) * imm(to.bits, type);
   }
 
-  Expr load(const Load& n) const {
+  Expr access(const Load& n) const {
     const Expr& i = n.index[0];
-    if (of.bits == to.bits) return as_bits(tl::load(of, root, n.index, n.span, n.mask, n.claim), to, n.span);
+    if (of.bits == to.bits) return as_bits(load(of, root, n.index, n.span, n.mask, n.claim), to, n.span);
     if (to.bits < of.bits) {
       Expr whole = at(floordiv(i, ratio()), n.span, n.mask, n.claim);
       return as_bits(cast(part, binary(BinaryOp::shr, whole, shift(i, word), n.span)), to, n.span);
@@ -71,16 +71,15 @@ struct OtherType {
     return as_bits(whole, to, n.span);
   }
 
-  Stmt store(const Store& n) const {
+  Stmt access(const Store& n) const {
     const Expr& i = n.index[0];
     if (of.bits == to.bits)
-      return tl::store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask, n.claim);
+      return store(root, n.index, as_bits(n.value, of, n.span), n.span, n.mask, n.claim);
     if (to.bits < of.bits) {
       if (f[root].scope == Scope::global)
         fail(n.span,
              "a store to a part of an element of {}: other threads may write to the same {}; copy through a "
-             "shared "
-             "buffer, and look at that as {}",
+             "shared buffer, and look at that as {}",
              f[root].name, to_string(of), to_string(to));
       Expr place = floordiv(i, ratio()), by = shift(i, word);
       Expr ones = binary(BinaryOp::shl, imm((int64_t(1) << to.bits) - 1, word), by, n.span);
@@ -88,18 +87,25 @@ struct OtherType {
           binary(BinaryOp::bit_and, at(place, n.span, n.mask), unary(UnaryOp::bit_not, ones, n.span), n.span);
       Expr given = binary(BinaryOp::shl, cast(word, as_bits(n.value, part, n.span)), by, n.span);
       Expr whole = as_bits(binary(BinaryOp::bit_or, kept, given, n.span), of, n.span);
-      return tl::store(root, {place}, std::move(whole), n.span, n.mask, n.claim);
+      return store(root, {place}, std::move(whole), n.span, n.mask, n.claim);
     }
     Expr given = var("bits", part);
     std::vector<Stmt> all{let(given, as_bits(n.value, part, n.span), n.span)};
     for (int k = 0; k < ratio(); k++) {
       Expr one = k ? binary(BinaryOp::shr, given, imm(k * of.bits, part), n.span) : given;
-      all.push_back(tl::store(root, {i * ratio() + k}, as_bits(cast(word, one), of, n.span), n.span, n.mask,
-                              k ? Claim{} : n.claim));
+      all.push_back(store(root, {i * ratio() + k}, as_bits(cast(word, one), of, n.span), n.span, n.mask,
+                          k ? Claim{} : n.claim));
     }
     return block(std::move(all), n.span);
   }
 };
+
+Expr at_index(const Load& n, BufferId to, std::vector<Expr> index) {
+  return load(n.dtype, to, std::move(index), n.span, n.mask, n.claim);
+}
+Stmt at_index(const Store& n, BufferId to, std::vector<Expr> index) {
+  return store(to, std::move(index), n.value, n.span, n.mask, n.claim);
+}
 
 bool is_other_type(const Function& f, BufferId b) {
   BufferId root = f[b].alias_of;
@@ -109,46 +115,32 @@ bool is_other_type(const Function& f, BufferId b) {
 }  // namespace
 
 Function flatten_buffers(Function f, const Target&) {
+  // A load or a store whose children are flat: of the buffer that is there, at one index.
+  auto flattened = [&](const auto& n, auto inner) {
+    bool is_flat = f[n.buffer].scope != Scope::global, other = is_other_type(f, n.buffer);
+    BufferId to = other ? n.buffer : storage_of(f, n.buffer);
+    auto one =
+        is_flat && to == n.buffer ? inner : at_index(n, to, is_flat ? n.index : flat(f[n.buffer], n.index));
+    using N = std::remove_cvref_t<decltype(n)>;
+    return other ? OtherType(f, n.buffer).access(*one.template as<N>()) : one;
+  };
   for (Kernel& k : f.kernels)
     k.body = rewrite(
         k.body,
         [&](const Load& n, Rewriter& self) -> Expr {
           Expr inner = self.children(n);
-          auto* l = inner.as<Load>();
-          if (is_other_type(f, l->buffer)) {
-            bool is_flat = f[l->buffer].scope != Scope::global;
-            Expr one = inner;
-            if (!is_flat)
-              one = load(l->dtype, l->buffer, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
-            return OtherType(f, l->buffer).load(*one.as<Load>());
-          }
-          BufferId to = storage_of(f, l->buffer);
-          if (f[n.buffer].scope != Scope::global)
-            return to == l->buffer ? inner : load(l->dtype, to, l->index, l->span, l->mask, l->claim);
-          return load(l->dtype, to, flat(f[l->buffer], l->index), l->span, l->mask, l->claim);
+          return flattened(*inner.as<Load>(), inner);
         },
         [&](const Store& n, Rewriter& self) -> Stmt {
           Stmt inner = self.children(n);
-          auto* s = inner.as<Store>();
-          if (is_other_type(f, s->buffer)) {
-            bool is_flat = f[s->buffer].scope != Scope::global;
-            Stmt one = inner;
-            if (!is_flat)
-              one = store(s->buffer, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
-            return OtherType(f, s->buffer).store(*one.as<Store>());
-          }
-          BufferId to = storage_of(f, s->buffer);
-          if (f[n.buffer].scope != Scope::global)
-            return to == s->buffer ? inner : store(to, s->index, s->value, s->span, s->mask, s->claim);
-          return store(to, flat(f[s->buffer], s->index), s->value, s->span, s->mask, s->claim);
+          return flattened(*inner.as<Store>(), inner);
         },
         [&](const Call& n, Rewriter& self) -> Expr {
           const Load* place = place_of(Expr(&n));
           if (place && is_other_type(f, place->buffer))
             fail(n.span,
                  "the address of {} is taken, which shows the elements of {} as {}: they are {}, and have no "
-                 "other "
-                 "address; copy them to a buffer of {}",
+                 "other address; copy them to a buffer of {}",
                  f[place->buffer].name, f[f[place->buffer].alias_of].name, to_string(f[place->buffer].dtype),
                  to_string(f[f[place->buffer].alias_of].dtype), to_string(f[place->buffer].dtype));
           return self.children(n);

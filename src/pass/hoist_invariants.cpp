@@ -45,17 +45,6 @@ struct Mover : Rewriter {
     });
   }
 
-  bool is_inside(const Load& n) const {
-    if (n.index.size() != 1 || n.mask) return false;
-    int64_t elements = f[n.buffer].elements;
-    if (elements < 0) {
-      elements = 1;
-      for (auto& e : f[n.buffer].shape) elements *= as_int(e).value_or(0);
-    }
-    Interval at = interval_of(n.index[0], facts);
-    return at.min >= 0 && at.max < elements;
-  }
-
   // Is it the same in all iterations, and harmless where there are none?  Only what reads memory is worth a
   // name.
   bool is_movable(const Expr& e) const {
@@ -65,7 +54,8 @@ struct Mover : Rewriter {
         [&](const Load& n) {
           bool global = f[n.buffer].scope == Scope::global;
           reads = true;
-          fixed &= !stored.contains(f.storage(n.buffer)) && !(global && writes_tensors) && is_inside(n);
+          fixed &= !stored.contains(f.storage(n.buffer)) && !(global && writes_tensors);
+          fixed &= n.index.size() == 1 && !n.mask && is_inside(f[n.buffer], n.index[0], facts);
         },
         [&](const Call& n) { fixed &= is_value(n); },
         [&](const Binary& n) { fixed &= !is_division(n.op) || as_int(n.b).value_or(0) != 0; });

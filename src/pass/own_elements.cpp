@@ -63,9 +63,7 @@ std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>&
 bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index,
                         const Team& team) const {
   auto elements = named(shape, index, team);
-  int64_t all = 1;
-  for (int64_t e : shape) all *= e;
-  return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == all;
+  return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == product(shape);
 }
 
 bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,

@@ -80,9 +80,7 @@ std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k,
     if (plain.excess() == 0) continue;
     std::erase_if(family,
                   [&](const Layout& l) { return cost_of(l, *accesses, bits).accesses > plain.accesses; });
-    int64_t most = 2;
-    for (int64_t e : shape) most *= e;
-    Layout best = fewest_wavefronts(family, *accesses, bits, most);
+    Layout best = fewest_wavefronts(family, *accesses, bits, 2 * product(shape));
     if (!equal(best, family[0])) chosen.emplace(b, std::move(best));
   }
   return chosen;

@@ -42,8 +42,7 @@ struct Stager {
   }
 
   void note(BufferId fragment, BufferId shared) {
-    int64_t bytes = f[shared].dtype.bytes();
-    for (auto& e : f[shared].shape) bytes *= *as_int(e);
+    int64_t bytes = f[shared].dtype.bytes() * element_count(f[shared]);
     f.notes.push_back(
         {"infer_layouts", f[fragment].name,
          fmt::format("goes through shared memory ({} bytes): {} needs its elements on other threads", bytes,
@@ -126,12 +125,6 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
   return tile(*t.op, std::move(operands), t.attrs, t.span);
 }
 
-int64_t element_count(const Function& f, BufferId b) {
-  int64_t count = 1;
-  for (auto& e : f[b].shape) count *= as_int(e).value_or(0);
-  return count;
-}
-
 bool loads_from(const Expr& e, BufferId b) {
   bool found = false;
   visit(e, [&](const Load& l) { found |= l.buffer == b; });
@@ -146,7 +139,7 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& t
   stager.note(fragment, shared);
   auto* target = s.as<Store>();
   bool replaces = target && target->buffer == fragment && !loads_from(target->value, fragment) &&
-                  (element_count(stager.f, fragment) == 1 ||
+                  (element_count(stager.f[fragment]) == 1 ||
                    own.cover(tile_shape(stager.f[fragment]), target->index, team));
   if (!replaces) stager.copy(stager.before, fragment, shared);
   auto moved = [&](const Expr& e) {

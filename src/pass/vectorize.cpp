@@ -34,7 +34,6 @@ struct Widening {
   VarMap named = {};    // variables of Lets that differ among lanes, and the vectors of their values
   Expr guard = {};      // scalar or vector: where the statement at hand happens; null: everywhere
   bool naming = false;  // the value of a Let is being written: no store's mask says where it is needed
-  std::vector<Expr> kept = {};  // names that no node holds yet
 
   // How the lanes differ in a value.  A name is given before it is used: what was found out remains true.
   struct Lanes {
@@ -105,13 +104,7 @@ struct Widening {
   bool is_harmless(const Load& l) const {
     if (written.contains(f.storage(l.buffer))) return false;
     if (naming && l.claim && f[l.buffer].scope != Scope::global) return false;
-    int64_t elements = f[l.buffer].elements;
-    if (elements < 0) {
-      elements = 1;
-      for (auto& e : f[l.buffer].shape) elements *= as_int(e).value_or(0);
-    }
-    Interval at = interval_of(l.index[0], facts);
-    return at.min >= 0 && at.max < elements;
+    return is_inside(f[l.buffer], l.index[0], facts);
   }
 
   // What is known of an access's indices, of each lane, under the guard.
@@ -197,33 +190,6 @@ struct Widening {
     return out;
   }
 
-  // Neighbouring elements updated at once; null where they are not neighbours, or masked apart.
-  Stmt update(const Eval& s) const {
-    auto* c = s.value.as<Call>();
-    if (!c || c->callee->atomic == Callee::Atomic::none || c->args.size() != 3) return {};
-    const Load& at = *place_of(c->args[0]);
-    if (uniform(at.index[0])) return {};
-    Expr where = index(at.buffer, at.index[0]), all = all_of(guard, mask(at.mask));
-    auto* run = where.as<Ramp>();
-    if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
-    Expr place = load(at.dtype, at.buffer, {where}, at.span, all, claim(at.claim));
-    return eval(
-        call(*c->callee, {address(place, "", c->span), wide(c->args[1]), c->args[2]}, c->dtype, c->span),
-        s.span);
-  }
-
-  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that
-  // are not meant to compute it.
-  Stmt name(const Let& s) {
-    if (uniform(s.value))
-      return guard && (touches_memory(s.value) || shifts(s.value)) ? Stmt() : let(s.var, s.value, s.span);
-    if (guard && may_fail(s.value)) return {};
-    naming = true;
-    Expr value = where_asked(vector(s.value), s.value), to = var(s.var.as<Var>()->hint, value->dtype);
-    naming = false;
-    named.emplace(s.var.get(), to);
-    return let(to, value, s.span);
-  }
   static bool touches_memory(const Expr& e) {
     bool found = false;
     visit(e, [&](const Load&) { found = true; });
@@ -249,7 +215,41 @@ struct Widening {
     visit(e, [&](const Binary& b) { found |= is_division(b.op) && as_int(b.b).value_or(0) == 0; });
     return found;
   }
+};
 
+// The statements of one loop body, on vectors.
+struct BodyWidening {
+  Widening w;
+  std::vector<Expr> kept = {};  // names that no node holds yet
+
+  // Neighbouring elements updated at once; null where they are not neighbours, or masked apart.
+  Stmt update(const Eval& s) const {
+    auto* c = s.value.as<Call>();
+    if (!c || c->callee->atomic == Callee::Atomic::none || c->args.size() != 3) return {};
+    const Load& at = *place_of(c->args[0]);
+    if (w.uniform(at.index[0])) return {};
+    Expr where = w.index(at.buffer, at.index[0]), all = w.all_of(w.guard, w.mask(at.mask));
+    auto* run = where.as<Ramp>();
+    if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
+    Expr place = load(at.dtype, at.buffer, {where}, at.span, all, w.claim(at.claim));
+    return eval(
+        call(*c->callee, {address(place, "", c->span), w.wide(c->args[1]), c->args[2]}, c->dtype, c->span),
+        s.span);
+  }
+
+  // A value that differs among the lanes gets the name of a vector.  Null where it could fail in lanes that
+  // are not meant to compute it.
+  Stmt name(const Let& s) {
+    if (w.uniform(s.value))
+      return w.guard && (w.touches_memory(s.value) || w.shifts(s.value)) ? Stmt()
+                                                                         : let(s.var, s.value, s.span);
+    if (w.guard && w.may_fail(s.value)) return {};
+    w.naming = true;
+    Expr value = w.where_asked(w.vector(s.value), s.value), to = var(s.var.as<Var>()->hint, value->dtype);
+    w.naming = false;
+    w.named.emplace(s.var.get(), to);
+    return let(to, value, s.span);
+  }
   // An If whose condition all lanes share may stay one.
   Stmt branch(const If& s, const Expr& cond) {
     Stmt yes = statement(s.then_body), no = s.else_body ? statement(s.else_body) : Stmt();
@@ -258,7 +258,7 @@ struct Widening {
   bool may_do_harm(const If& s) const {
     bool found = false;
     for (const Stmt& arm : {s.then_body, s.else_body})
-      if (arm) visit(arm, [&](const Load& l) { found |= !is_harmless(l); });
+      if (arm) visit(arm, [&](const Load& l) { found |= !w.is_harmless(l); });
     return found;
   }
 
@@ -266,26 +266,26 @@ struct Widening {
   Stmt arms(const If& s) {
     std::vector<Stmt> out;
     Expr cond = s.cond;
-    if (guard && (reads_alone(cond) || may_fail(cond))) return {};
-    if (Expr all = mask(cond); all->dtype.lanes == 1 && may_do_harm(s))
-      if (!target.has_threads() || touches_memory(all))
+    if (w.guard && (w.reads_alone(cond) || w.may_fail(cond))) return {};
+    if (Expr all = w.mask(cond); all->dtype.lanes == 1 && may_do_harm(s))
+      if (!w.target.has_threads() || w.touches_memory(all))
         return branch(s, all);  // elsewhere loads go ahead, masked
     if (depends_on_stores(s)) {
-      if (target.has_threads()) return {};
-      Expr value = wide(cond), asked = var("cond", value->dtype);
+      if (w.target.has_threads()) return {};
+      Expr value = w.wide(cond), asked = var("cond", value->dtype);
       out.push_back(let(asked, value, s.span));
       Expr name = var("cond", boolean);
-      named.emplace(name.get(), asked);
+      w.named.emplace(name.get(), asked);
       kept.push_back(name);
       cond = name;
     }
-    Expr outer = guard;
+    Expr outer = w.guard;
     for (bool holds : {true, false}) {
       const Stmt& body = holds ? s.then_body : s.else_body;
       if (!body) continue;
-      guard = all_of(outer, mask(holds ? cond : unary(UnaryOp::logical_not, cond)));
+      w.guard = w.all_of(outer, w.mask(holds ? cond : unary(UnaryOp::logical_not, cond)));
       Stmt arm = statement(body);
-      guard = outer;
+      w.guard = outer;
       if (!arm) return {};
       out.push_back(std::move(arm));
     }
@@ -295,18 +295,19 @@ struct Widening {
     std::set<BufferId> read;
     int stores = 0;
     bool depends = false;
-    visit(s.cond, [&](const Load& l) { read.insert(f.storage(l.buffer)); });
+    visit(s.cond, [&](const Load& l) { read.insert(w.f.storage(l.buffer)); });
     for (const Stmt& arm : {s.then_body, s.else_body})
-      if (arm) visit(arm, [&](const Store& st) { stores++, depends |= read.contains(f.storage(st.buffer)); });
+      if (arm)
+        visit(arm, [&](const Store& st) { stores++, depends |= read.contains(w.f.storage(st.buffer)); });
     return depends && stores > 1;
   }
 
   // May several lanes update one element, s[v % 2] += x[v]?  Then one must see what the other has written.
   bool meets_itself(const Store& s) const {
-    auto linear = linear_in(s.index[0], lane, facts);
+    auto linear = linear_in(s.index[0], w.lane, w.facts);
     if (linear && linear->stride != 0) return false;
     bool reads = false;
-    visit(s.value, [&](const Load& n) { reads |= f.storage(n.buffer) == f.storage(s.buffer); });
+    visit(s.value, [&](const Load& n) { reads |= w.f.storage(n.buffer) == w.f.storage(s.buffer); });
     return reads;
   }
 
@@ -325,9 +326,9 @@ struct Widening {
     if (auto* i = s.as<If>()) return arms(*i);
     if (auto* e = s.as<Eval>()) return update(*e);
     auto* st = s.as<Store>();
-    if (!st || uniform(st->index[0]) || meets_itself(*st)) return {};
-    Expr all = all_of(guard, mask(st->mask)), value = where_asked(wide(st->value), st->value);
-    return store(st->buffer, {index(st->buffer, st->index[0])}, value, st->span, all, claim(st->claim));
+    if (!st || w.uniform(st->index[0]) || meets_itself(*st)) return {};
+    Expr all = w.all_of(w.guard, w.mask(st->mask)), value = w.where_asked(w.wide(st->value), st->value);
+    return store(st->buffer, {w.index(st->buffer, st->index[0])}, value, st->span, all, w.claim(st->claim));
   }
 };
 
@@ -391,13 +392,13 @@ struct Vectorizer final : ScopedRewriter {
     std::set<BufferId> beside =
         written;  // in shared memory barriers part what a tile program writes in other statements
     if (target.has_threads()) gather_written(f, loop->body, Scope::shared, beside);
-    Widening widening{.f = f,
-                      .target = target,
-                      .alignment = alignment,
-                      .lane = lane,
-                      .n = int(n),
-                      .facts = inner,
-                      .written = beside};
+    BodyWidening widening{{.f = f,
+                           .target = target,
+                           .alignment = alignment,
+                           .lane = lane,
+                           .n = int(n),
+                           .facts = inner,
+                           .written = beside}};
     Stmt vector = widening.statement(body);
     if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <numeric>
 
 #include "base/error.h"
 #include "runtime/device.h"
@@ -202,17 +200,12 @@ struct Checker {
   void check_strides(size_t param) const {
     const TensorView& t = tensor(param);
     const ParamSpec& s = spec(param);
-    int64_t row_major = 1;
     bool same = true;
-    for (int d = t.ndim - 1; d >= 0; d--) {
-      int64_t actual = t.strides ? t.strides[d] : row_major;
-      same = same && (t.shape[d] == 1 || actual == evaluate(s.strides[size_t(d)], out.integers));
-      row_major *= t.shape[d];
-    }
+    for (int d = t.ndim - 1; d >= 0; d--)
+      same = same && (t.shape[d] == 1 || stride_of(t, d) == evaluate(s.strides[size_t(d)], out.integers));
     if (same) return;
-    std::vector<int64_t> actual(s.strides.size(), 1), wanted;
-    for (size_t d = actual.size(); d-- > 0;)
-      actual[d] = t.strides ? t.strides[d] : d + 1 < actual.size() ? actual[d + 1] * t.shape[d + 1] : 1;
+    std::vector<int64_t> actual, wanted;
+    for (int d = 0; d < t.ndim; d++) actual.push_back(stride_of(t, d));
     for (const Formula& f : s.strides) wanted.push_back(evaluate(f, out.integers));
     throw ArgumentError(fmt::format("{} has strides ({}) but ({}) was expected; {}",
                                     described(program, param), fmt::join(actual, ", "),
@@ -231,11 +224,9 @@ struct Checker {
     if (rows) return "pass a contiguous copy";
     if (columns)
       return "pass a copy in column-major order: np.asfortranarray(x), or a contiguous array of the extents "
-             "in "
-             "reverse with its axes reversed";
+             "in reverse with its axes reversed";
     return "pass a view that has them, or declare the parameter with the strides that are passed (T.dynamic "
-           "names "
-           "take any)";
+           "names take any)";
   }
 
   void check_memory(size_t param) const {
@@ -259,64 +250,6 @@ struct Checker {
   }
 };
 
-// ── aliasing ───────────────────────────────────────────────────────────────────────────────────────────────
-
-struct Extent {  // a tensor's memory: from its lowest to past its highest byte
-  uintptr_t begin = 0, end = 0;
-};
-
-int64_t stride_of(const TensorView& t, int d) {
-  if (t.strides) return t.strides[d];
-  int64_t stride = 1;
-  for (int k = d + 1; k < t.ndim; k++) stride *= t.shape[k];
-  return stride;
-}
-
-Extent extent_of(const TensorView& t) {
-  int64_t low = 0, high = 0, row_major = 1, bytes = t.bits * t.lanes / 8;
-  for (int d = t.ndim - 1; d >= 0; d--) {
-    int64_t reach = (t.shape[d] - 1) * (t.strides ? t.strides[d] : row_major);
-    (reach < 0 ? low : high) += reach;
-    row_major *= t.shape[d];
-  }
-  auto base = reinterpret_cast<uintptr_t>(t.data);
-  return {base + uintptr_t(low * bytes), base + uintptr_t((high + 1) * bytes)};
-}
-
-// Is there a pair of indices, one in each of two equally strided tensors, whose addresses differ by
-// `distance` elements?  Dimension by dimension, largest stride first; what the later ones can make up limits
-// the choice. Yes also where the strides are so odd that the search is long.
-bool meets(const TensorView& a, const TensorView& b, std::span<const int> dims, int64_t distance,
-           int& budget) {
-  if (dims.empty()) return distance == 0;
-  int64_t rest = 0;
-  for (int d : dims.subspan(1)) rest += std::max(a.shape[d], b.shape[d]) * std::abs(stride_of(a, d));
-  int d = dims[0];
-  int64_t stride = stride_of(a, d);
-  if (stride == 0) return meets(a, b, dims.subspan(1), distance, budget);
-  int64_t near = distance / stride, reach = rest / std::abs(stride) + 1;
-  int64_t first = std::max(near - reach, 1 - b.shape[d]), last = std::min(near + reach, a.shape[d] - 1);
-  for (int64_t step = first; step <= last; step++)
-    if (--budget < 0 || meets(a, b, dims.subspan(1), distance - step * stride, budget)) return true;
-  return false;
-}
-
-bool share_memory(const TensorView& a, const TensorView& b) {
-  Extent x = extent_of(a), y = extent_of(b);
-  if (x.end <= y.begin || y.end <= x.begin) return false;
-  bool same_form = a.ndim == b.ndim && a.bits == b.bits && a.ndim <= 8;
-  for (int d = 0; same_form && d < a.ndim; d++) same_form = stride_of(a, d) == stride_of(b, d);
-  int64_t bytes = int64_t(reinterpret_cast<uintptr_t>(b.data) - reinterpret_cast<uintptr_t>(a.data));
-  int64_t element = a.bits * a.lanes / 8;
-  if (!same_form || bytes % element != 0) return true;  // as far as can be told
-  int budget = 10000;
-  std::vector<int> dims(size_t(a.ndim), 0);
-  std::iota(dims.begin(), dims.end(), 0);
-  std::sort(dims.begin(), dims.end(),
-            [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
-  return meets(a, b, dims, bytes / element, budget);
-}
-
 void check_aliasing(const Program& program, std::span<const Argument> arguments) {
   for (size_t i = 0; i < arguments.size(); i++) {
     if (!program.params[i].is_tensor || !program.params[i].is_written) continue;
@@ -332,6 +265,8 @@ void check_aliasing(const Program& program, std::span<const Argument> arguments)
     }
   }
 }
+
+// ── integers ───────────────────────────────────────────────────────────────────────────────────────────────
 
 // An integer's value from the argument that it comes from; unknown if that is not given.
 int64_t read_integer(const IntegerSource& source, const Argument& argument) {

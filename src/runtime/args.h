@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/product.h"
 #include "codegen/program.h"
 
 namespace tl {
@@ -26,6 +27,11 @@ struct TensorView {
   bool readonly = false;
   bool fresh = false;  // made for this call: nobody has written it
 };
+
+// In elements; where none are given, as in row-major order.
+inline int64_t stride_of(const TensorView& t, int d) {
+  return t.strides ? t.strides[d] : product({t.shape + d + 1, size_t(t.ndim - d - 1)});
+}
 
 // Nothing means None; a whole number from 2^63 on is a uint64_t.
 using Argument = std::variant<std::monostate, TensorView, int64_t, double, uint64_t>;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/round.h"
 #include "runtime/device.h"
 
 namespace tl {
@@ -19,8 +20,6 @@ namespace {
 [[noreturn]] void bad_object(const char* what) {
   throw RuntimeError(fmt::format("a damaged object: {}", what));
 }
-
-size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 struct Loader {
   std::string_view bytes;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 namespace tl {
@@ -31,6 +32,39 @@ bool adds_up(std::span<const Digit> digits, __int128 distance, bool differ, int&
   return false;
 }
 
+struct Extent {  // a tensor's memory: from its lowest to past its highest byte
+  uintptr_t begin = 0, end = 0;
+};
+
+Extent extent_of(const TensorView& t) {
+  int64_t low = 0, high = 0, row_major = 1, bytes = t.bits * t.lanes / 8;
+  for (int d = t.ndim - 1; d >= 0; d--) {
+    int64_t reach = (t.shape[d] - 1) * (t.strides ? t.strides[d] : row_major);
+    (reach < 0 ? low : high) += reach;
+    row_major *= t.shape[d];
+  }
+  auto base = reinterpret_cast<uintptr_t>(t.data);
+  return {base + uintptr_t(low * bytes), base + uintptr_t((high + 1) * bytes)};
+}
+
+// Is there a pair of indices, one in each of two equally strided tensors, whose addresses differ by
+// `distance` elements?  Dimension by dimension, largest stride first; what the later ones can make up limits
+// the choice. Yes also where the strides are so odd that the search is long.
+bool meets(const TensorView& a, const TensorView& b, std::span<const int> dims, int64_t distance,
+           int& budget) {
+  if (dims.empty()) return distance == 0;
+  int64_t rest = 0;
+  for (int d : dims.subspan(1)) rest += std::max(a.shape[d], b.shape[d]) * std::abs(stride_of(a, d));
+  int d = dims[0];
+  int64_t stride = stride_of(a, d);
+  if (stride == 0) return meets(a, b, dims.subspan(1), distance, budget);
+  int64_t near = distance / stride, reach = rest / std::abs(stride) + 1;
+  int64_t first = std::max(near - reach, 1 - b.shape[d]), last = std::min(near + reach, a.shape[d] - 1);
+  for (int64_t step = first; step <= last; step++)
+    if (--budget < 0 || meets(a, b, dims.subspan(1), distance - step * stride, budget)) return true;
+  return false;
+}
+
 }  // namespace
 
 bool overlaps_itself(const TensorView& t) {
@@ -51,6 +85,22 @@ bool overlaps_itself(const TensorView& t) {
   std::sort(digits.begin(), digits.end(), [](auto& a, auto& b) { return a.stride > b.stride; });
   int budget = 10000;
   return adds_up(digits, 0, false, budget);
+}
+
+bool share_memory(const TensorView& a, const TensorView& b) {
+  Extent x = extent_of(a), y = extent_of(b);
+  if (x.end <= y.begin || y.end <= x.begin) return false;
+  bool same_form = a.ndim == b.ndim && a.bits == b.bits && a.ndim <= 8;
+  for (int d = 0; same_form && d < a.ndim; d++) same_form = stride_of(a, d) == stride_of(b, d);
+  int64_t bytes = int64_t(reinterpret_cast<uintptr_t>(b.data) - reinterpret_cast<uintptr_t>(a.data));
+  int64_t element = a.bits * a.lanes / 8;
+  if (!same_form || bytes % element != 0) return true;  // as far as can be told
+  int budget = 10000;
+  std::vector<int> dims(size_t(a.ndim), 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  std::sort(dims.begin(), dims.end(),
+            [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
+  return meets(a, b, dims, bytes / element, budget);
 }
 
 }  // namespace tl

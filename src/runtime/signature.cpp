@@ -108,14 +108,8 @@ bool Signature::read_integers(std::span<const Argument> arguments, Bound& out) c
     }
     auto t = std::get_if<TensorView>(&argument);
     if (!t || source.dim >= t->ndim) return false;
-    int64_t value = 1;
-    if (source.from == IntegerSource::From::extent)
-      value = source.solve(t->shape[source.dim]);
-    else if (t->strides)
-      value = t->strides[source.dim];
-    else
-      for (int d = source.dim + 1; d < t->ndim; d++) value *= t->shape[d];
-    out.integers[i] = value;
+    bool is_extent = source.from == IntegerSource::From::extent;
+    out.integers[i] = is_extent ? source.solve(t->shape[source.dim]) : stride_of(*t, source.dim);
   }
   return true;
 }

@@ -73,6 +73,15 @@ struct Launch {
   bool together() const;
   bool is_pointless() const;  // to go on after what was found
   void run();
+  void choose_blocks();
+  struct Ready {  // the warps that can go on, and their numbers among all
+    std::vector<Warp*> warps = {};
+    std::vector<int64_t> numbers = {};
+    bool spinning = false;  // others go round in loops until memory changes
+  };
+  void find_ready(Ready& ready);
+  // No warp can go on: something must end, land or begin; returns how many blocks are wanted at once.
+  int64_t unblock(const Ready& ready, int64_t wanted);
   void step(Warp& w);
   void execute_quantum(Warp& w);
   // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
 #include "ir/build.h"
@@ -118,8 +117,7 @@ struct Machine {
     const Array& a = given.dtype == type ? given : as_type(given, type);
     Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
-    int64_t size = std::accumulate(box.extent.begin(), box.extent.end(), int64_t(1), std::multiplies<>());
-    internal_check(a.size() == size, "an array of the region's shape");
+    internal_check(a.size() == product(box.extent), "an array of the region's shape");
     bool casts = given.dtype.is_float() && !type.is_float();
     bool is_tensor = f[r.buffer].scope == Scope::global;
     auto note = [&](size_t at, const std::byte* to) {

@@ -125,7 +125,7 @@ bool Launch::together() const {
                      [](auto& site) { return site.callee == &sync_grid; });
 }
 
-void Launch::run() {
+void Launch::choose_blocks() {
   blocks = options.blocks;
   int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
   if (blocks.empty())
@@ -140,48 +140,59 @@ void Launch::run() {
          code.shared_bytes);
   schedule.arrange(blocks);
   std::reverse(blocks.begin(), blocks.end());
+}
+
+void Launch::find_ready(Ready& ready) {
+  ready.spinning = false;
+  ready.numbers.clear();
+  ready.warps.clear();
+  for (auto& r : residents)
+    for (size_t i = 0; i < r->warps.size(); i++) {
+      Warp& w = r->warps[i];
+      if (w.state != Warp::State::running) continue;
+      if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
+      ready.spinning |= w.spins;
+      if (w.spins) continue;
+      ready.numbers.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
+      ready.warps.push_back(&w);
+    }
+}
+
+int64_t Launch::unblock(const Ready& ready, int64_t wanted) {
+  if (settle()) return wanted;
+  if (!ready.spinning)
+    resolve_grid();
+  else if (explorer && explore(ready.warps))
+    return wanted;
+  else if (!explorer && land_next())
+    wake();
+  else if (!blocks.empty() && wanted < code.most_residents)
+    return wanted + 1;
+  else
+    wake();
+  return wanted;
+}
+
+void Launch::run() {
+  choose_blocks();
   int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
   int64_t begun = int64_t(blocks.size());
-  std::vector<int64_t> runnable;
-  std::vector<Warp*> warps;
+  Ready ready;
   while (!is_pointless() && (!explorer || !explorer->abandoned())) {
     while (int64_t(residents.size()) < wanted && !blocks.empty()) {
       begin(blocks.back());
       blocks.pop_back();
     }
     if (residents.empty()) return;
-    bool spinning = false;
-    runnable.clear();
-    warps.clear();
-    for (auto& r : residents) {
-      for (size_t i = 0; i < r->warps.size(); i++) {
-        Warp& w = r->warps[i];
-        if (w.state != Warp::State::running) continue;
-        if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
-        spinning |= w.spins;
-        if (w.spins) continue;
-        runnable.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
-        warps.push_back(&w);
-      }
-    }
-    if (warps.empty()) {
-      if (settle()) continue;
-      if (!spinning)
-        resolve_grid();
-      else if (explorer && explore(warps))
-        continue;
-      else if (!explorer && land_next())
-        wake();
-      else if (!blocks.empty() && wanted < code.most_residents)
-        wanted++;
-      else
-        wake();
+    find_ready(ready);
+    if (ready.warps.empty()) {
+      wanted = unblock(ready, wanted);
       continue;
     }
     if (explorer)
-      explore(warps);
+      explore(ready.warps);
     else
-      step(*warps[schedule.pick(runnable)]);
+      step(*ready.warps[schedule.pick(ready.numbers)]);
     if (options.progress && ended > told) options.progress(told = ended, begun);
   }
 }

@@ -1,6 +1,7 @@
 // Buffers, loads and stores.
 #include <algorithm>
 
+#include "base/round.h"
 #include "ir/build.h"
 #include "sim/steps.h"
 #include "sim/translate.h"
@@ -23,16 +24,14 @@ int Translator::place_of(BufferId id) {
           .address = 0,
           .id = size_t(id.value)};
   if (b.scope != Scope::global) {
-    p.elements = 1;
-    for (auto& e : b.shape) p.elements *= *as_int(e);
-    if (b.elements >= 0) p.elements = b.elements;
+    p.elements = b.elements >= 0 ? b.elements : element_count(b);
     int64_t bytes = p.elements * b.dtype.bytes();
     if (b.scope == tl::Scope::shared) {
       p.address = b.address;
       code.shared_bytes = std::max(code.shared_bytes, p.address + bytes);
     } else {
       p.address = code.lane_bytes;
-      code.lane_bytes = (code.lane_bytes + bytes + 15) / 16 * 16;
+      code.lane_bytes = round_up(code.lane_bytes + bytes, 16);
     }
   }
   p.number = p.storage = int32_t(code.places.size());

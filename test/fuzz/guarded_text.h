@@ -6,7 +6,7 @@
 namespace tl::fuzz {
 
 struct GuardedLookUp {
-  TileText& g;
+  NestText& g;
   Tile table = {}, row = {}, each = {}, mask = {}, values = {}, out = {};
   int64_t size = 0;
   std::vector<std::string> names = {};

@@ -7,7 +7,7 @@
 namespace tl::fuzz {
 
 struct LargeStep {
-  TileText& g;
+  NestText& g;
   std::string tile = {};
   Shape shape = {};
 

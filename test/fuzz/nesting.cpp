@@ -78,25 +78,32 @@ constexpr Innermost innermosts[] = {
     {"v = A[@]"},
 };
 
-// The head of level i of a nest, of this kind.
-void open_level(fuzz::RandomText& t, const std::string& kind, size_t i) {
-  if (kind == "while") {
-    t.line("w{} = local i32[1]", i);
-    t.line("w{}[0] = 0", i);
-    t.line("while w{}[0] < 2:", i);
-    t.line("  w{0}[0] = w{0}[0] + 1", i);
-  } else if (kind == "persistent") {
-    t.line("for i{} in serial(2):", i);
-    t.line("  if i{}*2 + b < 3:", i);
-    t.indent++;
-  } else if (kind == "if thread") {
-    t.line("if thread_index(0) < 32:");
-  } else if (kind == "if block") {
-    t.line("if b == 0 or s > 2:");
-  } else {
-    t.line("for i{} in {}({}){}:", i, kind, kind == "vectorized" ? 4 : 2,
-           kind == "pipelined" ? " {num_stages=2}" : "");
+// Opens the loops and conditions; returns the variables of which each iteration has its own element.
+std::vector<std::string> open_nest(const std::vector<std::string>& nest, fuzz::RandomText& t) {
+  std::vector<std::string> own;
+  for (size_t i = 0; i < nest.size(); i++, t.indent++) {
+    std::string v = fmt::format("i{}", i);
+    const std::string& kind = nest[i];
+    if (kind == "parallel" || kind == "vectorized") own.push_back(v);
+    if (kind == "while") {
+      t.line("w{} = local i32[1]", i);
+      t.line("w{}[0] = 0", i);
+      t.line("while w{}[0] < 2:", i);
+      t.line("  w{0}[0] = w{0}[0] + 1", i);
+    } else if (kind == "persistent") {
+      t.line("for {} in serial(2):", v);
+      t.line("  if {}*2 + b < 3:", v);
+      t.indent++;
+    } else if (kind == "if thread") {
+      t.line("if thread_index(0) < 32:");
+    } else if (kind == "if block") {
+      t.line("if b == 0 or s > 2:");
+    } else {
+      t.line("for {} in {}({}){}:", v, kind, kind == "vectorized" ? 4 : 2,
+             kind == "pipelined" ? " {num_stages=2}" : "");
+    }
   }
+  return own;
 }
 
 std::string program(const std::vector<std::string>& nest, const Innermost& innermost) {
@@ -120,11 +127,7 @@ std::string program(const std::vector<std::string>& nest, const Innermost& inner
   if (reduces) t.line("o = local f32[4] reducer(\"sum\")");
   if (reduces && text != "reducer_init(o, 0.0)") t.line("reducer_init(o, 0.0)");
   int outer = t.indent;
-  std::vector<std::string> own;  // variables of which each iteration has its own element
-  for (size_t i = 0; i < nest.size(); i++, t.indent++) {
-    if (nest[i] == "parallel" || nest[i] == "vectorized") own.push_back(fmt::format("i{}", i));
-    open_level(t, nest[i], i);
-  }
+  std::vector<std::string> own = open_nest(nest, t);
   std::string row = own.empty() ? "0" : own[0], column = "0";
   for (size_t i = 1; i < own.size(); i++) column = i == 1 ? own[i] : fmt::format("{}*4 + {}", column, own[i]);
   for (size_t at; (at = text.find('@')) != text.npos;)

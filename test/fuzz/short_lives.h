@@ -6,7 +6,7 @@
 namespace tl::fuzz {
 
 struct ShortLives {
-  TileText& g;
+  NestText& g;
 
   // For no other step, and with whatever was in its memory.
   Tile make(const std::string& type, const Shape& shape) {
@@ -30,7 +30,7 @@ struct ShortLives {
     g.line("for j in serial({}):", 1 + g.below(3));
     g.line("  {0}[0] = {0}[0] + cast<f32>({1}[{2}(i{3} + j) % {4}])", s, from.name, last ? "i0, " : "", last,
            from.shape[last]);
-    g.line("{}[{}] = {}", to.name, indices(to.shape), TileText::stored(to, s + "[0]"));
+    g.line("{}[{}] = {}", to.name, indices(to.shape), NestText::stored(to, s + "[0]"));
   }
   void nest(const Tile& from, const Tile& to) {
     g.open_nest(to.shape);
@@ -38,13 +38,13 @@ struct ShortLives {
       sum(from, to);
     } else if (g.chance(70)) {
       g.line("v = {}", elsewhere(from));
-      g.line("{}[{}] = {}", to.name, indices(to.shape), TileText::stored(to, "v"));
+      g.line("{}[{}] = {}", to.name, indices(to.shape), NestText::stored(to, "v"));
     } else {
       g.line("if i0 % 2 == 0:");
       g.line("  v = {}", elsewhere(from));
-      g.line("  {}[{}] = {}", to.name, indices(to.shape), TileText::stored(to, "v"));
+      g.line("  {}[{}] = {}", to.name, indices(to.shape), NestText::stored(to, "v"));
       g.line("else:");
-      g.line("  {}[{}] = {}", to.name, indices(to.shape), TileText::stored(to, "1.0"));
+      g.line("  {}[{}] = {}", to.name, indices(to.shape), NestText::stored(to, "1.0"));
     }
     g.indent -= int(to.shape.size());
   }
@@ -72,7 +72,7 @@ struct ShortLives {
     Tile out = g.add(g.scope(), "f32", shape);
     if (out.name.empty()) return;
     g.open_nest(shape);
-    g.line("{}[{}] = {}", out.name, indices(shape), TileText::stored(out, elsewhere(from)));
+    g.line("{}[{}] = {}", out.name, indices(shape), NestText::stored(out, elsewhere(from)));
     g.indent -= int(shape.size());
   }
 };

@@ -18,7 +18,8 @@ namespace {
 
 const Vocabulary vocabulary = text_vocabulary();
 
-struct Generator {
+// Expressions, and what else stands within a line.
+struct Terms {
   std::mt19937_64 random;
   Function f = {};
   std::vector<Expr> vars = {};
@@ -183,8 +184,9 @@ struct Generator {
     }
     return r;
   }
+};
 
-  // ── statements ──────────────────────────────────────────────────────────────────────────────────────
+struct Generator : Terms {
   BufferId any() { return known[size_t(below(int64_t(known.size())))]; }
   // An operator of the user's: two names, any accesses, a body.
   Stmt user_tile_statement(int depth) {
@@ -363,7 +365,7 @@ struct Generator {
 
 TEST_CASE("what is printed is parsed back") {
   fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [](uint64_t seed) {
-    Function f = Generator{.random = std::mt19937_64(seed)}.function();
+    Function f = Generator{{.random = std::mt19937_64(seed)}}.function();
     std::string text = print(f);
     CAPTURE(seed);
     CAPTURE(text);
@@ -378,7 +380,7 @@ TEST_CASE("what is printed is parsed back") {
 TEST_CASE("changed text is read or refused with a place") {
   int64_t read = 0, refused = 0;
   fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [&](uint64_t seed) {
-    Generator g{.random = std::mt19937_64(seed)};
+    Generator g{{.random = std::mt19937_64(seed)}};
     std::string text = print(g.function());
     static const std::string_view pieces[] = {"(",  ")",    "[",  "]",  "{",    "}",    "\n",    "  ", ":",
                                               "=",  ",",    "-",  "9",  "for ", "x",    "mask(", "\"", "`",

@@ -13,8 +13,7 @@
 namespace tl::fuzz {
 namespace {
 
-struct Generator : FaultText {
-  // ── tile operators ──────────────────────────────────────────────────────────────────────────────────
+struct OperatorText : FaultText {
   void copy_step() {
     Tile from = any_tile();
     if (from.name.empty()) return;
@@ -216,8 +215,9 @@ struct Generator : FaultText {
     if (!w.empty()) line("  {}[i0] = {}", to.name, sum);
     clamp(to);
   }
+};
 
-  // ── flow ────────────────────────────────────────────────────────────────────────────────────────────
+struct Generator : OperatorText {
   void body_steps() {
     indent++;
     nested++;
@@ -397,15 +397,15 @@ struct Generator : FaultText {
 
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
   if (seed % 8 == 3) return random_division(seed);
-  return Generator{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}.run();
+  return Generator{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}}.run();
 }
 
 Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
-  return MoveText{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}.moves();
+  return MoveText{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}.moves();
 }
 
 Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
-  Generator g{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}};
+  Generator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
   g.has_fault = true;
   return g.run();
 }

@@ -182,8 +182,10 @@ struct TileText : RandomText {
     if (!t.name.empty()) initialise(t);
     return t;
   }
+};
 
-  // ── loop nests ──────────────────────────────────────────────────────────────────────────────────────
+// Loop nests over the elements of a tile.
+struct NestText : TileText {
   void open_nest(const Shape& shape) {
     for (size_t d = 0; d < shape.size(); d++, indent++) line("for i{} in parallel({}):", d, shape[d]);
   }

@@ -11,7 +11,7 @@
 
 namespace tl::fuzz {
 
-struct ViewText : TileText {
+struct ViewText : NestText {
   std::map<std::string, int64_t> widest =
       {};                             // by storage: of the types that its layout lets it be seen as, in bits
   std::set<std::string> placed = {};  // storage that has a layout
