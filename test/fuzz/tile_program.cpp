@@ -300,6 +300,26 @@ struct Generator : OperatorText {
       body_steps();
     }
   }
+  // Two teams beside each other, one of which may be left out.  Registers are one team's: what is in shared
+  // memory before it sees, what it makes itself it has alone.
+  void teams_step() {
+    int64_t all = threads, cut = 32 * (1 + below(std::max<int64_t>(1, all / 32 - 1)));
+    if (cut >= all) return elementwise_step();
+    int64_t alone = chance(30) ? below(2) : 2;
+    for (int64_t team = 0; team < 2; team++) {
+      if (alone == 1 - team) continue;
+      threads = team ? all - cut : cut;
+      line("group({} : +{}):", team ? cut : 0, threads);
+      std::vector<Tile> outer = tiles;
+      std::erase_if(tiles, [](const Tile& t) { return t.scope != "shared"; });
+      body_steps();
+      for (auto& mine : tiles)
+        for (auto& t : outer)
+          if (t.name == mine.name) t = mine;
+      tiles = std::move(outer);
+    }
+    threads = all;
+  }
   void step() {
     switch (below(depth < 2 ? 30 : 27)) {
       case 0:
@@ -340,6 +360,8 @@ struct Generator : OperatorText {
         return GuardedLookUp{*this}.run();
       case 20:
         return variable_step();
+      case 21:
+        return teams_step();
       case 27:
       case 28:
         return loop_step();

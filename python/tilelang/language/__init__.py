@@ -70,8 +70,8 @@ int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random, debug,
-           _asserts, annotate, allreduce, dtypes)  # fmt: skip
+           pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random,
+           debug, _asserts, annotate, allreduce, dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout
