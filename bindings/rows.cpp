@@ -142,7 +142,7 @@ nb::dict info_of(const Target& t) {
   info["registers"] = t.registers;
   info["vector_bytes"] = t.vector_bytes;
   info["vector_registers"] = t.vector_registers;
-  info["shared_banks"] = t.shared_banks;
+  info["shared_banks"] = t.shared_banks.count;
   const Multiprocessors& m = t.multiprocessors;
   nb::dict of_one;
   of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;
