@@ -99,8 +99,8 @@ nb::list instruction_rows(const std::string& chip) {
 // (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for
 // Builder.call, result "same" as the first argument, or a dtype.
 nb::list offered() {
-  constexpr std::string_view results[] = {"same",  "bool",  "handle", "none",
-                                          "int64", "int32", "uint32", "given"};
+  constexpr std::string_view results[] = {"same",  "bool",   "handle", "none", "int64",
+                                          "int32", "uint32", "uint64", "given"};
   nb::list rows;
   for (auto& f : offered_functions()) {
     nb::list params;

@@ -61,9 +61,7 @@ class Stops:
     def wants(self, block: int, threads: range) -> bool:
         return block == chosen.block and chosen.thread in threads
 
-    def show(
-        self, place: Any, where: str, threads: range, active: int, arrays: list, barriers: list
-    ) -> None:
+    def show(self, place: Any, where: str, threads: range, active: int, arrays: list, barriers: list) -> None:
         state = State(self, place, where, threads, active, {a["name"]: a for a in arrays}, barriers)
         print(state.summary())
         if sys.stdin.isatty() and sys.stdout.isatty():
