@@ -53,7 +53,7 @@ Target chip_of(const std::string& target) {
   if (target.empty()) return {};
   const Target* chip = resolve_target(target).chip;
   if (!chip || !chip->has_threads())
-    fail({}, "target '{}' has no warps: name a GPU, as in 'sim:sm_80'", target);
+    fail({}, "target '{}' has no warps: name a GPU, as in 'sim:CHIP'", target);
   return *chip;
 }
 

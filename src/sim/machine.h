@@ -152,6 +152,10 @@ struct Code {
   std::array<int64_t, 3> max_grid = {};
   int64_t most_residents = 0;  // blocks that the chip holds at once
 
+  // Of a value with so many slots, one per lane for each element.
+  int32_t elements_of(int32_t slots) const {
+    return warp == lane_group ? slots / lane_group : slots / max_lanes;
+  }
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);

@@ -96,7 +96,7 @@ struct Accessor {
         place(w.code->places[size_t(o.row)]),
         lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
         element(element),
-        count(o.count / w.lane_count()),
+        count(w.code->elements_of(o.count)),
         bytes(count * element),
         watched(w.block->watch && !o.quiet && (lane_stride || w.block->monitor->is_watched(place))),
         tally(lane_stride || o.quiet ? nullptr : w.block->tally) {
@@ -125,9 +125,11 @@ struct Accessor {
   // f(slot, element): in registers of all lanes, from those of lane 0 on.
   template <class Byte, class F>
   void each_lane(Byte* at, F f) const {
-    for (int32_t slot = 0; slot < o.count; at += element)
-      for (Byte *group = at, *end = at + w.lane_count() * lane_stride; group != end; slot += lane_group)
-        for (int32_t i = 0; i < lane_group; i++, group += lane_stride) f(slot + i, group);
+    const int64_t stride = lane_stride;
+    const int32_t slots = o.count, lanes = w.lane_count();
+    for (int32_t slot = 0; slot < slots; at += element)
+      for (int32_t lane = 0; lane < lanes; lane += lane_group, slot += lane_group)
+        for (int32_t i = 0; i < lane_group; i++) f(slot + i, at + (lane + i) * stride);
   }
   void note_store(int lane, int64_t index, const std::byte* at, bool same) const {
     if (!watched) return;

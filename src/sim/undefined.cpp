@@ -118,6 +118,9 @@ void clear_undefined(Warp& w, int32_t slot, int32_t count) {
 
 void follow_shuffle(Warp& w, const CallSite& site, LaneMask lanes,
                     const std::array<int8_t, max_lanes>& source) {
+  LaneMask asked = 0;
+  for_lanes(lanes, [&](int lane) { asked |= lane_bit(source[size_t(lane)]); });
+  if (w.undefined.empty() && (asked & ~lanes) == 0) return;
   int32_t from = site.args[0].slot;
   Undefined taken = undefined_at(w, from), made{site.to};
   for_lanes(lanes, [&](int lane) {

@@ -12,6 +12,7 @@
 #include "sim/reference.h"
 #include "sim/run.h"
 #include "unit/sim/machine_text.h"
+#include "wide_chip.h"
 
 using namespace tl;
 
@@ -19,19 +20,7 @@ namespace {
 
 constexpr uint64_t seeds = 20;
 
-// As an A100, but for its warps, and without instructions that are executed by 32 lanes.
-const Target& wide() {
-  static const Target chip = [] {
-    Target t = *find_target("sm_80");
-    t.name = "wide";
-    t.warp = 64;
-    t.matrix.clear();
-    t.copies.clear();
-    t.async = {};
-    return t;
-  }();
-  return chip;
-}
+const Target& wide() { return wide_chip(); }
 
 // ── tile programs ─────────────────────────────────────────────────────────────────────────────────────
 struct Arrays {
@@ -152,7 +141,7 @@ func main(A: f32[{0}, {1}], B: f32[{0}]):
     Al = fragment f32[{0}, {1}]
     Bl = fragment f32[{0}]
     copy(A, Al)
-    reduce_{3}(Al, Bl) {{dim=1}}
+    reduce_{3}(Al, Bl) {{clear=1, dim=1}}
     copy(Bl, B)
 )",
                                             rows, cols, threads, op));
