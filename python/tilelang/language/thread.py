@@ -1,8 +1,8 @@
 """What single threads and warps do: indices, barriers, shuffles, votes.
 
 Thread-level code is for GPUs and the simulator; the targets "cpu" and "reference" run one thread per block
-and refuse it.  Indices are int64, as all indices of the language.  How many threads a warp has the target says
-(NVIDIA's have 32), so what depends on it here is left to the compiler."""
+and refuse it.  Indices are int64, as all indices of the language.  How many threads a warp has, the target
+says (32 of NVIDIA's), so what depends on it here is left to the compiler."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def _barrier(row: str, what: str, barrier_id: Any, threads: Any) -> None:
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
     """Wait until every thread of the block is here, or arrive_count threads at the barrier of that number.
 
-    barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there, a
-    multiple of a warp's; without it all of the block.  Shared memory written before is seen by all after it."""
+    barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there,
+    whole warps; without it all of the block.  Shared memory written before is seen by all after it."""
     if (barrier_id is None or barrier_id.__class__ is int and barrier_id == 0) and arrive_count is None:
         in_kernel("T.sync_threads").builder.call("sync_threads", ())
     else:
@@ -329,7 +329,7 @@ def _of_lanes(name: str, dtype: Any, what: str) -> str:
     rows = {"uint32": name, "uint64": f"{name}64"}
     if str(dtype) not in rows:
         raise fail(
-            f"{what}: dtype is {dtype}; lanes are the bits of a uint32, or of a uint64, which warps of 64 need"
+            f"{what}: dtype is {dtype}; lanes are the bits of a uint32, or of a uint64, as warps of 64 need"
         )
     return rows[str(dtype)]
 

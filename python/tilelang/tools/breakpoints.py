@@ -58,10 +58,13 @@ class Stops:
         """Of the tiles that have one, by name."""
         return {b.name: b for b in self.kernel.report.buffers if b.scope in ("shared", "fragment", "local")}
 
-    def wants(self, block: int, threads: range) -> bool:
-        return block == chosen.block and chosen.thread in threads
+    def wants(self, block: int, first: int, warp: int) -> bool:
+        return block == chosen.block and chosen.thread in range(first, first + warp)
 
-    def show(self, place: Any, where: str, threads: range, active: int, arrays: list, barriers: list) -> None:
+    def show(
+        self, place: Any, where: str, first: int, active: int, warp: int, arrays: list, barriers: list
+    ) -> None:
+        threads = range(first, first + warp)
         state = State(self, place, where, threads, active, {a["name"]: a for a in arrays}, barriers)
         print(state.summary())
         if sys.stdin.isatty() and sys.stdout.isatty():
