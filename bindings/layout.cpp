@@ -4,6 +4,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
+#include "api/kernel.h"
+#include "base/error.h"
 #include "convert.h"
 
 using namespace tl;
@@ -44,6 +46,15 @@ nb::tuple cells_of(const Drawing& d) {
   nb::list cells;
   for (auto& c : d.cells) cells.append(nb::make_tuple(c.text, c.colour));
   return nb::make_tuple(d.title, d.rows, d.columns, cells);
+}
+
+// By its name; without one, what NVIDIA's chips have in common.
+Target chip_of(const std::string& target) {
+  if (target.empty()) return {};
+  const Target* chip = resolve_target(target).chip;
+  if (!chip || !chip->has_threads())
+    fail({}, "target '{}' has no warps: name a GPU, as in 'sim:CHIP'", target);
+  return *chip;
 }
 
 void bind_layouts(nb::module_& m) {
@@ -139,17 +150,18 @@ void bind_fragments(nb::module_& m) {
 void bind_costs_and_pictures(nb::module_& m) {
   m.def(
       "wavefronts",
-      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        WarpCost w = wavefronts(memory, bits, map, lanes);
+      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes, const std::string& target) {
+        const Target chip = chip_of(target);
+        WarpCost w = wavefronts(memory, bits, map, lanes, chip.warp, chip.shared_banks);
         return std::pair(w.count, w.least);
       },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
+      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"), nb::arg("target"));
   m.def(
       "sectors",
-      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-        return sectors(memory, bits, map, lanes).count;
+      [](const Layout& memory, int bits, const Fragment& map, int64_t lanes, const std::string& target) {
+        return sectors(memory, bits, map, lanes, chip_of(target).warp).count;
       },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"));
+      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"), nb::arg("target"));
   m.def(
       "draw_text",
       [](nb::object layout, int bits, int64_t rows, int64_t columns) {

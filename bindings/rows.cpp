@@ -99,8 +99,8 @@ nb::list instruction_rows(const std::string& chip) {
 // (name, row, parameters, help, result) of each function that front ends offer: `row` is the name for
 // Builder.call, result "same" as the first argument, or a dtype.
 nb::list offered() {
-  constexpr std::string_view results[] = {"same",  "bool",  "handle", "none",
-                                          "int64", "int32", "uint32", "given"};
+  constexpr std::string_view results[] = {"same",  "bool",   "handle", "none", "int64",
+                                          "int32", "uint32", "uint64", "given"};
   nb::list rows;
   for (auto& f : offered_functions()) {
     nb::list params;
@@ -142,7 +142,7 @@ nb::dict info_of(const Target& t) {
   info["registers"] = t.registers;
   info["vector_bytes"] = t.vector_bytes;
   info["vector_registers"] = t.vector_registers;
-  info["shared_banks"] = t.shared_banks;
+  info["shared_banks"] = t.shared_banks.count;
   const Multiprocessors& m = t.multiprocessors;
   nb::dict of_one;
   of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;

@@ -52,14 +52,13 @@ nb::dict counter_row(const Counter& c) {
   return d;
 }
 
-nb::dict array_row(const Stop::Array& a) {
+nb::dict array_row(const Stop::Array& a, int warp) {
   nb::dict d;
   d["name"] = std::string(a.name);
   d["scope"] = std::string(to_string(a.scope));
   d["dtype"] = a.type;
   nb::list lanes;
-  constexpr int64_t warp = 32;
-  for (int64_t lane = 0; lane < (a.lane_bytes ? warp : 1); lane++)
+  for (int64_t lane = 0; lane < (a.lane_bytes ? int64_t(warp) : 1); lane++)
     lanes.append(nb::bytes(a.data + lane * a.lane_bytes, size_t(a.elements * a.type.bytes())));
   d["lanes"] = lanes;
   return d;
@@ -70,11 +69,11 @@ nb::dict array_row(const Stop::Array& a) {
 StopHandler stop_handler(nb::handle python) {
   return [python](const Stop& s) {
     nb::gil_scoped_acquire held;
-    if (!nb::cast<bool>(python.attr("wants")(s.block, s.thread))) return;
+    if (!nb::cast<bool>(python.attr("wants")(s.block, s.thread, s.warp))) return;
     nb::list arrays, barriers;
-    for (auto& a : s.arrays()) arrays.append(array_row(a));
+    for (auto& a : s.arrays()) arrays.append(array_row(a, s.warp));
     for (auto& b : s.barriers()) barriers.append(nb::make_tuple(b.number, b.arrived, b.expected, b.phase));
-    python.attr("show")(place_of(s.span), std::string(s.where), s.thread, s.active, arrays, barriers);
+    python.attr("show")(place_of(s.span), std::string(s.where), s.thread, s.active, s.warp, arrays, barriers);
   };
 }
 

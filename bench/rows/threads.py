@@ -92,23 +92,25 @@ def shuffle(row: dict) -> Iterator[Trial]:
 
 
 def vote(row: dict) -> Iterator[Trial]:
-    """any_sync(condition, mask) and its like, of all lanes and of half a warp; activemask()."""
-    name = row["name"]
-    to = "i32" if name in ("any_sync", "all_sync") else "u32"
-    whole = "activemask()" if name == "activemask" else f"{name}(A[b*64 + tx] > L[b], {MASK})"
+    """any_sync(condition, mask) and its like, of all lanes and of half a warp; activemask().  What gives 64
+    bits is made of what gives 32."""
+    name, called = row["name"], row["name"].removesuffix("64")
+    to = "u64" if called != name else "i32" if name in ("any_sync", "all_sync") else "u32"
+    whole = f"{name}()" if called == "activemask" else f"{name}(A[b*64 + tx] > L[b], {MASK})"
     rng = generator(name)
     arrays = {"A": rng.integers(0, 100, 512).astype(np.int32), "L": LIMITS,
               "Y": np.zeros(512, numpy_type(to))}  # fmt: skip
     params = f"A: i32[512], L: i32[8], Y: {to}[512]"
-    yield by_threads(f"Y[b*64 + tx] = {whole}", params, arrays, ["Y"], 64, 8, calls=f"{name}(")
+    yield by_threads(f"Y[b*64 + tx] = {whole}", params, arrays, ["Y"], 64, 8, calls=f"{called}(")
     half = [whole.replace(MASK, mask) for mask in (LOW, HIGH)]
     body = f"if tx % 32 < 16:\n  Y[b*64 + tx] = {half[0]}\nelse:\n  Y[b*64 + tx] = {half[1]}"
-    if name != "activemask":  # who is active after a branch is the chip's choice
-        yield by_threads(body, params, arrays, ["Y"], 64, 8, calls=f"{name}(", note="half a warp")
+    if called != "activemask":  # who is active after a branch is the chip's choice
+        yield by_threads(body, params, arrays, ["Y"], 64, 8, calls=f"{called}(", note="half a warp")
 
 
 def match(row: dict) -> Iterator[Trial]:
-    name = row["name"]
+    name, called = row["name"], row["name"].removesuffix("64")
+    to = np.dtype(np.uint64 if called != name else np.uint32)
     for kind in ("i32", "u32", "i64", "u64", "f32", "f64"):
         rng = generator(name, kind)
         few = np.resize(values(rng, kind, 512), 512)[:5]
@@ -116,14 +118,30 @@ def match(row: dict) -> Iterator[Trial]:
         a[:64], a[64:96] = few[0], few[1]
         yield by_threads(
             f"Y[b*64 + tx] = {name}(A[b*64 + tx], {MASK})",
-            f"A: {kind}[512], Y: u32[512]",
-            {"A": a, "Y": np.zeros(512, np.uint32)},
+            f"A: {kind}[512], Y: u{8 * to.itemsize}[512]",
+            {"A": a, "Y": np.zeros(512, to)},
             ["Y"],
             64,
             8,
-            calls=f"{name}(",
+            calls=f"{called}(",
             note=kind,
         )
+
+
+def warp_width(row: dict) -> Iterator[Trial]:
+    """What becomes a constant."""
+    size = row["name"] == "warp_size"
+    yield _int_threads(
+        "Y[tx] = cast<i32>(tx % warp_size())"
+        if size
+        else "Y[tx] = shfl_xor_sync(A[tx], 1:i32, 32:i32, all_lanes())",
+        key=row["name"],
+        calls="" if size else "shfl_xor_sync(",
+    )
+
+
+def warp_reduction(row: dict) -> Iterator[Trial]:
+    yield _int_threads(f"r = {row['name']}(A[tx])\nY[tx] = r", key=row["name"], calls="shfl_xor_sync(")
 
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
@@ -302,8 +320,11 @@ def printed(row: dict) -> Iterator[Trial]:
 GENERATORS = {
     **dict.fromkeys(["shfl", "shfl_xor", "shfl_up", "shfl_down", "shfl_sync", "shfl_xor_sync", "shfl_up_sync",
                      "shfl_down_sync"], shuffle),
-    **dict.fromkeys(["any_sync", "all_sync", "ballot_sync", "activemask"], vote),
-    **dict.fromkeys(["match_any_sync", "match_all_sync"], match),
+    **dict.fromkeys(["any_sync", "all_sync", "ballot_sync", "ballot_sync64", "activemask", "activemask64"],
+                    vote),
+    **dict.fromkeys(["match_any_sync", "match_any_sync64", "match_all_sync", "match_all_sync64"], match),
+    **dict.fromkeys(["warp_size", "all_lanes"], warp_width),
+    **dict.fromkeys([f"warp_reduce_{op}" for op in ("add", "max", "min", "and", "or")], warp_reduction),
     **dict.fromkeys(["bar_sync", "bar_arrive"], named_barrier),
     **dict.fromkeys(["sync_threads_count", "sync_threads_and", "sync_threads_or"], block_vote),
     **dict.fromkeys(["break", "continue", "thread_return"], control),

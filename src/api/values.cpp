@@ -366,7 +366,8 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
     auto dim = as_int(exprs[0]);
     if (!dim || *dim < 0 || *dim > 2) fail(span, "thread_index takes 0, 1 or 2: the dimension of the block");
   }
-  bool shuffles = row.effect == Callee::Effect::warp && row.result == Callee::Result::same;
+  bool shuffles =
+      row.effect == Callee::Effect::warp && row.result == Callee::Result::same && exprs.size() > 1;
   if (shuffles && !exprs[1]->dtype.is_int())
     fail(span, "{}: the second argument says which lane, so it must be an integer, not {}", row.name,
          to_string(exprs[1]->dtype));

@@ -258,6 +258,8 @@ DType result_type(const Callee& callee, const std::vector<Expr>& args) {
       return i32.with_lanes(lanes);
     case Callee::Result::u32:
       return u32.with_lanes(lanes);
+    case Callee::Result::u64:
+      return u64.with_lanes(lanes);
     case Callee::Result::given:
     case Callee::Result::none:
       break;

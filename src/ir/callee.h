@@ -19,7 +19,17 @@ struct Callee {
   std::string_view name;
   int arity = 1;  // -1: any number
   // same: as the first argument; given: the call says it
-  enum class Result : uint8_t { same, boolean, handle, none, i64, i32, u32, given } result = Result::same;
+  enum class Result : uint8_t {
+    same,
+    boolean,
+    handle,
+    none,
+    i64,
+    i32,
+    u32,
+    u64,
+    given
+  } result = Result::same;
   enum class Effect : uint8_t {
     pure,             // depends on its arguments alone
     thread,           // depends on which thread asks
@@ -66,11 +76,13 @@ std::vector<ScalarFunction> offered_functions();
 // lane, shfl_xor(value, mask) of its own lane ^ mask, shfl_up and shfl_down(value, n) of the lane n below or
 // above, its own where there is none.  shfl_sync(value, lane, width, mask) and its like do so within runs of
 // `width` lanes, among the lanes in `mask`.  Votes: any_sync(condition, mask) …; match_any_sync(value, mask):
-// the lanes with an equal value; match_all_sync: `mask` if they all are equal, else 0.  bar_sync(id, threads)
-// and bar_arrive(id, threads) are the named barriers (threads < 0: all of the block);
-// sync_threads_count(condition) and its like barriers with a vote; sync_grid() is for all blocks of the
-// kernel.  break(), continue(), thread_return() are control flow. block_uniform(x) is x, and a promise: all
-// threads of the block have the same.
+// the lanes with an equal value; match_all_sync: `mask` if they all are equal, else 0; those that give lanes
+// give 32 of them, and as ballot_sync64 and so on 64.  warp_size() and all_lanes(), the mask of a whole warp,
+// are the target's, and so is how warp_reduce_add(x) and its like, which give every lane the sum of all, are
+// made: canonicalize resolves them.  bar_sync(id, threads) and bar_arrive(id, threads) are the named barriers
+// (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
+// sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
+// block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Callee> thread_functions();
 // ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and
 // its like, philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has

@@ -9,18 +9,16 @@
 namespace tl {
 namespace {
 
-constexpr int64_t warp = 32;
-
-using Cost = WarpCost (*)(const std::vector<int64_t>& addresses, int width);
-
-// The cost of each access of each warp, added up.
-WarpCost all_accesses(const Layout& memory, int bits, const Fragment& map, int64_t lanes, Cost cost) {
+// The cost of each access of each warp, by its lanes' addresses and its width, added up.
+template <class Cost>
+WarpCost all_accesses(const Layout& memory, int bits, const Fragment& map, int64_t lanes, int64_t warp,
+                      Cost cost) {
   if (memory.extents != map.shape())
     fail({}, "the layout has the extents {} but the mapping {}: they must be those of one tile",
          tuple_text(memory.extents), tuple_text(map.shape()));
   std::vector<int64_t> offsets = table(flattened(memory)), places = table(map.layout);
   int64_t warps = (map.threads + warp - 1) / warp, steps = (map.registers + lanes - 1) / lanes;
-  std::vector<std::vector<int64_t>> accesses(size_t(warps * steps), std::vector<int64_t>(warp, -1));
+  std::vector<std::vector<int64_t>> accesses(size_t(warps * steps), std::vector<int64_t>(size_t(warp), -1));
   for (size_t p = 0; p < offsets.size(); p++) {
     size_t row = p * size_t(map.replicas) * 2;
     int64_t thread = places[row], reg = places[row + 1];
@@ -39,12 +37,15 @@ WarpCost all_accesses(const Layout& memory, int bits, const Fragment& map, int64
 
 }  // namespace
 
-WarpCost wavefronts(const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-  return all_accesses(memory, bits, map, lanes, shared_wavefronts);
+WarpCost wavefronts(const Layout& memory, int bits, const Fragment& map, int64_t lanes, int64_t warp,
+                    const SharedBanks& banks) {
+  return all_accesses(memory, bits, map, lanes, warp, [&](const std::vector<int64_t>& addresses, int width) {
+    return shared_wavefronts(addresses, width, banks);
+  });
 }
 
-WarpCost sectors(const Layout& memory, int bits, const Fragment& map, int64_t lanes) {
-  return all_accesses(memory, bits, map, lanes, global_sectors);
+WarpCost sectors(const Layout& memory, int bits, const Fragment& map, int64_t lanes, int64_t warp) {
+  return all_accesses(memory, bits, map, lanes, warp, global_sectors);
 }
 
 int64_t vector_width(const Layout& memory, int64_t limit) {

@@ -2,6 +2,7 @@
 #include "layout/banks.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "layout/swizzle.h"
@@ -9,7 +10,7 @@
 namespace tl {
 namespace {
 
-constexpr int64_t banks = 32, word = 4, sector = 32;
+constexpr int64_t word = 4, sector = 32;
 
 // The distinct units of `size` bytes that these lanes touch.
 std::vector<int64_t> units(const std::vector<int64_t>& addresses, size_t from, size_t to, int width,
@@ -27,16 +28,26 @@ std::vector<int64_t> units(const std::vector<int64_t>& addresses, size_t from, s
 
 }  // namespace
 
-WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width) {
+WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width, const SharedBanks& banks,
+                           bool stores) {
+  constexpr size_t most = 64;
   internal_check(width > 0 && width <= 16, "an access of at most 16 bytes");
-  size_t together = width <= 4 ? 32 : width <= 8 ? 16 : 8;
+  internal_check(banks.count <= int(most) && std::has_single_bit(unsigned(banks.count)),
+                 "a power of two of banks");
+  size_t wide = width <= 4 ? 0 : width <= 8 ? 1 : 2;
+  auto together = size_t((stores ? banks.storing : banks.loading)[wide]);
+  std::vector<int64_t> ordered;
+  if (!stores && wide == 2)
+    for (size_t lane : banks.order) ordered.push_back(lane < addresses.size() ? addresses[lane] : -1);
+  const std::vector<int64_t>& served = ordered.empty() ? addresses : ordered;
   WarpCost cost;
-  for (size_t from = 0; from < addresses.size(); from += together) {
-    std::vector<int64_t> words = units(addresses, from, from + together, width, word);
-    int64_t per_bank[banks] = {};
-    for (int64_t w : words) per_bank[w % banks]++;
-    cost.count += *std::max_element(per_bank, per_bank + banks);
-    cost.least += (int64_t(words.size()) + banks - 1) / banks;
+  for (size_t from = 0; from < served.size(); from += together) {
+    std::vector<int64_t> words = units(served, from, from + together, width, word);
+    int64_t per_bank[most];
+    std::fill_n(per_bank, banks.count, 0);
+    for (int64_t w : words) per_bank[w & (banks.count - 1)]++;
+    cost.count += *std::max_element(per_bank, per_bank + banks.count);
+    cost.least += (int64_t(words.size()) + banks.count - 1) / banks.count;
   }
   return cost;
 }
@@ -47,7 +58,7 @@ WarpCost global_sectors(const std::vector<int64_t>& addresses, int width) {
           .least = (bytes + sector - 1) / sector};
 }
 
-WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
+WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits, const SharedBanks& banks) {
   int64_t most = std::max(1, 128 / bits), n = access.elements, piece = std::min(n, most);
   auto first_of = [&](std::vector<int64_t> index, int64_t at) {
     if (index.empty()) return int64_t(-1);
@@ -68,7 +79,7 @@ WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits) {
       int64_t first = first_of(index, at);
       addresses.push_back(first < 0 ? first : first * bits / 8);
     }
-    WarpCost one = shared_wavefronts(addresses, std::max(1, int(piece * bits / 8)));
+    WarpCost one = shared_wavefronts(addresses, std::max(1, int(piece * bits / 8)), banks, access.stores);
     cost.count += one.count * access.times;
     cost.least += one.least * access.times;
   }
@@ -98,12 +109,12 @@ std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits) {
 }
 
 Layout fewest_wavefronts(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses, int bits,
-                         int64_t most) {
+                         int64_t most, const SharedBanks& banks) {
   const Layout* best = nullptr;
   int64_t least = 0;
   for (auto& l : family) {
     int64_t count = 0;
-    for (auto& a : accesses) count += shared_cost(l, a, bits).count;
+    for (auto& a : accesses) count += shared_cost(l, a, bits, banks).count;
     if (!best || (count < least && l.ranges[0] <= most)) std::tie(best, least) = std::tuple(&l, count);
   }
   return *best;

@@ -5,9 +5,21 @@
 //   32 lanes, 4 bytes each, rows of 128 bytes read down a column:   32 wavefronts, at least 1
 //   the same with rows of 132 bytes:                                 1 wavefront
 #pragma once
+#include <array>
+#include <span>
+
 #include "layout/layout.h"
 
 namespace tl {
+
+// How shared memory serves a warp: so many lanes at once, which wait for one another where two of them ask
+// for different words of one bank.
+struct SharedBanks {
+  int count = 32;  // of 4 bytes
+  // Lanes that are served at once, of a load and of a store of up to 4, 8 and 16 bytes by each.
+  std::array<int, 3> loading = {32, 16, 8}, storing = {32, 16, 8};
+  std::span<const uint8_t> order = {};  // of the lanes of a load of 16 bytes; empty: one after another
+};
 
 struct WarpCost {
   int64_t count = 0;     // wavefronts or sectors
@@ -16,10 +28,11 @@ struct WarpCost {
   int64_t excess() const { return count - least; }
 };
 
-// Each lane accesses `width` bytes at its address; a negative address: the lane takes no part.  Shared memory
-// has 32 banks of 4 bytes; accesses of 8 bytes are served for half a warp at a time, of 16 bytes (and the
-// rows that ldmatrix reads) for a quarter; lanes that ask for the same word share it.
-WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width);
+// Each lane accesses `width` bytes at its address; a negative address: the lane takes no part.  NVIDIA's
+// chips serve accesses of 8 bytes for half a warp at a time, of 16 bytes (and the rows that ldmatrix reads)
+// for a quarter; lanes that ask for the same word share it.
+WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width, const SharedBanks& banks = {},
+                           bool stores = false);
 // Global memory moves sectors of 32 bytes.
 WarpCost global_sectors(const std::vector<int64_t>& addresses, int width);
 
@@ -28,16 +41,17 @@ WarpCost global_sectors(const std::vector<int64_t>& addresses, int width);
 struct WarpAccess {
   std::vector<std::vector<int64_t>> lanes;
   int64_t elements = 1, times = 1;
+  bool stores = false;
 };
 // One access of the hardware where the layout keeps the elements together and aligned, else one for each
 // element.
-WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits);
+WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits, const SharedBanks& banks = {});
 
 // Layouts worth trying for a tile, the cheapest to address first: row-major; rows padded by 16, 8 and 4
 // bytes; chunks of 16 bytes XORed with the rows.
 std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits);
 // The first of those with the fewest wavefronts, of those that take no more than `most` elements.
 Layout fewest_wavefronts(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses, int bits,
-                         int64_t most);
+                         int64_t most, const SharedBanks& banks = {});
 
 }  // namespace tl

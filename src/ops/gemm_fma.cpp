@@ -119,7 +119,7 @@ std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a,
 Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<int64_t>& shape,
                   const Target& target, int64_t most) {
   accesses.push_back(copy_writes(shape, bits, target));
-  return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most);
+  return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most, target.shared_banks);
 }
 
 LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {

@@ -34,7 +34,9 @@ std::vector<std::array<int64_t, 2>> blocks_of(const OperandFragment& f, bool is_
   for (int reg = 0; reg < f.registers; reg += per_block) begins.push_back(outer_and_k(f, is_b, 0, reg));
   size_t n = begins.size();
   if (f.registers % per_block || n > 4 || (n & (n - 1))) return {};
-  for (int lane = 0; lane < 32; lane++)
+  constexpr int lanes = 32;  // that ldmatrix is executed by
+  if (f.rows * f.cols != lanes * f.registers) return {};
+  for (int lane = 0; lane < lanes; lane++)
     for (int reg = 0; reg < f.registers; reg++) {
       auto [outer, k] = begins[size_t(reg / per_block)];
       if (outer_and_k(f, is_b, lane, reg) !=

@@ -79,8 +79,9 @@ LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strict
   auto writes = warp_accesses(nest, *out.loop, turned, 1, ctx.target.warp);
   if (!writes) return out;
   std::vector<int64_t> shape = tile_shape(info);
+  for (auto& access : *writes) access.stores = true;
   out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits,
-                                            2 * product(shape)));
+                                            2 * product(shape), ctx.target.shared_banks));
   return out;
 }
 

@@ -1,6 +1,6 @@
 // canonicalize: one form for what the fronts may write in several.  First, so that no later pass sees a loop
 // that does not count from 0, a parallel loop whose extent is known only at run time, or a thread index that
-// is not an expression of Kernel::thread.
+// is not an expression of Kernel::thread, or what depends on the width of a warp.
 //
 //   for i in serial(2, 8):            for i in serial(0, 8):
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
@@ -15,6 +15,7 @@
 #include "pass/name_elements.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
+#include "pass/warp_width.h"
 #include "target/limits.h"
 
 namespace tl {
@@ -163,6 +164,7 @@ Function canonicalize(Function f, const Target& target) {
       k.threads = {1};
     }
     check_limits(k, target);
+    k.body = with_warp_width(k.body, target);
     if (target.keeps_indices) k.body = with_plain_products(k.body);
     if (!k.thread) k.thread = var("tx");
     if (target.has_threads()) k.body = name_elements(f, k.body);

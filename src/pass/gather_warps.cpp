@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "pass/passes.h"
 #include "pass/varying.h"
+#include "pass/warp_width.h"
 
 namespace tl {
 namespace {
@@ -30,7 +31,8 @@ bool joins_warps(const Stmt& s) {
 struct Gatherer final : Rewriter {
   const Varying& varying;
   bool parted = false;  // some thread may be behind others of its warp
-  explicit Gatherer(const Varying& v) : varying(v) {}
+  int warp;             // threads of one
+  Gatherer(const Varying& v, int warp) : varying(v), warp(warp) {}
   using Rewriter::operator();
 
   // May threads leave a loop in it one after the other: one of the program, or the one of an atomic update?
@@ -65,7 +67,7 @@ struct Gatherer final : Rewriter {
     Stmt r = children(s);
     parted |= parts;
     if (!gathers) return r;
-    return block({eval(call(*find_callee("sync_warp"), {imm(0xffffffff, u32)}), s->span), r}, s->span);
+    return block({eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), s->span), r}, s->span);
   }
 };
 
@@ -78,7 +80,7 @@ Function gather_warps(Function f, const Target& target) {
     Varying varying{.f = f};
     varying.vars.emplace(k.thread.get(), "the thread index");
     varying.find(k.body);
-    k.body = Gatherer(varying)(k.body);
+    k.body = Gatherer(varying, target.warp)(k.body);
   }
   return f;
 }

@@ -56,10 +56,11 @@ std::optional<std::vector<WarpAccess>> accesses_to(BufferId b, const std::vector
   return all;
 }
 
-WarpCost cost_of(const Layout& l, const std::vector<WarpAccess>& accesses, int bits) {
+WarpCost cost_of(const Layout& l, const std::vector<WarpAccess>& accesses, int bits,
+                 const SharedBanks& banks) {
   WarpCost sum{.accesses = 0};
   for (auto& a : accesses) {
-    WarpCost one = shared_cost(l, a, bits);
+    WarpCost one = shared_cost(l, a, bits, banks);
     sum.count += one.count, sum.least += one.least, sum.accesses += one.accesses;
   }
   return sum;
@@ -72,15 +73,17 @@ std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k,
   std::map<BufferId, Layout> chosen;
   for (BufferId b : candidates(f, k, nests, known)) {
     int bits = f[b].dtype.bits;
+    const SharedBanks& banks = target.shared_banks;
     std::vector<int64_t> shape = tile_shape(f[b]);
     auto accesses = accesses_to(b, nests, target.warp);
     if (!accesses) continue;
     std::vector<Layout> family = bank_family(shape, bits);
-    WarpCost plain = cost_of(family[0], *accesses, bits);
+    WarpCost plain = cost_of(family[0], *accesses, bits, banks);
     if (plain.excess() == 0) continue;
-    std::erase_if(family,
-                  [&](const Layout& l) { return cost_of(l, *accesses, bits).accesses > plain.accesses; });
-    Layout best = fewest_wavefronts(family, *accesses, bits, 2 * product(shape));
+    std::erase_if(family, [&](const Layout& l) {
+      return cost_of(l, *accesses, bits, banks).accesses > plain.accesses;
+    });
+    Layout best = fewest_wavefronts(family, *accesses, bits, 2 * product(shape), banks);
     if (!equal(best, family[0])) chosen.emplace(b, std::move(best));
   }
   return chosen;

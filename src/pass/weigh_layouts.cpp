@@ -79,14 +79,16 @@ Layout weigh(const Inference& in, BufferId id, const std::vector<Demand>& demand
   if (accesses.empty()) return family[0];
   for (auto& l : bank_family(tile_shape(tile), tile.dtype.bits))
     if (fits_others(l, in.f, id)) family.push_back(l);
-  return fewest_wavefronts(family, accesses, tile.dtype.bits, room_for(id, in.f, in.target, in.known));
+  return fewest_wavefronts(family, accesses, tile.dtype.bits, room_for(id, in.f, in.target, in.known),
+                           in.target.shared_banks);
 }
 
 // Of all that these demands read, and of the copy that fills the tile.
 int64_t wavefronts(const Inference& in, BufferId id, const Layout& l, const std::vector<Demand>& demands) {
   const BufferInfo& tile = in.f[id];
   int64_t count = 0;
-  for (auto& a : all_accesses(tile, demands, in.target)) count += shared_cost(l, a, tile.dtype.bits).count;
+  for (auto& a : all_accesses(tile, demands, in.target))
+    count += shared_cost(l, a, tile.dtype.bits, in.target.shared_banks).count;
   return count;
 }
 

@@ -34,6 +34,7 @@ void stop_here(const Execution& x) {
                     .where = w.block->where,
                     .block = w.block->number,
                     .thread = w.first,
+                    .warp = w.lane_count(),
                     .active = x.lanes,
                     .arrays = [&] { return arrays_of(w); },
                     .barriers = [&] { return barriers_of(w); }});

@@ -8,25 +8,20 @@ namespace {
 
 void go(Warp& w, const Operation& o) { w.next = size_t(int64_t(w.next) - 1 + o.jump); }
 
-Mask where(Warp& w, const Operation& o) {
-  const Scalar* cond = w.slot(o.a);
-  if (o.count == 1) return cond->i ? ~Mask(0) : 0;
-  Mask mask = 0;
-  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(cond[lane].i != 0) << lane;
-  return mask;
+LaneMask where(Warp& w, const Operation& o) {
+  if (o.count == 1) return w.slot(o.a)->i ? w.whole() : 0;
+  return lanes_where(w, o.a);
 }
 
-void let_through(Warp& w, const Operation& o, Mask mask) {
+void let_through(Warp& w, const Operation& o, LaneMask mask) {
   w.masks.push_back({w.active, w.active & mask});
   w.active &= mask;
   if (!w.active) go(w, o);
 }
 
-Mask unfinished(Warp& w, const Operation& o) {
+LaneMask unfinished(Warp& w, const Operation& o) {
   const Scalar *at = w.slot(o.to), *end = w.slot(o.c);
-  Mask mask = 0;
-  for (int lane = 0; lane < lane_count; lane++) mask |= Mask(at[lane].i < end[lane].i) << lane;
-  return mask;
+  return lanes_that(w.lane_count(), [&](int lane) { return at[lane].i < end[lane].i; });
 }
 
 }  // namespace
@@ -43,26 +38,24 @@ void for_next(Warp& w, const Operation& o) {
 
 void lanes_begin(Warp& w, const Operation& o) {
   const Scalar *from = w.slot(o.a), *count = w.slot(o.b);
-  for (int lane = 0; lane < lane_count; lane++) {
+  for (int lane = 0; lane < w.lane_count(); lane++) {
     w.slot(o.to)[lane] = from[lane];
     w.slot(o.c)[lane] = scalar(from[lane].i + count[lane].i);
   }
   let_through(w, o, unfinished(w, o));
 }
 void lanes_next(Warp& w, const Operation& o) {
-  for (int lane = 0; lane < lane_count; lane++) w.slot(o.to)[lane].i++;
+  for (int lane = 0; lane < w.lane_count(); lane++) w.slot(o.to)[lane].i++;
   w.active &= unfinished(w, o);
   if (w.active) go(w, o);
 }
 
 void narrow(Warp& w, const Operation& o) { let_through(w, o, where(w, o)); }
 void narrow_group(Warp& w, const Operation& o) {
-  Mask mask = 0;
-  for (int lane = 0; lane < lane_count; lane++) {
-    int64_t thread = w.first + lane - o.value.i;
-    mask |= Mask(thread >= 0 && thread < o.count) << lane;
-  }
-  let_through(w, o, mask);
+  let_through(w, o, lanes_that(w.lane_count(), [&](int lane) {
+                int64_t thread = w.first + lane - o.value.i;
+                return thread >= 0 && thread < o.count;
+              }));
 }
 void narrow_else(Warp& w, const Operation& o) {
   Saved& saved = w.masks.back();

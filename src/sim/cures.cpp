@@ -86,7 +86,7 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   if (other.thread < code.thread_count()) {
     if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
-    bool same_warp = other.thread / lane_count == w.first / lane_count;
+    bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
     return same_warp
                ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
                : "put a barrier between the two (T.sync_threads())";

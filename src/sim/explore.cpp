@@ -76,7 +76,7 @@ std::string Launch::state() {
 void Launch::check_small() const {
   int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
   if (!options.blocks.empty()) count = int64_t(options.blocks.size());
-  int64_t each = (code.thread_count() + lane_count - 1) / lane_count;
+  int64_t each = (code.thread_count() + code.warp - 1) / code.warp;
   if (count * each > Explorer::most_warps)
     fail(code.kernel->span,
          "all schedules: {} would run {} blocks of {} warps, but all orders are tried of at most {} warps; "

@@ -131,7 +131,7 @@ struct Reached {
     if (!x.warp.block->watch)
       monitor.memory_version += touch == Touch::write && !same;
     else if (place.scope == Scope::fragment || place.scope == Scope::local)
-      x.touch_registers(place, offset + from, bytes, Mask(1) << lane, touch == Touch::write, holes);
+      x.touch_registers(place, offset + from, bytes, lane_bit(lane), touch == Touch::write, holes);
     else if (bytes > 0)
       monitor.access(x.warp, place, lane, at + from, bytes, touch, x.site.site, same, nullptr, holes);
   }

@@ -35,7 +35,7 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
   if (!warp.block->watch || !inside) return at;
   if (p.scope == Scope::fragment || p.scope == Scope::local)
-    touch_registers(p, offset, bytes, Mask(1) << lane, touch != Touch::read, holes);
+    touch_registers(p, offset, bytes, lane_bit(lane), touch != Touch::read, holes);
   else
     warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, nullptr, holes);
   return at;
@@ -50,7 +50,7 @@ std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes,
   return inside ? at : nullptr;
 }
 
-void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes,
+void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, LaneMask those, bool writes,
                                 Holes* holes) const {
   if (writes || !holes)
     return warp.block->monitor->registers(warp, p, offset, bytes, those, writes, site.site);
@@ -58,9 +58,10 @@ void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, M
   holes->insert(holes->end(), found.begin(), found.end());
 }
 
-std::array<std::byte*, lane_count> Execution::operands(size_t arg, int64_t bytes, int64_t alignment,
-                                                       Holes* holes) const {
-  std::array<std::byte*, lane_count> all;
+std::array<std::byte*, max_lanes> Execution::operands(size_t arg, int64_t bytes, int64_t alignment,
+                                                      Holes* holes) const {
+  std::array<std::byte*, max_lanes> all;
+  int lane_count = warp.lane_count();
   const Place& p = place(arg);
   char access = site.args[arg].access;
   if (!site.args[arg].uniform || p.scope == Scope::global || p.scope == Scope::shared) {
@@ -90,12 +91,13 @@ void Execution::tally(Counter::Kind kind, int64_t flops) const {
 }
 
 void Execution::require_whole_warp() const {
-  if (lanes == ~Mask(0)) return;
-  int missing = __builtin_ctz(~lanes), here = lanes ? __builtin_ctz(lanes) : 0;
-  bool exists = warp.alive >> missing & 1;
+  if (lanes == warp.whole()) return;
+  int missing = first_lane(~lanes), here = lanes ? first_lane(lanes) : 0;
+  bool exists = has_lane(warp.alive, missing);
   stop(Finding::Kind::divergence, site.span,
        "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}", site.callee->name,
-       lane_count, exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
+       warp.lane_count(),
+       exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
        exists ? "does not take part" : "does not exist", describe_thread(warp, here),
        exists ? "move it out of the condition" : "make the number of threads a multiple of the warp");
 }
@@ -107,8 +109,9 @@ namespace {
 template <class F>
 void for_elements(const Execution& x, size_t arg, const OperandFragment& f, int bytes, Holes* holes, F each) {
   const int32_t* at = x.site.positions[arg].data();
-  for (std::byte* memory : x.operands(arg, f.registers * bytes, std::max(4, bytes), holes))
-    for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory + reg * bytes);
+  auto memory = x.operands(arg, f.registers * bytes, std::max(4, bytes), holes);
+  for (size_t lane = 0; lane < size_t(x.warp.lane_count()); lane++)
+    for (int reg = 0; reg < f.registers; reg++) each(size_t(*at++), memory[lane] + reg * bytes);
 }
 
 // What of its operands d, a, b a matrix instruction has found unwritten.  A row of A reaches a row of D, a
@@ -145,7 +148,7 @@ struct MatrixHoles {
     for_holes(0, row.c, row.c_type, reach);
     const int32_t* at = x.site.positions[0].data();
     int64_t bytes = row.c_type.bytes();
-    for (int lane = 0; lane < lane_count; lane++)
+    for (int lane = 0; lane < x.warp.lane_count(); lane++)
       for (int r = 0; r < row.c.registers; r++)
         if (const Origin* o = from[size_t(*at++)])
           x.warp.block->monitor->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes, bytes,
@@ -244,7 +247,8 @@ struct Blocks {
   static constexpr int row_bytes = 16;
   const Execution& x;
   const CopyInstr& row = x.row<CopyInstr>();
-  std::array<std::byte*, lane_count> held = x.operands(registers, 4 * row.matrices, 4);
+  static constexpr int lane_count = 32;  // of the warps that have such an instruction
+  std::array<std::byte*, max_lanes> held = x.operands(registers, 4 * row.matrices, 4);
 
   std::byte* row_at(int block, int r, Holes* holes) const {
     Touch touch = x.site.args[memory].access == 'r' ? Touch::read : Touch::write;
@@ -329,15 +333,17 @@ void handle_value(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) { x.give(lane, x.value(0, lane)); });
 }
 
-// Each thread gets the value of another one of its warp: `from(lane, number)`, its own where that is no lane.
-template <int (*from)(int lane, int number)>
+// Each thread gets the value of another one of its warp: `from(lane, number, lanes of the warp)`, its own
+// where that is no lane.
+template <int (*from)(int lane, int number, int warp)>
 void shuffle(const Execution& x) {
   x.require_whole_warp();
   x.tally(Counter::Kind::shuffle);
-  std::array<Scalar, lane_count> taken;
-  std::array<int8_t, lane_count> source;
+  std::array<Scalar, max_lanes> taken;
+  std::array<int8_t, max_lanes> source;
+  int lane_count = x.warp.lane_count();
   for (int lane = 0; lane < lane_count; lane++) {
-    int other = from(lane, int(x.value(1, lane).i));
+    int other = from(lane, int(x.value(1, lane).i), lane_count);
     if (other < 0 || other >= lane_count) other = lane;
     taken[size_t(lane)] = x.value(0, other);
     source[size_t(lane)] = int8_t(other);
@@ -345,10 +351,10 @@ void shuffle(const Execution& x) {
   if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for (int lane = 0; lane < lane_count; lane++) x.give(lane, taken[size_t(lane)]);
 }
-int given_lane(int, int number) { return number & (lane_count - 1); }
-int xor_lane(int lane, int number) { return lane ^ number; }
-int lane_below(int lane, int number) { return lane - number; }
-int lane_above(int lane, int number) { return lane + number; }
+int given_lane(int, int number, int warp) { return number & (warp - 1); }
+int xor_lane(int lane, int number, int) { return lane ^ number; }
+int lane_below(int lane, int number, int) { return lane - number; }
+int lane_above(int lane, int number, int) { return lane + number; }
 
 // ── messages ──────────────────────────────────────────────────────────────────────────────────────────
 std::string thread_text(const Execution& x, int lane) {
@@ -409,7 +415,7 @@ std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
   std::vector<std::vector<int32_t>> all;
   for (auto* f : {&row.c, &row.a, &row.b}) {
     auto& positions = all.emplace_back();
-    for (int lane = 0; lane < lane_count; lane++)
+    for (int lane = 0; lane < f->rows * f->cols / f->registers; lane++)
       for (int reg = 0; reg < f->registers; reg++) {
         auto [i, j] = element_of(*f, lane, reg);
         positions.push_back(i * f->cols + j);

@@ -15,7 +15,7 @@ struct MBarrier;
 struct Execution {
   Warp& warp;
   const CallSite& site;
-  Mask lanes = warp.active;
+  LaneMask lanes = warp.active;
 
   template <class Row>
   const Row& row() const {
@@ -26,9 +26,10 @@ struct Execution {
     return warp.slot(a.slot)[a.uniform ? 0 : lane];
   }
   Scalar element(size_t arg, int lane, int e) const {  // of a vector
-    return site.args[arg].uniform ? value(arg, lane) : warp.slot(site.args[arg].slot)[e * lane_count + lane];
+    return site.args[arg].uniform ? value(arg, lane)
+                                  : warp.slot(site.args[arg].slot)[e * warp.lane_count() + lane];
   }
-  void give(int lane, Scalar v, int e = 0) const { warp.slot(site.to)[e * lane_count + lane] = v; }
+  void give(int lane, Scalar v, int e = 0) const { warp.slot(site.to)[e * warp.lane_count() + lane] = v; }
   // What a handle points to, for one lane, and the access is noted.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment) const;
   // The same, for an access that is not as the row says.
@@ -38,9 +39,9 @@ struct Execution {
   std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
                    const Logical* begun = nullptr) const;
   // The same for all lanes.  `holes`: for who sees himself what comes of what they have not written.
-  std::array<std::byte*, lane_count> operands(size_t arg, int64_t bytes, int64_t alignment,
-                                              Holes* holes = nullptr) const;
-  void touch_registers(const Place& p, int64_t offset, int64_t bytes, Mask those, bool writes,
+  std::array<std::byte*, max_lanes> operands(size_t arg, int64_t bytes, int64_t alignment,
+                                             Holes* holes = nullptr) const;
+  void touch_registers(const Place& p, int64_t offset, int64_t bytes, LaneMask those, bool writes,
                        Holes* holes) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
   // A finding that ends the run, unless every thread of a full warp takes part: what `.aligned` and a shuffle

@@ -10,12 +10,19 @@
 namespace tl::sim {
 namespace {
 
-// One slot, or the lanes of each element of a vector: a count that the compiler can see.
+// One slot, or the lanes of each element of a vector, some at a time: a count that the compiler can see.
 template <class F>
 void each(const Operation& o, F f) {
   if (o.count == 1) return f(0);
-  for (int32_t first = 0; first < o.count; first += lane_count)
-    for (int32_t i = 0; i < lane_count; i++) f(first + i);
+  for (int32_t first = 0; first < o.count; first += lane_group)
+    for (int32_t i = 0; i < lane_group; i++) f(first + i);
+}
+// The same with the element of the vector and the lane: f(slot, element, lane).
+template <class F>
+void each_element(const Warp& w, const Operation& o, F f) {
+  for (int32_t e = 0, first = 0; first < o.count; e++)
+    for (int32_t lane = 0; lane < w.lane_count(); lane += lane_group, first += lane_group)
+      for (int32_t i = 0; i < lane_group; i++) f(first + i, e, lane + i);
 }
 template <class F>
 void unary_lanes(Warp& w, const Operation& o, F f) {
@@ -179,7 +186,7 @@ void folded(Warp& w, const Operation& o) {
 void constant(Warp& w, const Operation& o) { *w.slot(o.to) = o.value; }
 void splat(Warp& w, const Operation& o) {
   Scalar v = *w.slot(o.a), *to = w.slot(o.to);
-  for (int i = 0; i < lane_count; i++) to[i] = v;
+  each(o, [&](int32_t i) { to[i] = v; });
 }
 void copy(Warp& w, const Operation& o) {
   unary_lanes(w, o, [](Scalar a) { return a; });
@@ -187,15 +194,13 @@ void copy(Warp& w, const Operation& o) {
 void repeat(Warp& w, const Operation& o) {
   const Scalar* a = w.slot(o.a);
   Scalar* to = w.slot(o.to);
-  each(o, [&](int32_t i) { to[i] = a[i % lane_count]; });
+  each_element(w, o, [&](int32_t i, int32_t, int32_t lane) { to[i] = a[lane]; });
 }
 void ramp(Warp& w, const Operation& o) {
   const Scalar *a = w.slot(o.a), *b = w.slot(o.b);
   Scalar* to = w.slot(o.to);
-  each(o, [&](int32_t i) {
-    int lane = i % lane_count;
-    to[i] = scalar(
-        wrap_int(int64_t(uint64_t(a[lane].i) + uint64_t(i / lane_count) * uint64_t(b[lane].i)), o.type));
+  each_element(w, o, [&](int32_t i, int32_t e, int32_t lane) {
+    to[i] = scalar(wrap_int(int64_t(uint64_t(a[lane].i) + uint64_t(e) * uint64_t(b[lane].i)), o.type));
   });
 }
 void select(Warp& w, const Operation& o) {
@@ -253,7 +258,7 @@ bool needs_check(BinaryOp op, const Expr& right) {
 void checked_binary(Warp& w, const Operation& o) {
   Span span = w.code->sites[size_t(o.site)].span;
   bool uniform = o.count == 1;
-  for (int32_t first = 0; first < o.count; first += lane_count)
+  for (int32_t first = 0; first < o.count; first += w.lane_count())
     for_lanes(uniform ? w.active & -w.active : w.active, [&](int lane) {
       int32_t i = uniform ? 0 : first + lane;
       int64_t a = w.slot(o.a)[i].i, b = w.slot(o.b)[i].i;

@@ -91,16 +91,16 @@ std::unique_ptr<Resident> Launch::make() {
   block.shared =
       static_cast<std::byte*>(std::align(shared_alignment, size_t(code.shared_bytes), begin, space));
   int64_t threads = code.thread_count();
-  for (int64_t first = 0; first < threads; first += lane_count) {
+  for (int64_t first = 0; first < threads; first += code.warp) {
     Warp& w = r->warps.emplace_back();
-    int64_t count = std::min<int64_t>(lane_count, threads - first);
+    int64_t count = std::min<int64_t>(code.warp, threads - first);
     w.block = &block;
     w.code = &code;
     w.first = first;
-    w.alive = count == lane_count ? ~Mask(0) : (Mask(1) << count) - 1;
+    w.alive = all_lanes(int(count));
     w.registers.resize(size_t(code.slots));
-    w.lanes.resize(size_t(code.lane_bytes * lane_count));
-    for (int lane = 0; lane < lane_count; lane++) w.slot(code.thread)[lane] = scalar(first + lane);
+    w.lanes.resize(size_t(code.lane_bytes * code.warp));
+    for (int lane = 0; lane < code.warp; lane++) w.slot(code.thread)[lane] = scalar(first + lane);
     for (auto& [v, slot] : code.inputs)
       if (auto it = host.compile.slots.find(v.get()); it != host.compile.slots.end())
         *w.slot(slot) = host.frame.vars[it->second];
@@ -154,7 +154,7 @@ void Launch::begin(int64_t number) {
 
 void Launch::complete(Finding& f, const Warp& w) const {
   f.block = w.block->where;
-  if (f.thread < 0) f.thread = w.first + (w.active ? __builtin_ctz(w.active) : 0);
+  if (f.thread < 0) f.thread = w.first + (w.active ? first_lane(w.active) : 0);
   f.statement = monitor.statement(stands_at(w).site);
 }
 

@@ -1,6 +1,6 @@
 // The machine that executes Function@machine without a GPU.  A kernel is translated once (translate.cpp)
-// into flat code: operations on registers of 32 lanes, one per thread of a warp, and jumps.  A warp is a
-// place in that code, its registers and the mask of the threads that take part; so it can stop anywhere and
+// into flat code: operations on registers of 32 or 64 lanes, one per thread of a warp, and jumps.  A warp is
+// a place in that code, its registers and the mask of the threads that take part; so it can stop anywhere and
 // go on later, which is what a barrier needs, and what any other order of warps would need.
 #pragma once
 #include <map>
@@ -11,20 +11,18 @@
 #include "ir/kernel.h"
 #include "sim/counters.h"
 #include "sim/evaluate.h"
+#include "sim/lane_mask.h"
 #include "sim/stop.h"
 #include "target/target.h"
 
 namespace tl::sim {
-
-inline constexpr int lane_count = 32;
-using Mask = uint32_t;
 
 struct Warp;
 struct Operation;
 using Run = void (*)(Warp&, const Operation&);
 
 // One step of a warp.  Registers are runs of slots: one slot where all threads agree (a block index, a loop
-// variable), else 32 for each element of a vector.  What the other members mean, `run` says.
+// variable), else one per lane for each element of a vector.  What the other members mean, `run` says.
 struct Operation {
   Run run = nullptr;
   int32_t to = -1, a = -1, b = -1, c = -1;  // first slots of the result and the operands; -1: none
@@ -79,7 +77,7 @@ struct Place {
 // An access whose indices are not proven to lie in their dimensions: see translate_claim.cpp.
 struct ClaimSite {
   struct Dim {
-    int32_t first, last, extent;  // slots of 32 lanes: the index of the first element and of the last
+    int32_t first, last, extent;  // slots, one per lane: the index of the first element and of the last
   };
   std::string name;
   bool is_tile = false;
@@ -111,7 +109,7 @@ struct CallSite {
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args;
-  int32_t to = -1;  // its result, 32 slots for each element
+  int32_t to = -1;  // its result, a slot per lane for each element
   Span span;
   int32_t site = 0;                          // in Code::sites
   DType type = {};                           // of the result
@@ -138,8 +136,10 @@ struct Code {
   int32_t thread = -1;                           // the slots of the thread's number in the block
   int32_t slots = 0;
   int64_t threads[3] = {1, 1, 1};
+  int warp = lane_group;                     // threads of a warp
   int64_t lane_bytes = 0, shared_bytes = 0;  // registers that one thread indexes; the block's memory
   int vector_bytes = 16;                     // the widest access of one thread
+  SharedBanks banks = {};
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
@@ -152,6 +152,10 @@ struct Code {
   std::array<int64_t, 3> max_grid = {};
   int64_t most_residents = 0;  // blocks that the chip holds at once
 
+  // Of a value with so many slots, one per lane for each element.
+  int32_t elements_of(int32_t slots) const {
+    return warp == lane_group ? slots / lane_group : slots / max_lanes;
+  }
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);
@@ -227,13 +231,13 @@ struct Block {
 
 // What a `narrow` remembers: the threads before it, and those that it let through.
 struct Saved {
-  Mask before, taken;
+  LaneMask before, taken;
 };
 
 // A loop that some threads may leave, or continue, before the others.
 struct Jumping {
-  Mask entry, running;  // the threads that came to it; that are in this iteration
-  Mask broken = 0, continued = 0;
+  LaneMask entry, running;  // the threads that came to it; that are in this iteration
+  LaneMask broken = 0, continued = 0;
 };
 
 // Where a value came from that is not defined.
@@ -248,27 +252,27 @@ struct Origin {
 };
 // Of what was accessed, bytes that these lanes have found unwritten.
 struct Hole {
-  Mask lanes;
+  LaneMask lanes;
   int64_t at, bytes;
   Origin origin;
 };
 using Holes = std::vector<Hole>;
 // The lanes of a register that hold such values.
 struct Wrapped {
-  int32_t slot;  // of 32 lanes, or of one where all agree
-  Mask lanes = 0;
-  std::array<Wrap, lane_count> values = {};  // of these lanes
+  int32_t slot;  // the first of one per lane, or the one where all agree
+  LaneMask lanes = 0;
+  std::array<Wrap, max_lanes> values = {};  // of these lanes
 };
 // The lanes whose last access to a place, at that site, had an index outside of its dimension, which is found
 // already.
 struct Strayed {
-  Mask lanes = 0;
+  LaneMask lanes = 0;
   int32_t site = -1, place = -1;
 };
 struct Undefined {
-  int32_t slot;  // of 32 lanes
-  Mask lanes = 0;
-  std::array<Origin, lane_count> origins = {};  // of these lanes
+  int32_t slot;  // the first of one per lane
+  LaneMask lanes = 0;
+  std::array<Origin, max_lanes> origins = {};  // of these lanes
 };
 
 struct Warp {
@@ -276,11 +280,11 @@ struct Warp {
   Block* block = nullptr;
   const Code* code = nullptr;
   State state = State::running;
-  int64_t first = 0;           // its first thread
-  size_t next = 0;             // the operation to run
-  Mask alive = 0, active = 0;  // threads that exist; that take part now
-  Mask out = 0;                // those that took a jump and wait at its end, or have returned
-  Mask returned = 0;
+  int64_t first = 0;               // its first thread
+  size_t next = 0;                 // the operation to run
+  LaneMask alive = 0, active = 0;  // threads that exist; that take part now
+  LaneMask out = 0;                // those that took a jump and wait at its end, or have returned
+  LaneMask returned = 0;
   int64_t barrier = -1;  // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
   int64_t came = 0;      // to the barrier where it waits: what the block had executed then
@@ -294,32 +298,24 @@ struct Warp {
   std::vector<Saved> masks = {};
   std::vector<Scalar> registers = {};
   std::vector<std::byte> lanes = {};  // fragments and local buffers, lane by lane
-  std::vector<Mask> filled = {};      // by unit of those: the lanes that have written it
+  std::vector<LaneMask> filled = {};  // by unit of those: the lanes that have written it
   std::vector<Undefined> undefined = {};
   Strayed strayed = {};
   std::vector<Wrapped> wrapped = {};
-  std::array<std::map<int64_t, Wrap>, lane_count> wrapped_memory = {};  // by byte of each lane's registers
+  std::array<std::map<int64_t, Wrap>, max_lanes> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten =
       {};  // by unit and lane: what undefined value was written
 
+  int lane_count() const { return code->warp; }
+  LaneMask whole() const { return all_lanes(code->warp); }  // as a mask: with threads that do not exist
   Scalar* slot(int32_t i) { return registers.data() + i; }
   std::byte* lane_memory(int lane) { return lanes.data() + int64_t(lane) * code->lane_bytes; }
 };
 
-template <class F>
-void for_lanes(Mask active, F f) {
-  if (active == ~Mask(0)) {
-    for (int lane = 0; lane < lane_count; lane++) f(lane);
-    return;
-  }
-  for (; active; active &= active - 1) f(__builtin_ctz(active));
-}
-
 // The lanes in which a condition holds.
-inline Mask lanes_where(Warp& w, int32_t slot) {
-  Mask lanes = 0;
-  for (int lane = 0; lane < lane_count; lane++) lanes |= Mask(w.slot(slot)[lane].i != 0) << lane;
-  return lanes;
+inline LaneMask lanes_where(Warp& w, int32_t slot) {
+  const Scalar* cond = w.slot(slot);
+  return lanes_that(w.lane_count(), [&](int lane) { return cond[lane].i != 0; });
 }
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they

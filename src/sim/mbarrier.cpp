@@ -244,7 +244,7 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
                           : "";
   f.text = fmt::format("{} {}, and nobody else can go on; {}; {}{}", describe_thread(w, w.awaiting),
                        awaited_by(w), missing_in(m), came, meant);
-  int behind = std::popcount(w.alive & ~w.returned & ~w.active);
+  int behind = count_of(w.alive & ~w.returned & ~w.active);
   if (m.pending > 0 && m.pending == behind)
     f.text += fmt::format(
         "; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it "

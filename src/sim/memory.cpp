@@ -39,7 +39,7 @@ Reach reach_of(Warp& w, const Place& p, int lane) {
 
 void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, int32_t site) {
   const Strayed& s = w.strayed;
-  if (s.site == site && s.place == p.number && s.lanes >> lane & 1) return;
+  if (s.site == site && s.place == p.number && has_lane(s.lanes, lane)) return;
   if (w.block->monitor->again(Finding::Kind::outside, site, p.number)) return;
   auto [first, end, base] = reach_of(w, p, lane);
   Finding f{.kind = Finding::Kind::outside};
@@ -85,8 +85,8 @@ struct Accessor {
   const Operation& o;
   const Place& place;
   Reach reach = {};
-  int64_t lane_stride, element, bytes;
-  int64_t chunk = 0;  // bytes that one access takes at once; 0: element by element
+  int64_t lane_stride, element, count, bytes;  // count: elements of a lane
+  int64_t chunk = 0;                           // bytes that one access takes at once; 0: element by element
   bool watched;
   Tally* tally;
 
@@ -96,7 +96,8 @@ struct Accessor {
         place(w.code->places[size_t(o.row)]),
         lane_stride(place.scope == Scope::global || place.scope == Scope::shared ? 0 : w.code->lane_bytes),
         element(element),
-        bytes(o.count / lane_count * element),
+        count(w.code->elements_of(o.count)),
+        bytes(count * element),
         watched(w.block->watch && !o.quiet && (lane_stride || w.block->monitor->is_watched(place))),
         tally(lane_stride || o.quiet ? nullptr : w.block->tally) {
     reach = reach_of(w, place, 0);
@@ -105,7 +106,6 @@ struct Accessor {
     if (wide) chunk = bytes > widest ? (bytes % widest ? 0 : widest) : power ? bytes : 0;
   }
   std::byte* at(int lane, int64_t index) const {
-    int64_t count = o.count / lane_count;
     const Reach here = place.made_at >= 0 ? reach_of(w, place, lane) : reach;
     if (index < here.first || index + count > here.end) {
       if (!o.quiet) outside(w, place, lane, index, count, o.site);
@@ -117,35 +117,46 @@ struct Accessor {
     return address;
   }
   // Of registers: where lane 0's are, the others behind it, all checked by one of the threads that take part.
-  std::byte* of_first(Mask active, int64_t index) const {
-    int lane = __builtin_ctz(active);
+  std::byte* of_first(LaneMask active, int64_t index) const {
+    int lane = first_lane(active);
     std::byte* address = at(lane, index);
     return address ? address - lane * lane_stride : nullptr;
+  }
+  // f(slot, element): in registers of all lanes, from those of lane 0 on.
+  template <class Byte, class F>
+  void each_lane(Byte* at, F f) const {
+    const int64_t stride = lane_stride;
+    const int32_t slots = o.count, lanes = w.lane_count();
+    for (int32_t slot = 0; slot < slots; at += element)
+      for (int32_t lane = 0; lane < lanes; lane += lane_group, slot += lane_group)
+        for (int32_t i = 0; i < lane_group; i++) f(slot + i, at + (lane + i) * stride);
   }
   void note_store(int lane, int64_t index, const std::byte* at, bool same) const {
     if (!watched) return;
     if (lane_stride)
-      w.block->monitor->registers(w, place, index * element, bytes, Mask(1) << lane, true, o.site);
+      w.block->monitor->registers(w, place, index * element, bytes, lane_bit(lane), true, o.site);
     else
       w.block->monitor->access(w, place, lane, at, bytes, Touch::write, o.site, same);
   }
   // What these lanes read of memory; of registers all at the same index.
-  void note_load(Mask lanes, int64_t index, const std::byte* at) const {
+  void note_load(LaneMask lanes, int64_t index, const std::byte* at) const {
     if (!watched) return;
     Holes holes;
     if (lane_stride)
       holes = w.block->monitor->unwritten_registers(w, place, index * element, bytes, lanes, o.site);
     else
-      w.block->monitor->access(w, place, __builtin_ctz(lanes), at, bytes, Touch::read, o.site, false, nullptr,
+      w.block->monitor->access(w, place, first_lane(lanes), at, bytes, Touch::read, o.site, false, nullptr,
                                &holes);
     if (!holes.empty()) add_undefined(w, o, element, holes);
   }
-  void note_all(Mask lanes, int64_t index, bool writes) const {
+  void note_all(LaneMask lanes, int64_t index, bool writes) const {
     if (watched) w.block->monitor->registers(w, place, index * element, bytes, lanes, writes, o.site);
   }
 };
 
-Mask taking_part(Warp& w, const Operation& o) { return o.b < 0 ? w.active : w.active & lanes_where(w, o.b); }
+LaneMask taking_part(Warp& w, const Operation& o) {
+  return o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
+}
 
 template <class T, bool uniform>
 void load(Warp& w, const Operation& o) {
@@ -153,24 +164,24 @@ void load(Warp& w, const Operation& o) {
   if (!w.undefined.empty()) clear_undefined(w, o.to, o.count);
   const Scalar* index = w.slot(o.a);
   Scalar* to = w.slot(o.to);
-  Mask active = taking_part(w, o);
+  LaneMask active = taking_part(w, o);
   if (active != w.active) std::fill(to, to + o.count, Scalar());
   if (uniform && access.lane_stride && active && active == w.active) {  // a register: one question for all
     const std::byte* at = access.of_first(active, index->i);
     if (!at) return;
     access.note_load(active, index->i, at);
-    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
-      for (int lane = 0; lane < lane_count; lane++) to[e + lane] = T::get(at + lane * access.lane_stride);
+    access.each_lane(at, [&](int32_t slot, const std::byte* element) { to[slot] = T::get(element); });
     return;
   }
   Tally::Addresses addresses(access.tally);
+  int32_t lanes = w.lane_count();
   for_lanes(active, [&](int lane) {
     int64_t i = index[uniform ? 0 : lane].i;
     const std::byte* at = access.at(lane, i);
-    if (at) access.note_load(Mask(1) << lane, i, at);
+    if (at) access.note_load(lane_bit(lane), i, at);
     addresses.set(lane, at);
     if (!at) at = nowhere(access.place.type);
-    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) to[e + lane] = T::get(at);
+    for (int32_t e = lane; e < o.count; e += lanes, at += T::bytes) to[e] = T::get(at);
   });
   addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::load);
 }
@@ -179,16 +190,16 @@ template <class T, bool uniform>
 void store(Warp& w, const Operation& o) {
   Accessor access(w, o, T::bytes);
   const Scalar *index = w.slot(o.a), *value = w.slot(o.c);
-  Mask active = taking_part(w, o);
-  if (uniform && access.lane_stride && active == ~Mask(0)) {
+  LaneMask active = taking_part(w, o);
+  if (uniform && access.lane_stride && active == w.whole()) {
     std::byte* at = access.of_first(active, index->i);
     if (!at) return;
     access.note_all(active, index->i, true);
-    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes)
-      for (int lane = 0; lane < lane_count; lane++) T::put(at + lane * access.lane_stride, value[e + lane]);
+    access.each_lane(at, [&](int32_t slot, std::byte* element) { T::put(element, value[slot]); });
     return;
   }
   Tally::Addresses addresses(access.tally);
+  int32_t lanes = w.lane_count();
   bool compared = access.watched && !access.lane_stride && access.bytes <= most_bytes;
   for_lanes(active, [&](int lane) {
     int64_t i = index[uniform ? 0 : lane].i;
@@ -196,7 +207,7 @@ void store(Warp& w, const Operation& o) {
     addresses.set(lane, to);
     if (!to) return;
     std::byte made[most_bytes], *at = compared ? made : to;
-    for (int32_t e = 0; e < o.count; e += lane_count, at += T::bytes) T::put(at, value[e + lane]);
+    for (int32_t e = lane; e < o.count; e += lanes, at += T::bytes) T::put(at, value[e]);
     access.note_store(lane, i, to, compared && !std::memcmp(made, to, size_t(access.bytes)));
     if (compared) std::memcpy(to, made, size_t(access.bytes));
     w.block->monitor->memory_version += !access.lane_stride && !access.watched;

@@ -196,7 +196,7 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
         it != watch.forgotten.end())
       origin = it->second;
   if (holes)
-    holes->push_back({Mask(1) << lane, unit - at, is_shared ? code.shared_unit : cells.unit, origin});
+    holes->push_back({lane_bit(lane), unit - at, is_shared ? code.shared_unit : cells.unit, origin});
   else
     undefined(w, lane, origin, me.site, "");
 }
@@ -252,7 +252,7 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   if (more.size() < most) more.push_back(me);
 }
 
-void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes,
+void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes, bool writes,
                         int32_t site) {
   int64_t unit = code.register_unit;
   if (writes)
@@ -260,21 +260,21 @@ void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, 
       w.filled[size_t(i)] |= lanes;
   else
     for (auto& hole : unwritten_registers(w, p, offset, bytes, lanes, site))
-      undefined(w, __builtin_ctz(hole.lanes), hole.origin, site, "");
+      undefined(w, first_lane(hole.lanes), hole.origin, site, "");
 }
 
-Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes,
+Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
                                    int32_t site) {
   int64_t unit = code.register_unit, begin = p.address + offset;
   Holes holes;
   for (int64_t i = begin / unit; i * unit < begin + bytes; i++)
-    if (Mask missing = lanes & ~w.filled[size_t(i)])
+    if (LaneMask missing = lanes & ~w.filled[size_t(i)])
       for_lanes(missing, [&](int lane) {
         auto it = w.forgotten.find({i, lane});
         int64_t index = std::max<int64_t>(0, i * unit - p.address) / p.type.bytes();
         Origin fresh{.place = p.number, .index = index, .site = site, .thread = w.first + lane};
         holes.push_back(
-            {Mask(1) << lane, i * unit - begin, unit, it != w.forgotten.end() ? it->second : fresh});
+            {lane_bit(lane), i * unit - begin, unit, it != w.forgotten.end() ? it->second : fresh});
       });
   return holes;
 }
@@ -283,7 +283,7 @@ void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t 
                                const Origin& origin) {
   int64_t unit = code.register_unit;
   for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
-    w.filled[size_t(i)] &= ~(Mask(1) << lane);
+    w.filled[size_t(i)] &= ~(lane_bit(lane));
     w.forgotten[{i, lane}] = origin;
   }
 }
@@ -328,7 +328,7 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   report(w, reader, std::move(f), origin.site, other_site, p.number);
 }
 
-void Monitor::begin_registers(Warp& w, const Place& p, Mask lanes) {
+void Monitor::begin_registers(Warp& w, const Place& p, LaneMask lanes) {
   int64_t unit = code.register_unit;
   for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++)
     w.filled[size_t(i)] &= ~lanes;

@@ -115,16 +115,17 @@ class Monitor {
   void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
               int32_t site, bool same = false, const Logical* begun = nullptr, Holes* holes = nullptr);
   // Of `lanes`, at the same offset in their registers.
-  void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, bool writes,
+  void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes, bool writes,
                  int32_t site);
   // What of these bytes they have not written, lane by lane.
-  Holes unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, Mask lanes, int32_t site);
+  Holes unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
+                            int32_t site);
   // A lane has written there what is not defined.
   void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
                         const Origin& origin);
   void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin);
   void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
-  void begin_registers(Warp& w, const Place& p, Mask lanes);  // they hold nothing yet
+  void begin_registers(Warp& w, const Place& p, LaneMask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
   // Has it been reported there?  Then it is counted, and its text need not be made: a wrong loop says it a

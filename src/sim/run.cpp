@@ -45,7 +45,7 @@ void execute(Warp& w, int64_t most) {
   for (; w.state == Warp::State::running && !w.spins && left > 0; left--) {
     if (to_meeting && left < most && operations[w.next].meets) break;
     const Operation& o = operations[w.next++];
-    Mask active = w.active;
+    LaneMask active = w.active;
     if (!w.undefined.empty()) check_index(w, o);
     if (!w.wrapped.empty()) check_wrapped(w, o);
     o.run(w, o);
@@ -230,7 +230,7 @@ bool Launch::resolve(Resident& r) {
     check_named(r.block, r.warps);
     check_barrier(r.warps, *waiting);
   } catch (Fault& e) {
-    complete(e.finding, r.warps[size_t(e.finding.thread) / lane_count]);
+    complete(e.finding, r.warps[size_t(e.finding.thread) / code.warp]);
     throw;
   }
   if (waits_at(*waiting).callee == &sync_grid) return true;
@@ -315,15 +315,15 @@ bool Launch::land_next() {
 void Launch::finish(Resident& r) {
   for (auto [loads, thread, site] : r.engine->unawaited()) {
     if (!options.watch) break;
-    Warp& w = r.warps[size_t(thread / lane_count)];
+    Warp& w = r.warps[size_t(thread / code.warp)];
     Finding f{
         .kind = Finding::Kind::race,
         .text = fmt::format(
             "{} has begun a bulk {} that may still {} shared memory when the block, and its memory, "
             "has ended; wait for it before ({})",
-            describe_thread(w, int(thread % lane_count)), loads ? "load" : "store", loads ? "write" : "read",
+            describe_thread(w, int(thread % code.warp)), loads ? "load" : "store", loads ? "write" : "read",
             loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
-    monitor.report(w, int(thread % lane_count), std::move(f), site);
+    monitor.report(w, int(thread % code.warp), std::move(f), site);
   }
   r.engine->finish();
 }

@@ -1,5 +1,5 @@
 // Every operation that flat code is made of, by what it computes.  An operation does one thing for all
-// lanes of a warp, so that the price of finding out what to do is paid once for 32 threads.
+// lanes of a warp, so that the price of finding out what to do is paid once for all its threads.
 #pragma once
 #include "sim/machine.h"
 
@@ -7,7 +7,7 @@ namespace tl::sim {
 
 // ── lanes.cpp: registers only; no fault is possible, so inactive lanes compute along ──────────────────
 void constant(Warp& w, const Operation& o);  // value
-void splat(Warp& w, const Operation& o);     // one slot to 32
+void splat(Warp& w, const Operation& o);     // one slot to all lanes
 void copy(Warp& w, const Operation& o);
 void repeat(Warp& w, const Operation& o);  // a, as each element of a vector
 void ramp(Warp& w, const Operation& o);    // a + i * b, as element i of a vector

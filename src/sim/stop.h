@@ -26,7 +26,8 @@ struct Stop {
   Span span = {};
   std::string_view where = {};    // "block (1, 0) of main"
   int64_t block = 0, thread = 0;  // the block's number in the grid; the warp's first thread
-  uint32_t active = 0;            // lanes that execute it
+  int warp = 0;                   // lanes of it
+  uint64_t active = 0;            // those that execute it
   std::function<std::vector<Array>()> arrays = {};
   std::function<std::vector<Barrier>()> barriers = {};
 };

@@ -8,6 +8,7 @@ namespace tl::sim {
 class Tally {
  public:
   explicit Tally(const Code& code) : code(code) {}
+  int warp() const { return code.warp; }
   // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
   void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
               Counter::Kind kind, std::string_view what);
@@ -22,7 +23,7 @@ class Tally {
   class Addresses {
    public:
     explicit Addresses(Tally* tally) : tally(tally) {
-      if (tally) at.assign(lane_count, -1);
+      if (tally) at.assign(size_t(tally->warp()), -1);
     }
     void set(int lane, const std::byte* address) {
       if (tally && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));

@@ -117,15 +117,15 @@ void Translator::alloc_statement(const Alloc& n) {
     emit({.run = begin_buffer, .row = place});
     return;
   }
-  int32_t slot = code.places[size_t(place)].made_at = lasting(lane_count);
+  int32_t slot = code.places[size_t(place)].made_at = lasting(code.warp);
   Value base = spread(value(std::get<Expr>(*n.attrs.find("base"))));
-  emit({.run = copy, .to = slot, .a = base.slot, .count = lane_count});
+  emit({.run = copy, .to = slot, .a = base.slot, .count = code.warp});
 }
 
 // A variable has that value from here on.
 void Translator::keep(const Expr& var, Value v) {
   if (!v.pure) {
-    int32_t count = v.uniform ? 1 : lane_count * v.width, slot = lasting(count);
+    int32_t count = v.uniform ? 1 : code.warp * v.width, slot = lasting(count);
     emit({.run = copy, .to = slot, .a = v.slot, .count = count});
     open();
     v.slot = slot;
@@ -145,7 +145,7 @@ void Translator::for_statement(const For& n) {
   Value min = value(n.min), extent = value(n.extent);
   bool uniform = min.uniform && extent.uniform;
   if (!uniform) min = spread(min), extent = spread(extent);
-  int32_t count = uniform ? 1 : lane_count;
+  int32_t count = uniform ? 1 : code.warp;
   Value v{.slot = lasting(count), .depth = int(scopes.size()), .uniform = uniform};
   int32_t end = lasting(count), done = -1;
   bool may_jump = has_control(n.body);
@@ -175,7 +175,7 @@ void Translator::for_statement(const For& n) {
 
 void Translator::if_statement(const If& n) {
   Value cond = value(n.cond);
-  size_t narrowed = begin_narrow(cond.slot, cond.uniform ? 1 : lane_count);
+  size_t narrowed = begin_narrow(cond.slot, cond.uniform ? 1 : code.warp);
   Facts outside = facts;
   facts.assume(n.cond);
   body(n.then_body);
@@ -194,7 +194,7 @@ void Translator::while_statement(const While& n) {
   size_t begin = now().size();
   next_temporary = 0;
   Value cond = value(n.cond);
-  emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : lane_count});
+  emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : code.warp});
   size_t test = now().size() - 1;
   int32_t done = may_jump ? labels++ : -1;
   if (may_jump) emit({.run = begin_trip});
@@ -282,13 +282,15 @@ void place_labels(std::vector<Operation>& operations, int32_t labels) {
 }  // namespace
 
 Code translate(const Function& f, const Kernel& k, const Target& target) {
-  internal_check(target.warp == lane_count, "warps of 32 threads");
+  internal_check(target.warp % lane_group == 0 && target.warp <= max_lanes, "warps of 32 or 64 threads");
   Translator t{.f = f, .target = target, .facts = facts_of(f, k)};
   Code& code = t.code;
+  code.warp = target.warp;
   code.function = &f;
   code.kernel = &k;
   code.number = &k - f.kernels.data();
   code.vector_bytes = target.vector_bytes;
+  code.banks = target.shared_banks;
   if (auto* lines = k.attrs.find("parallel_lines"))
     for (int64_t line : std::get<std::vector<int64_t>>(*lines)) code.parallel_lines.insert(line);
   code.chip = target.name;
@@ -311,7 +313,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)
           if (auto line = line_of(e)) input(line->var);
-  code.thread = t.lasting(lane_count);
+  code.thread = t.lasting(code.warp);
   if (k.thread) t.vars[k.thread.get()] = {.slot = code.thread, .uniform = false};
   t.body(k.body);
   t.emit({.run = end});
@@ -321,7 +323,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   place_temporaries(code, t.last_slot);
   code.slots = t.last_slot + t.most_temporaries;
   mark_wrapping(code);
-  code.most_residents = target.multiprocessors.residents(code.thread_count(), code.shared_bytes);
+  code.most_residents = target.multiprocessors.residents(code.thread_count(), code.shared_bytes, code.warp);
   code.lane_bytes += 64;  // lanes do not fall into the same cache sets
   return std::move(t.code);
 }

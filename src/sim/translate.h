@@ -13,7 +13,7 @@ namespace tl::sim {
 struct Value {
   int32_t slot = -1;
   int depth = 0;        // of the scope in which it is known
-  bool uniform = true;  // one slot for all threads; else 32 for each element
+  bool uniform = true;  // one slot for all threads; else one per lane for each element
   int width = 1;        // elements of a vector
   bool pure = true;     // made of variables alone: stands for its whole scope; else until the statement ends
   int place = -1;       // of a handle: the buffer
@@ -79,7 +79,7 @@ struct Translator {
   Value compute(Operation o, Value result, std::initializer_list<const Value*> operands);
   Value constant_of(Scalar v);
   Value in_place(int width = 1) const;
-  Value spread(const Value& v);  // to 32 slots
+  Value spread(const Value& v);  // to a slot for each lane
 
   // translate.cpp
   void stmt(const Stmt& s);

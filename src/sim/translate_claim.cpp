@@ -43,19 +43,19 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
 
 void check_claim(Warp& w, const Operation& o) {
   const ClaimSite& c = w.code->claims[size_t(o.row)];
-  Mask happens = o.b < 0 ? ~Mask(0) : lanes_where(w, o.b);
+  LaneMask happens = o.b < 0 ? ~LaneMask(0) : lanes_where(w, o.b);
   if (c.is_tile) {
     w.strayed = {.site = o.site, .place = c.place};
     for_lanes(w.active & happens, [&](int lane) {
       int d = wrong_dimension(w, c, lane);
       if (d < 0) return;
-      w.strayed.lanes |= Mask(1) << lane;
+      w.strayed.lanes |= lane_bit(lane);
       report_outside(w, o, c, lane, d);
     });
     return;
   }
   if (!w.block->tally) return;
-  Mask asked = w.active & ~happens & (c.where < 0 ? ~Mask(0) : lanes_where(w, c.where));
+  LaneMask asked = w.active & ~happens & (c.where < 0 ? ~LaneMask(0) : lanes_where(w, c.where));
   int64_t dropped = 0;
   for_lanes(asked, [&](int lane) { dropped += wrong_dimension(w, c, lane) >= 0; });
   if (dropped)
@@ -91,7 +91,7 @@ void Translator::claim(const Claim& c, int32_t happens, int place, int elements,
   if (c.where) site.where = spread(value(element(c.where, 0))).slot;
   int32_t under = site.is_tile ? happens : site.where;
   bool apart = !safe && under >= 0;
-  size_t narrowed = apart ? begin_narrow(under, lane_count) : 0;
+  size_t narrowed = apart ? begin_narrow(under, code.warp) : 0;
   auto slots = [&](const Expr& e) { return spread(value(e)).slot; };
   for (size_t d = 0; d < ends.size(); d++)
     site.dims.push_back({slots(ends[d].first), slots(ends[d].second), slots(shape[d])});

@@ -95,7 +95,7 @@ Value Translator::compute(Operation o, Value result, std::initializer_list<const
     *fields[i] = wide[i].slot;
     i++;
   }
-  o.count = result.uniform ? 1 : lane_count * result.width;
+  o.count = result.uniform ? 1 : code.warp * result.width;
   if (!result.pure) {
     result.depth = int(scopes.size()) - 1;
     result.slot = o.to = temporary_slot(o.count);
@@ -121,16 +121,16 @@ Value Translator::constant_of(Scalar v) { return compute({.run = constant, .valu
 Value Translator::spread(const Value& v) {
   if (!v.uniform) return v;
   Value result{.slot = -1, .depth = v.depth, .uniform = false, .pure = v.pure};
-  Operation o{.run = splat, .a = v.slot, .count = lane_count};
+  Operation o{.run = splat, .a = v.slot, .count = code.warp};
   if (!v.pure) {
-    result.slot = o.to = temporary_slot(lane_count);
+    result.slot = o.to = temporary_slot(code.warp);
     emit(o);
     return result;
   }
   CodeScope& scope = scopes[size_t(v.depth)];
   for (auto& [known, value] : scope.known)
     if (known == o) return value;
-  result.slot = o.to = lasting(lane_count);
+  result.slot = o.to = lasting(code.warp);
   scope.head.push_back(o);
   scope.known.emplace_back(o, result);
   return result;
@@ -207,11 +207,11 @@ Value Translator::select_value(const Select& n, bool decides) {
     return compute({.run = select}, {}, {&cond, &a, &b});
   }
   Value result = in_place();
-  result.slot = temporary_slot(lane_count);
+  result.slot = temporary_slot(code.warp);
   int32_t condition = spread(cond).slot;
   auto arm = [&](const Expr& e) { return spread(value(e)).slot; };
   // Both arms under their masks, then one choice among all lanes.
-  size_t first = begin_narrow(condition, lane_count);
+  size_t first = begin_narrow(condition, code.warp);
   now()[first].effect = Operation::Effect::arms;
   int32_t a = arm(n.a);
   size_t second = begin_else(first);
@@ -222,7 +222,7 @@ Value Translator::select_value(const Select& n, bool decides) {
         .a = condition,
         .b = a,
         .c = b,
-        .count = lane_count,
+        .count = code.warp,
         .type = decides ? boolean : DType{}});
   return result;
 }
@@ -252,11 +252,11 @@ Value Translator::call_value(const Call& n) {
   for (size_t i = 0; i < args.size(); i++)
     site.args.push_back({.slot = spread(args[i]).slot, .type = n.args[i]->dtype});
   internal_check(args.size() <= 8, "a scalar function of many arguments");
-  result.slot = site.to = temporary_slot(lane_count);
+  result.slot = site.to = temporary_slot(code.warp);
   code.calls.push_back(std::move(site));
   emit({.run = scalar_call,
         .to = result.slot,
-        .count = lane_count,
+        .count = code.warp,
         .row = int32_t(code.calls.size()) - 1,
         .type = n.dtype,
         .value = scalar(int64_t(from_float))});
@@ -290,18 +290,18 @@ Value Translator::effect(const Call& n) {
                 .order = n.callee->atomic == Callee::Atomic::none ? MemoryOrder::relaxed : order_of(n)};
   int width = n.dtype == none_type ? 1 : n.dtype.lanes;
   Value result = in_place(width);
-  result.slot = site.to = temporary_slot(lane_count * width);
+  result.slot = site.to = temporary_slot(code.warp * width);
   const Load* place = obeys_mask(*n.callee) ? tl::place_of(n.args[0]) : nullptr;
   int32_t happens = -1;
   bool masked = place && place->mask;  // then it happens there only, and gives 0 elsewhere
   if (masked) {
     Value zero = spread(constant_of(Scalar()));
-    emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = lane_count * width});
+    emit({.run = repeat, .to = result.slot, .a = zero.slot, .count = code.warp * width});
     happens = spread(value(place->mask)).slot;
   }
   for (size_t i = 0; i < n.args.size(); i++)
     if (auto* at = tl::place_of(n.args[i])) claim_of_call(n, i, *at, happens);
-  size_t narrowed = masked ? begin_narrow(happens, lane_count) : 0;
+  size_t narrowed = masked ? begin_narrow(happens, code.warp) : 0;
   for (size_t i = 0; i < n.args.size(); i++) {
     auto& a = n.args[i];
     Value v = value(a);

@@ -60,13 +60,13 @@ Value Translator::load_value(const Load& n, DType as) {
   Span outer = span;
   if (n.span) span = n.span;
   Value result = in_place(n.dtype.lanes);
-  Operation o{.count = lane_count * result.width, .row = place_of(n.buffer)};
+  Operation o{.count = code.warp * result.width, .row = place_of(n.buffer)};
   Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.index) : n.index[0];
   Expr mask = shared_scalar(n.mask);
   if (mask) o.b = spread(value(mask)).slot;
   claim(n.claim, o.b, o.row, result.width, nullptr, false);
   bool apart = mask && !is_safe(index);
-  size_t narrowed = apart ? begin_narrow(o.b, lane_count) : 0;
+  size_t narrowed = apart ? begin_narrow(o.b, code.warp) : 0;
   Value at = value(index);
   if (apart) end_narrow(narrowed);
   o.a = at.slot;
@@ -85,13 +85,13 @@ void Translator::store_statement(const Store& n) {
   Expr base = contiguous_base(n.index), mask = shared_scalar(n.mask);
   if (lanes > 1 && (!base || (n.mask && !mask))) return store_elements(n);
   Expr index = n.index.empty() ? imm(0) : base ? base : n.index[0];
-  Operation o{.count = lane_count * lanes, .row = place_of(n.buffer)};
+  Operation o{.count = code.warp * lanes, .row = place_of(n.buffer)};
   bool apart = mask && !(is_safe(n.value) && is_safe(index));
   size_t narrowed = 0;
   if (mask) o.b = spread(value(mask)).slot;
   claim(n.claim, o.b, o.row, lanes, nullptr, true);
   if (mask) {
-    if (apart) narrowed = begin_narrow(o.b, lane_count);
+    if (apart) narrowed = begin_narrow(o.b, code.warp);
   }
   DType as = f[n.buffer].dtype;
   auto* moved = as.is_bool() ? nullptr : n.value.as<Load>();
@@ -116,7 +116,7 @@ void Translator::store_elements(const Store& n) {
   int lanes = n.value->dtype.lanes;
   std::vector<int32_t> values, masks;
   auto under_mask = [&](int k, auto work) {
-    size_t narrowed = n.mask ? begin_narrow(masks[size_t(k)], lane_count) : 0;
+    size_t narrowed = n.mask ? begin_narrow(masks[size_t(k)], code.warp) : 0;
     work();
     if (n.mask) end_narrow(narrowed);
   };
@@ -132,7 +132,7 @@ void Translator::store_elements(const Store& n) {
       emit({.run = store_run(f[n.buffer].dtype, at.uniform),
             .a = at.slot,
             .c = values[size_t(k)],
-            .count = lane_count,
+            .count = code.warp,
             .row = place_of(n.buffer),
             .effect = Operation::Effect::store,
             .uniform_index = at.uniform});

@@ -40,10 +40,10 @@ Value Translator::vector(const Expr& e) {
 // Whatever has no form of its own: the elements, side by side.
 Value Translator::by_elements(const Expr& e) {
   Value result = in_place(e->dtype.lanes);
-  result.slot = temporary_slot(lane_count * result.width);
+  result.slot = temporary_slot(code.warp * result.width);
   for (int k = 0; k < result.width; k++) {
     Value v = spread(value(element(e, k)));
-    emit({.run = copy, .to = result.slot + lane_count * k, .a = v.slot, .count = lane_count});
+    emit({.run = copy, .to = result.slot + code.warp * k, .a = v.slot, .count = code.warp});
   }
   return result;
 }
@@ -81,7 +81,7 @@ Expr Translator::element(const Expr& e, int k) {
   auto* n = e.as<Var>();
   internal_check(n, "an element of a vector");
   Value v = vars.at(n);
-  v.slot += lane_count * k;
+  v.slot += code.warp * k;
   v.width = 1;
   Expr one = var(n->hint, type);
   vars[one.get()] = v;

@@ -34,14 +34,14 @@ void set(Warp& w, int32_t slot, Undefined found) {
   }
 }
 
-void add_undefined(Warp& w, int32_t slot, Mask lanes, const Origin& origin) {
+void add_undefined(Warp& w, int32_t slot, LaneMask lanes, const Origin& origin) {
   Undefined all = undefined_at(w, slot), more{slot, lanes};
   more.origins.fill(origin);
   add(all, more);
   set(w, slot, all);
 }
 
-void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* how) {
+void use(Warp& w, const Undefined& found, LaneMask lanes, int32_t site, const char* how) {
   for_lanes(found.lanes & lanes,
             [&](int lane) { w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how); });
 }
@@ -50,10 +50,10 @@ void use(Warp& w, const Undefined& found, Mask lanes, int32_t site, const char* 
 void add_misfits(Warp& w, const Operation& o, int32_t e, Undefined& to) {
   const Scalar* value = w.slot(o.a + e);
   bool alike = o.count == 1;
-  for_lanes(~to.lanes, [&](int lane) {
+  for_lanes(w.whole() & ~to.lanes, [&](int lane) {
     double v = value[alike ? 0 : lane].d;
     if (fits_integer(v, o.type)) return;
-    to.lanes |= Mask(1) << lane;
+    to.lanes |= lane_bit(lane);
     to.origins[size_t(lane)] = {.site = o.site, .cast = o.type, .value = v};
   });
 }
@@ -65,7 +65,7 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
     add(all, undefined_at(w, o.a));
     if (o.run == ramp) add(all, undefined_at(w, o.b));
   } else if (o.run == select) {
-    Mask cond = lanes_where(w, o.a + e);
+    LaneMask cond = lanes_where(w, o.a + e);
     Undefined a = undefined_at(w, o.b + e), b = undefined_at(w, o.c + e);
     a.lanes &= cond;
     b.lanes &= ~cond;
@@ -82,9 +82,9 @@ Undefined made_of(Warp& w, const Operation& o, int32_t e) {
 
 void follow_store(Warp& w, const Operation& o) {
   const Place& p = w.code->places[size_t(o.row)];
-  Mask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
+  LaneMask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
   bool registers = p.scope == Scope::fragment || p.scope == Scope::local;
-  for (int32_t e = 0; e < o.count; e += lane_count) {
+  for (int32_t e = 0; e < o.count; e += w.lane_count()) {
     Undefined value = undefined_at(w, o.c + e);
     value.lanes &= lanes;
     if (!value.lanes) continue;
@@ -94,7 +94,7 @@ void follow_store(Warp& w, const Operation& o) {
     }
     int64_t element = p.type.bytes();
     for_lanes(value.lanes, [&](int lane) {
-      int64_t offset = (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * element;
+      int64_t offset = (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / w.lane_count()) * element;
       if (registers)
         w.block->monitor->forget_registers(w, p, offset, element, lane, value.origins[size_t(lane)]);
       else
@@ -108,26 +108,30 @@ void follow_store(Warp& w, const Operation& o) {
 void add_undefined(Warp& w, const Operation& o, int64_t element, const Holes& holes) {
   for (auto& hole : holes)
     for (int64_t e = std::max<int64_t>(0, hole.at) / element;
-         e * element < hole.at + hole.bytes && e * lane_count < o.count; e++)
-      add_undefined(w, o.to + int32_t(e) * lane_count, hole.lanes, hole.origin);
+         e * element < hole.at + hole.bytes && e * w.lane_count() < o.count; e++)
+      add_undefined(w, o.to + int32_t(e) * w.lane_count(), hole.lanes, hole.origin);
 }
 
 void clear_undefined(Warp& w, int32_t slot, int32_t count) {
   std::erase_if(w.undefined, [&](auto& u) { return u.slot >= slot && u.slot < slot + count; });
 }
 
-void follow_shuffle(Warp& w, const CallSite& site, Mask lanes, const std::array<int8_t, lane_count>& source) {
+void follow_shuffle(Warp& w, const CallSite& site, LaneMask lanes,
+                    const std::array<int8_t, max_lanes>& source) {
+  LaneMask asked = 0;
+  for_lanes(lanes, [&](int lane) { asked |= lane_bit(source[size_t(lane)]); });
+  if (w.undefined.empty() && (asked & ~lanes) == 0) return;
   int32_t from = site.args[0].slot;
   Undefined taken = undefined_at(w, from), made{site.to};
   for_lanes(lanes, [&](int lane) {
     size_t other = size_t(source[size_t(lane)]);
-    bool takes_part = lanes >> other & 1;
-    if (takes_part && !(taken.lanes >> other & 1)) return;
-    made.lanes |= Mask(1) << lane;
+    bool takes_part = has_lane(lanes, other);
+    if (takes_part && !has_lane(taken.lanes, other)) return;
+    made.lanes |= lane_bit(lane);
     made.origins[size_t(lane)] =
         takes_part ? taken.origins[other] : Origin{.place = -1, .index = int64_t(other), .site = site.site};
   });
-  clear_undefined(w, site.to, lane_count);
+  clear_undefined(w, site.to, w.lane_count());
   set(w, site.to, made);
 }
 
@@ -135,7 +139,7 @@ void check_index(Warp& w, const Operation& o) {
   bool loads = o.effect == Operation::Effect::load;
   if (o.quiet || (!loads && o.effect != Operation::Effect::store)) return;
   if (o.b >= 0) use(w, undefined_at(w, o.b), w.active, o.site, "decides whether this happens");
-  Mask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
+  LaneMask lanes = o.b < 0 ? w.active : w.active & lanes_where(w, o.b);
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
 }
 
@@ -152,7 +156,7 @@ void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, cons
   report(w, lane, std::move(f), origin.site, other_site);
 }
 
-void follow_undefined(Warp& w, const Operation& o, Mask active) {
+void follow_undefined(Warp& w, const Operation& o, LaneMask active) {
   switch (o.effect) {
     case Operation::Effect::none:
     case Operation::Effect::arms:  // the select that ends them says what comes of it
@@ -177,7 +181,7 @@ void follow_undefined(Warp& w, const Operation& o, Mask active) {
       return;
     }
     case Operation::Effect::compute:
-      for (int32_t e = 0; e < o.count; e += lane_count) set(w, o.to + e, made_of(w, o, e));
+      for (int32_t e = 0; e < o.count; e += w.lane_count()) set(w, o.to + e, made_of(w, o, e));
       return;
   }
 }

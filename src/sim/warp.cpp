@@ -15,24 +15,30 @@ namespace tl::sim {
 namespace {
 
 // ── masks ─────────────────────────────────────────────────────────────────────────────────────────────
-Mask mask_of(const Execution& x, size_t arg, int lane) { return Mask(uint64_t(x.value(arg, lane).i)); }
+LaneMask mask_of(const Execution& x, size_t arg, int lane) {
+  return LaneMask(x.value(arg, lane).i) & x.warp.whole();
+}
+// One digit for four lanes.
+std::string mask_text(const Execution& x, LaneMask mask) {
+  return fmt::format("0x{:0{}x}", mask, x.warp.lane_count() / 4);
+}
 
 // Every executing lane stands in its own mask, and all others of that mask execute, too.
 void check_mask(const Execution& x, size_t arg) {
-  Mask here = x.warp.alive & ~x.warp.returned;
+  LaneMask here = x.warp.alive & ~x.warp.returned;
   for_lanes(x.lanes, [&](int lane) {
-    Mask mask = mask_of(x, arg, lane);
-    if (!(mask >> lane & 1))
+    LaneMask mask = mask_of(x, arg, lane);
+    if (!has_lane(mask, lane))
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask 0x{:08x}, in which it is not: bit {} must be set",
-           describe_thread(x.warp, lane), x.site.callee->name, mask, lane);
-    if (Mask missing = mask & here & ~x.lanes)
+           "{} executes {} with the mask {}, in which it is not: bit {} must be set",
+           describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask), lane);
+    if (LaneMask missing = mask & here & ~x.lanes)
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask 0x{:08x}, but {}, which is in it, does not take part: leave it out "
+           "{} executes {} with the mask {}, but {}, which is in it, does not take part: leave it out "
            "of the mask, "
            "or move the call out of the condition",
-           describe_thread(x.warp, lane), x.site.callee->name, mask,
-           describe_thread(x.warp, std::countr_zero(missing)));
+           describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask),
+           describe_thread(x.warp, first_lane(missing)));
   });
 }
 
@@ -41,36 +47,41 @@ Scalar poison_of(DType type) {
   return type.is_float() ? scalar(std::nan("")) : scalar(wrap_int(int64_t(0xCDCDCDCDCDCDCDCD), type));
 }
 
-// from(lane, number, first lane of the segment, width): the lane it reads, its own where it lies outside.
-template <int (*from)(int lane, int64_t number, int base, int width)>
+// Of one lane: the width of its segment, and where that begins.
+struct Segment {
+  int lane, base, width, warp;
+};
+// from(segment, number): the lane that it reads, its own where that lies outside.
+template <int (*from)(const Segment& s, int64_t number)>
 void shuffle(const Execution& x) {
   check_mask(x, 3);
   x.tally(Counter::Kind::shuffle);
-  std::array<Scalar, lane_count> taken;
-  std::array<int8_t, lane_count> source;
+  std::array<Scalar, max_lanes> taken;
+  std::array<int8_t, max_lanes> source;
+  int warp = x.warp.lane_count();
   for_lanes(x.lanes, [&](int lane) {
     int64_t width = x.value(2, lane).i;
-    if (width < 1 || width > lane_count || (width & (width - 1)))
+    if (width < 1 || width > warp || (width & (width - 1)))
       stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}",
-           x.site.callee->name, width, lane_count);
-    int other = from(lane, x.value(1, lane).i, lane / int(width) * int(width), int(width));
-    bool there = x.lanes >> other & 1;
+           x.site.callee->name, width, warp);
+    int other = from({lane, lane / int(width) * int(width), int(width), warp}, x.value(1, lane).i);
+    bool there = has_lane(x.lanes, other);
     source[size_t(lane)] = int8_t(other);
     taken[size_t(lane)] = there ? x.value(0, other) : poison_of(x.site.type);
   });
   if (x.warp.block->watch) follow_shuffle(x.warp, x.site, x.lanes, source);
   for_lanes(x.lanes, [&](int lane) { x.give(lane, taken[size_t(lane)]); });
 }
-int given(int, int64_t number, int base, int width) { return base + int(number & (width - 1)); }
-int across(int lane, int64_t number, int base, int width) {
-  int64_t other = (lane ^ number) & (lane_count - 1);
-  return other < base + width ? int(other) : lane;
+int given(const Segment& s, int64_t number) { return s.base + int(number & (s.width - 1)); }
+int across(const Segment& s, int64_t number) {
+  int64_t other = (s.lane ^ number) & (s.warp - 1);
+  return other < s.base + s.width ? int(other) : s.lane;
 }
-int below(int lane, int64_t number, int base, int) {
-  return lane - number >= base ? int(lane - number) : lane;
+int below(const Segment& s, int64_t number) {
+  return s.lane - number >= s.base ? int(s.lane - number) : s.lane;
 }
-int above(int lane, int64_t number, int base, int width) {
-  return number >= 0 && lane + number < base + width ? int(lane + number) : lane;
+int above(const Segment& s, int64_t number) {
+  return number >= 0 && s.lane + number < s.base + s.width ? int(s.lane + number) : s.lane;
 }
 
 // ── votes: (value, mask) ──────────────────────────────────────────────────────────────────────────────
@@ -80,11 +91,12 @@ template <Vote kind>
 void vote(const Execution& x) {
   check_mask(x, 1);
   x.tally(Counter::Kind::vote);
-  Mask yes = 0;
-  for_lanes(x.lanes, [&](int lane) { yes |= Mask(x.value(0, lane).i != 0) << lane; });
+  LaneMask yes = 0;
+  for_lanes(x.lanes, [&](int lane) { yes |= LaneMask(x.value(0, lane).i != 0) << lane; });
   for_lanes(x.lanes, [&](int lane) {
-    Mask among = mask_of(x, 1, lane) & x.lanes, equal = 0;
-    for_lanes(among, [&](int other) { equal |= Mask(x.value(0, other).i == x.value(0, lane).i) << other; });
+    LaneMask among = mask_of(x, 1, lane) & x.lanes, equal = 0;
+    for_lanes(among,
+              [&](int other) { equal |= LaneMask(x.value(0, other).i == x.value(0, lane).i) << other; });
     int64_t result = kind == Vote::any         ? (yes & among) != 0
                      : kind == Vote::all       ? (yes & among) == among
                      : kind == Vote::ballot    ? int64_t(yes & among)
@@ -101,13 +113,13 @@ void active_mask(const Execution& x) {
 // ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
 void require_all(const Execution& x, std::string_view others) {
   Warp& w = x.warp;
-  if (Mask missing = w.alive & ~x.lanes) {
-    int there = std::countr_zero(missing);
+  if (LaneMask missing = w.alive & ~x.lanes) {
+    int there = first_lane(missing);
     stop(Finding::Kind::barrier, x.site.span,
          "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
          "condition",
-         x.site.callee->name, describe_thread(w, std::countr_zero(x.lanes)), describe_thread(w, there),
-         w.returned >> there & 1 ? "has returned" : "does not come", others);
+         x.site.callee->name, describe_thread(w, first_lane(x.lanes)), describe_thread(w, there),
+         has_lane(w.returned, there) ? "has returned" : "does not come", others);
   }
 }
 
@@ -122,8 +134,8 @@ void warp_barrier(const Execution& x) {
   x.tally(Counter::Kind::barrier);
   if (!x.warp.block->watch) return;
   std::vector<int32_t> threads;
-  for (Mask left = x.lanes; left;) {  // each group that one mask names
-    Mask group = mask_of(x, 0, std::countr_zero(left)) & left;
+  for (LaneMask left = x.lanes; left;) {  // each group that one mask names
+    LaneMask group = mask_of(x, 0, first_lane(left)) & left;
     threads.clear();
     for_lanes(group, [&](int lane) { threads.push_back(int32_t(x.warp.first + lane)); });
     x.warp.block->watch->clocks.meet(threads);
@@ -138,9 +150,9 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   auto [it, is_first] = b.arrivals.try_emplace(w.first);
   NamedBarrier::Arrival& last = it->second;
   bool knows = is_first;  // one lane does: the warp comes as a whole
-  for (Mask left = last.told ? x.lanes : 0; left && !knows; left &= left - 1)
-    knows = w.block->watch->clocks.knows(w.first + std::countr_zero(left), last.told, w.first,
-                                         w.first + lane_count);
+  for (LaneMask left = last.told ? x.lanes : 0; left && !knows; left &= left - 1)
+    knows = w.block->watch->clocks.knows(w.first + first_lane(left), last.told, w.first,
+                                         w.first + w.lane_count());
   if (!knows) {
     const Span& there = w.code->sites[size_t(last.site)].span;
     Finding f{.kind = Finding::Kind::barrier,
@@ -161,7 +173,7 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
 void come_to_named(const Execution& x) {
   require_all(x, "every thread of the warp");
   int64_t id = x.value(0, 0).i, threads = x.value(1, 0).i;
-  int64_t all = (x.warp.code->thread_count() + lane_count - 1) / lane_count * lane_count;
+  int64_t warp = x.warp.lane_count(), all = (x.warp.code->thread_count() + warp - 1) / warp * warp;
   NamedBarrier& b = x.warp.block->barriers[id];
   int64_t expected = threads < 0 ? all : threads;
   if (b.arrived > 0 && b.expected != expected) {
@@ -182,7 +194,7 @@ void come_to_named(const Execution& x) {
   }
   if (x.warp.block->watch) check_again(x, id, b);
   b.expected = expected;
-  b.arrived += lane_count;
+  b.arrived += warp;
   x.tally(Counter::Kind::barrier);
   if (BlockWatch* watch = x.warp.block->watch)
     for_lanes(x.lanes,
@@ -223,6 +235,10 @@ constexpr ThreadRow rows[] = {
     {"match_any_sync", vote<Vote::match_any>},
     {"match_all_sync", vote<Vote::match_all>},
     {"activemask", active_mask},
+    {"ballot_sync64", vote<Vote::ballot>},
+    {"match_any_sync64", vote<Vote::match_any>},
+    {"match_all_sync64", vote<Vote::match_all>},
+    {"activemask64", active_mask},
     {"sync_threads", block_barrier},
     {"sync_threads_count", block_barrier},
     {"sync_threads_and", block_barrier},

@@ -41,7 +41,7 @@ struct Lane {
 };
 Lane lane_of(Warp& w, const Wrapped* wrapped, int32_t slot, int lane) {
   int64_t is = w.slot(slot)[lane].i;
-  if (!wrapped || !(wrapped->lanes >> lane & 1)) return {is, is, nullptr};
+  if (!wrapped || !has_lane(wrapped->lanes, lane)) return {is, is, nullptr};
   const Wrap& wrap = wrapped->values[size_t(lane)];
   return {is, wrap.exact, &wrap};
 }
@@ -79,7 +79,7 @@ bool exact_result(const Operation& o, Wide a, Wide b, Wide& out) {
   }
 }
 
-// One slot of 32 lanes of the result (of one, where all agree), of what its operands' lanes hold.
+// One element of the result, of what its operands' lanes hold: a slot per lane, or one where all agree.
 struct Made {
   Warp& w;
   const Operation& o;
@@ -91,13 +91,13 @@ struct Made {
     const Wrap* from = nullptr;
     for (auto* wrap : of) from = from ? from : wrap;
     if (!from && !o.wraps) return;
-    out.lanes |= Mask(1) << i;
+    out.lanes |= lane_bit(i);
     Wrap fresh{.origin = &o, .made = saturated(exact), .kept = is};
     out.values[size_t(i)] = from ? *from : fresh;
     out.values[size_t(i)].exact = saturated(exact);
   }
   void decided(int i, const Wrap& by) {
-    out.lanes |= Mask(1) << i;
+    out.lanes |= lane_bit(i);
     out.values[size_t(i)] = by;
   }
 };
@@ -138,7 +138,7 @@ void follow_select(Warp& w, const Operation& o, Made& made, int32_t e, int lanes
   const Wrapped *x = wrapped_at(w, o.b + e), *y = wrapped_at(w, o.c + e);
   const Wrapped* by = o.type.is_bool() ? wrapped_at(w, o.a + e) : nullptr;
   for (int i = 0; i < lanes; i++) {
-    if (by && by->lanes >> i & 1) {
+    if (by && has_lane(by->lanes, i)) {
       made.decided(i, by->values[size_t(i)]);
       continue;
     }
@@ -151,18 +151,18 @@ void follow_select(Warp& w, const Operation& o, Made& made, int32_t e, int lanes
 void follow_spread(Warp& w, const Operation& o, Made& made, int32_t e) {
   const Wrapped *x = wrapped_at(w, o.a), *y = o.follow == Follow::ramp ? wrapped_at(w, o.b) : nullptr;
   if (!x && !y) return;
-  for (int i = 0; i < lane_count; i++) {
+  for (int i = 0; i < w.lane_count(); i++) {
     Lane a = lane_of(w, x, o.a, o.follow == Follow::splat ? 0 : i);
     Lane b = o.follow == Follow::ramp ? lane_of(w, y, o.b, i) : Lane{0, 0, nullptr};
-    made.lane(i, a.exact + b.exact * (e / lane_count), {a.wrap, b.wrap});
+    made.lane(i, a.exact + b.exact * (e / w.lane_count()), {a.wrap, b.wrap});
   }
 }
 
 void follow_compute(Warp& w, const Operation& o) {
   if (w.wrapped.empty() && !o.wraps) return;
   if (o.follow == Follow::none) return clear(w, o.to, o.count);
-  int lanes = o.count == 1 ? 1 : lane_count;
-  for (int32_t e = 0; e < o.count; e += lane_count) {
+  int lanes = o.count == 1 ? 1 : w.lane_count();
+  for (int32_t e = 0; e < o.count; e += w.lane_count()) {
     Made made{.w = w, .o = o, .out = {.slot = o.to + e}};
     switch (o.follow) {
       case Follow::logic:
@@ -229,13 +229,13 @@ const std::vector<bool>& accesses_of(Warp& w, const Wrap& wrap) {
 
 // The accesses to an element by which `lanes` of a warp wrap, and that a condition has kept from these
 // others.
-void check_access(Warp& w, const Operation& o, Mask active) {
+void check_access(Warp& w, const Operation& o, LaneMask active) {
   const Wrapped* at = wrapped_at(w, o.a);
-  Mask happens = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
+  LaneMask happens = active & (o.b < 0 ? ~LaneMask(0) : lanes_where(w, o.b));
   if (at)
     for_lanes(happens, [&](int lane) {
       int i = o.uniform_index ? 0 : lane;
-      if (at->lanes >> i & 1) report(w, lane, at->values[size_t(i)], o.row, o.site, &w.slot(o.a)[i].i);
+      if (has_lane(at->lanes, i)) report(w, lane, at->values[size_t(i)], o.row, o.site, &w.slot(o.a)[i].i);
     });
   const Wrapped* mask = o.b < 0 ? nullptr : wrapped_at(w, o.b);
   if (mask)
@@ -246,24 +246,24 @@ void check_access(Warp& w, const Operation& o, Mask active) {
     });
 }
 
-void check_call(Warp& w, const Operation& o, Mask active) {
+void check_call(Warp& w, const Operation& o, LaneMask active) {
   for (auto& arg : w.code->calls[size_t(o.row)].args) {
     const Wrapped* at = arg.place < 0 ? nullptr : wrapped_at(w, arg.slot);
     if (!at) continue;
     for_lanes(active, [&](int lane) {
       int i = arg.uniform ? 0 : lane;
       int64_t index = w.slot(arg.slot)[i].i / w.code->places[size_t(arg.place)].type.bytes();
-      if (at->lanes >> i & 1) report(w, lane, at->values[size_t(i)], arg.place, o.site, &index);
+      if (has_lane(at->lanes, i)) report(w, lane, at->values[size_t(i)], arg.place, o.site, &index);
     });
   }
 }
 
 // What a branch does not run for lanes whose condition has wrapped: accesses by the same value.
-void check_skipped(Warp& w, Mask lanes, const Wrapped& by, bool uniform, size_t begin, size_t end) {
+void check_skipped(Warp& w, LaneMask lanes, const Wrapped& by, bool uniform, size_t begin, size_t end) {
   const auto& all = w.code->operations;
   for_lanes(lanes, [&](int lane) {
     int i = uniform ? 0 : lane;
-    if (!(by.lanes >> i & 1)) return;
+    if (!has_lane(by.lanes, i)) return;
     const Wrap& wrap = by.values[size_t(i)];
     const std::vector<bool>& reached = accesses_of(w, wrap);
     for (size_t at = begin; at < end && at < all.size(); at++) {
@@ -277,14 +277,14 @@ void check_skipped(Warp& w, Mask lanes, const Wrapped& by, bool uniform, size_t 
   });
 }
 
-void check_branch(Warp& w, const Operation& o, Mask active) {
+void check_branch(Warp& w, const Operation& o, LaneMask active) {
   bool asks = o.run == narrow || o.run == narrow_on;
   const Wrapped* cond = asks ? wrapped_at(w, o.a) : nullptr;
   if (!cond) return;
   bool uniform = o.count == 1;
   const auto& all = w.code->operations;
   size_t at = size_t(&o - all.data()), other = at + size_t(o.jump);
-  Mask holds = !uniform ? lanes_where(w, o.a) : w.slot(o.a)->i ? ~Mask(0) : 0;
+  LaneMask holds = !uniform ? lanes_where(w, o.a) : w.slot(o.a)->i ? ~LaneMask(0) : 0;
   check_skipped(w, active & ~holds, *cond, uniform, at, other);
   if (o.run == narrow && other < all.size() && all[other].run == narrow_else)
     check_skipped(w, active & holds, *cond, uniform, other, other + size_t(all[other].jump));
@@ -295,18 +295,18 @@ std::map<int64_t, Wrap>& memory_of(Warp& w, const Place& p, int lane) {
   return p.scope == Scope::shared ? w.block->wrapped : w.wrapped_memory[size_t(lane)];
 }
 
-void follow_store(Warp& w, const Operation& o, Mask active) {
+void follow_store(Warp& w, const Operation& o, LaneMask active) {
   const Place& p = w.code->places[size_t(o.row)];
   if (p.scope == Scope::global || o.quiet) return;
-  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
-  for (int32_t e = 0; e < o.count; e += lane_count) {
+  LaneMask lanes = active & (o.b < 0 ? ~LaneMask(0) : lanes_where(w, o.b));
+  for (int32_t e = 0; e < o.count; e += w.lane_count()) {
     const Wrapped* value = wrapped_at(w, o.c + e);
     for_lanes(lanes, [&](int lane) {
       auto& memory = memory_of(w, p, lane);
-      bool has = value && value->lanes >> lane & 1;
+      bool has = value && has_lane(value->lanes, lane);
       if (!has && memory.empty()) return;
       int64_t byte =
-          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
+          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / w.lane_count()) * p.type.bytes();
       if (has)
         memory[byte] = value->values[size_t(lane)], w.block->holds_wrapped = true;
       else
@@ -315,21 +315,21 @@ void follow_store(Warp& w, const Operation& o, Mask active) {
   }
 }
 
-void follow_load(Warp& w, const Operation& o, Mask active) {
+void follow_load(Warp& w, const Operation& o, LaneMask active) {
   clear(w, o.to, o.count);
   const Place& p = w.code->places[size_t(o.row)];
   if (p.scope == Scope::global || !p.type.is_int()) return;
-  Mask lanes = active & (o.b < 0 ? ~Mask(0) : lanes_where(w, o.b));
-  for (int32_t e = 0; e < o.count; e += lane_count) {
+  LaneMask lanes = active & (o.b < 0 ? ~LaneMask(0) : lanes_where(w, o.b));
+  for (int32_t e = 0; e < o.count; e += w.lane_count()) {
     Wrapped found{.slot = o.to + e};
     for_lanes(lanes, [&](int lane) {
       auto& memory = memory_of(w, p, lane);
       if (memory.empty()) return;
       int64_t byte =
-          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / lane_count) * p.type.bytes();
+          p.address + (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / w.lane_count()) * p.type.bytes();
       auto it = memory.find(byte);
       if (it == memory.end()) return;
-      found.lanes |= Mask(1) << lane;
+      found.lanes |= lane_bit(lane);
       found.values[size_t(lane)] = it->second;
     });
     set(w, std::move(found));
@@ -367,7 +367,7 @@ void check_wrapped(Warp& w, const Operation& o) {
   }
 }
 
-void follow_wrapped(Warp& w, const Operation& o, Mask active) {
+void follow_wrapped(Warp& w, const Operation& o, LaneMask active) {
   if (!w.block->watch) return;
   switch (o.effect) {
     case Operation::Effect::load:
@@ -375,7 +375,7 @@ void follow_wrapped(Warp& w, const Operation& o, Mask active) {
     case Operation::Effect::store:
       return follow_store(w, o, active);
     case Operation::Effect::call:
-      if (int32_t to = w.code->calls[size_t(o.row)].to; to >= 0) clear(w, to, lane_count);
+      if (int32_t to = w.code->calls[size_t(o.row)].to; to >= 0) clear(w, to, w.lane_count());
       return;
     case Operation::Effect::compute:
       return follow_compute(w, o);

@@ -9,8 +9,8 @@
 
 namespace tl::sim {
 
-void check_wrapped(Warp& w, const Operation& o);                // before it runs
-void follow_wrapped(Warp& w, const Operation& o, Mask active);  // after
+void check_wrapped(Warp& w, const Operation& o);                    // before it runs
+void follow_wrapped(Warp& w, const Operation& o, LaneMask active);  // after
 // Of the operations that may leave their type, those whose value may become an index are marked.
 void mark_wrapping(Code& code);
 // The operations that access memory at an index that is made of that operation's value.

@@ -15,22 +15,22 @@ constexpr int passes = 3;  // around loops: through a variable that another one 
 bool is_kept(const Code& code, int32_t place) { return code.places[size_t(place)].scope != Scope::global; }
 int32_t storage(const Code& code, int32_t place) { return code.places[size_t(place)].storage; }
 
-// The slots of 32 lanes, or of one, that make a value of `count` slots.
+// The first slot of each element of a value that has `count` slots.
 template <class F>
-void each_slot(int32_t first, int32_t count, F f) {
-  for (int32_t e = 0; e < count; e += lane_count) f(first + e);
+void each_slot(const Code& code, int32_t first, int32_t count, F f) {
+  for (int32_t e = 0; e < count; e += code.warp) f(first + e);
 }
 
 // The operands that its result is made of.
 template <class F>
-void each_source(const Operation& o, F f) {
+void each_source(const Code& code, const Operation& o, F f) {
   if (o.run == for_begin || o.run == lanes_begin) return f(o.a);
   if (o.follow == Follow::none || o.follow == Follow::compare || o.follow == Follow::logic) return;
   bool alone = o.follow == Follow::splat || o.follow == Follow::repeat;
   auto operand = [&](int32_t slot) {
     if (slot < 0) return;
     if (alone || o.follow == Follow::ramp) return f(slot);
-    each_slot(slot, o.count, f);
+    each_slot(code, slot, o.count, f);
   };
   if (o.follow != Follow::select) operand(o.a);
   operand(o.b);
@@ -54,7 +54,7 @@ struct Reached {
   std::vector<bool> accesses = std::vector<bool>(code.operations.size());
 
   void result(const Operation& o, bool reached) {
-    each_slot(o.to, o.count,
+    each_slot(code, o.to, o.count,
               [&](int32_t slot) { reached ? void(slots.insert(slot)) : void(slots.erase(slot)); });
   }
   void run() {
@@ -62,14 +62,14 @@ struct Reached {
       const Operation& o = code.operations[i];
       each_index(code, o, [&](int32_t slot) { accesses[i] = accesses[i] || slots.contains(slot); });
       if (o.effect == Operation::Effect::store) {
-        each_slot(o.c, o.count, [&](int32_t slot) {
+        each_slot(code, o.c, o.count, [&](int32_t slot) {
           if (slots.contains(slot) && is_kept(code, o.row)) buffers.insert(storage(code, o.row));
         });
       } else if (o.effect == Operation::Effect::load) {
         result(o, is_kept(code, o.row) && buffers.contains(storage(code, o.row)));
       } else if (o.to >= 0) {
         bool reached = o.wraps && code.sites[size_t(o.site)].span == from;
-        each_source(o, [&](int32_t slot) { reached |= slots.contains(slot); });
+        each_source(code, o, [&](int32_t slot) { reached |= slots.contains(slot); });
         result(o, reached);
       }
     }
@@ -91,14 +91,14 @@ void mark_wrapping(Code& code) {
     for (size_t i = code.operations.size(); i-- > 0;) {
       const Operation& o = code.operations[i];
       bool counts = false, stores = o.effect == Operation::Effect::store;
-      if (o.to >= 0) each_slot(o.to, o.count, [&](int32_t slot) { counts |= slots.erase(slot) > 0; });
+      if (o.to >= 0) each_slot(code, o.to, o.count, [&](int32_t slot) { counts |= slots.erase(slot) > 0; });
       if (counts && o.effect == Operation::Effect::load && is_kept(code, o.row))
         buffers.insert(storage(code, o.row));
       if (stores && is_kept(code, o.row) && buffers.contains(storage(code, o.row)))
-        each_slot(o.c, o.count, [&](int32_t slot) { slots.insert(slot); });
+        each_slot(code, o.c, o.count, [&](int32_t slot) { slots.insert(slot); });
       if (counts) {
         wanted[i] = true;
-        each_source(o, [&](int32_t slot) { slots.insert(slot); });
+        each_source(code, o, [&](int32_t slot) { slots.insert(slot); });
       }
       each_index(code, o, [&](int32_t slot) { slots.insert(slot); });
     }

@@ -41,7 +41,8 @@ Fragment matrix_fragment(std::string_view instr, char operand) {
     if (row.name != instr) continue;
     if (operand != 'a' && operand != 'b' && operand != 'c')
       fail({}, "{} has the operands a, b and c, not {}", instr, operand);
-    return operand_fragment(operand == 'a' ? *row.a : operand == 'b' ? *row.b : *row.c, 32);
+    const OperandFragment& f = operand == 'a' ? *row.a : operand == 'b' ? *row.b : *row.c;
+    return operand_fragment(f, f.rows * f.cols / f.registers);
   }
   fail({}, "there is no matrix instruction '{}'; known: {}", instr, fmt::join(matrix_fragment_names(), ", "));
 }

@@ -22,11 +22,10 @@ void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view
 
 }  // namespace
 
-int64_t Multiprocessors::residents(int64_t block_threads, int64_t block_bytes) const {
-  constexpr int64_t warp = 32;
+int64_t Multiprocessors::residents(int64_t block_threads, int64_t block_bytes, int warp) const {
   int64_t held = (block_threads + warp - 1) / warp * warp;
-  int64_t each =
-      std::min({blocks, threads / std::max(held, warp), shared_bytes / (block_bytes + reserved_bytes)});
+  int64_t each = std::min(
+      {blocks, threads / std::max<int64_t>(held, warp), shared_bytes / (block_bytes + reserved_bytes)});
   return count * std::max<int64_t>(each, 1);  // a block that fits at all has been checked elsewhere
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 
+#include "layout/banks.h"
 #include "target/instr.h"
 
 namespace tl {
@@ -13,8 +14,8 @@ struct Multiprocessors {
   int64_t registers = 64 << 10;                    // of 32 bits, of all its threads
   static constexpr int64_t reserved_bytes = 1024;  // of these, for each block
   // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these
-  // decide it.
-  int64_t residents(int64_t block_threads, int64_t block_bytes) const;
+  // decide it; `warp`: threads of a warp.
+  int64_t residents(int64_t block_threads, int64_t block_bytes, int warp) const;
 };
 
 // What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass
@@ -48,7 +49,7 @@ struct Target {
   bool keeps_indices = false;       // asked for, by the simulator: accesses keep what Claim holds
   bool fast_math = false;           // asked for: quicker, less exact forms of float functions
   bool unroll = false;              // unrolled loops are expanded here, not by the device compiler
-  int shared_banks = 32;            // of 4 bytes
+  SharedBanks shared_banks = {};
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
   std::span<const AtomicInstr> atomics = {};  // what is not here is done by comparing and swapping

@@ -12,8 +12,6 @@
 namespace tl {
 namespace {
 
-constexpr int warp = 32;
-
 struct UserRow {
   std::string name, ptx;
   MatrixInstr row;
@@ -35,6 +33,7 @@ struct OperandTile {
   std::string_view operand;
   int64_t rows, cols;
   DType type;
+  int warp;  // lanes that hold it
   std::string text() const { return fmt::format("{} ({}×{} {})", operand, rows, cols, to_string(type)); }
 };
 
@@ -54,7 +53,7 @@ void check_extents(const OperandTile& t, const Placement& p) {
 
 // Each element in one register of one lane, each register with one element.
 void check_cover(const OperandTile& t, const Placement& p) {
-  int64_t copies = p.extents[2], size = t.rows * t.cols;
+  int64_t copies = p.extents[2], size = t.rows * t.cols, warp = t.warp;
   auto place = [&](int64_t i, int64_t copy) { return &p.points[size_t(2 * (i * copies + copy))]; };
   for (int64_t i = 0; i < size; i++)
     for (int64_t copy = 1; copy < copies; copy++)
@@ -103,7 +102,7 @@ OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
          "multiples of digits of the row and the column",
          t.text());
   OperandFragment out{
-      .rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / warp), .digits = {}};
+      .rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / t.warp), .digits = {}};
   for (auto& term : *layout.terms) {
     int step = int(term.digit.divisor), row = term.digit.input == 0 ? step : 0;
     out.digits.push_back({term.output == 0 ? FragmentDigit::From::lane : FragmentDigit::From::reg,
@@ -181,6 +180,8 @@ bool same(const MatrixInstr& x, const MatrixInstr& y) {
          same(x.a, y.a) && same(x.b, y.b) && same(x.c, y.c);
 }
 
+int lanes_of(const MatrixInstr& row) { return row.c.rows * row.c.cols / row.c.registers; }
+
 std::string text_of(const OperandFragment& f) {
   std::string s = fmt::format("{}×{}", f.rows, f.cols);
   for (auto& d : f.digits)
@@ -208,11 +209,11 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
                   .a_type = u.a_type,
                   .b_type = u.b_type,
                   .c_type = u.c_type,
-                  .a = fragment_from({"A", m, k, u.a_type}, u.a),
-                  .b = fragment_from({"B", k, n, u.b_type}, u.b),
-                  .c = fragment_from({"C", m, n, u.c_type}, u.c),
+                  .a = fragment_from({"A", m, k, u.a_type, u.warp}, u.a),
+                  .b = fragment_from({"B", k, n, u.b_type, u.warp}, u.b),
+                  .c = fragment_from({"C", m, n, u.c_type, u.warp}, u.c),
                   .ptx = u.ptx};
-  check_row(row, warp);
+  check_row(row, u.warp);
   check_eval(u);
   auto eval = u.eval ? std::make_shared<const MatrixEval>(u.eval) : nullptr;
   UserRows& r = user_rows();
@@ -239,7 +240,8 @@ Target with_user_rows(Target target) {
   UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& row : r.rows)
-    if (row.offered) target.matrix.insert(target.matrix.begin(), &row.row);
+    if (row.offered && lanes_of(row.row) == target.warp)
+      target.matrix.insert(target.matrix.begin(), &row.row);
   return target;
 }
 

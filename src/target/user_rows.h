@@ -26,11 +26,12 @@ struct UserMatrix {
   Placement a, b, c;  // m×k, k×n, m×n
   std::string ptx;    // the mnemonic
   MatrixEval eval;    // null: A · B + C
+  int warp = 32;      // lanes that execute it together
 };
 
-// CompileError (no place) naming the element at which an operand does not lie once in the registers of 32
-// lanes, or at which `eval` is not A · B + C.  A row that is there already becomes the latest, with the new
-// `eval`.
+// CompileError (no place) naming the element at which an operand does not lie once in the registers of a
+// warp's lanes, or at which `eval` is not A · B + C.  A row that is there already becomes the latest, with
+// the new `eval`.
 const MatrixInstr& register_matrix(const UserMatrix& made);
 // Compilations from now on do not take it.  CompileError (no place) if there is none of that name.
 void unregister_matrix(std::string_view name);

@@ -145,6 +145,44 @@ def test_votes():
     cuda_text(votes())
 
 
+def test_votes_as_64_bits():
+    """What warps of 64 lanes need has no upper bits where a warp has 32."""
+
+    @T.prim_func
+    def main(A: T.Tensor((96,), "int32"), U: T.Tensor((5, 96), "uint64")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            x = A[tx]
+            U[0, tx] = T.ballot(x > 4, dtype="uint64")
+            U[1, tx] = T.match_any_sync(x, dtype="uint64")
+            U[2, tx] = T.match_all_sync(x, dtype="uint64")
+            U[3, tx] = T.activemask("uint64")
+            if tx % 32 < 8:
+                U[4, tx] = T.ballot_sync(x > 4, 0xFF, "uint64")
+            else:
+                U[4, tx] = T.activemask("uint64")
+
+    u = np.zeros((5, 96), np.uint64)
+    run(main, votes_input(), u)
+    assert np.array_equal(u, votes_expected(votes_input())[1])
+    source(main)
+
+
+def test_a_mask_of_all_lanes_may_be_left_out():
+    def voted(mask):
+        @T.prim_func
+        def main(A: T.Tensor((64,), "int32")):
+            with T.Kernel(1, threads=64):
+                tx = T.get_thread_binding()
+                A[tx] = T.shfl_xor(A[tx], 1, mask=mask) + T.any_sync(A[tx] > 3, mask)
+                T.sync_warp(mask)
+
+        return source(main)
+
+    assert len({voted(mask) for mask in (None, -1, 0xFFFFFFFF, (1 << 64) - 1)}) == 1
+    assert voted(None) != voted(0xFFFF)
+
+
 # ── reductions ────────────────────────────────────────────────────────────────────────────────────────
 def reductions(dtype):
     @T.prim_func
@@ -253,6 +291,7 @@ REFUSED = {
     "width": ("B[tx] = T.shfl_sync(A[tx], 0, width=12)", "a power of two, at most 32"),
     "a number": ("B[tx] = T.shfl_xor(1.0, 2)", "the same in all threads"),
     "integers": ("B[tx] = T.warp_reduce_bitor(A[tx])", "takes integers, not float32"),
+    "dtype": ("B[tx] = T.ballot(A[tx] > 1, 'int32')", "the bits of a uint32, or of a uint64"),
     "match": ("B[tx] = T.match_any_sync(T.cast(A[tx], 'float16'))", "32 or 64 bits"),
     "scope": ("T.tvm_thread_allreduce(1, A[tx], True, B[0], tx)", "outside `with T.attr"),
 }

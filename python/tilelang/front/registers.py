@@ -14,7 +14,11 @@ from .errors import TilelangWarning
 _GPU = target_info(f"sim:{chips('cuda')[0]}")  # what is alike in all of them
 MOST = _GPU["registers"]  # of 32 bits, that a thread may use
 THREADS = _GPU["default_threads"]  # of a T.Kernel that names none
-WARP = _GPU["warp"]
+_WARPS = [target_info(f"sim:{chip}")["warp"] for chip in chips("cuda")]
+WARP, WIDEST_WARP = (
+    min(_WARPS),
+    max(_WARPS),
+)  # threads of one, of all chips; what a kernel's has is its target's
 
 
 def note(trace: Any, tile: Buffer) -> None:

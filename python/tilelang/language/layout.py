@@ -188,17 +188,20 @@ def matrix_fragment_names() -> list[str]:
     return _core.matrix_fragment_names()
 
 
-def wavefronts(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> tuple[int, int]:
-    """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` access
-    their elements in `memory`, `lanes` neighbouring registers at a time."""
+def wavefronts(
+    memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1, target: str | None = None
+) -> tuple[int, int]:
+    """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` read
+    their elements in `memory`, `lanes` neighbouring registers at a time; target: a GPU whose warps and banks
+    they are, by default NVIDIA's."""
     bits = dtypes.as_dtype(dtype).bits
-    return ask(_core.wavefronts, core_of(memory, "wavefronts"), bits, mapping._core, lanes)
+    return ask(_core.wavefronts, core_of(memory, "wavefronts"), bits, mapping._core, lanes, target or "")
 
 
-def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1) -> int:
+def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1, target: str | None = None) -> int:
     """32-byte sectors of global memory that the same accesses touch, added up over the warps' accesses."""
     bits = dtypes.as_dtype(dtype).bits
-    return ask(_core.sectors, core_of(memory, "sectors"), bits, mapping._core, lanes)
+    return ask(_core.sectors, core_of(memory, "sectors"), bits, mapping._core, lanes, target or "")
 
 
 def annotate_layout(layout_map: dict) -> None:

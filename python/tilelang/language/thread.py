@@ -1,7 +1,8 @@
 """What single threads and warps do: indices, barriers, shuffles, votes.
 
 Thread-level code is for GPUs and the simulator; the targets "cpu" and "reference" run one thread per block
-and refuse it.  Indices are int64, as all indices of the language; a warp has 32 threads."""
+and refuse it.  Indices are int64, as all indices of the language.  How many threads a warp has, the target
+says (32 of NVIDIA's), so what depends on it here is left to the compiler."""
 
 from __future__ import annotations
 
@@ -11,11 +12,9 @@ from typing import Any
 from .._core import Expr
 from ..front.dtypes import DType
 from ..front.offered import named
-from ..front.registers import WARP
+from ..front.registers import WARP, WIDEST_WARP
 from ..front.trace import fail, in_kernel
 from ..front.values import as_condition, as_value, binary, constant
-
-FULL_MASK = 0xFFFFFFFF
 
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
@@ -77,9 +76,14 @@ def _thread_number(what: str) -> Expr:
     return in_kernel(what).builder.call("thread_number", ())
 
 
-def _size(given: Any, usual: int, what: str) -> int:
+def _warp_size(what: str) -> Expr:
+    """The threads of a warp: a number where the kernel is compiled."""
+    return in_kernel(what).builder.call("warp_size", ())
+
+
+def _size(given: Any, what: str) -> Any:
     if given is None:
-        return usual
+        return None
     if not hasattr(given, "__index__") or operator.index(given) < 1:
         raise fail(f"{what} must be a positive integer, not {given}")
     return operator.index(given)
@@ -87,13 +91,13 @@ def _size(given: Any, usual: int, what: str) -> int:
 
 def get_lane_idx(warp_size: int | None = None) -> Expr:
     """The thread's place in its warp."""
-    size = _size(warp_size, WARP, "T.get_lane_idx: warp_size")
+    size = _size(warp_size, "T.get_lane_idx: warp_size") or _warp_size("T.get_lane_idx")
     return binary("floormod", _thread_number("T.get_lane_idx"), size)
 
 
 def get_warp_idx(warp_size: int | None = None) -> Expr:
     """The number of the thread's warp in the block."""
-    size = _size(warp_size, WARP, "T.get_warp_idx: warp_size")
+    size = _size(warp_size, "T.get_warp_idx: warp_size") or _warp_size("T.get_warp_idx")
     return binary("floordiv", _thread_number("T.get_warp_idx"), size)
 
 
@@ -104,9 +108,11 @@ def get_warp_idx_sync(warp_size: int | None = None) -> Expr:
 
 def get_warp_group_idx(warp_size: int | None = None, warps_per_group: int | None = None) -> Expr:
     """The number of the thread's group of (usually four) warps in the block."""
-    threads = _size(warp_size, WARP, "T.get_warp_group_idx: warp_size")
-    threads *= _size(warps_per_group, 4, "T.get_warp_group_idx: warps_per_group")
-    return binary("floordiv", _thread_number("T.get_warp_group_idx"), threads)
+    what = "T.get_warp_group_idx"
+    size = _size(warp_size, f"{what}: warp_size")
+    warps = _size(warps_per_group, f"{what}: warps_per_group") or 4
+    threads = size * warps if size else binary("mul", _warp_size(what), warps)
+    return binary("floordiv", _thread_number(what), threads)
 
 
 def shuffle_elect(thread_extent: int = 0) -> Expr:
@@ -144,8 +150,8 @@ def _barrier(row: str, what: str, barrier_id: Any, threads: Any) -> None:
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
     """Wait until every thread of the block is here, or arrive_count threads at the barrier of that number.
 
-    barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there, a
-    multiple of 32; without it all of the block.  Shared memory written before is seen by all after it."""
+    barrier_id: 0 to 15, of which 0 is the block's own; arrive_count: threads that wait or arrive there,
+    whole warps; without it all of the block.  Shared memory written before is seen by all after it."""
     if (barrier_id is None or barrier_id.__class__ is int and barrier_id == 0) and arrive_count is None:
         in_kernel("T.sync_threads").builder.call("sync_threads", ())
     else:
@@ -159,8 +165,7 @@ def named_barrier_arrive(barrier_id: int, thread_count: int) -> None:
 
 def sync_warp(mask: Any = None) -> None:
     """Wait for the threads of the warp that are in `mask` (all); memory written before is seen by them."""
-    mask = _mask(FULL_MASK if mask is None else mask, "T.sync_warp")
-    in_kernel("T.sync_warp").builder.call("sync_warp", (mask,))
+    in_kernel("T.sync_warp").builder.call("sync_warp", (_mask(mask, "T.sync_warp"),))
 
 
 def _statement(name: str, doc: str) -> Any:
@@ -213,16 +218,22 @@ syncthreads_or = _vote_of_block(
 
 # ── shuffles and votes ────────────────────────────────────────────────────────────────────────────────
 def _mask(mask: Any, what: str) -> Any:
-    mask = as_value(mask)
+    """None, and -1, which has all bits: every lane of the warp."""
     builder = in_kernel(what).builder
+    if mask is None:
+        return builder.call("all_lanes", ())
+    mask = as_value(mask)
     if mask.__class__ is bool or mask.__class__ is Expr and not mask.dtype.is_int:
         kind = "bool" if mask.__class__ is bool else mask.dtype
         raise fail(f"{what}: the mask is a {kind}, not an integer with a bit for each lane{_order_of(what)}")
     if mask.__class__ is float:
         raise fail(f"{what}: the mask is the float {mask}, not an integer with a bit for each lane")
     if mask.__class__ is Expr:
-        return builder.cast(DType("u32"), mask)
-    return builder.const(mask & FULL_MASK, DType("u32"))
+        return mask
+    if mask == -1:
+        return builder.call("all_lanes", ())
+    mask &= (1 << 64) - 1
+    return builder.const(mask, DType("u32" if mask < 1 << 32 else "u64"))
 
 
 _ORDERS = {"shfl_sync": "value, srcLane, width, mask", "shfl_xor": "value, delta, width, mask",
@@ -247,29 +258,29 @@ def _condition(predicate: Any, what: str = "") -> Any:
 
 
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
-    width = WARP if width is None else _number(width, f"{what}: width")
-    if width < 1 or width > WARP or width & (width - 1):
-        raise fail(f"{what}: width is {width}; it must be a power of two, at most {WARP}")
+    width = _warp_size(what) if width is None else _number(width, f"{what}: width")
+    if width.__class__ is int and (width < 1 or width > WIDEST_WARP or width & (width - 1)):
+        raise fail(f"{what}: width is {width}; it must be a power of two, at most {WIDEST_WARP}")
     value = as_value(value)
     if value.__class__ is not Expr:
         raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
     number = as_value(number)
     known = constant(number)
-    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WARP):
+    if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WIDEST_WARP):
         raise fail(
             f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} of a warp: it lies "
-            f"in 0 to {WARP - 1}"
+            f"in 0 to {WIDEST_WARP - 1}"
         )
     return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 
 
-def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Expr:
     """`value` as lane srcLane of the run of `width` lanes has it; all lanes in `mask` execute it together."""
     return _shuffle("shfl_sync", "T.shfl_sync", value, srcLane, width, mask)
 
 
 def _shuffled(name: str, doc: str) -> Any:
-    def shuffle(value: Any, delta: Any, width: int | None = None, mask: Any = FULL_MASK) -> Expr:
+    def shuffle(value: Any, delta: Any, width: int | None = None, mask: Any = None) -> Expr:
         return _shuffle(f"{name}_sync", f"T.{name}", value, delta, width, mask)
 
     return named(shuffle, name, f"`value` as lane {doc}.")
@@ -284,7 +295,7 @@ shfl_up = _shuffled(
 )
 
 
-def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
+def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: Any = None, warp_size: Any = None) -> Expr:
     """shfl_sync with its older order of arguments; warp_id is the lane."""
     return _shuffle("shfl_sync", "T.tvm_warp_shuffle", value, warp_id, width, mask)
 
@@ -292,7 +303,7 @@ def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: int = WARP, war
 def _older_shuffle(way: str) -> Any:
     name = f"tvm_warp_shuffle_{way}"
 
-    def shuffle(mask: Any, value: Any, offset: Any, width: int = WARP, warp_size: int = WARP) -> Expr:
+    def shuffle(mask: Any, value: Any, offset: Any, width: Any = None, warp_size: Any = None) -> Expr:
         return _shuffle(f"shfl_{way}_sync", f"T.{name}", value, offset, width, mask)
 
     return named(shuffle, name, f"shfl_{way} with its older order of arguments.")
@@ -302,7 +313,7 @@ tvm_warp_shuffle_up, tvm_warp_shuffle_down = _older_shuffle("up"), _older_shuffl
 
 
 def _vote(name: str, doc: str) -> Any:
-    def vote(predicate: Any, mask: Any = FULL_MASK) -> Expr:
+    def vote(predicate: Any, mask: Any = None) -> Expr:
         builder = in_kernel(f"T.{name}").builder
         return builder.call(name, (_condition(predicate, f"T.{name}"), _mask(mask, f"T.{name}")))
 
@@ -311,17 +322,33 @@ def _vote(name: str, doc: str) -> Any:
 
 any_sync = _vote("any_sync", "1 if the predicate holds in any lane of `mask`, else 0 (int32).")
 all_sync = _vote("all_sync", "1 if the predicate holds in all lanes of `mask`, else 0 (int32).")
-ballot_sync = _vote("ballot_sync", "The lanes of `mask` in which the predicate holds, one bit each (uint32).")
 
 
-def ballot(predicate: Any) -> Expr:
-    """The lanes of the warp in which the predicate holds, one bit each (uint32)."""
-    return ballot_sync(predicate)
+def _of_lanes(name: str, dtype: Any, what: str) -> str:
+    """The row that gives lanes in that dtype."""
+    rows = {"uint32": name, "uint64": f"{name}64"}
+    if str(dtype) not in rows:
+        raise fail(
+            f"{what}: dtype is {dtype}; lanes are the bits of a uint32, or of a uint64, as warps of 64 need"
+        )
+    return rows[str(dtype)]
 
 
-def activemask() -> Expr:
-    """The lanes of the warp that execute this together (uint32)."""
-    return in_kernel("T.activemask").builder.call("activemask", ())
+def ballot_sync(predicate: Any, mask: Any = None, dtype: Any = "uint32") -> Expr:
+    """The lanes of `mask` in which the predicate holds, one bit each, as uint32 or uint64."""
+    row = _of_lanes("ballot_sync", dtype, "T.ballot_sync")
+    condition = _condition(predicate, "T.ballot_sync")
+    return in_kernel("T.ballot_sync").builder.call(row, (condition, _mask(mask, "T.ballot_sync")))
+
+
+def ballot(predicate: Any, dtype: Any = "uint32") -> Expr:
+    """The lanes of the warp in which the predicate holds, one bit each, as uint32 or uint64."""
+    return ballot_sync(predicate, dtype=dtype)
+
+
+def activemask(dtype: Any = "uint32") -> Expr:
+    """The lanes of the warp that execute this together, one bit each, as uint32 or uint64."""
+    return in_kernel("T.activemask").builder.call(_of_lanes("activemask", dtype, "T.activemask"), ())
 
 
 def _matched(value: Any, what: str) -> Any:
@@ -334,17 +361,20 @@ def _matched(value: Any, what: str) -> Any:
 
 
 def _match(name: str, doc: str) -> Any:
-    def match(value: Any, mask: Any = FULL_MASK) -> Expr:
+    def match(value: Any, mask: Any = None, dtype: Any = "uint32") -> Expr:
+        row = _of_lanes(name, dtype, f"T.{name}")
         builder = in_kernel(f"T.{name}").builder
-        return builder.call(name, (_matched(value, f"T.{name}"), _mask(mask, f"T.{name}")))
+        return builder.call(row, (_matched(value, f"T.{name}"), _mask(mask, f"T.{name}")))
 
     return named(match, name, doc)
 
 
 match_any_sync = _match(
-    "match_any_sync", "The lanes of `mask` that have the same bits as the own value (uint32)."
+    "match_any_sync", "The lanes of `mask` that have the same bits as the own value, as uint32 or uint64."
 )
-match_all_sync = _match("match_all_sync", "`mask` if all its lanes have the same value, else 0 (uint32).")
+match_all_sync = _match(
+    "match_all_sync", "`mask` if all its lanes have the same value, else 0, as uint32 or uint64."
+)
 
 
 # ── reductions over threads ───────────────────────────────────────────────────────────────────────────
@@ -353,7 +383,7 @@ def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
     builder = in_kernel("a reduction over lanes").builder
     value, offset = builder.let(name, value), width // 2
     while offset:
-        other = builder.let(name, _shuffle("shfl_xor_sync", name, value, offset, width, FULL_MASK))
+        other = builder.let(name, _shuffle("shfl_xor_sync", name, value, offset, width, None))
         value, offset = builder.let(name, combine(value, other)), offset // 2
     return value
 
@@ -367,12 +397,13 @@ def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any
             raise fail(f"{what}: the value is the number {value}, the same in all threads")
         if integers and not value.dtype.is_int:
             raise fail(f"{what} takes integers, not {value.dtype}")
-        return butterfly(value, WARP, lambda a, b: binary(op, a, b), f"warp_{name}")
+        builder = in_kernel(what).builder
+        return builder.let(f"warp_{name}", builder.call(f"warp_reduce_{op}", (value,)))
 
     return named(
         reduction,
         what[2:],
-        f"{doc} of the values of the 32 lanes of the warp, in every lane; computed in their dtype.",
+        f"{doc} of the values of all lanes of the warp, in every lane; computed in their dtype.",
     )
 
 

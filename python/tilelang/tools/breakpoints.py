@@ -58,11 +58,14 @@ class Stops:
         """Of the tiles that have one, by name."""
         return {b.name: b for b in self.kernel.report.buffers if b.scope in ("shared", "fragment", "local")}
 
-    def wants(self, block: int, first: int) -> bool:
-        return block == chosen.block and first <= chosen.thread < first + 32
+    def wants(self, block: int, first: int, warp: int) -> bool:
+        return block == chosen.block and chosen.thread in range(first, first + warp)
 
-    def show(self, place: Any, where: str, first: int, active: int, arrays: list, barriers: list) -> None:
-        state = State(self, place, where, first, active, {a["name"]: a for a in arrays}, barriers)
+    def show(
+        self, place: Any, where: str, first: int, active: int, warp: int, arrays: list, barriers: list
+    ) -> None:
+        threads = range(first, first + warp)
+        state = State(self, place, where, threads, active, {a["name"]: a for a in arrays}, barriers)
         print(state.summary())
         if sys.stdin.isatty() and sys.stdout.isatty():
             while self._obey(input("(sim) ").split(), state):
@@ -83,8 +86,7 @@ class Stops:
             print(f"from the next stop on: block {number}")
         elif what == "t" and number is not None:
             chosen.thread = number
-            here = state.first <= number < state.first + 32
-            print(state.summary() if here else f"from the next stop on: thread {number}")
+            print(state.summary() if number in state.threads else f"from the next stop on: thread {number}")
         else:
             print(_HELP)
         return True
@@ -97,7 +99,7 @@ class State:
     stops: Stops
     place: Any
     where: str
-    first: int
+    threads: range  # of the warp, in the block
     active: int
     arrays: dict[str, dict[str, Any]]
     barriers: list[tuple]
@@ -131,7 +133,7 @@ class State:
         import numpy
 
         array = self.arrays[name]
-        lane = 0 if array["scope"] == "shared" else self._thread() - self.first
+        lane = 0 if array["scope"] == "shared" else self._thread() - self.threads.start
         flat = numpy.frombuffer(array["lanes"][lane], array["dtype"].as_numpy())
         info = self.stops.layouts.get(name)
         layout = info and info.layout
@@ -152,10 +154,10 @@ class State:
 
     def _thread(self) -> int:
         """The chosen one, or the first that stops here."""
-        lane = chosen.thread - self.first
-        if not (0 <= lane < 32 and self.active >> lane & 1):
+        lane = chosen.thread - self.threads.start
+        if not (chosen.thread in self.threads and self.active >> lane & 1):
             lane = (self.active & -self.active).bit_length() - 1
-        return self.first + lane
+        return self.threads[lane]
 
     def _head(self, name: str) -> str:
         array, info = self.arrays[name], self.stops.layouts.get(name)

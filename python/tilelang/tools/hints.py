@@ -145,7 +145,7 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any, ac
         if k % instr[2] or k >= 2 * max(K, 9) or not 32 <= depth <= 256 or shared > arch.smem_cap:
             continue
         for rows, columns in _warps(m, n, instr) if row else ((1, max(1, min(8, m * n // 512))),):
-            threads = 32 * rows * columns
+            threads = arch.warp_size * rows * columns
             operands = (rows * n + columns * m) * instr[2] * kind.bits / 32 if row else threads * 16
             registers = (m * n * accum.bits / 32 + operands) / threads + _WORKING
             resident = _residents(arch, threads, shared, registers)
@@ -205,7 +205,7 @@ def _matmul_hint(
     if use_tc:
         hint.warp = [m // rows, n // columns]
     else:
-        hint.thread = _spread(32 * rows * columns, [m, n])
+        hint.thread = _spread(arch.warp_size * rows * columns, [m, n])
     return hint
 
 
@@ -268,8 +268,8 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
     for m, n, stages in product(_sizes(t.seq_length, 128), _sizes(t.seq_kv_length, 128), (1, 2, 3)):
         warps = min(8, m // 16)
         shared = (m + 2 * stages * n) * t.head_dim * kind.bits / 8
-        registers = (m * t.head_dim + m * n * 1.5) / (32 * warps)
-        resident = _residents(arch, 32 * warps, shared, registers + _WORKING)
+        registers = (m * t.head_dim + m * n * 1.5) / (arch.warp_size * warps)
+        resident = _residents(arch, arch.warp_size * warps, shared, registers + _WORKING)
         fits = shared <= arch.smem_cap and registers + _WORKING <= arch.info["registers"] and resident
         if m % (16 * warps) or not fits:
             continue

@@ -39,6 +39,33 @@ int64_t by_hand(const std::vector<int64_t>& addresses, int width) {
 
 }  // namespace
 
+TEST_CASE("wavefronts: a warp of 64 lanes, and a chip that serves other lanes at once") {
+  CHECK(shared_wavefronts(lanes(64, 4), 4).count == 2);
+  CHECK(shared_wavefronts(lanes(64, 128), 4).count == 64);
+  constexpr uint8_t order[] = {0,  1,  2,  3,  20, 21, 22, 23, 4,  5,  6,  7,  16, 17, 18, 19,
+                               8,  9,  10, 11, 28, 29, 30, 31, 12, 13, 14, 15, 24, 25, 26, 27,
+                               32, 33, 34, 35, 52, 53, 54, 55, 36, 37, 38, 39, 48, 49, 50, 51,
+                               40, 41, 42, 43, 60, 61, 62, 63, 44, 45, 46, 47, 56, 57, 58, 59};
+  SharedBanks banks{.loading = {32, 32, 8}, .storing = {32, 16, 8}, .order = order};
+  std::vector<int64_t> halves = lanes(64, 8);  // lanes 16 to 31 ask for the banks of 0 to 15 again
+  CHECK(shared_wavefronts(halves, 8, banks).count == 4);
+  for (size_t i = 0; i < 64; i++) halves[i] = i % 32 < 16 ? int64_t(i % 16 * 8) : int64_t(i % 16 * 8 + 256);
+  CHECK(shared_wavefronts(halves, 8, banks).count == 4);
+  CHECK(shared_wavefronts(halves, 8, banks, true).count == 4);
+  // Four lanes fill half of the banks; 4 to 7 ask for the same ones as 0 to 3, and 20 to 23 for the others.
+  std::vector<int64_t> wide(64, -1);
+  for (int64_t i = 0; i < 4; i++) {
+    wide[size_t(i)] = i * 16;
+    wide[size_t(i + 4)] = i * 16 + 128;
+    wide[size_t(i + 20)] = i * 16 + 64;
+  }
+  CHECK(shared_wavefronts(wide, 16).count == 3);               // 0 to 7 twice, 20 to 23
+  CHECK(shared_wavefronts(wide, 16, banks).count == 2);        // with 20 to 23; 4 to 7
+  CHECK(shared_wavefronts(wide, 16, banks, true).count == 3);  // stores go in order
+  SharedBanks more{.count = 64};
+  CHECK(shared_wavefronts(lanes(32, 8), 4, more).count == 1);
+}
+
 TEST_CASE("wavefronts: known cases") {
   CHECK(shared_wavefronts(lanes(32, 4), 4).count == 1);
   CHECK(shared_wavefronts(lanes(32, 0), 4).count == 1);     // one word for all

@@ -1,0 +1,152 @@
+#include "pass/warp_width.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/rewrite.h"
+
+namespace tl {
+namespace {
+
+constexpr int narrow_bits = 32;
+
+// Votes in both types, and what a warp is reduced by.
+struct Vote {
+  std::string_view narrow, wide;
+};
+constexpr Vote votes[] = {{"ballot_sync", "ballot_sync64"},
+                          {"match_any_sync", "match_any_sync64"},
+                          {"match_all_sync", "match_all_sync64"},
+                          {"activemask", "activemask64"}};
+struct Reduction {
+  std::string_view name;
+  BinaryOp op;
+};
+constexpr Reduction reductions[] = {{"warp_reduce_add", BinaryOp::add},
+                                    {"warp_reduce_max", BinaryOp::max},
+                                    {"warp_reduce_min", BinaryOp::min},
+                                    {"warp_reduce_and", BinaryOp::bit_and},
+                                    {"warp_reduce_or", BinaryOp::bit_or}};
+
+const Reduction* reduction_of(const Expr& e) {
+  auto* c = e.as<Call>();
+  if (!c) return nullptr;
+  auto it = std::find_if(std::begin(reductions), std::end(reductions),
+                         [&](auto& r) { return r.name == c->callee->name; });
+  return it == std::end(reductions) ? nullptr : it;
+}
+
+bool is_shuffle(const Callee& c) { return c.name.starts_with("shfl") && c.name.ends_with("_sync"); }
+bool takes_mask(const Callee& c) {  // as its last argument
+  bool among = c.effect == Callee::Effect::warp && (c.name.ends_with("_sync") || c.name.ends_with("_sync64"));
+  return among || c.name == "sync_warp";
+}
+
+struct WarpWidth {
+  const Target& target;
+  int warp = target.warp;
+  bool is_wide = warp > narrow_bits;
+  DType mask_type = is_wide ? u64 : u32;
+
+  // Of 32 lanes a number has its bits whatever its type is.
+  Expr as_mask(const Expr& mask) const {
+    auto number = as_int(mask);
+    bool fits = number && *number >= 0 && *number <= 0xFFFFFFFF;
+    return fits && !is_wide ? mask : cast(mask_type, mask, mask->span);
+  }
+
+  void check_shuffle(const Call& n) const {
+    auto number = as_int(n.args[1]), width = as_int(n.args[2]);
+    if (width && *width > warp)
+      fail(n.span, "{}: width is {}, but a warp of {} has {} threads; it must be a power of two, at most {}",
+           n.callee->name, *width, target.name, warp, warp);
+    if (number && n.callee->name == "shfl_xor_sync" && *number >= warp)
+      fail(n.span, "{}: {} is no distance of a warp of {}: it lies in 0 to {}", n.callee->name, *number,
+           target.name, warp - 1);
+  }
+  void check_barrier(const Call& n) const {
+    auto threads = n.args.size() == 2 ? as_int(n.args[1]) : std::nullopt;
+    if (threads && *threads > 0 && *threads % warp)
+      fail(n.span,
+           "{}: {} threads; the number must be a multiple of {}, the threads of a warp of {}, as warps "
+           "arrive whole",
+           n.callee->name, *threads, warp, target.name);
+  }
+
+  Expr vote(const Call& n, std::vector<Expr> args) const {
+    for (auto& v : votes) {
+      if (is_wide && n.callee->name == v.narrow)
+        fail(n.span,
+             "{} gives 32 bits, one for each lane, but a warp of {} has {}; ask for 64: dtype='uint64'",
+             v.narrow, target.name, warp);
+      if (!is_wide && n.callee->name == v.wide)
+        return cast(u64, call(*find_callee(v.narrow), std::move(args), n.span), n.span);
+    }
+    return call(*n.callee, std::move(args), n.dtype, n.span);
+  }
+
+  Expr operator()(const Call& n, Rewriter& self) const {
+    if (n.callee->name == "warp_size") return imm(warp, i64, n.span);
+    if (n.callee->name == "all_lanes") return whole_warp(warp);
+    if (!target.has_threads()) return self.children(n);
+    if (reduction_of(Expr(&n)))
+      fail(n.span, "{} is a value that gets a name of its own: y = {}(x)", n.callee->name, n.callee->name);
+    if (n.callee->name.starts_with("bar_")) check_barrier(n);
+    if (!takes_mask(*n.callee) && n.callee->effect != Callee::Effect::warp) return self.children(n);
+    std::vector<Expr> args;
+    for (auto& a : n.args) args.push_back(self(a));
+    if (takes_mask(*n.callee)) args.back() = as_mask(args.back());
+    Expr result = vote(n, std::move(args));
+    if (is_shuffle(*n.callee)) check_shuffle(*result.as<Call>());
+    return result;
+  }
+
+  // x; y = shfl_xor(x, half of the warp); x + y; …: the last of these is the value of that name.
+  void reduce(const Let& n, const Reduction& r, Rewriter& self, std::vector<Stmt>& out) const {
+    static const Callee& shuffle = *find_callee("shfl_xor_sync");
+    Span span = n.value->span;
+    auto named = [&](const Expr& e) {
+      Expr v = var(n.var.as<Var>()->hint, e->dtype, span);
+      out.push_back(let(v, e, n.span));
+      return v;
+    };
+    Expr value = self(n.value.as<Call>()->args[0]);
+    if (!is_const(value) && !value.as<Var>()) value = named(value);
+    for (int offset = warp / 2; offset > 0; offset /= 2) {
+      Expr other = named(call(shuffle, {value, imm(offset), imm(warp), whole_warp(warp)}, span));
+      Expr both = binary(r.op, value, other, span);
+      if (offset > 1)
+        value = named(both);
+      else
+        out.push_back(let(n.var, both, n.span));
+    }
+  }
+};
+
+}  // namespace
+
+Expr whole_warp(int warp) {
+  return warp > narrow_bits ? imm(int64_t(~uint64_t(0) >> (64 - warp)), u64) : imm(0xFFFFFFFF, u32);
+}
+
+Stmt with_warp_width(const Stmt& body, const Target& target) {
+  WarpWidth width{target};
+  return rewrite(
+      body, [&](const Call& n, Rewriter& self) { return width(n, self); },
+      [&](const Block& n, Rewriter& self) -> Stmt {
+        auto reduced = [&](const Stmt& s) {
+          auto* named = target.has_threads() ? s.as<Let>() : nullptr;
+          return named ? reduction_of(named->value) : nullptr;
+        };
+        if (std::none_of(n.stmts.begin(), n.stmts.end(), reduced)) return self.children(n);
+        std::vector<Stmt> out;
+        for (auto& s : n.stmts)
+          if (auto* reduction = reduced(s))
+            width.reduce(*s.as<Let>(), *reduction, self, out);
+          else
+            out.push_back(self(s));
+        return block(std::move(out), n.span);
+      });
+}
+
+}  // namespace tl
