@@ -230,7 +230,8 @@ nb::list resources_of(const CompiledKernel& k) {
 }
 
 std::string ptx(const CompiledKernel& k) {
-  if (k.program.language != "cuda")
+  const Language* language = k.target.chip ? k.target.chip->language : nullptr;
+  if (!language || !language->takes_ptx)
     throw RuntimeError(
         fmt::format("{} was compiled for {}: only CUDA kernels have PTX", k.program.name, k.report.target));
   add_package_libraries();

@@ -133,7 +133,7 @@ nb::dict peaks(const Target& t) {
 nb::dict info_of(const Target& t) {
   nb::dict info;
   info["name"] = std::string(t.name);
-  info["language"] = std::string(t.language);
+  info["language"] = std::string(t.language->name);
   info["warp"] = t.warp;
   info["default_threads"] = t.default_threads;
   info["max_threads"] = t.max_threads;
@@ -174,7 +174,7 @@ nb::dict target_info(const std::string& text) {
 nb::list chips(const std::string& language) {
   nb::list names;
   for (auto* t : all_targets())
-    if (t->language == language) names.append(std::string(t->name));
+    if (t->language->name == language) names.append(std::string(t->name));
   return names;
 }
 

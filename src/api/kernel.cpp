@@ -28,8 +28,9 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 }
 
 // What the checks of a call need of a machine that has no chip.
+const Language no_language{.name = "reference"};
 const Target reference_machine{
-    .name = "reference", .language = "reference", .warp = 1, .default_threads = 1, .vector_bytes = 1};
+    .name = "reference", .language = &no_language, .warp = 1, .default_threads = 1, .vector_bytes = 1};
 
 DeviceBinary built(const Compiled& compiled, bool edited) {
   try {
@@ -185,13 +186,19 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   first = std::move(made.variant);
 }
 
+int CompiledKernel::device_type() const {
+  const Language* language = target.built_from();
+  return language ? platform_of(language->name).device_type : int(device_cpu);
+}
+
 // Which of the user's flags change nothing, and why.
 void CompiledKernel::note_flags() {
-  bool cuda = target.kind == "cuda";
-  for (auto& flag : read_flags(settings.options.flags, cuda ? target.chip->name : "")) {
-    bool idle = cuda ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
+  const Language* language = target.built_from();
+  bool nvcc = language && language->takes_nvcc_flags;
+  for (auto& flag : read_flags(settings.options.flags, nvcc ? target.chip->name : "")) {
+    bool idle = nvcc ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
     if (!idle) continue;
-    std::string text = fmt::format("{} changes nothing: {}", flag.said, cuda ? flag.idle : "it is for nvcc");
+    std::string text = fmt::format("{} changes nothing: {}", flag.said, nvcc ? flag.idle : "it is for nvcc");
     report.notes.push_back(
         {.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
   }
@@ -314,7 +321,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
     };
   }
   std::future<void> opening;  // waited for on every way out
-  if (!simulated && settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
+  if (!simulated && settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language->name));
   Compiled compiled = settings.at_machine
                           ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
                           : compile(f, chip, settings.options, dump);
@@ -326,8 +333,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
     if (!dumps)
       if (auto made = from_cache(cache, key)) return std::move(*made);
   }
-  if (dumps)
-    dump_text(folder, compiled.program.language == "cuda" ? "kernel.cu" : "kernel.ll", compiled.program.text);
+  if (dumps) dump_text(folder, fmt::format("kernel{}", chip.language->suffix), compiled.program.text);
   Made made{.variant = {}, .phases = {}};
   for (auto& p : compiled.phases) made.phases.push_back({p.name, p.ms});
   made.variant.program = compiled.program;

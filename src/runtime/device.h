@@ -52,7 +52,7 @@ struct DeviceBinary {
 DeviceBinary build(const Program& program);  // thread-safe; RuntimeError, BuildError
 DeviceBinary build_cuda(const Program& program);
 DeviceBinary build_llvm(const Program& program);
-// The same program as PTX, by NVRTC; to be read.  Only for language "cuda".
+// The same program as PTX, by NVRTC; to be read.  Only for a language that takes PTX.
 std::string ptx_of(const Program& program);
 // Opens the device compiler's library on a thread of its own: called when a compilation starts, this hides
 // some 10 ms behind the passes.  Once per process and language; says nothing of failures.  Who holds the
