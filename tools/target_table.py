@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import tilelang
 from tilelang import _core
 
-TARGETS = ("reference", "cpu", "sim:sm_90")
+TARGETS = ("reference", "cpu", "sim:sm_90", "sim:gfx942")
 
 # Group -> the names of its constructs -> the statements of a kernel of 128 threads.  A, B: tensors of
 # float32; I: of int32.  No statement takes the thread's number, which is refused for itself.
@@ -133,7 +133,7 @@ def taken(function: object, target: str) -> bool:
     try:
         tilelang.compile(function, target=target)
     except tilelang.CompileError as error:
-        if "thread-level code" in str(error) or "is text for a GPU" in str(error):
+        if any(words in str(error) for words in ("thread-level code", "is text for a GPU", "is not for gfx")):
             return False
         raise
     return True
@@ -155,11 +155,14 @@ def outcomes() -> list[tuple[str, list[str], tuple[bool, ...]]]:
 CHIPS = """
 ## Chips
 
-`cuda -arch=CHIP` compiles for one of these, `sim:CHIP` simulates it. The numbers stand in the chip's file in
-`src/target/`, and `tilelang._core.target_info(target)` tells them. `sm_90a` is `sm_90` for kernels with
-instructions that no later chip has (wgmma); its code runs there alone. Operations a second are those of
-tensor cores, dense, by the data sheet of the board that the file names first. What is named elsewhere and is
-not here is refused with the reason.
+`cuda -arch=CHIP`, of AMD's `hip -mcpu=CHIP`, compiles for one of these, `sim:CHIP` simulates it. The
+numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_info(target)` tells them.
+`sm_90a` is `sm_90` for kernels with instructions that no later chip has (wgmma); its code runs there
+alone. For `gfx942` HIP text is written, and compiled by clang (19 or later, with lld; `apt install
+clang-22 lld-22`) where that is installed; this version has no driver that would run it, and does not
+describe the chip's matrix instructions: products are multiply-adds. Operations a second are those of
+tensor cores, dense, by the data sheet of the board that the file names first. What is named elsewhere and
+is not here is refused with the reason.
 
 | chip | SMs | shared memory of a block | of an SM | threads | L2 | memory | float16 | int8 | float8 |
 |---|---|---|---|---|---|---|---|---|---|
@@ -167,9 +170,9 @@ not here is refused with the reason.
 
 
 def chips() -> str:
-    """The section on the chips of CUDA."""
+    """The section on the chips of GPUs."""
     lines = []
-    for chip in _core.chips("cuda"):
+    for chip in _core.chips("cuda") + _core.chips("hip"):
         info = _core.target_info(f"sim:{chip}")
         each, peak = info["multiprocessors"], info["peak"]
         rates = [f"{peak[kind] / 1e12:.0f} T" if kind in peak else "-"
@@ -189,7 +192,7 @@ def page(made: str) -> str:
         "of one; the CPU and the reference run one thread per block and refuse it, at its line. Each row is",
         "what compiling a small kernel says. A GPU takes what its simulator does, and foreign code without",
         "`eval=`.", "",
-        "| construct | `reference` | `cpu` | `sim:…` |", "|---|---|---|---|",
+        "| construct | `reference` | `cpu` | `sim:sm_…` | `sim:gfx942` |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for group, names, result in outcomes():
         cells = ["yes" if is_taken else "refused" for is_taken in result]

@@ -53,7 +53,8 @@ struct Printer {
   const Language* language;
   Program (*print)(const Function& f, const Target& target);
 };
-constexpr Printer printers[] = {{&cuda_language, print_cuda}, {&llvm_language, print_llvm}};
+constexpr Printer printers[] = {
+    {&cuda_language, print_cuda}, {&hip_language, print_hip}, {&llvm_language, print_llvm}};
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();

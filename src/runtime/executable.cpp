@@ -74,6 +74,12 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
     return launch_all(
         ready_on(bound.device_id),
         {{bound.slots.data(), arguments.size()}, {bound.integers.data(), program.integers.size()}}, stream);
+  if (platform.simulated_only) {
+    std::string reason;
+    platform.device(0, &reason);
+    throw RuntimeError(fmt::format("{} was compiled for {}, but {}: run it with target='sim:{}'",
+                                   program.name, program.chip, reason, program.chip));
+  }
   Packed packed;
   check_and_pack(program, arguments, platform.device_type, packed);
   launch_all(ready_on(packed.device_id), {packed.slots, packed.integers}, stream);

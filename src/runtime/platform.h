@@ -11,13 +11,13 @@ namespace tl {
 
 struct Platform {
   std::string_view language;
-  std::string_view name;  // for messages: a function was compiled for …
-  int device_type;        // of the tensors that its programs take
+  int device_type;  // of the tensors that its programs take
   DeviceBinary (*build)(const Program& program);
   void (*open)();                                       // the device compiler; throws RuntimeError
   std::optional<std::string> (*find)();                 // its file, unopened
   int (*current)();                                     // the ordinal of the caller's device
   Device* (*device)(int ordinal, std::string* reason);  // null, and the reason, where there is none
+  bool simulated_only = false;                          // there is no driver for any of its devices
 };
 
 const Platform& platform_of(std::string_view language);  // internal error for an unknown one

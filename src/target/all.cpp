@@ -8,10 +8,11 @@
 namespace tl {
 
 extern const Target sm_80, sm_86, sm_89, sm_90, sm_90a;
+extern const Target gfx942;
 extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,
+  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,    &gfx942,
                                        &x86_64, &haswell, &skylake_avx512, &cascadelake, &cooperlake};
   return rows;
 }
