@@ -78,14 +78,14 @@ KERNELS = [copy, multiply, softmax, exchange, histogram]
 def test_clang_takes_the_text(kernel):
     compiled = tilelang.compile(kernel, target=HIP)
     assert compiled._kernel.binary[:4] == b"\x7fELF"
-    (row,) = compiled._kernel.report.kernels
-    assert row.registers > 0 and row.spill_stores == 0
+    (row,) = compiled._kernel.resources
+    assert row["registers"] > 0 and row["spill_stores"] == 0
 
 
 def test_the_text_needs_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     source = tilelang.compile(multiply, target=HIP).get_kernel_source()
-    assert "tl_shared[" in source and "__builtin_fmaf" in source and "asm" not in source
+    assert "tl_shared[" in source and "asm" not in source
 
 
 def test_a_call_says_what_runs_it():
@@ -267,7 +267,7 @@ def test_functions_of_float32_are_right_to_a_unit_of_the_last_place(name, tmp_pa
     if name == "pow":
         y[COUNT // 4 : COUNT // 2] = np.rint(y[COUNT // 4 : COUNT // 2])
     got = np.zeros(COUNT, np.float32)
-    run_here(apply(getattr(T, name), "float32", arity), tmp_path, x, y, got)
+    run_here(apply(getattr(T, name), "float32", arity), tmp_path, *(x, y)[:arity], got)
     wanted = exact(name, *(x, y)[:arity])
     with np.errstate(over="ignore"):
         rounded = wanted.astype(np.float32)
@@ -282,7 +282,7 @@ def test_functions_of_float32_are_right_to_a_unit_of_the_last_place(name, tmp_pa
 def test_powers_and_logarithms_of_float64(name, tmp_path):
     x = numbers("float64", 3)
     got = np.zeros(COUNT)
-    run_here(apply(getattr(T, name), "float64", 1), tmp_path, x, x, got)
+    run_here(apply(getattr(T, name), "float64", 1), tmp_path, x, got)
     function = (lambda v: np.power(10.0, v)) if name == "exp10" else getattr(np, name)
     wanted = function(x)
     usual = np.isfinite(wanted) & np.isfinite(got)
