@@ -95,7 +95,11 @@ std::vector<Resources> resources_in(const std::string& log, const Program& progr
   return all;
 }
 
-[[noreturn]] void refuse_text(const Program& program, const std::string& compiler, const std::string& log) {
+[[noreturn]] void refuse_text(const Program& program, const std::string& compiler,
+                              const std::vector<std::string>& flags, const std::string& log) {
+  for (auto& flag : flags)
+    if (log.find(fmt::format("unknown argument: '{}'", flag)) != log.npos)
+      throw BuildError(program, compiler, flag, log);
   if (log.find("__ockl_") != log.npos)
     throw RuntimeError(
         fmt::format("{}: text and failed checks (T.print, T.device_assert) are printed by ROCm's device "
@@ -154,7 +158,7 @@ DeviceBinary build_hip(const Program& program) {
   int status = run_program(words, said);
   binary.log = read_file(said).value_or("");
   std::string name = std::filesystem::path(*clang).filename().string();
-  if (status != 0) refuse_text(program, name, binary.log);
+  if (status != 0) refuse_text(program, name, flags, binary.log);
   binary.bytes = read_file(object).value_or("");
   watch.lap("clang");
   binary.toolchain = name;

@@ -18,7 +18,7 @@ const Language cuda_language = {
 namespace {
 
 constexpr std::string_view no_votes =
-    "it gives the lanes of a warp as bits of a 32-bit word, and a warp of AMD's GPUs has 64";
+    "lanes are bits of a 32-bit word there, and a warp of AMD's GPUs has 64";
 constexpr std::string_view one_barrier = "AMD's GPUs have one barrier for each block, of all its threads";
 constexpr std::string_view no_rounding = "HIP text has no arithmetic with directed rounding";
 constexpr std::string_view no_library =
@@ -29,7 +29,8 @@ constexpr Lacking not_in_hip[] = {{"ptx", 0, "PTX is for NVIDIA's GPUs"},
                                   {"activemask", 0, no_votes},
                                   {"any_sync", 0, no_votes},
                                   {"all_sync", 0, no_votes},
-                                  {"match_*", 0, no_votes},
+                                  {"match_any_sync", 0, no_votes},
+                                  {"match_all_sync", 0, no_votes},
                                   {"bar_sync", 0, one_barrier},
                                   {"bar_arrive", 0, one_barrier},
                                   {"sync_threads_count", 0, "AMD's GPUs have no barrier that counts"},

@@ -124,6 +124,14 @@ def test_printing_needs_the_device_library():
         tilelang.compile(speak, target=HIP)
 
 
+@needs_clang
+def test_flags_are_clangs():
+    compiled = tilelang.compile(copy, target=HIP, compile_flags=["-O1", "--maxrregcount=64"])
+    assert "--maxrregcount=64 changes nothing: it is for nvcc" in str(compiled.explain())
+    with pytest.raises(tilelang.CompileError, match="-fno-such-thing"):
+        tilelang.compile(copy, target=HIP, compile_flags=["-fno-such-thing"])
+
+
 # ── what AMD's GPUs have no text for ──────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("statement, why", [
     ("T.ptx('bar.warp.sync -1;')", "PTX is for NVIDIA"),
