@@ -230,7 +230,8 @@ nb::list resources_of(const CompiledKernel& k) {
 }
 
 std::string ptx(const CompiledKernel& k) {
-  if (k.program.language != "cuda")
+  const Language* language = k.target.chip ? k.target.chip->language : nullptr;
+  if (!language || !language->takes_ptx)
     throw RuntimeError(
         fmt::format("{} was compiled for {}: only CUDA kernels have PTX", k.program.name, k.report.target));
   add_package_libraries();
@@ -299,7 +300,7 @@ void bind_kernel(nb::module_& m) {
   nb::class_<CompiledKernel>(m, "Kernel")
       .def_prop_ro("target", [](const CompiledKernel& k) { return k.report.target; })
       .def_prop_ro("device_type",
-                   [](const CompiledKernel& k) { return k.device_type() == device_cuda ? "cuda" : "cpu"; })
+                   [](const CompiledKernel& k) { return k.device_type() == device_cpu ? "cpu" : "cuda"; })
       .def_ro("source", &CompiledKernel::source)
       .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
       .def_prop_ro("phases", &phases_of)

@@ -133,7 +133,7 @@ nb::dict peaks(const Target& t) {
 nb::dict info_of(const Target& t) {
   nb::dict info;
   info["name"] = std::string(t.name);
-  info["language"] = std::string(t.language);
+  info["language"] = std::string(t.language->name);
   info["warp"] = t.warp;
   info["default_threads"] = t.default_threads;
   info["max_threads"] = t.max_threads;
@@ -153,7 +153,7 @@ nb::dict info_of(const Target& t) {
   auto along = [](const std::array<int64_t, 3>& most) { return nb::make_tuple(most[0], most[1], most[2]); };
   info["max_block"] = along(t.max_block);
   info["max_grid"] = along(t.max_grid);
-  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find('_') + 1)));
+  info["capability"] = std::stoi(std::string(t.name.substr(t.name.find_first_of("0123456789"))));
   info["clock"] = t.rates.clock;
   info["bandwidth"] = t.rates.memory;
   info["l2_bytes"] = t.rates.cache_bytes;
@@ -174,7 +174,7 @@ nb::dict target_info(const std::string& text) {
 nb::list chips(const std::string& language) {
   nb::list names;
   for (auto* t : all_targets())
-    if (t->language == language) names.append(std::string(t->name));
+    if (t->language->name == language) names.append(std::string(t->name));
   return names;
 }
 

@@ -1,7 +1,7 @@
 """Who may include whom: the table of ARCHITECTURE.md, enforced.
 
-Also: chips are named in target/ only, nothing is compiled for one target and left out for another, and Python
-reaches the compiler through the binding alone.
+Also: chips are named in target/ only, languages are asked for by their rows and not by name, nothing is
+compiled for one target and left out for another, and Python reaches the compiler through the binding alone.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ PACKAGE = ROOT / "python" / "tilelang"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 CHIP = re.compile(r"\b(?:sm_|gfx)")
+# A language is a row (target/languages.cpp); the runtime, which may not include it, has a table of its own.
+LANGUAGE = re.compile(r'"(?:cuda|llvm|hip|rocm)"')
+NAMES_LANGUAGES = {"target/languages.cpp", "target/absent.cpp", "runtime/build.cpp"}
+COMPARISON = re.compile(r'(?:[!=]=\s*"(?:cuda|llvm|hip|rocm)"|"(?:cuda|llvm|hip|rocm)"\s*[!=]=)')
 CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*(?:CUDA|HIP|ROCM|NVRTC|NVIDIA|AMD|LLVM_|TARGET)", re.M | re.I
 )
@@ -108,6 +112,9 @@ def check_cpp(path: Path, name: str, room: str) -> list[str]:
         fault(m.start(), "nothing is compiled for one target only: every target is in every build")
     for m in CHIP.finditer(text) if room != "target" else ():
         fault(m.start(), "a chip is named outside target/: ask the Target for a row or a number")
+    by_name = COMPARISON if room == "bindings" or name in NAMES_LANGUAGES else LANGUAGE
+    for m in by_name.finditer(text):
+        fault(m.start(), "a language is asked for by its name: give its row in target/languages.cpp a column")
     return faults
 
 

@@ -155,11 +155,15 @@ def outcomes() -> list[tuple[str, list[str], tuple[bool, ...]]]:
 CHIPS = """
 ## Chips
 
-`cuda -arch=CHIP` compiles for one of these, `sim:CHIP` simulates it. The numbers stand in the chip's file in
-`src/target/`, and `tilelang._core.target_info(target)` tells them. `sm_90a` is `sm_90` for kernels with
-instructions that no later chip has (wgmma); its code runs there alone. Operations a second are those of
-tensor cores, dense, by the data sheet of the board that the file names first. What is named elsewhere and is
-not here is refused with the reason.
+`cuda -arch=CHIP`, of AMD's `hip -mcpu=CHIP`, compiles for one of these, `sim:CHIP` simulates it. The
+numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_info(target)` tells them.
+`sm_90a` is `sm_90` for kernels with instructions that no later chip has (wgmma); its code runs there
+alone. For `gfx942` HIP text is written, and compiled by clang (19 or later, with lld; `apt install
+clang-22 lld-22`) where that is installed; this version has no driver that would run it, and does not
+describe the chip's matrix instructions: products are multiply-adds. PTX, named barriers, barriers that
+count, votes and matches are refused there at their line, and so are arithmetic with directed rounding and
+most functions of float64. Operations a second are those of tensor cores, dense, by the data sheet of the
+board that the file names first. What is named elsewhere and is not here is refused with the reason.
 
 | chip | SMs | shared memory of a block | of an SM | threads | L2 | memory | float16 | int8 | float8 |
 |---|---|---|---|---|---|---|---|---|---|
@@ -167,9 +171,9 @@ not here is refused with the reason.
 
 
 def chips() -> str:
-    """The section on the chips of CUDA."""
+    """The section on the chips of GPUs."""
     lines = []
-    for chip in _core.chips("cuda"):
+    for chip in _core.chips("cuda") + _core.chips("hip"):
         info = _core.target_info(f"sim:{chip}")
         each, peak = info["multiprocessors"], info["peak"]
         rates = [f"{peak[kind] / 1e12:.0f} T" if kind in peak else "-"

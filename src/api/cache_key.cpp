@@ -39,9 +39,9 @@ std::string CompiledKernel::key_of(const Function& f, const Target& chip, std::s
                                  report.target,
                                  build_id,
                                  fingerprint(settings.options),
-                                 toolchain_id(std::string(target.chip->language)),
+                                 toolchain_id(std::string(target.chip->language->name)),
                                  user_rows_text(chip, types)};
-  if (target.chip->language == "llvm") parts.push_back(lines_of_divisions(f));
+  if (target.chip->language->tells_lines) parts.push_back(lines_of_divisions(f));
   if (!edited.empty()) parts.emplace_back(edited);
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);

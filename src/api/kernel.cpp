@@ -27,8 +27,9 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 }
 
 // What the checks of a call need of a machine that has no chip.
+const Language no_language{.name = "reference"};
 const Target reference_machine{
-    .name = "reference", .language = "reference", .warp = 1, .default_threads = 1, .vector_bytes = 1};
+    .name = "reference", .language = &no_language, .warp = 1, .default_threads = 1, .vector_bytes = 1};
 
 DeviceBinary built(const Compiled& compiled, bool edited) {
   try {
@@ -138,13 +139,19 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   first = std::move(made.variant);
 }
 
+int CompiledKernel::device_type() const {
+  const Language* language = target.built_from();
+  return language ? platform_of(language->name).device_type : int(device_cpu);
+}
+
 // Which of the user's flags change nothing, and why.
 void CompiledKernel::note_flags() {
-  bool cuda = target.kind == "cuda";
-  for (auto& flag : read_flags(settings.options.flags, cuda ? target.chip->name : "")) {
-    bool idle = cuda ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
+  const Language* language = target.built_from();
+  bool nvcc = language && language->takes_nvcc_flags;
+  for (auto& flag : read_flags(settings.options.flags, nvcc ? target.chip->name : "")) {
+    bool idle = nvcc ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
     if (!idle) continue;
-    std::string text = fmt::format("{} changes nothing: {}", flag.said, cuda ? flag.idle : "it is for nvcc");
+    std::string text = fmt::format("{} changes nothing: {}", flag.said, nvcc ? flag.idle : "it is for nvcc");
     report.notes.push_back(
         {.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
   }
@@ -184,7 +191,7 @@ Compiled CompiledKernel::lower(const Function& f, const Target& chip) const {
   if (!settings.options.stop_after.empty() && out.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (edits_text()) out.text = settings.edit_text(out.language, std::move(out.text));
-  if (!folder.empty()) dump_text(folder, out.language == "cuda" ? "kernel.cu" : "kernel.ll", out.text);
+  if (!folder.empty()) dump_text(folder, fmt::format("kernel{}", chip.language->suffix), out.text);
   return compiled;
 }
 
@@ -210,7 +217,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
   std::string key = cache.folder.empty() || edits_text() ? "" : key_of(f, chip);
   if (auto made = from_cache(cache, key)) return std::move(*made);
   std::future<void> opening;  // waited for on every way out
-  if (settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language));
+  if (settings.options.stop_after.empty()) opening = warm_up(std::string(chip.language->name));
   Compiled compiled = lower(f, chip);
   if (!cache.folder.empty() && edits_text()) {  // what the edit makes of the text, only it itself can tell
     key = key_of(f, chip, compiled.program.text);

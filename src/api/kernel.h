@@ -20,7 +20,7 @@ struct Settings {
   Options options;
   std::optional<Cache> cache;  // none: that of the environment
   std::string dump_dir;        // a folder for the text of every level; empty: none
-  // Edits the generated text, of that language ("cuda", "llvm"), before a device compiler sees it; empty:
+  // Edits the generated text, of that language (its name), before a device compiler sees it; empty:
   // nobody does.
   std::function<std::string(std::string_view language, std::string text)> edit_text = {};
   bool at_machine = false;  // for the simulator: the function is at level machine already
@@ -28,9 +28,11 @@ struct Settings {
 
 // What a target string means on this machine: one kind, one chip.
 struct ResolvedTarget {
-  std::string kind;              // "cuda", "sim", "cpu", "reference"
+  std::string kind;              // of the chip's language, or "sim", "reference"
   const Target* chip = nullptr;  // null for the reference
   std::string text() const;      // "cuda -arch=…", "sim:…", "cpu -mcpu=…", "reference"
+  // What a device compiler makes the kernel from; null for the executors, which need none.
+  const Language* built_from() const;
 };
 // CompileError (no place) for what is not known, and for a bare "cuda" where no device answers.
 ResolvedTarget resolve_target(std::string_view text);
@@ -47,7 +49,7 @@ class CompiledKernel {
 
   CompiledKernel(Function f, ResolvedTarget target, Settings settings);
 
-  int device_type() const { return target.kind == "cuda" ? device_cuda : device_cpu; }
+  int device_type() const;  // of the tensors that a call takes
   // ArgumentError if the arguments do not fit; RuntimeError if the machine lacks something.  Thread-safe.
   void launch(std::span<const Argument> arguments, Stream stream = 0);
   // Of a kernel for the simulator: the same with options, and what was found.

@@ -5,18 +5,18 @@
 namespace tl {
 namespace {
 
-const Target* device_chip(const Device& device) {
+const Target* device_chip(const Device& device, const Language& language) {
   if (auto* chip = find_target(device.chip)) return chip;
   std::string_view why = why_no_chip(device.chip);
-  fail({}, "target 'cuda': {} is an {}, for which this version has no description; it has {}{}{}",
-       device.name, device.chip, chips_of("cuda"), why.empty() ? "" : ": ", why);
+  fail({}, "target '{}': {} is an {}, for which this version has no description; it has {}{}{}",
+       language.kind, device.name, device.chip, chips_of(language), why.empty() ? "" : ": ", why);
 }
 
 // The last, and so the most capable, of the CPUs described here whose code this machine runs.
 const Target& best_cpu() {
   const Target* best = nullptr;
   for (auto* t : all_targets())
-    if (t->language == "llvm" && cpu_runs(std::string(t->name))) best = t;
+    if (!t->language->has_threads && cpu_runs(std::string(t->name))) best = t;
   internal_check(best != nullptr, "a description of the host CPU, " + host_cpu());
   return *best;
 }
@@ -26,24 +26,31 @@ const Target& best_cpu() {
 std::string ResolvedTarget::text() const {
   if (!chip) return kind;
   if (kind == "sim") return fmt::format("sim:{}", chip->name);
-  return fmt::format("{} {}{}", kind, kind == "cuda" ? "-arch=" : "-mcpu=", chip->name);
+  return fmt::format("{} {}{}", kind, chip->language->chip_option, chip->name);
+}
+
+const Language* ResolvedTarget::built_from() const {
+  return chip && kind != "sim" ? chip->language : nullptr;
 }
 
 ResolvedTarget resolve_target(std::string_view text) {
   TargetSpec spec = parse_target(text);
   if (spec.kind == "reference") return {.kind = "reference"};
   if (!spec.chip.empty()) return {.kind = spec.kind, .chip = find_target(spec.chip)};
-  if (spec.kind == "auto" || spec.kind == "cuda") {
+  for (auto* row : all_languages()) {  // a GPU that answers, or else the CPU
+    if (!row->has_threads || (spec.language && spec.language != row)) continue;
+    const Platform& platform = platform_of(row->name);
     std::string reason;
-    int ordinal = cuda_count() > 0 ? cuda_current_ordinal() : 0;
-    if (Device* device = cuda_device(ordinal, &reason)) return {.kind = "cuda", .chip = device_chip(*device)};
-    if (spec.kind == "cuda")
+    if (Device* device = platform.device(platform.current(), &reason))
+      return {.kind = std::string(row->kind), .chip = device_chip(*device, *row)};
+    if (spec.language)
       fail({},
-           "target 'cuda': no CUDA device answers ({}); to compile without one, name the chip: "
-           "target='cuda -arch=CHIP' with CHIP one of {}",
-           reason, chips_of("cuda"));
+           "target '{}': no {} answers ({}); to compile without one, name the chip: target='{} {}CHIP' with "
+           "CHIP one of {}",
+           row->kind, row->machine, reason, row->kind, row->chip_option, chips_of(*row));
   }
-  return {.kind = "cpu", .chip = &best_cpu()};
+  const Target& cpu = best_cpu();
+  return {.kind = std::string(cpu.language->kind), .chip = &cpu};
 }
 
 }  // namespace tl

@@ -212,14 +212,14 @@ Text Printer::print_float(const FloatImm& n) {
   if (is_half(t))
     return {fmt::format("{}::raw(0x{:04x} /* {} */)", type(t), stored_bits(n.value, t), n.value)};
   if (!std::isfinite(n.value))
-    return {
-        fmt::format(fmt::runtime(t.bits == 64 ? "__longlong_as_double(0x{:x}ll)" : "__int_as_float(0x{:x})"),
-                    stored_bits(n.value, t))};
+    return {fmt::format(fmt::runtime(t.bits == 64 ? "{}(0x{:x}ll)" : "{}(0x{:x})"),
+                        built_in(t.bits == 64 ? "__longlong_as_double" : "__int_as_float"),
+                        stored_bits(n.value, t))};
   return {float_digits(n.value, t) + (t.bits == 64 ? "" : "f"), std::signbit(n.value) ? prefix : postfix};
 }
 
 // C++ computes 8 and 16 bits, and bits of bools, as int; an overload, a template, a brace or an operand of
-// inline PTX must see the type itself.
+// inline assembly must see the type itself.
 std::string Printer::argument(const Expr& e) {
   DType t = e->dtype;
   if (auto* n = e.as<IntImm>()) return print_int(*n, true).text;
@@ -342,7 +342,8 @@ Text Printer::print_binary(const Binary& n) {
   if (n.op == BinaryOp::min || n.op == BinaryOp::max) {
     std::string_view op = n.op == BinaryOp::min ? "min" : "max";
     if (t.is_float())
-      return {fmt::format("f{}{}({}, {})", op, t.bits == 64 ? "" : "f", text(n.a), text(n.b))};
+      return {fmt::format("{}({}, {})", built_in(fmt::format("f{}{}", op, t.bits == 64 ? "" : "f")),
+                          text(n.a), text(n.b))};
     need("minmax");
     return {fmt::format("tl_{}<{}>({}, {})", op, type(t), text(n.a), text(n.b))};
   }

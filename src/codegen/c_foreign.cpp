@@ -1,8 +1,5 @@
-// Calls that reach memory through a place (atomics, explicit-width accesses), external functions and inline
-// PTX.  An access is a call of a small function that the dialect writes; it stands under the mask of its
-// place.
-#include <algorithm>
-
+// Calls that reach memory through a place (atomics, explicit-width accesses), and external functions.  An
+// access is a call of a small function that the dialect writes; it stands under the mask of its place.
 #include "codegen/c_like.h"
 
 namespace tl::c {
@@ -18,34 +15,6 @@ Expr first_index(const Load& at) {
 Expr mask_of(const Call& n) {
   auto* at = obeys_mask(*n.callee) ? place_of(n.args[0]) : nullptr;
   return at ? at->mask : Expr();
-}
-
-// The constraint letter by which inline assembly takes a value.
-char constraint(DType t) {
-  if (t.is_float() && t.bits >= 32) return t.bits == 64 ? 'd' : 'f';
-  return t.bits == 64 ? 'l' : t.bits == 32 ? 'r' : 'h';
-}
-
-// {0} {1} … {out} {out0} … become %n; all other text stands as it is.
-std::string with_holes(std::string_view pattern, size_t outputs) {
-  std::string s;
-  for (size_t i = 0; i < pattern.size(); i++) {
-    size_t end = pattern[i] == '{' ? pattern.find('}', i) : pattern.npos;
-    std::string_view word = end == pattern.npos ? std::string_view() : pattern.substr(i + 1, end - i - 1);
-    bool output = word.starts_with("out");
-    std::string_view digits = output ? word.substr(3) : word;
-    bool number = std::all_of(digits.begin(), digits.end(), [](char ch) { return ch >= '0' && ch <= '9'; });
-    if (!number || digits.size() > 3 || (digits.empty() && !output)) {
-      bool written = pattern[i] == '%' && i + 1 < pattern.size() && pattern[i + 1] == '%';
-      s += pattern[i] == '%' ? "%%" : std::string(1, pattern[i]);  // a register's name
-      i += written;
-      continue;
-    }
-    size_t hole = digits.empty() ? 0 : size_t(std::stoul(std::string(digits)));
-    s += fmt::format("%{}", output ? hole : outputs + hole);
-    i = end;
-  }
-  return s;
 }
 
 }  // namespace
@@ -82,38 +51,9 @@ std::string Printer::foreign_call(const Call& n) {
   return fmt::format("{}({})", n.args[0].as<StringImm>()->value, fmt::join(args, ", "));
 }
 
-// Always volatile; it clobbers memory where it is given an address.
-std::string Printer::ptx_statement(const Call& n) {
-  size_t outputs = size_t(*as_int(n.args[2]));
-  std::vector<std::string> to, from;
-  bool memory = false;
-  for (size_t i = 3; i < n.args.size(); i++) {
-    const Expr& e = n.args[i];
-    auto* at = place_of(e);
-    if (i < 3 + outputs) {
-      std::string variable = element(at->buffer, at->index);
-      to.push_back(
-          fmt::format("\"={}\"({}{})", constraint(at->dtype), variable, is_half(at->dtype) ? ".bits" : ""));
-    } else if (at) {
-      memory = true;
-      bool in_window = f[at->buffer].scope == Scope::shared;
-      from.push_back(in_window ? fmt::format("\"r\"(u32(__cvta_generic_to_shared({})))", pointer(e))
-                               : fmt::format("\"l\"({})", pointer(e)));
-    } else if (e.as<IntImm>()) {
-      from.push_back(fmt::format("\"n\"({})", text(e)));
-    } else {
-      std::string value = is_half(e->dtype) ? fmt::format("({}).bits", text(e)) : argument(e);
-      from.push_back(fmt::format("\"{}\"({})", constraint(e->dtype), value));
-    }
-  }
-  std::string pattern = c_string(with_holes(n.args[0].as<StringImm>()->value, outputs));
-  return fmt::format("asm volatile({} : {} : {}{})", pattern, fmt::join(to, ", "), fmt::join(from, ", "),
-                     memory ? " : \"memory\"" : "");
-}
-
 std::string Printer::memory_call(const Call& n) {
   if (n.callee->atomic != Callee::Atomic::none) return atomic_call(n);
-  if (n.callee == &inline_ptx) return ptx_statement(n);
+  if (n.callee == &inline_ptx) return dialect.assembly(*this, n);
   if (is_foreign(*n.callee)) return foreign_call(n);
   std::string at = pointer(n.args[0]);
   if (n.callee == &load_wide) return fmt::format("*(const u32*){}", at);

@@ -71,10 +71,14 @@ Text Printer::print_function(const Call& n) {
   }
   for (auto& row : functions) {
     if (row.ours != name) continue;
-    if (row.f32.starts_with("tl_")) need(row.ours);
+    std::string_view function = t.bits == 64 ? row.f64 : row.f32;
+    if (function.starts_with("tl_"))
+      need(row.ours);
+    else
+      built_in(function);
     std::vector<std::string> args;
     for (auto& a : n.args) args.push_back(text(a));
-    return {fmt::format("{}({})", t.bits == 64 ? row.f64 : row.f32, fmt::join(args, ", "))};
+    return {fmt::format("{}({})", function, fmt::join(args, ", "))};
   }
   internal_error(fmt::format("no C++ function for {}", name));
 }
@@ -89,6 +93,7 @@ Text Printer::print_exact(const Call& n) {
     need("reinterpret");
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), argument(n.args.at(0)))};
   }
+  if (name.starts_with("dp4a")) built_in("__dp4a");
   if (name == "dp4a_s8") return {fmt::format("__dp4a({}, {}, {})", args[1], args[2], args[0])};
   if (name == "dp4a_u8")
     return {fmt::format("int(__dp4a(u32({}), u32({}), u32({})))", args[1], args[2], args[0])};
@@ -99,24 +104,21 @@ Text Printer::print_exact(const Call& n) {
   if (name == "popcount" || name == "clz") {
     std::string_view wide = t.bits == 64 ? "ll" : "";
     std::string_view bits = t.bits == 64 ? "u64" : t.bits == 32 ? "u32" : t.bits == 16 ? "u16" : "u8";
-    std::string count =
-        fmt::format("__{}{}({}({}))", name == "clz" ? "clz" : "popc", wide, bits, text(n.args[0]));
+    std::string function = fmt::format("__{}{}", name == "clz" ? "clz" : "popc", wide);
+    std::string count = fmt::format("{}({}({}))", built_in(function), bits, text(n.args[0]));
     if (name == "clz")
       return t.bits < 32 ? Text{fmt::format("{} - {}", count, 32 - t.bits), sum} : Text{count};
     return {t == i32 ? count : fmt::format("{}({})", type(n.dtype), count)};
   }
   if (name == "ldexp") {
-    std::string scaled = fmt::format("{}({}, {})", t.bits == 64 ? "ldexp" : "ldexpf",
+    std::string scaled = fmt::format("{}({}, {})", built_in(t.bits == 64 ? "ldexp" : "ldexpf"),
                                      is_half(t) ? fmt::format("float({})", args[0]) : args[0], args[1]);
     return {is_half(t) ? fmt::format("{}({})", type(t), scaled) : scaled};
   }
   if (name == "nextafter") {
     if (is_half(t)) need("next_half");
-    return {fmt::format("{}({})",
-                        is_half(t)     ? "tl_next_half"
-                        : t.bits == 64 ? "nextafter"
-                                       : "nextafterf",
-                        list)};
+    return {fmt::format(
+        "{}({})", is_half(t) ? "tl_next_half" : built_in(t.bits == 64 ? "nextafter" : "nextafterf"), list)};
   }
   if (name == "philox") {
     need("philox");
@@ -127,8 +129,11 @@ Text Printer::print_exact(const Call& n) {
     return {fmt::format("tl_{}({})", name, list)};
   }
   for (auto& row : ieee_functions)
-    if (name.starts_with(row.ours) && name.size() == row.ours.size() + 3)
-      return {fmt::format("{}{}({})", t.bits == 64 ? row.f64 : row.f32, name.substr(row.ours.size()), list)};
+    if (name.starts_with(row.ours) && name.size() == row.ours.size() + 3) {
+      std::string function =
+          fmt::format("{}{}", t.bits == 64 ? row.f64 : row.f32, name.substr(row.ours.size()));
+      return {fmt::format("{}({})", built_in(function), list)};
+    }
   internal_error(fmt::format("no C++ text for {}", name));
 }
 

@@ -284,8 +284,8 @@ struct KernelText {
         result.push_back(value(integers[i], i64, program.integers[i].name));
       } else if (arg.from == EntrySpec::Arg::From::map) {
         p.need("tensor_map");
-        result.push_back("const __grid_constant__ tensor_map " +
-                         (p.maps[p.f.maps[i].name] = p.names.unique(p.f.maps[i].name)));
+        result.push_back(fmt::format("{} {}", p.dialect.map_parameter,
+                                     p.maps[p.f.maps[i].name] = p.names.unique(p.f.maps[i].name)));
       } else if (const Param& param = p.f.params[i]; param.buffer) {
         result.push_back(pointer(param.buffer, written.contains(param.buffer)));
       } else {
@@ -293,11 +293,6 @@ struct KernelText {
       }
     }
     return result;
-  }
-
-  std::string bounds() const {
-    int64_t blocks = k.attrs.get_int("min_blocks_per_sm");
-    return blocks > 0 ? fmt::format("{}, {}", p.threads, blocks) : fmt::format("{}", p.threads);
   }
 
   // The thread's place in the block as one number.
@@ -330,51 +325,19 @@ struct KernelText {
     p.threads = int64_t(entry.threads[0]) * entry.threads[1] * entry.threads[2];
     std::vector<std::string> params = parameters();
     p.depth = 1;
-    if (entry.shared_bytes > 0) p.line("extern __shared__ __align__(1024) unsigned char tl_shared[];");
+    if (entry.shared_bytes > 0) p.line(p.dialect.shared_memory(entry.shared_bytes));
     coordinates();
     p.depth = 0;
     p.body(body);
+    int64_t blocks = std::max<int64_t>(k.attrs.get_int("min_blocks_per_sm"), 0);
     std::string head =
-        fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{}(", bounds(), entry.name);
+        fmt::format("extern \"C\" __global__ void {}\n{}(", p.dialect.bounds(p.threads, blocks), entry.name);
     std::string indent = ",\n" + std::string(entry.name.size() + 1, ' ');
     std::string list = fmt::format("{}", fmt::join(params, ", "));
     if (head.size() + list.size() > 140) list = fmt::format("{}", fmt::join(params, indent));
     return fmt::format("{}{}) {{\n{}}}\n", head, list, p.out);
   }
 };
-
-// The sections that are used, and those that they need, in the order of the file.
-std::string paste_sections(std::string_view prelude, const std::set<std::string, std::less<>>& used) {
-  struct Section {
-    std::string_view name, needs, text;
-  };
-  std::vector<Section> all;
-  constexpr std::string_view mark = "//@ ";
-  for (size_t at = prelude.find(mark); at != prelude.npos;) {
-    size_t eol = prelude.find('\n', at), next = prelude.find(mark, eol);
-    std::string_view head = prelude.substr(at + mark.size(), eol - at - mark.size());
-    size_t colon = head.find(':');
-    internal_check(colon != head.npos, "a section of the prelude without `:`");
-    internal_check(
-        std::none_of(all.begin(), all.end(), [&](auto& s) { return s.name == head.substr(0, colon); }),
-        "two sections of the prelude with one name");
-    all.push_back({head.substr(0, colon), head.substr(colon + 1), prelude.substr(eol + 1, next - eol - 1)});
-    at = next;
-  }
-  std::set<std::string, std::less<>> wanted = used;
-  for (size_t i = all.size(); i-- > 0;) {  // what a section needs stands before it
-    if (!wanted.contains(all[i].name)) continue;
-    for (size_t j = 0; j < i; j++)
-      if ((std::string(all[i].needs) + " ").find(fmt::format(" {} ", all[j].name)) != std::string::npos)
-        wanted.emplace(all[j].name);
-  }
-  std::string text;
-  for (auto& s : all)
-    if (wanted.erase(std::string(s.name))) text += s.text;
-  internal_check(wanted.empty(),
-                 "a section that the prelude does not have: " + (wanted.empty() ? "" : *wanted.begin()));
-  return text;
-}
 
 // The text that kernels bring, each once, and the names in it that local ones must not be.
 std::string foreign_sources(const Function& f, std::set<std::string>& names) {
@@ -428,7 +391,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
   program.text =
       fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
-                  c::paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
+                  paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
   return program;
 }
 

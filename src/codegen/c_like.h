@@ -23,6 +23,10 @@ struct AtomicUse {
   std::string name;
 };
 
+namespace c {
+struct Printer;
+}
+
 // What one language of the family adds.
 struct Dialect {
   // Device helpers in sections, each after a line "//@ name: the sections it needs"; those used are pasted.
@@ -31,7 +35,20 @@ struct Dialect {
   std::string (*instruction)(const Callee& callee, const Target& target);
   // The definition of an atomic access.
   std::string (*atomic)(const AtomicUse& use, const Target& target);
+  // A statement of inline assembly (T.ptx).
+  std::string (*assembly)(c::Printer& printer, const Call& call);
+  // The declaration of `tl_shared`, the shared memory of a block.
+  std::string (*shared_memory)(int64_t bytes);
+  // What stands before a kernel's name: for so many threads a block, and so many blocks a multiprocessor (0:
+  // as many as there is room for).
+  std::string (*bounds)(int64_t threads, int64_t blocks);
+  std::string_view map_parameter;  // what stands before the name of a tensor map among a kernel's parameters
+  // The functions that CUDA has built in (expf, __popc, __int_as_float, …) are sections of the prelude.
+  bool brings_functions = false;
 };
+
+// The sections of the prelude that are used, and those that they need, in its order.
+std::string paste_sections(std::string_view prelude, const std::set<std::string, std::less<>>& used);
 
 Program print_c_like(const Function& f, const Target& target, const Dialect& dialect);
 
@@ -107,6 +124,11 @@ struct Printer {
   bool wraps(
       const Expr& e) const;  // a sum, difference or product that C++ may compute in unsigned integers only
   void need(std::string_view section) { sections.emplace(section); }
+  // A function of C or of CUDA that is about to be called.
+  std::string_view built_in(std::string_view name) {
+    if (dialect.brings_functions) need(name);
+    return name;
+  }
 
   Text print(const Expr& e);
   Text print_int(const IntImm& n, bool typed);
@@ -151,7 +173,6 @@ struct Printer {
   std::string memory_call(const Call& n);  // whatever the mask
   std::string atomic_call(const Call& n);
   std::string foreign_call(const Call& n);
-  std::string ptx_statement(const Call& n);
   std::string pointer(const Expr& place);
   std::vector<Expr> load_wide_lanes(const Call& n, const Guard& guard);
   void print_eval(const Eval& n);

@@ -6,6 +6,7 @@
 namespace tl {
 
 Program print_cuda(const Function& f, const Target& target);
+Program print_hip(const Function& f, const Target& target);
 Program print_llvm(const Function& f, const Target& target);
 
 // The part of a Program that does not depend on the language: parameters, integers, workspaces, entries with

@@ -140,12 +140,27 @@ std::string instruction(const Callee& callee, const Target& target) {
   internal_error(fmt::format("{} has no instruction {}", target.name, callee.name));
 }
 
+std::string dynamic_memory(int64_t) { return "extern __shared__ __align__(1024) unsigned char tl_shared[];"; }
+
+std::string launch_bounds(int64_t threads, int64_t blocks) {
+  return blocks ? fmt::format("__launch_bounds__({}, {})", threads, blocks)
+                : fmt::format("__launch_bounds__({})", threads);
+}
+
 }  // namespace
 
 std::string cuda_atomic(const AtomicUse& use, const Target& target);  // cuda_atomic.cpp
+std::string ptx_statement(c::Printer& printer, const Call& call);     // cuda_ptx.cpp
 
 Program print_cuda(const Function& f, const Target& target) {
-  return print_c_like(f, target, {.prelude = prelude, .instruction = instruction, .atomic = cuda_atomic});
+  static constexpr Dialect cuda{.prelude = prelude,
+                                .instruction = instruction,
+                                .atomic = cuda_atomic,
+                                .assembly = ptx_statement,
+                                .shared_memory = dynamic_memory,
+                                .bounds = launch_bounds,
+                                .map_parameter = "const __grid_constant__ tensor_map"};
+  return print_c_like(f, target, cuda);
 }
 
 }  // namespace tl

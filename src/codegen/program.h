@@ -127,7 +127,7 @@ struct CheckSpec {
 // points to.
 struct Program {
   std::string name;
-  std::string language;            // "cuda" or "llvm"
+  std::string language;            // the name of its row in target/languages.cpp
   std::string chip;                // "sm_80" …; for llvm the CPU name that LLVM knows ("haswell")
   std::string text;                // the source, complete
   std::vector<std::string> flags;  // for the device compiler

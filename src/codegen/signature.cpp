@@ -366,7 +366,7 @@ Program signature_of(const Function& f, const Target& target) {
 
   Program program;
   program.name = f.name;
-  program.language = target.language;
+  program.language = target.language->name;
   program.chip = target.name;
   program.integers = integers.sources;
   program.alignment = int(target.vector_alignment ? target.vector_alignment : target.vector_bytes);

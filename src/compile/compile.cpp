@@ -49,11 +49,12 @@ constexpr Pass passes[] = {
     {"unroll", unroll, Level::machine},
 };
 
-struct Language {
-  std::string_view name;
+struct Printer {
+  const Language* language;
   Program (*print)(const Function& f, const Target& target);
 };
-constexpr Language languages[] = {{"cuda", print_cuda}, {"llvm", print_llvm}};
+constexpr Printer printers[] = {
+    {&cuda_language, print_cuda}, {&hip_language, print_hip}, {&llvm_language, print_llvm}};
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -133,13 +134,13 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   }
   Target chip = target;
   chip.fast_math = options.fast_math;
-  for (auto& language : languages)
-    if (language.name == target.language)
-      blaming_skips(options, fmt::format("the printer of {}", language.name), [&] {
-        c.program = timed(c.phases, "print_" + std::string(language.name),
-                          [&] { return language.print(c.function, chip); });
+  std::string language(target.language->name);
+  for (auto& printer : printers)
+    if (printer.language == target.language)
+      blaming_skips(options, "the printer of " + language, [&] {
+        c.program = timed(c.phases, "print_" + language, [&] { return printer.print(c.function, chip); });
       });
-  internal_check(!c.program.text.empty(), "a printer for " + std::string(target.language));
+  internal_check(!c.program.text.empty(), "a printer for " + language);
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
   if (options.fast_math) c.program.flags.push_back("--use_fast_math");
   return c;

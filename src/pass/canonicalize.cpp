@@ -76,6 +76,9 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         if (lacking)
           fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target",
                n.callee->name, target.name);
+        int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
+        if (auto why = target.language->why_not(n.callee->name, bits); !why.empty())
+          fail(n.span, "{} is not for {}: {}", n.callee->name, target.name, why);
         if (n.callee == &thread_number) return k.thread;
         if (n.callee == &sync_grid && n.args.empty())
           return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);

@@ -26,11 +26,10 @@
 #include "pass/passes.h"
 #include "pass/splice.h"
 #include "pass/varying.h"
+#include "pass/warp_width.h"
 
 namespace tl {
 namespace {
-
-constexpr int64_t all_lanes = 0xFFFFFFFF;
 
 struct Inserter {
   const Function& f;
@@ -218,7 +217,7 @@ struct Inserter {
 
   Stmt barrier_of(const Team& t, Span span) const {
     if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
-    if (t.count <= warp) return eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), span);
+    if (t.count <= warp) return eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), span);
     return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
   }
 
@@ -228,7 +227,7 @@ struct Inserter {
       if (auto it = barrier.find(original.get()); it != barrier.end())
         out.push_back(barrier_of(it->second, original->span));
       else if (warp_barrier.contains(original.get()))
-        out.push_back(eval(call(*find_callee("sync_warp"), {imm(all_lanes, u32)}), original->span));
+        out.push_back(eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
       if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
         out.push_back(barrier_of(it->second, original->span));

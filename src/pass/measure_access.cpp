@@ -105,8 +105,9 @@ struct Measurer {
       std::vector<int64_t> addresses(lanes, -1);
       for (size_t i = 0; i < lanes; i++)
         if (part[i]) addresses[i] = std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8;
-      WarpCost one = info.scope == Scope::shared ? shared_wavefronts(addresses, width)
-                                                 : global_sectors(addresses, width);
+      WarpCost one = info.scope == Scope::shared
+                         ? shared_wavefronts(addresses, width, target.shared_banks, s.writes)
+                         : global_sectors(addresses, width);
       total.count += one.count;
       total.least += one.least;
     }

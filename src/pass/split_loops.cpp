@@ -133,7 +133,7 @@ struct LoopSplitter final : ScopedRewriter {
 }  // namespace
 
 Function split_loops(Function f, const Target& target) {
-  if (target.language != "cuda") return f;
+  if (!target.has_threads()) return f;
   for (Kernel& k : f.kernels) {
     LoopSplitter splitter;
     splitter.enter(f, k);

@@ -166,7 +166,10 @@ struct Checker {
                                                : "move it there";
       throw ArgumentError(fmt::format("{} is {} but the function was compiled for {}; {}",
                                       described(program, param), device_text(type, t.device_id),
-                                      device_type == device_cpu ? "the CPU" : "CUDA", cure));
+                                      device_type == device_cpu    ? "the CPU"
+                                      : device_type == device_cuda ? "CUDA"
+                                                                   : "AMD's GPUs",
+                                      cure));
     }
     if (type == device_cpu || out.device_id == t.device_id) return;
     if (out.device_id < 0) {

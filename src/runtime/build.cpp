@@ -1,10 +1,11 @@
-// One door to the device compilers.
+// One door to the device compilers and the devices: a row for each language.
 #include <mutex>
 #include <set>
 
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/find.h"
+#include "runtime/platform.h"
 
 namespace tl {
 
@@ -15,7 +16,7 @@ std::future<void> warm_up(const std::string& language) {
   if (!done.insert(language).second) return {};
   return std::async(std::launch::async, [language] {
     try {
-      language == "cuda" ? open_nvrtc() : open_llvm();
+      platform_of(language).open();
     } catch (const std::exception&) {  // build() will say it
     }
   });
@@ -30,14 +31,30 @@ BuildError::BuildError(const Program& program, std::string by, std::string refus
       flag(std::move(refused_flag)),
       log(std::move(says)) {}
 
-DeviceBinary build(const Program& program) {
-  if (program.language == "cuda") return build_cuda(program);
-  if (program.language == "llvm") return build_llvm(program);
-  internal_error(fmt::format("{}: no device compiler for the language '{}'", program.name, program.language));
+namespace {
+
+int only_ordinal() { return 0; }
+Device* host(int, std::string*) { return &cpu_device(); }
+
+// clang-format off
+constexpr Platform platforms[] = {
+    {"cuda", device_cuda, build_cuda, open_nvrtc, find_nvrtc, cuda_current_ordinal, cuda_device},
+    {"hip",  device_rocm, build_hip,  open_clang, find_clang, only_ordinal,         rocm_device, true},
+    {"llvm", device_cpu,  build_llvm, open_llvm,  find_llvm,  only_ordinal,         host}};
+// clang-format on
+
+}  // namespace
+
+const Platform& platform_of(std::string_view language) {
+  for (auto& row : platforms)
+    if (row.language == language) return row;
+  internal_error(fmt::format("no device compiler for the language '{}'", language));
 }
 
+DeviceBinary build(const Program& program) { return platform_of(program.language).build(program); }
+
 std::string toolchain_id(const std::string& language) {
-  std::optional<std::string> path = language == "cuda" ? find_nvrtc() : find_llvm();
+  std::optional<std::string> path = platform_of(language).find();
   return path ? file_identity(*path) : "";
 }
 

@@ -40,7 +40,8 @@ struct Phase {
   double ms = 0;
 };
 
-// The output of the device compiler: a cubin, or an ELF object.  (`Binary` is a node of the IR.)
+// The output of the device compiler: a cubin, a code object, or an ELF object.  (`Binary` is a node of the
+// IR.)
 struct DeviceBinary {
   std::string bytes;
   std::string log;
@@ -52,7 +53,8 @@ struct DeviceBinary {
 DeviceBinary build(const Program& program);  // thread-safe; RuntimeError, BuildError
 DeviceBinary build_cuda(const Program& program);
 DeviceBinary build_llvm(const Program& program);
-// The same program as PTX, by NVRTC; to be read.  Only for language "cuda".
+DeviceBinary build_hip(const Program& program);
+// The same program as PTX, by NVRTC; to be read.  Only for a language that takes PTX.
 std::string ptx_of(const Program& program);
 // Opens the device compiler's library on a thread of its own: called when a compilation starts, this hides
 // some 10 ms behind the passes.  Once per process and language; says nothing of failures.  Who holds the
@@ -80,7 +82,7 @@ struct Module {
   std::vector<LoadedEntry> entries;
 };
 
-enum DeviceType : int { device_cpu = 1, device_cuda = 2 };  // as DLPack numbers them
+enum DeviceType : int { device_cpu = 1, device_cuda = 2, device_rocm = 10 };  // as DLPack numbers them
 
 // A tensor map of one call: what TensorMapSpec leaves open.
 struct TensorMapView {
@@ -118,6 +120,7 @@ class Device {
 };
 
 Device& cpu_device();
+Device* rocm_device(int ordinal, std::string* reason = nullptr);  // null: there is no driver for it
 int cuda_count();                                                 // 0 where there is no driver
 Device* cuda_device(int ordinal, std::string* reason = nullptr);  // null, and the reason, where there is none
 int cuda_driver_version();                                        // 13000; 0 without a driver

@@ -40,13 +40,12 @@ struct Workspaces {
 Executable::Executable(Program p, DeviceBinary b)
     : program(std::move(p)),
       binary(std::move(b)),
-      device_type(program.language == "cuda" ? device_cuda : device_cpu),
-      signature(program, device_type) {}
+      platform(platform_of(program.language)),
+      signature(program, platform.device_type) {}
 
 Device& Executable::device_of(int device_id) const {
-  if (device_type == device_cpu) return cpu_device();
   std::string reason;
-  Device* device = cuda_device(device_id, &reason);
+  Device* device = platform.device(device_id, &reason);
   if (!device) throw RuntimeError(fmt::format("{}: {}", program.name, reason));
   return *device;
 }
@@ -61,7 +60,7 @@ const Executable::Ready& Executable::ready_on(Device& device) {
 }
 
 const Executable::Ready& Executable::ready_on(int device_id) {
-  if (device_id < 0) device_id = cuda_current_ordinal();
+  if (device_id < 0) device_id = platform.current();
   if (size_t(device_id) < most_devices)
     if (const Ready* ready = by_ordinal[size_t(device_id)].load(std::memory_order_acquire)) return *ready;
   return ready_on(device_of(device_id));
@@ -75,8 +74,14 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
     return launch_all(
         ready_on(bound.device_id),
         {{bound.slots.data(), arguments.size()}, {bound.integers.data(), program.integers.size()}}, stream);
+  if (platform.simulated_only) {
+    std::string reason;
+    platform.device(0, &reason);
+    throw RuntimeError(fmt::format("{} was compiled for {}, but {}: run it with target='sim:{}'",
+                                   program.name, program.chip, reason, program.chip));
+  }
   Packed packed;
-  check_and_pack(program, arguments, device_type, packed);
+  check_and_pack(program, arguments, platform.device_type, packed);
   launch_all(ready_on(packed.device_id), {packed.slots, packed.integers}, stream);
 }
 

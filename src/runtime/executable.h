@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "runtime/args.h"
-#include "runtime/device.h"
+#include "runtime/platform.h"
 #include "runtime/signature.h"
 
 namespace tl {
@@ -15,7 +15,7 @@ class Executable {
  public:
   const Program program;
   const DeviceBinary binary;
-  const int device_type;
+  const Platform& platform;
 
   Executable(Program program, DeviceBinary binary);
 

@@ -11,8 +11,10 @@ namespace tl {
 
 std::optional<std::string> find_nvrtc();
 std::optional<std::string> find_llvm();
-void open_nvrtc();  // throws RuntimeError; a second time it does nothing
+std::optional<std::string> find_clang();  // that compiles HIP
+void open_nvrtc();                        // throws RuntimeError; a second time it does nothing
 void open_llvm();
+void open_clang();
 
 // Adds the time since it was made, or since the last lap, to a list of phases.
 struct Stopwatch {

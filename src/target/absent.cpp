@@ -33,12 +33,10 @@ constexpr Absent chips[] = {
     {"sm_3", old},
     {"sm_5", old},
     {"sm_6", old},
-    {"gfx", "there is no back end for AMD's GPUs yet"},
+    {"gfx", "this version describes gfx942 alone of AMD's GPUs, and a code object runs on its own chip only"},
 };
 
 constexpr Absent kinds[] = {
-    {"hip", "there is no back end for AMD's GPUs yet"},
-    {"rocm", "there is no back end for AMD's GPUs yet"},
     {"metal", "there is no back end for Apple's GPUs"},
     {"webgpu", "there is no back end that writes WGSL"},
     {"vulkan", "there is no back end that writes SPIR-V"},

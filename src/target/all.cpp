@@ -8,10 +8,11 @@
 namespace tl {
 
 extern const Target sm_80, sm_86, sm_89, sm_90, sm_90a;
+extern const Target gfx942;
 extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,
+  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,    &gfx942,
                                        &x86_64, &haswell, &skylake_avx512, &cascadelake, &cooperlake};
   return rows;
 }
@@ -78,20 +79,33 @@ int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
   return lanes;
 }
 
-std::string chips_of(std::string_view language) {
+namespace {
+
+template <class Wanted>
+std::string names_of(Wanted wanted) {
   std::string names;
   for (auto* t : all_targets())
-    if (t->language == language) names += (names.empty() ? "" : ", ") + std::string(t->name);
+    if (wanted(*t)) names += (names.empty() ? "" : ", ") + std::string(t->name);
   return names;
+}
+
+}  // namespace
+
+std::string chips_of(const Language& language) {
+  return names_of([&](const Target& t) { return t.language == &language; });
+}
+
+std::string simulated_chips() {
+  return names_of([](const Target& t) { return t.language->has_threads; });
 }
 
 namespace {
 
 std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format(": {}", why); }
 
-// The chip named by `option` in "kind option=CHIP"; empty where there is no option.
-std::string chip_option(std::string_view text, std::string_view rest, std::string_view option,
-                        std::string_view language) {
+// The chip that "kind option=CHIP" names; empty where there is no option.
+std::string chip_option(std::string_view text, std::string_view rest, const Language& language) {
+  std::string_view option = language.chip_option;
   size_t begin = rest.find_first_not_of(' ');
   if (begin == std::string_view::npos) return "";
   rest = rest.substr(begin, rest.find_last_not_of(' ') - begin + 1);
@@ -99,7 +113,7 @@ std::string chip_option(std::string_view text, std::string_view rest, std::strin
     fail({}, "target '{}': '{}' is not understood; write {}CHIP", text, rest, option);
   std::string chip(rest.substr(option.size()));
   const Target* t = find_target(chip);
-  if (!t || t->language != language)
+  if (!t || t->language != &language)
     fail({}, "target '{}': there is no chip '{}'; this version has {}{}", text, chip, chips_of(language),
          reason(why_no_chip(chip)));
   return chip;
@@ -111,11 +125,11 @@ std::string simulated_chip(std::string_view text) {
   std::string chip(colon == text.npos ? "" : text.substr(colon + 1));
   if (chip.empty())
     fail({}, "target '{}': which chip is to be simulated? write sim:CHIP with CHIP one of {}", text,
-         chips_of("cuda"));
+         simulated_chips());
   const Target* t = find_target(chip);
-  if (!t || t->language != "cuda")
+  if (!t || !t->language->has_threads)
     fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip,
-         chips_of("cuda"), reason(why_no_chip(chip)));
+         simulated_chips(), reason(why_no_chip(chip)));
   return chip;
 }
 
@@ -124,16 +138,16 @@ std::string simulated_chip(std::string_view text) {
 TargetSpec parse_target(std::string_view text) {
   size_t space = std::min(text.find(' '), text.size());
   std::string_view kind = text.substr(0, space), rest = text.substr(space);
-  if (kind == "auto" && rest.empty()) return {.kind = "auto", .chip = ""};
-  if (kind == "reference" && rest.empty()) return {.kind = "reference", .chip = ""};
-  if (kind == "cuda") return {.kind = "cuda", .chip = chip_option(text, rest, "-arch=", "cuda")};
-  if (kind == "cpu" || kind == "llvm")
-    return {.kind = "cpu", .chip = chip_option(text, rest, "-mcpu=", "llvm")};
+  if ((kind == "auto" || kind == "reference") && rest.empty()) return {.kind = std::string(kind)};
+  for (auto* row : all_languages())
+    if (kind == row->kind || (!row->synonym.empty() && kind == row->synonym))
+      return {.kind = std::string(row->kind), .language = row, .chip = chip_option(text, rest, *row)};
   if (kind == "sim" || kind.starts_with("sim:")) return {.kind = "sim", .chip = simulated_chip(text)};
-  fail({},
-       "unknown target '{}'; the known ones are auto, cuda, cuda -arch=CHIP, sim:CHIP ({}), cpu, "
-       "cpu -mcpu=CHIP ({}), reference{}",
-       text, chips_of("cuda"), chips_of("llvm"), reason(why_no_kind(kind)));
+  std::string known;
+  for (auto* row : all_languages())
+    known += fmt::format("{0}, {0} {1}CHIP ({2}), ", row->kind, row->chip_option, chips_of(*row));
+  fail({}, "unknown target '{}'; the known ones are auto, {}sim:CHIP ({}), reference{}", text, known,
+       simulated_chips(), reason(why_no_kind(kind)));
 }
 
 }  // namespace tl

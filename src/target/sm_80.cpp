@@ -8,7 +8,7 @@ namespace tl {
 extern const Target sm_80;
 const Target sm_80 = {
     .name = "sm_80",
-    .language = "cuda",
+    .language = &cuda_language,
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 163 * 1024,

@@ -7,7 +7,7 @@ namespace tl {
 extern const Target sm_86;
 const Target sm_86 = {
     .name = "sm_86",
-    .language = "cuda",
+    .language = &cuda_language,
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 99 * 1024,

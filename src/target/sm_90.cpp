@@ -8,7 +8,7 @@ namespace tl {
 extern const Target sm_90, sm_90a;
 const Target sm_90 = {
     .name = "sm_90",
-    .language = "cuda",
+    .language = &cuda_language,
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .max_cluster = 8,

@@ -4,6 +4,7 @@
 
 #include "layout/banks.h"
 #include "target/instr.h"
+#include "target/language.h"
 
 namespace tl {
 
@@ -30,7 +31,7 @@ struct Rates {
 
 struct Target {
   std::string_view name;      // "sm_90": the chip; what -arch or -mcpu names
-  std::string_view language;  // "cuda" or "llvm": which printer
+  const Language* language;   // what its programs are printed in
   int warp = 32;              // threads that execute together; 1: one thread per block
   int default_threads = 128;  // of a T.Kernel that names none
   int max_threads = 1024;
@@ -80,12 +81,14 @@ const Callee* find_instr(std::string_view name);  // a row's callee, for the par
 // What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference",
 // "auto", "llvm".
 struct TargetSpec {
-  std::string kind;  // "cuda", "sim", "cpu", "reference", "auto"
-  std::string chip;  // empty: take the machine's
+  std::string kind;                    // of the language, or "sim", "reference", "auto"
+  const Language* language = nullptr;  // that kernels are compiled from; null for "sim", "reference", "auto"
+  std::string chip = "";               // empty: take the machine's
 };
 // CompileError (no place) naming the known targets if it says nothing known.
 TargetSpec parse_target(std::string_view text);
-std::string chips_of(std::string_view language);  // "sm_80, sm_86, …"
+std::string chips_of(const Language& language);  // "sm_80, sm_86, …"
+std::string simulated_chips();                   // of all languages with threads
 
 // ── target/absent.cpp: what is named elsewhere and not here, and why; empty for what nobody knows ─────────
 std::string_view why_no_chip(std::string_view name);

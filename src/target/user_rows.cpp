@@ -236,7 +236,7 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
 }
 
 Target with_user_rows(Target target) {
-  if (target.language != "cuda") return target;
+  if (!target.language->takes_ptx) return target;
   UserRows& r = user_rows();
   std::lock_guard guard(r.lock);
   for (auto& row : r.rows)

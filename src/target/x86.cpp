@@ -18,7 +18,7 @@ namespace tl {
 // branches).
 extern const Target x86_64 = {
     .name = "x86-64",
-    .language = "llvm",
+    .language = &llvm_language,
     .warp = 1,
     .shared_bytes = 64 << 20,
     .vector_bytes = 16,
@@ -33,7 +33,7 @@ extern const Target x86_64 = {
 // AVX2, FMA and half-precision conversion: Intel since 2013, AMD since 2015 (whole-width since Zen 2).
 extern const Target haswell = {
     .name = "haswell",
-    .language = "llvm",
+    .language = &llvm_language,
     .warp = 1,
     .shared_bytes = 64 << 20,
     .vector_bytes = 32,
@@ -48,7 +48,7 @@ extern const Target haswell = {
 // AVX-512 with its byte, word and short-vector parts: Intel servers since 2017, AMD since Zen 4.
 extern const Target skylake_avx512 = {
     .name = "skylake-avx512",
-    .language = "llvm",
+    .language = &llvm_language,
     .warp = 1,
     .shared_bytes = 64 << 20,
     .vector_bytes = 64,
@@ -85,7 +85,7 @@ std::span<const DotInstr* const> x86_dots() {
 
 extern const Target cascadelake = {
     .name = "cascadelake",
-    .language = "llvm",
+    .language = &llvm_language,
     .warp = 1,
     .shared_bytes = 64 << 20,
     .vector_bytes = 64,
@@ -100,7 +100,7 @@ extern const Target cascadelake = {
 
 extern const Target cooperlake = {
     .name = "cooperlake",
-    .language = "llvm",
+    .language = &llvm_language,
     .warp = 1,
     .shared_bytes = 64 << 20,
     .vector_bytes = 64,

@@ -53,8 +53,6 @@ def test_only_the_device_compiler_of_sm_90a_takes_wgmma():
     ("cuda -arch=sm_100a", "tcgen05"),
     ("cuda -arch=sm_120", "no description"),
     ("sim:sm_100", "tcgen05"),
-    ("hip", "AMD"),
-    ("hip -mcpu=gfx942", "AMD"),
     ("metal", "Apple"),
     ("webgpu", "WGSL"),
     ("cutedsl", "say cuda"),
@@ -64,6 +62,14 @@ def test_a_target_that_is_not_here(target, why):
     with pytest.raises(tilelang.CompileError) as caught:
         tilelang.compile(multiply, target=target)
     assert why in caught.value.text and "sm_80, sm_86, sm_89, sm_90, sm_90a" in caught.value.text
+
+
+@pytest.mark.parametrize("target", ["hip -mcpu=gfx90a", "sim:gfx90a", "hip -mcpu=gfx950"])
+def test_a_chip_of_amds_that_is_not_here(target):
+    with pytest.raises(
+        tilelang.CompileError, match=r"this version has .*gfx942: this version describes gfx942"
+    ):
+        tilelang.compile(multiply, target=target)
 
 
 def test_llvm_is_the_cpu():

@@ -33,7 +33,7 @@ class TileDevice:
     def __init__(self, target: Any = None) -> None:
         self.target = resolve_target(target or self.default)  # says why others are not here
         self.info = _core.target_info(self.target)
-        kind = {"cuda": CUDA, "llvm": CPU}[self.info["language"]]
+        kind = _KINDS[self.info["language"]]
         if type(self) not in (TileDevice, kind):
             raise compile_error(
                 f"{type(self).__name__}: {self.target} is no chip of that kind", caller_place()
@@ -43,6 +43,10 @@ class TileDevice:
         self.warp_size, self.smem_cap = self.info["warp"], self.info["shared_bytes"]
         self.max_smem_usage = self.smem_cap
         rows = _core.instruction_rows(self.name)
+        if "bandwidth" in self.info:  # of GPUs
+            self.rates = rates(self.target)
+            self.bandwidth = [int(self.rates["bandwidth"] / 1e9)]
+            self.l2_cache_size_bytes = int(self.rates["l2_bytes"])
         self.matrix = [row for row in rows if row["group"] == "matrix"]
         self.available_tensor_instructions = [
             TensorInstruction(row["name"], [*row["shape"][:2]]) for row in self.matrix
@@ -65,9 +69,12 @@ class CUDA(TileDevice):
         super().__init__(target)
         self.sm_version = int("".join(c for c in self.name if c.isdigit()))
         self.compute_capability = str(self.sm_version)
-        self.rates = rates(self.target)
-        self.bandwidth = [int(self.rates["bandwidth"] / 1e9)]
-        self.l2_cache_size_bytes = int(self.rates["l2_bytes"])
+
+
+class CDNA(TileDevice):
+    """A GPU of AMD's for computing."""
+
+    platform, default = "CDNA", "hip"
 
 
 class CPU(TileDevice):
@@ -83,14 +90,14 @@ def _absent(name: str, target: str, what: str) -> type[TileDevice]:
     )
 
 
-CDNA = _absent("CDNA", "hip", "AMD's for computing")
+_KINDS = {"cuda": CUDA, "hip": CDNA, "llvm": CPU}
 RDNA = _absent("RDNA", "hip", "AMD's for graphics")
 METAL = _absent("METAL", "metal", "Apple's")
 
 
 def get_arch(target: Any = "cuda") -> TileDevice:
     """The chip of a target."""
-    return (CUDA if resolve_target(target).startswith("cuda") else CPU)(target)
+    return _KINDS[_core.target_info(resolve_target(target))["language"]](target)
 
 
 def auto_infer_current_arch() -> TileDevice:

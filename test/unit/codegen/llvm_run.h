@@ -19,7 +19,7 @@ inline std::vector<const Target*> cpu_targets() {
     return out;
   }
   for (auto* t : all_targets())
-    if (t->language == "llvm" && cpu_runs(std::string(t->name))) out.push_back(t);
+    if (!t->has_threads() && cpu_runs(std::string(t->name))) out.push_back(t);
   return out;
 }
 

@@ -1,6 +1,8 @@
 // Rows of instructions against formulas written independently of them.
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "target/check.h"
 #include "target/nvidia.h"
@@ -71,6 +73,13 @@ TEST_CASE("target strings") {
   CHECK(parse_target("reference").kind == "reference");
   CHECK(parse_target("sim:sm_90").kind == "sim");
   CHECK(parse_target("sim:sm_90").chip == "sm_90");
+  CHECK(parse_target("hip -mcpu=gfx942").chip == "gfx942");
+  CHECK(parse_target("rocm -mcpu=gfx942").kind == "hip");
+  CHECK(parse_target("sim:gfx942").language == nullptr);
+  CHECK_THROWS_WITH_AS(parse_target("hip -mcpu=gfx90a"), doctest::Contains("describes gfx942 alone"),
+                       CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("cuda -arch=gfx942"), doctest::Contains("no chip 'gfx942'"),
+                       CompileError);
   CHECK_THROWS_WITH_AS(parse_target("sim"), doctest::Contains("sim:CHIP with CHIP one of sm_80, sm_86"),
                        CompileError);
   CHECK_THROWS_WITH_AS(parse_target("sim:sm_70"),
@@ -80,6 +89,35 @@ TEST_CASE("target strings") {
   CHECK_THROWS_WITH_AS(parse_target("cuda -arch=sm_70"), doctest::Contains("no chip 'sm_70'"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -march=sm_80"), doctest::Contains("-arch=CHIP"), CompileError);
   CHECK_THROWS_AS(parse_target("cuda -arch=haswell"), CompileError);
+}
+
+TEST_CASE("languages are rows: no two share a name or a word of a target string, and chips fit theirs") {
+  std::set<std::string_view> names, words{"auto", "sim", "reference"};
+  for (auto* row : all_languages()) {
+    CAPTURE(row->name);
+    CHECK(find_language(row->name) == row);
+    CHECK(names.insert(row->name).second);
+    CHECK(words.insert(row->kind).second);
+    if (!row->synonym.empty() && row->synonym != row->kind) CHECK(words.insert(row->synonym).second);
+    CHECK(!chips_of(*row).empty());
+  }
+  for (auto* chip : all_targets()) {
+    CAPTURE(chip->name);
+    CHECK(chip->has_threads() == chip->language->has_threads);
+    CHECK(parse_target(fmt::format("{} {}{}", chip->language->kind, chip->language->chip_option, chip->name))
+              .language == chip->language);
+  }
+  CHECK(find_language("fortran") == nullptr);
+}
+
+TEST_CASE("what a language has no text for is found by name, pattern and width") {
+  CHECK(hip_language.why_not("ptx", 0) == "PTX is for NVIDIA's GPUs");
+  CHECK(!hip_language.why_not("ieee_add_rz", 32).empty());
+  CHECK(hip_language.why_not("ieee_add_rn", 32).empty());
+  CHECK(!hip_language.why_not("match_any_sync", 32).empty());
+  CHECK(!hip_language.why_not("sin", 64).empty());
+  CHECK(hip_language.why_not("sin", 32).empty());
+  CHECK(cuda_language.why_not("ptx", 0).empty());
 }
 
 TEST_CASE("sm_90a is sm_90, but for its name") {
@@ -100,14 +138,14 @@ TEST_CASE("chips and kinds that are not here are refused by name, with those tha
     for (std::string kind : {"cuda -arch=", "sim:"}) {
       CAPTURE(kind + chip);
       CHECK_THROWS_WITH_AS(parse_target(kind + chip),
-                           doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a: "),
+                           doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a"),
                            CompileError);
       CHECK_THROWS_WITH_AS(parse_target(kind + chip),
                            doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
     }
   CHECK(why_no_chip("sm_75").find("bf16") != std::string_view::npos);
   CHECK(why_no_chip("sm_100a").find("tcgen05") != std::string_view::npos);
-  for (std::string kind : {"hip", "rocm", "metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx", "c"})
+  for (std::string kind : {"metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx", "c"})
     for (std::string rest : {"", " -mcpu=gfx942"}) {
       CAPTURE(kind + rest);
       CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_80"), CompileError);
