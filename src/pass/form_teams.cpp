@@ -224,6 +224,24 @@ Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
   });
 }
 
+// Registers are their threads' own: a fragment belongs to the one team that touches it.
+void check_fragments(const Function& f, const Kernel& k, const Stmt& body) {
+  std::map<BufferId, std::pair<Team, Span>> owner;
+  walk(body, {.team = whole_block(k)}, [&](const Stmt& s, const WalkContext& at) {
+    Team here{.first = at.team.first, .count = at.team.count};
+    for (auto& e : effects_of(s).list) {
+      if (f[e.buffer].scope != Scope::fragment) continue;
+      auto& [team, span] = owner.try_emplace(f.storage(e.buffer), here, s->span).first->second;
+      if (team == here) continue;
+      fail(s->span,
+           "the fragment {} is used here by the threads {} and on line {} by {}, but registers belong to one "
+           "team: move the value through shared memory",
+           f[e.buffer].name, range_text(here), span.line, range_text(team));
+    }
+    return true;
+  });
+}
+
 // ── barriers of the whole block inside a team ─────────────────────────────────────────────────────────
 // How often a thread comes to the block's barrier in a statement; null where only a run tells.
 Expr times_at_barrier(const Stmt& s) {
@@ -316,6 +334,7 @@ Stmt form_teams(const Function& f, const Kernel& k, const Target& target,
   Varying varying{.f = f};
   varying.find(k.body);
   Stmt body = with_barriers(k, target, Former(f, k, target, varying, resolve)(k.body));
+  check_fragments(f, k, body);
   check_block_barriers(k, body);
   return body;
 }

@@ -70,21 +70,12 @@ Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span,
 }
 
 std::map<BufferId, Team> owners_of(const Function& f, const std::vector<LayoutItem>& items) {
-  std::map<BufferId, std::pair<Team, Span>> found;
+  std::map<BufferId, Team> of_storage, teams;
   for (auto& item : items)
-    for (BufferId b : item.touched) {
-      auto& [team, span] = found.try_emplace(f.storage(b), item.team, item.stmt->span).first->second;
-      if (team == item.team) continue;
-      fail(item.stmt->span,
-           "the fragment {} is used here by the threads [{}, {}) and on line {} by [{}, {}), but registers "
-           "belong to one team: move the value through shared memory",
-           f[b].name, item.team.first, item.team.first + item.team.count, span.line, team.first,
-           team.first + team.count);
-    }
-  std::map<BufferId, Team> teams;
+    for (BufferId b : item.touched) of_storage.try_emplace(f.storage(b), item.team);
   for (size_t i = 0; i < f.buffers.size(); i++)
-    if (auto it = found.find(f.storage(BufferId{int(i)})); it != found.end())
-      teams.emplace(BufferId{int(i)}, it->second.first);
+    if (auto it = of_storage.find(f.storage(BufferId{int(i)})); it != of_storage.end())
+      teams.emplace(BufferId{int(i)}, it->second);
   return teams;
 }
 

@@ -32,7 +32,7 @@ struct LayoutItem {
 std::vector<LayoutItem> layout_items(const Function& f, const Kernel& kernel, const Target& target);
 // A fragment that the user made, as a mapping of iterations or of elements to threads: kept, or refused.
 Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span, const Team& team);
-// The team that each fragment belongs to: that of the statements which touch it.  CompileError where two do.
+// The team that each fragment belongs to: that of the statements which touch it.
 std::map<BufferId, Team> owners_of(const Function& f, const std::vector<LayoutItem>& items);
 
 }  // namespace tl

@@ -152,13 +152,13 @@ MISTAKES = {
         """,
         ["global memory", "copy"],
     ),
-    "a copy by one warp": (
+    "a copy by half a warp": (
         """
         s = T.alloc_shared((128,), "float32")
-        if T.get_thread_binding() < 32:
+        if T.get_thread_binding() < 16:
             T.copy(A, s)  # here
         """,
-        ["all threads", "move it out"],
+        ["whole warps of 32"],
     ),
     "vectors of shared memory from a tensor": (
         """

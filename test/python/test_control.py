@@ -380,11 +380,11 @@ def test_python_runs_what_python_knows(tmp_path):
 # ── threads that part ─────────────────────────────────────────────────────────────────────────────────
 TX = "tx = T.get_thread_binding()\nS = T.alloc_shared((8,), 'float32')\n"
 APART = {
-    "copy": (TX + "if tx < 16:\n    T.copy(A[0, 0:8], S)", 4, ["copy", "threadIdx.x", "line 7"]),
+    "copy": (TX + "if tx < 16:\n    T.copy(A[0, 0:8], S)", 4, ["copy", "[0, 16)", "whole warps of 32"]),
     "parallel": (
         TX + "if tx < 16:\n    for i in T.Parallel(8):\n        A[0, i] = 1.0",
         4,
-        ["parallel loop", "threadIdx.x"],
+        ["parallel loop", "[0, 16)"],
     ),
     "through a variable": (
         TX + "v = T.alloc_var('int32', 0)\nv = T.get_lane_idx()\nwhile v < 3:\n"

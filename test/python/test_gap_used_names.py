@@ -38,7 +38,6 @@ BY_HAND = {
     "annotate_consumer_reg_alloc": lambda s: T.annotate_consumer_reg_alloc(240),
     "annotate_producer_reg_dealloc": lambda s: T.annotate_producer_reg_dealloc(24),
     "block_rank_in_cluster": lambda s: T.block_rank_in_cluster(),
-    "ws": lambda s: T.ws(0),
     "ws_op": lambda s: T.ws_op("load"),
     "WSRole": lambda s: T.WSRole("producer", warps_lo=0, warps_hi=4, max_nreg=24),
     "WSPipeline": lambda s: T.WSPipeline("tiles", [s], 2),

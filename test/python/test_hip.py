@@ -135,7 +135,7 @@ def test_flags_are_clangs():
 # ── what AMD's GPUs have no text for ──────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("statement, why", [
     ("T.ptx('bar.warp.sync -1;')", "PTX is for NVIDIA"),
-    ("A[0] = T.cast(T.ballot_sync(A[0] > 0), 'float32')", "a warp of AMD's GPUs has 64"),
+    ("A[0] = T.cast(T.ballot_sync(A[0] > 0), 'float32')", "a warp of gfx942 has 64"),
     ("T.sync_threads(1, 64)", "one barrier for each block"),
     ("A[0] = T.syncthreads_count(A[0] > 0)", "no barrier that counts"),
     ("A[0] = T.ieee_add(A[0], A[1], 'rz')", "directed rounding"),

@@ -36,7 +36,7 @@ LATER = [
     ("T.fence_proxy_async()", BARRIERS), ("T.tma_copy(A, A, barrier=n)", TMA),
     ("T.ptx_cp_async(T.access_ptr(A), T.access_ptr(A), 8)", COPIES), ("T.ptx_commit_group()", COPIES),
     ("T.ptx_wait_group(0)", COPIES), ("T.async_copy(A, A)", COPIES), ("T.wgmma_gemm(A, A, A)", WGMMA),
-    ("T.wait_wgmma(0)", WGMMA), ("with T.ws(0, 1):\n    pass", ROLES), ("T.ws_op('load')", ROLES),
+    ("T.wait_wgmma(0)", WGMMA), ("T.ws_op('load')", ROLES),
     ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),
     ("T.WSSchedule(8, [], [], [])", ROLES), ("T.WSScope('root', [])", ROLES), ("T.WSSync('a', 'p')", ROLES),
     ("T.WSSync.producer_acquire('p')", ROLES), ("T.WSSync.producer_commit('p')", ROLES),

@@ -103,6 +103,10 @@ def test_a_tile_between_two_teams():
     assert np.array_equal(a, b)
 
 
+def test_names():
+    assert T.WarpSpecialize is T.ws
+
+
 def test_no_bytes_are_shared_between_teams():
     @T.prim_func
     def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):

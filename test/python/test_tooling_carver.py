@@ -57,9 +57,11 @@ def test_chips_have_the_numbers_of_the_compiler():
 
 
 def test_chips_that_are_not_here_say_so():
-    for kind, target in ((CDNA, "hip"), (RDNA, "hip"), (METAL, "metal")):
-        with pytest.raises(tilelang.CompileError, match=f"unknown target '{target}'.*no back end"):
-            kind(target)
+    with pytest.raises(tilelang.CompileError, match="unknown target 'metal'.*no back end"):
+        METAL("metal")
+    for kind in (CDNA, RDNA):
+        with pytest.raises(tilelang.CompileError, match="target 'hip': no AMD GPU answers"):
+            kind("hip")
     with pytest.raises(tilelang.CompileError, match="CDNA: cuda -arch=sm_80 is no chip of that kind"):
         CDNA("cuda -arch=sm_80")
 

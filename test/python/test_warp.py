@@ -163,9 +163,9 @@ def test_votes_as_64_bits():
                 U[4, tx] = T.activemask("uint64")
 
     u = np.zeros((5, 96), np.uint64)
-    run(main, votes_input(), u)
+    simulate(main, votes_input(), u)
     assert np.array_equal(u, votes_expected(votes_input())[1])
-    source(main)
+    cuda_text(main)
 
 
 def test_a_mask_of_all_lanes_may_be_left_out():
@@ -177,7 +177,7 @@ def test_a_mask_of_all_lanes_may_be_left_out():
                 A[tx] = T.shfl_xor(A[tx], 1, mask=mask) + T.any_sync(A[tx] > 3, mask)
                 T.sync_warp(mask)
 
-        return source(main)
+        return cuda_text(main)
 
     assert len({voted(mask) for mask in (None, -1, 0xFFFFFFFF, (1 << 64) - 1)}) == 1
     assert voted(None) != voted(0xFFFF)
