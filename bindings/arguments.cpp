@@ -126,8 +126,8 @@ void Arguments::read_tensor(const ParamSpec& spec, nb::handle object, ArrayType&
   }
   if (spec.is_written && type.family == ArrayType::Family::torch && is_tracked(object))
     unusable(
-        "a tensor that requires grad, but the function writes to it and autograd would not see that: "
-        "pass x.detach(), or call under torch.no_grad()");
+        "a tensor that requires grad, but the function writes to it and autograd would not see that: pass "
+        "x.detach(), or call under torch.no_grad()");
 }
 
 void Arguments::read(size_t param, nb::handle object, ArrayType& type) {

@@ -354,17 +354,15 @@ PyObject* forget(PyObject* self, PyObject* watches) {
 PyMethodDef cache_methods[] = {
     {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&remember)), METH_FASTCALL,
      "remember(self, args, reads, kernel, inputs) -> None\n\nFrom now on, calls like `args` (one value for "
-     "each name, then name and value of each other keyword) go "
-     "to `kernel` with the arguments at the places `inputs`.  reads: what the trace asked of "
-     "the tensors, "
-     "(position, \"shape\" | \"stride\" | \"whole\", dimension); calls that differ there are other calls."},
+     "each name, then name and value of each other keyword) go to `kernel` with the arguments at the places "
+     "`inputs`.  reads: what the trace asked of the tensors, (position, \"shape\" | \"stride\" | \"whole\", "
+     "dimension); calls that differ there are other calls."},
     {"find", &find, METH_O,
      "find(self, args) -> object | None\n\nThe kernel that a call with `args` (one value for each name) "
      "would run."},
     {"key", &key, METH_O,
      "key(self, args) -> bytes\n\nWhat a call with `args` is before its trace: equal for calls that differ "
-     "at most in "
-     "what traces read of their tensors.  TypeError for values that cannot be told apart."},
+     "at most in what traces read of their tensors.  TypeError for values that cannot be told apart."},
     {"counts", &counts, METH_NOARGS,
      "counts(self) -> list[int]\n\nHow many kernels there are, for each choice of reads."},
     {"forget", &forget, METH_O,

@@ -256,13 +256,11 @@ PyObject* allocate_outputs(PyObject* self, PyObject* sequence) {
 
 PyMethodDef launcher_methods[] = {
     {"launch", &launch_all, METH_O,
-     "launch(self, args) -> None\n\nRun on all the parameters, outputs included, on the "
-     "current stream of the "
-     "arrays' library."},
+     "launch(self, args) -> None\n\nRun on all the parameters, outputs included, on the current stream of "
+     "the arrays' library."},
     {"allocate_outputs", &allocate_outputs, METH_O,
-     "allocate_outputs(self, inputs) -> list\n\nNew arrays for the parameters that "
-     "out_idx names, of the library "
-     "and on the device of the first array among the inputs."},
+     "allocate_outputs(self, inputs) -> list\n\nNew arrays for the parameters that out_idx names, of the "
+     "library and on the device of the first array among the inputs."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -214,10 +214,9 @@ void declare_options(CLI::App& app, Arguments& a) {
   }
   run->add_flag("--check", a.check, "compare with the reference");
   run->callback([&a] { a.run = true; });
-  reduce->add_option(
-      "--tolerance", a.tolerance,
-      "a result is wrong if it differs by more than so much of its largest number; else by more "
-      "than its type explains");
+  reduce->add_option("--tolerance", a.tolerance,
+                     "a result is wrong if it differs by more than so much of its largest number; else by "
+                     "more than its type explains");
   reduce->add_option("--timeout", a.timeout, "seconds; a program that takes longer is one that does not end");
   reduce->callback([&a] { a.reduce = true; });
 }

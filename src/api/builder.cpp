@@ -290,15 +290,13 @@ void Builder::check_control(const Callee& callee) const {
     if (is_loop && (f.loop == Loop::parallel || f.loop == Loop::vectorized))
       fail(here(),
            "`{}` in a {} loop (line {}): its iterations are independent and run together; guard the rest of "
-           "the "
-           "body with `if`, or use T.serial",
+           "the body with `if`, or use T.serial",
            what, to_string(f.loop), f.span.line);
     if (&callee == &thread_return) continue;
     if (is_loop && f.loop == Loop::pipelined)
       fail(here(),
            "`{}` in a T.Pipelined loop (line {}): copies of later iterations may be on their way; use "
-           "T.serial, "
-           "or guard the body with `if`",
+           "T.serial, or guard the body with `if`",
            what, f.span.line);
     if (is_loop || f.kind == Frame::Kind::while_loop) return;
   }

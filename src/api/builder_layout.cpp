@@ -108,8 +108,7 @@ void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) cons
   if (info.alias_of || shows != all.end())
     fail({},
          "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements "
-         "lie in "
-         "row-major order has; index it as it lies, or do without the layout",
+         "lie in row-major order has; index it as it lies, or do without the layout",
          describe(buffer), info.alias_of ? info.name : shows->name,
          info.alias_of ? draft->function[info.alias_of].name : info.name);
   if (!info.strides.empty())
@@ -146,8 +145,7 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
       fail({},
            "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because "
            "{}. Thread and register are sums of the indices' digits (i // a % b, times a stride), each digit "
-           "in "
-           "one of the two",
+           "in one of the two",
            info.name, to_string(f), why);
     int64_t threads = draft->function.kernels.empty() ? 0 : thread_count(draft->function.kernels.back());
     if (threads && f.threads > threads)

@@ -73,8 +73,7 @@ Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std
   if (buffer.info().scope == Scope::fragment)
     fail(here(),
          "{} is spread over the registers of the block's threads and has no address: copy it to a shared "
-         "tile, or "
-         "use T.alloc_local",
+         "tile, or use T.alloc_local",
          describe(buffer));
   keep_rows(buffer, "its address, which is taken");
   // The elements of a strided tensor do not follow one another.
@@ -112,11 +111,10 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
     bool ok = true;
     visit(e, [&](const Var& v) { ok &= known(v); }, [&](const Load&) { ok = false; });
     if (!ok)
-      fail(
-          here(),
-          "{}: {} must be known when the function is called, from constants, scalar parameters and T.dynamic "
-          "extents: the shape of a tensor does not change within a kernel",
-          name, what);
+      fail(here(),
+           "{}: {} must be known when the function is called, from constants, scalar parameters and "
+           "T.dynamic extents: the shape of a tensor does not change within a kernel",
+           name, what);
     return e;
   };
   BufferInfo info{.name = name, .dtype = type, .shape = {}, .strides = {}, .span = here(), .layout = {}};
@@ -151,8 +149,7 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
   if (info.scope != Scope::global && info.scope != Scope::shared)
     fail(here(),
          "{}: {} belongs to one thread or is spread over the registers of several, which no other thread "
-         "reaches; "
-         "atomics are for tensors and shared tiles",
+         "reaches; atomics are for tensors and shared tiles",
          op, describe(buffer));
   check_atomic_type(op, row->atomic, info.dtype, here());
   check_order(op, row->atomic, order, here());
@@ -185,8 +182,7 @@ Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std:
   if (auto row = as_int(info.shape.back()); row && !wants_shared && *row * element < bytes)
     fail(here(),
          "{} moves {} bytes, which are {} elements, but a row of {} has {}, so that no such access lies "
-         "within it; give "
-         "it longer rows (T.view), or move fewer bytes",
+         "within it; give it longer rows (T.view), or move fewer bytes",
          what, bytes, bytes / element, describe(buffer), *row);
   keep_rows(buffer, fmt::format("{}, which moves neighbouring elements", what));
   Expr mask = predicate ? to_bool(*predicate, here()) : Expr();

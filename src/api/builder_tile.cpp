@@ -242,11 +242,10 @@ IndexMap Builder::end_function(const std::vector<Expr>& vars, const std::vector<
     m.outputs.push_back(to_type(r, type, "a result of the function", here()));
     std::unordered_map<const Node*, int64_t> known;
     if (operations_of(m.outputs.back(), most, known) == most)
-      fail(
-          here(),
-          "{} has {} operations or more once its names are written out, for it becomes one expression: use a "
-          "name fewer times, or fold by simpler functions one after the other",
-          frame.said, most);
+      fail(here(),
+           "{} has {} operations or more once its names are written out, for it becomes one expression: use "
+           "a name fewer times, or fold by simpler functions one after the other",
+           frame.said, most);
   }
   return m;
 }
@@ -346,8 +345,7 @@ void Builder::require(const Value& cond, const std::string& message) {
     if (n.kind == Kind::Var && !static_cast<const ExprNode&>(n).dtype.is_int())
       fail(here(),
            "assert outside of T.Kernel is checked before the launch, from integer parameters and extents; "
-           "`{}` "
-           "is {}: check it before the call, or inside of T.Kernel, where each thread does",
+           "`{}` is {}: check it before the call, or inside of T.Kernel, where each thread does",
            static_cast<const Var&>(n).hint, to_string(static_cast<const ExprNode&>(n).dtype));
   });
   draft->function.facts.push_back(e);

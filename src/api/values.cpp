@@ -51,8 +51,7 @@ void refuse_addresses(std::initializer_list<const Value*> values, Span span) {
     if (auto* e = std::get_if<Expr>(v); e && (*e)->dtype.is_handle())
       fail(span,
            "an address is no number to compute with: make_tensor(p, shape) makes a tensor of the memory "
-           "there, "
-           "whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
+           "there, whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
 }
 
 Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {

@@ -105,10 +105,10 @@ std::string instruction_function(const AtomicUse& u, const AtomicInstr& row) {
   internal_check(u.type.lanes == 1, "an old value, or an order that red has not, of a vector");
   Values x = values_of(u.type, 2);
   std::string s =
-      head(u, u.returns) + fmt::format(
-                               "  {} old;\n  asm volatile(\"atom.{} %0, [%1], {};\" : \"={}\"(old) : "
-                               "{}, {} : \"memory\");\n",
-                               x.type, where, x.holes, x.letter, where_of(u), x.values);
+      head(u, u.returns) +
+      fmt::format(
+          "  {} old;\n  asm volatile(\"atom.{} %0, [%1], {};\" : \"={}\"(old) : {}, {} : \"memory\");\n",
+          x.type, where, x.holes, x.letter, where_of(u), x.values);
   if (!u.returns) return s + "}\n";
   return s + (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", value_type(u.type))
                                 : "  return old;\n}\n");

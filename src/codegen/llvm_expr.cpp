@@ -317,8 +317,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
   if (is_foreign(callee))
     fail(n.span,
          "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it "
-         "by "
-         "target=\"sim:…\" or \"reference\"",
+         "by target=\"sim:…\" or \"reference\"",
          describe_foreign(n));
   if (callee.effect != Callee::Effect::pure)
     fail(n.span,

@@ -116,8 +116,7 @@ Formula::Op formula_op(BinaryOp op, const Span& span) {
     default:
       fail(span,
            "`{}` in an extent, a grid or a check: these are computed before the launch, from + - * // % min "
-           "max and "
-           "comparisons only",
+           "max and comparisons only",
            symbol(op));
   }
 }

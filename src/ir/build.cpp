@@ -134,8 +134,7 @@ Expr written_binary(BinaryOp op, Expr a, Expr b, Span span) {
   if (is_division(op) && a->dtype.is_int() && is_int(b, 0))
     fail(span,
          "`{}` divides by 0: its divisor is that constant, and an integer divided by it has no value; "
-         "correct the "
-         "divisor",
+         "correct the divisor",
          symbol(op));
   return binary(op, std::move(a), std::move(b), span);
 }

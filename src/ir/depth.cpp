@@ -48,13 +48,11 @@ void refuse_depth(const Node& node, Span span) {
   if (node.kind < Kind::Store)
     fail(span,
          "an expression of more than {} operations, each on the result of the one before: let a loop compute "
-         "it "
-         "(T.serial), or keep a part of it in a variable (T.alloc_var)",
+         "it (T.serial), or keep a part of it in a variable (T.alloc_var)",
          deepest_written);
   fail(span,
        "statements and expressions nested more than {} deep: move a part of them into a loop, or keep parts "
-       "of an "
-       "expression in a variable (T.alloc_var)",
+       "of an expression in a variable (T.alloc_var)",
        deepest_written);
 }
 

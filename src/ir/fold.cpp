@@ -170,8 +170,7 @@ double fold_float(BinaryOp op, double a, double b, DType type) {
 }
 const std::string_view divisor_help =
     "guard it with an if; where the 0 was copied from outside of a tensor, T.annotate_safe_value gives "
-    "another "
-    "number";
+    "another number";
 bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
 bool is_division(BinaryOp op) {
   return op == BinaryOp::floordiv || op == BinaryOp::floormod || op == BinaryOp::truncdiv ||

@@ -194,8 +194,8 @@ void verify_expr(VerifyScope& s, const Expr& e) {
 void verify_width(const VerifyScope& s, const Expr& index, const std::string& buffer) {
   if (s.level == Level::tile && index->dtype != i64)
     s.bad(
-        "an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let "
-        "its loop run over i64",
+        "an index of {} is {}, but what it is added to at level tile is i64: write cast<i64>({}), or let its "
+        "loop run over i64",
         buffer, to_string(index->dtype), print(index, &s.f));
 }
 int verify_access(VerifyScope& s, BufferId id, const std::vector<Expr>& index) {

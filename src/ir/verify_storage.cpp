@@ -93,12 +93,10 @@ std::optional<Violation> disagreement(const BufferInfo& a, const BufferInfo& b) 
         if (!in_registers) return fmt::format("byte {}", bit / 8);
         return fmt::format("byte {} of thread {}", bit / 8, p[0]);
       };
-      return Violation{
-          b.span,
-          fmt::format("{}: {} begins at {}, and {}, which is the same byte, at {}; annotate one of the "
-                      "two, and the other follows",
-                      about, element_text(a, u / of_a), place(x, bit_x), element_text(b, u / of_b),
-                      place(y, bit_y))};
+      return Violation{b.span, fmt::format("{}: {} begins at {}, and {}, which is the same byte, at {}; "
+                                           "annotate one of the two, and the other follows",
+                                           about, element_text(a, u / of_a), place(x, bit_x),
+                                           element_text(b, u / of_b), place(y, bit_y))};
     }
   return std::nullopt;
 }
@@ -115,10 +113,9 @@ std::optional<Violation> storage_fault(const Function& f) {
     auto it = one.find(f.storage(id));
     if (it == one.end() || !b.layout) continue;
     if (b.scope == Scope::global)
-      return Violation{b.span,
-                       fmt::format("the tensor {} has a layout, and shares its storage with a tensor of "
-                                   "another shape or type; only tensors in row-major order do",
-                                   b.name)};
+      return Violation{b.span, fmt::format("the tensor {} has a layout, and shares its storage with a tensor "
+                                           "of another shape or type; only tensors in row-major order do",
+                                           b.name)};
     if (!it->second)
       it->second = id;
     else if (auto found = disagreement(f[it->second], b))

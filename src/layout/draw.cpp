@@ -155,8 +155,8 @@ std::string to_svg(const Drawing& d) {
   for (size_t i = 0; i < d.cells.size(); i++) {
     int64_t x = left + int64_t(i) % d.columns * wide, y = top + int64_t(i) / d.columns * high;
     out += fmt::format(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#888\"/>"
-        "<text x=\"{}\" y=\"{}\">{}</text>\n",
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#888\"/><text x=\"{}\" "
+        "y=\"{}\">{}</text>\n",
         x, y, wide, high, d.cells[i].colour, x + wide / 2, y + 14, escaped(d.cells[i].text));
   }
   return out + "</svg>\n";

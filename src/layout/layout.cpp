@@ -77,8 +77,7 @@ IndexMap Layout::map() const {
   if (outputs.empty() && !ranges.empty())
     fail({},
          "this layout of {} points is known as a table only, and no expression says where an element goes: "
-         "give "
-         "its map as expressions",
+         "give its map as expressions",
          size());
   return {vars, extents, outputs};
 }

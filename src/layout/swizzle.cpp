@@ -32,8 +32,7 @@ void check_pattern(const std::vector<int64_t>& extents, int bits, int64_t bytes)
   if (extents.back() * bits % (bytes * 8))
     fail({},
          "the swizzle of {} bytes needs rows of a multiple of that, but a row of {} elements of {} bits is "
-         "{} bytes: "
-         "use a narrower pattern or padding",
+         "{} bytes: use a narrower pattern or padding",
          bytes, extents.back(), bits, extents.back() * bits / 8);
 }
 
@@ -109,8 +108,7 @@ Layout xor_swizzled(std::vector<int64_t> extents, int count, int base, int shift
   if (shift < count)
     fail({},
          "a swizzle of {} bits shifted by {}: a bit would be XORed with one that is XORed itself; the shift "
-         "is at "
-         "least the number of bits",
+         "is at least the number of bits",
          count, shift);
   for (int64_t e : extents)
     if (e < 1) fail({}, "a swizzle of the extents {}: extents are positive", tuple_text(extents));

@@ -19,11 +19,10 @@ void complete_atomic(std::vector<Operand>& operands, const Function& f, Span spa
 
 void check_atomic(const Tile& t, const Function& f) {
   if (!same_extents(moving(t, f, updated(t)), moving(t, f, values(t))))
-    fail(
-        t.span,
-        "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent 1 "
-        "apart)",
-        t.op->said(), describe(f, values(t)), describe(f, updated(t)));
+    fail(t.span,
+         "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent "
+         "1 apart)",
+         t.op->said(), describe(f, values(t)), describe(f, updated(t)));
   const BufferInfo& info = f[updated(t).buffer];
   if (info.scope != Scope::global && info.scope != Scope::shared)
     fail(t.span,

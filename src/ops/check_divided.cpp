@@ -281,12 +281,9 @@ struct Divided {
     std::string line = why.span.line == r.span.line ? "" : fmt::format(", on line {}", why.span.line);
     fail(r.span,
          "{0} is read here {1} the T.Parallel loop{2} has {3}, but the loop also {4}{5}, so its iterations "
-         "are divided "
-         "among the threads, each of which keeps {0} as its own iterations leave it: change {0} in a loop of "
-         "its own, "
-         "which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a T.alloc_reducer, or "
-         "make the "
-         "loop T.serial",
+         "are divided among the threads, each of which keeps {0} as its own iterations leave it: change {0} "
+         "in a loop of its own, which every thread runs as a whole, use T.reduce_sum (T.reduce_max, …) or a "
+         "T.alloc_reducer, or make the loop T.serial",
          f[r.buffer].name, who, loop, what, why.what, line);
   }
   void read(const Read& r) const {

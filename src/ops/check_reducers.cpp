@@ -35,19 +35,16 @@ struct Reducers {
     if (e->state == Epoch::State::open)
       fail(span,
            "{} is read here, but it is a reducer that has not been finalised since it was opened on line {}: "
-           "each "
-           "thread has a part of its value; T.finalize_reducer({}) combines them",
+           "each thread has a part of its value; T.finalize_reducer({}) combines them",
            n, e->opened.line, n);
     if (e->state == Epoch::State::over)
       fail(span,
            "{} is read here, but it is a reducer that was finalised on line {}, within a loop or branch that "
-           "has "
-           "ended: read it there, or copy its value to a tile that outlives it",
+           "has ended: read it there, or copy its value to a tile that outlives it",
            n, e->finalised.line);
     fail(span,
          "{} is read here, but it is a reducer that has not been opened: T.reducer_init, T.fill or T.clear "
-         "opens "
-         "it, T.finalize_reducer({}) gives its value",
+         "opens it, T.finalize_reducer({}) gives its value",
          n, n);
   }
   void value(const Expr& e, Span span) {
@@ -68,8 +65,7 @@ struct Reducers {
     if (!in_parallel)
       fail(n.span,
            "{} is a reducer: contribute to it inside of T.Parallel, where each iteration counts once; its "
-           "value "
-           "is set by T.reducer_init, T.fill or T.clear",
+           "value is set by T.reducer_init, T.fill or T.clear",
            o);
     if (e.state == Epoch::State::done || e.state == Epoch::State::over)
       fail(n.span,
@@ -85,8 +81,7 @@ struct Reducers {
     if (!given)
       fail(n.span,
            "{} is a reducer, opened on line {}: each thread has a part of its value, to which T.Parallel can "
-           "only "
-           "contribute, by T.reducer_update({}[…], x){}; T.fill or T.reducer_init sets its value",
+           "only contribute, by T.reducer_update({}[…], x){}; T.fill or T.reducer_init sets its value",
            o, e.opened.line, o, f[n.buffer].reducer == "sum" ? fmt::format(" or {}[…] += x", o) : "");
     for (auto& i : n.index) value(i, n.span);
     for (auto& x : *given) value(x, n.span);
@@ -109,20 +104,17 @@ struct Reducers {
     if (e->state == Epoch::State::done || e->state == Epoch::State::over)
       fail(span,
            "{} has been finalised before, on line {}: a second time would count every part again; open it "
-           "again "
-           "(T.reducer_init, T.fill or T.clear) first",
+           "again (T.reducer_init, T.fill or T.clear) first",
            o, e->finalised.line);
     if (e->state == Epoch::State::none)
       fail(span,
            "{} is finalised here, but it has not been opened: T.reducer_init, T.fill or T.clear comes before "
-           "what "
-           "is contributed",
+           "what is contributed",
            o);
     if (e->block != blocks.back())
       fail(span,
            "{} is finalised in a loop or branch, but was opened outside of it, on line {}: that must happen "
-           "as often "
-           "as this, so put both into the same block",
+           "as often as this, so put both into the same block",
            o, e->opened.line);
     e->state = Epoch::State::done;
     e->finalised = span;
@@ -140,11 +132,10 @@ struct Reducers {
         finalise(r->buffer, t.span);
       } else {
         if (t.op->operands[i].access != Access::read)
-          fail(
-              t.span,
-              "{}: {} is a reducer, which nothing is written to as a whole but by T.reducer_init, T.fill and "
-              "T.clear",
-              t.op->name, name(r->buffer));
+          fail(t.span,
+               "{}: {} is a reducer, which nothing is written to as a whole but by T.reducer_init, T.fill "
+               "and T.clear",
+               t.op->name, name(r->buffer));
         read(r->buffer, t.span);
       }
     }
@@ -157,8 +148,7 @@ struct Reducers {
       if (e.state == Epoch::State::open)
         fail(e.opened,
              "the reducer {} is never finalised in the block where it is opened: T.finalize_reducer({}) "
-             "combines "
-             "what the threads have",
+             "combines what the threads have",
              name(b), name(b));
       if (e.state == Epoch::State::done) e.state = Epoch::State::over;
     }

@@ -24,8 +24,7 @@ struct Variables final : Rewriter {
     if (unset.contains(b))
       fail(span ? span : statement,
            "{0} is read here, but nothing has been assigned to this variable before: give it a first value "
-           "where it is "
-           "made, {0} = T.alloc_var(dtype, init), or assign to it first",
+           "where it is made, {0} = T.alloc_var(dtype, init), or assign to it first",
            f[b].name);
   }
 

@@ -42,8 +42,7 @@ void check_copy(const Tile& t, const Function& f) {
   if (!same_extents(src, dst))
     fail(t.span,
          "copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of extent "
-         "1 "
-         "apart){}",
+         "1 apart){}",
          describe(f, source(t)), describe(f, target_of(t)), origin_hint(t, f));
   if (auto* v = t.attrs.find("loop_layout")) {
     std::vector<int64_t> extents = extents_of(src);
@@ -80,15 +79,13 @@ ParallelNest nest_copy(const Tile& t, const Function& f) {
 
 extern const TileOp copy_op;
 const TileOp copy_op = {
-    .info =
-        {.name = "copy",
-         .doc =
-             "Moves a tile from src to dst, casting if their types differ.  Reads outside a tensor give 0, "
-             "writes outside it are dropped.",
-         .operands = {{"src", Access::read}, {"dst", Access::write}},
-         .attrs = {{"coalesced_width", OpInfo::Attr::Type::integer},
-                   {"disable_tma", OpInfo::Attr::Type::flag},
-                   {"loop_layout", OpInfo::Attr::Type::map}}},
+    .info = {.name = "copy",
+             .doc = "Moves a tile from src to dst, casting if their types differ.  Reads outside a tensor "
+                    "give 0, writes outside it are dropped.",
+             .operands = {{"src", Access::read}, {"dst", Access::write}},
+             .attrs = {{"coalesced_width", OpInfo::Attr::Type::integer},
+                       {"disable_tma", OpInfo::Attr::Type::flag},
+                       {"loop_layout", OpInfo::Attr::Type::map}}},
     .complete = complete_copy,
     .check = check_copy,
     .eval = eval_copy,

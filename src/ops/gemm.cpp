@@ -31,8 +31,7 @@ void check_types(const Gemm& g, const Function& f, Span span) {
   if (g.a_type != g.b_type && !same_family(e4m3, e5m2) && !same_family(i8, u8) && !same_family(i4, u4))
     fail(span,
          "gemm: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both "
-         "4-bit "
-         "integers: copy one to a buffer of the other's type",
+         "4-bit integers: copy one to a buffer of the other's type",
          describe(f, g.a), describe(f, g.b));
   if (!floats && !ints)
     fail(span,
@@ -75,8 +74,7 @@ void check_gemm(const Tile& t, const Function& f) {
     if (r->buffer == C.buffer)
       fail(t.span,
            "gemm: {} is both an operand and C: its elements would change while others are still to be "
-           "multiplied; "
-           "copy it to another buffer first",
+           "multiplied; copy it to another buffer first",
            describe(f, C));
   for (auto* r : {&A, &B})
     if (f[r->buffer].scope == Scope::global)
@@ -198,8 +196,7 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
 void fail_unrecorded(const Gemm& g, std::string_view name) {
   fail(g.tile.span,
        "gemm: nothing says its `{}`: the pass infer_layouts puts the instruction and how threads share the "
-       "work "
-       "on the statement, and text that comes in behind it must say them itself",
+       "work on the statement, and text that comes in behind it must say them itself",
        name);
 }
 

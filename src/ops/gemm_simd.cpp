@@ -59,8 +59,7 @@ Micro micro_of(const Gemm& g, const Target& target) {
   if (u.rows < 1 || u.rows > most)
     fail(g.tile.span,
          "gemm: {} has {} vector registers, which do not hold a tile of micro_m={} rows by micro_n={} "
-         "columns, "
-         "{} vectors a row, beside its factors",
+         "columns, {} vectors a row, beside its factors",
          target.name, target.vector_registers, u.rows, u.width(), u.vectors);
   return u;
 }

@@ -109,8 +109,7 @@ void check_overlap(const Tile& t, const Function& f) {
     if (m == Meeting::meets || (m == Meeting::same && !row_of(t).in_place))
       fail(t.span,
            "{}: {} is {} and {} is {}, which have elements in common: they would be overwritten while others "
-           "are "
-           "still to be read; use another buffer, or copy one of them to another first",
+           "are still to be read; use another buffer, or copy one of them to another first",
            t.op->name, t.op->operands[i].name, text_of_region(f, read), t.op->operands[j].name,
            text_of_region(f, written));
   });

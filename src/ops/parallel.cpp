@@ -214,9 +214,8 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
   });
   fail(asks ? asks : nest.span,
        "what {} gives here is known to one thread, as it happens once, but several threads run this "
-       "iteration, each "
-       "with its copy of the fragment {}, which the loop stores to: let the loop store to a shared tile "
-       "(T.alloc_shared), and T.copy that to {}",
+       "iteration, each with its copy of the fragment {}, which the loop stores to: let the loop store to a "
+       "shared tile (T.alloc_shared), and T.copy that to {}",
        effect ? effect->callee->name : "an effect", fragment, fragment);
 }
 

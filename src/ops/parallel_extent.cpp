@@ -55,8 +55,7 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
       if (uses_var(limit, other.var))
         fail(loop.span,
              "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a "
-             "condition "
-             "instead",
+             "condition instead",
              d.var.as<Var>()->hint, other.var.as<Var>()->hint);
     if (int64_t whole = tile_extent(f, body, d.var)) {
       guard = both(guard, lt(d.var, limit));

@@ -123,8 +123,7 @@ void check_combiner(const Reduce& r) {
   if (!right)
     fail(at,
          "{}: combine must have the form (a: {}, b: {}) -> (their combination, the identity), all of the "
-         "type that "
-         "it is computed in",
+         "type that it is computed in",
          r.tile.op->said(), to_string(r.acc), to_string(r.acc));
   for (auto& e : m.outputs)
     visit_nodes(e, [&](const Node& n) {
@@ -417,14 +416,12 @@ extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_o
     reduce_by_op;
 const TileOp reduce_sum_op =
     reduce_row("reduce_sum", "dst = the sums of src along dim; without clear they are added to dst.");
-const TileOp reduce_max_op =
-    reduce_row("reduce_max",
-               "dst = the maxima of src along dim; without clear of dst and those.  A NaN loses against a "
-               "number, or (nan_propagate) wins.");
-const TileOp reduce_min_op =
-    reduce_row("reduce_min",
-               "dst = the minima of src along dim; without clear of dst and those.  A NaN loses against a "
-               "number, or (nan_propagate) wins.");
+const TileOp reduce_max_op = reduce_row("reduce_max",
+                                        "dst = the maxima of src along dim; without clear of dst and those.  "
+                                        "A NaN loses against a number, or (nan_propagate) wins.");
+const TileOp reduce_min_op = reduce_row("reduce_min",
+                                        "dst = the minima of src along dim; without clear of dst and those.  "
+                                        "A NaN loses against a number, or (nan_propagate) wins.");
 const TileOp reduce_abssum_op = reduce_row("reduce_abssum", "As reduce_sum, of the absolute values of src.");
 const TileOp reduce_absmax_op = reduce_row("reduce_absmax", "As reduce_max, of the absolute values of src.");
 const TileOp reduce_prod_op = reduce_row(
@@ -438,9 +435,9 @@ const TileOp reduce_any_op = reduce_row(
     "reduce_any", "dst = whether any of src's elements along dim is not 0; without clear, or dst is not 0.");
 const TileOp reduce_all_op = reduce_row(
     "reduce_all", "dst = whether none of src's elements along dim is 0; without clear, and dst is not 0.");
-const TileOp reduce_by_op = reduce_row(
-    "reduce_by",
-    "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, the "
-    "identity), which is associative and commutative; without clear dst takes part.");
+const TileOp reduce_by_op =
+    reduce_row("reduce_by",
+               "dst = src along dim, joined by the user's function `combine`, (a, b) -> (their combination, "
+               "the identity), which is associative and commutative; without clear dst takes part.");
 
 }  // namespace tl

@@ -53,8 +53,7 @@ Moving moving(const Tile& t, const Function& f, const Region& r) {
     if (!extent)
       fail(t.span,
            "{}: the extent of dimension {} of {} is {}, but it must be a constant: a tile has a constant "
-           "shape, "
-           "and a slice goes from its start to its end, `i : i + n` for n elements",
+           "shape, and a slice goes from its start to its end, `i : i + n` for n elements",
            t.op->said(), d, f[r.buffer].name, print(r.ranges[d].extent, &f));
     if (!r.ranges[d].point && *extent != 1) dims.emplace_back(d, *extent);
   }

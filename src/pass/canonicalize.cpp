@@ -124,8 +124,8 @@ void accept_hints(Function& f, Kernel& k) {
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
     if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
       f.notes.push_back({"canonicalize", k.name,
-                         fmt::format("{} changes nothing: it is about registers of warp groups, "
-                                     "which no target of this version can give or take",
+                         fmt::format("{} changes nothing: it is about registers of warp groups, which no "
+                                     "target of this version can give or take",
                                      hint),
                          k.span, false});
       k.attrs.entries.erase(it);

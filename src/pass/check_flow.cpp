@@ -84,14 +84,12 @@ struct Flow final : Rewriter {
     if (!under.why.empty())
       fail(s->span,
            "{} needs all threads of the block, but the `{}` on line {} depends on {}, so that some threads "
-           "do not "
-           "come here: move it out, or write to single elements by thread index",
+           "do not come here: move it out, or write to single elements by thread index",
            what, under.word, under.span.line, under.why);
-    fail(
-        s->span,
-        "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on {}: "
-        "put what follows under the opposite condition, or return from the whole block",
-        what, gone.word, gone.span.line, gone.why);
+    fail(s->span,
+         "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on "
+         "{}: put what follows under the opposite condition, or return from the whole block",
+         what, gone.word, gone.span.line, gone.why);
   }
 
   void check_conditions(const Tile& t) const {
@@ -100,8 +98,7 @@ struct Flow final : Rewriter {
         if (std::string why = reason(*e); !why.empty())
           fail(t.span,
                "{}: {} depends on {}, but all threads of the block work on the tile together: it must be the "
-               "same "
-               "in all of them",
+               "same in all of them",
                t.op->name, name, why);
   }
 
@@ -175,10 +172,8 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
     if (!at || may_repeat(c, is_used) || f[at->buffer].scope == Scope::local) return;
     fail(c.span,
          "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level "
-         "code, and "
-         "{} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per block, or "
-         "compile it "
-         "for a GPU target or the simulator of one (target='sim:…')",
+         "code, and {} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per "
+         "block, or compile it for a GPU target or the simulator of one (target='sim:…')",
          c.callee->name, who);
   };
   rewrite(

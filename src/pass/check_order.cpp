@@ -57,18 +57,16 @@ struct OrderCheck {
     if (kind == Atomic::add && info.dtype.is_float())
       refuse(span,
              "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold "
-             "within the block "
-             "(T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace and sum the parts "
-             "in a second "
-             "kernel, or add integers",
+             "within the block (T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace "
+             "and sum the parts in a second kernel, or add integers",
              op, to_string(info.dtype), info.name);
     auto [it, is_new] = updates.emplace(f.storage(b), Update{kind, span});
     if (!is_new && it->second.kind != kind)
-      refuse(span,
-             "{} updates {}, which the kernel also updates in another way on line {}: which comes first "
-             "decides the "
-             "result. Let one kernel do the one and a second kernel the other, or use two buffers",
-             op, info.name, it->second.span.line);
+      refuse(
+          span,
+          "{} updates {}, which the kernel also updates in another way on line {}: which comes first decides "
+          "the result. Let one kernel do the one and a second kernel the other, or use two buffers",
+          op, info.name, it->second.span.line);
   }
 
   void call(const Call& n) {
@@ -84,14 +82,12 @@ struct OrderCheck {
     if (kind == Atomic::store)
       refuse(n.span,
              "of several atomic_store to an element of {} the last one stays, and nothing says which that "
-             "is. Where each "
-             "element has one writer, store plainly",
+             "is. Where each element has one writer, store plainly",
              f[b].name);
     if (n.dtype != none_type)
       refuse(n.span,
              "{} with return_prev=True gives what {} held before, which depends on who came first. Compute "
-             "the number "
-             "that you need from the indices of thread and block, or by a scan (T.cumsum)",
+             "the number that you need from the indices of thread and block, or by a scan (T.cumsum)",
              spoken(n.callee->name), f[b].name);
     update(n.callee->name, kind, b, n.span);
   }
@@ -111,8 +107,8 @@ struct OrderCheck {
   void read(BufferId b, Span span) const {
     if (is_changing(b))
       refuse(span ? span : updates.at(f.storage(b)).span,
-             "{} is read while other blocks update it atomically (line {}): how many "
-             "have come by then, nothing says. Read it in a second kernel",
+             "{} is read while other blocks update it atomically (line {}): how many have come by then, "
+             "nothing says. Read it in a second kernel",
              f[b].name, updates.at(f.storage(b)).span.line);
   }
 
@@ -137,8 +133,7 @@ struct OrderCheck {
       if (written.contains(f.storage(b)))
         refuse(n.span,
                "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. "
-               "Read it in a "
-               "second kernel",
+               "Read it in a second kernel",
                f[b].name);
     });
     if (waits) return;

@@ -132,14 +132,13 @@ struct Expander final : ScopedRewriter {
     }
     bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
     if (!alone)
-      fail(
-          n.span,
-          "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at "
-          "once. "
-          "Let what is written, by the innermost parallel loop or by a tile operator, be an even number of "
-          "neighbours of the last dimension, beginning at an even one; or write to an i8 tile, and copy that",
-          info.name, to_string(info.dtype),
-          mask && at ? "elements of one byte are under two conditions when" : "single elements are");
+      fail(n.span,
+           "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at "
+           "once. Let what is written, by the innermost parallel loop or by a tile operator, be an even "
+           "number of neighbours of the last dimension, beginning at an even one; or write to an i8 tile, "
+           "and copy that",
+           info.name, to_string(info.dtype),
+           mask && at ? "elements of one byte are under two conditions when" : "single elements are");
     Expr where = simplify(floordiv(index, 2), facts), odd = simplify(floormod(index, 2), facts);
     Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));

@@ -159,8 +159,7 @@ struct Former final : Rewriter {
     if (known && works_together(body))
       fail(n.span,
            "the threads for which this condition {} are not one range, but the tile operators below it are "
-           "for "
-           "the threads [first, last) of a team: give each range an `if` of its own",
+           "for the threads [first, last) of a team: give each range an `if` of its own",
            holds ? "holds" : "does not hold");
   }
 
@@ -297,8 +296,7 @@ void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
   if (any && threads != thread_count(k))
     fail(groups[0]->span,
          "T.sync_threads() is the barrier of the whole block of {} threads, but only {} of them come to it "
-         "here: "
-         "use a named barrier, T.sync_threads(id)",
+         "here: use a named barrier, T.sync_threads(id)",
          thread_count(k), threads);
 }
 

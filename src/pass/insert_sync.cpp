@@ -81,10 +81,8 @@ struct Inserter {
     if (gone)
       fail(s->span,
            "this statement needs a barrier before it, as threads exchange data through shared memory; but "
-           "some "
-           "threads have returned on line {} and would not come to it: put the statement under the opposite "
-           "condition "
-           "instead of returning",
+           "some threads have returned on line {} and would not come to it: put the statement under the "
+           "opposite condition instead of returning",
            gone.line);
     where.emplace(s.get(), team);
     pending = {};
@@ -244,8 +242,7 @@ Function insert_sync(Function f, const Target& target) {
     if (k.attrs.find("own_barriers"))
       f.notes.push_back({"insert_sync", k.name,
                          "barriers between accesses of the program's own buffers are left to it "
-                         "(tl.disable_thread_storage_sync): "
-                         "the simulator finds those that are missing",
+                         "(tl.disable_thread_storage_sync): the simulator finds those that are missing",
                          k.span, true});
     if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
   }

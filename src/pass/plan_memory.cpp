@@ -91,8 +91,7 @@ struct Lifetimes {
     if (target.has_threads() && own > target.local_bytes)
       fail(info.span,
            "the local arrays of a thread take {:.1f} KB with {}, but {} gives a thread {} KB: use a smaller "
-           "array, "
-           "or one that the block shares (T.alloc_shared)",
+           "array, or one that the block shares (T.alloc_shared)",
            double(own) / 1024, info.name, target.name, target.local_bytes / 1024);
     return false;
   }

@@ -39,15 +39,12 @@ void check_wider(const Layout& l, const Function& f, BufferId from, BufferId to)
   if (f[to].scope == Scope::fragment)
     fail(line,
          "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one "
-         "{} are "
-         "not together; copy it to a shared buffer and look at that",
+         "{} are not together; copy it to a shared buffer and look at that",
          name, of, type, to_string(fragment_of(l)), n, type);
   fail(line,
        "{} cannot show {} as {}: {} lies in shared memory as {}, where the {} neighbours that make up one {} "
-       "are not "
-       "together, in order, from a multiple of {} elements; annotate a layout that keeps them so, or copy it "
-       "to a "
-       "tile without one and look at that",
+       "are not together, in order, from a multiple of {} elements; annotate a layout that keeps them so, or "
+       "copy it to a tile without one and look at that",
        name, of, type, of, to_string(l), n, type, n);
 }
 
@@ -96,8 +93,7 @@ Fragment reshaped_fragment(const Fragment& given, const Function& f, BufferId fr
   if (std::string why = why_not_inverse(made); !why.empty())
     fail(f[f[to].alias_of ? to : from].span,
          "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one "
-         "thread holds "
-         "cannot be read off, because {}; copy it to a shared buffer and reshape that",
+         "thread holds cannot be read off, because {}; copy it to a shared buffer and reshape that",
          f[to].name, f[from].name, to_string(given), f[to].name, why);
   return made;
 }

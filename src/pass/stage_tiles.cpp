@@ -158,15 +158,13 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& t
   if (!st)
     fail(s->span,
          "{} is a fragment whose elements lie on different threads, so a while loop cannot ask for one: copy "
-         "it to "
-         "a T.alloc_var first",
+         "it to a T.alloc_var first",
          stager.f[fragment].name);
   if (st->buffer != fragment) return replace_buffer(s, fragment, shared);
   if (std::string why = own.own_numbers(fragment); !why.empty() && !own.differ(st->index))
     fail(s->span,
          "each thread may store a number of its own here, because of {}, but the elements of {} lie on "
-         "different threads; "
-         "keep what is a thread's own in a T.alloc_local or a T.alloc_var",
+         "different threads; keep what is a thread's own in a T.alloc_local or a T.alloc_var",
          why, stager.f[fragment].name);
   stager.copy(stager.after, shared, fragment);
   Stmt stored = replace_buffer(s, fragment, shared);

@@ -136,11 +136,10 @@ std::vector<Layout> fitting(const Inference& in, BufferId b, const Requirement& 
   for (auto& l : r.any)
     if (fits_others(l, in.f, b)) left.push_back(l);
   if (left.empty())
-    fail(
-        r.stmt->span,
-        "{} can only work with {} laid out as {}, in which the elements of a wider type that is a view of it "
-        "would not lie together: use another tile for the view",
-        subject_of(r.stmt), in.f[b].name, layouts_text(r.any));
+    fail(r.stmt->span,
+         "{} can only work with {} laid out as {}, in which the elements of a wider type that is a view of "
+         "it would not lie together: use another tile for the view",
+         subject_of(r.stmt), in.f[b].name, layouts_text(r.any));
   return left;
 }
 
@@ -173,8 +172,7 @@ void check_annotated(const Inference& in, BufferId b, BufferId annotated, const 
   const BufferInfo& info = in.f[annotated];
   fail(info.layout_span ? info.layout_span : info.span,
        "{} is annotated to lie as {}, but {} can only work with {} laid out as {}: leave the annotation out, "
-       "or "
-       "give it that layout",
+       "or give it that layout",
        info.name, to_string(from_map(*info.layout)), subject_and_line(first.stmt), in.f[b].name,
        layouts_text(common));
 }

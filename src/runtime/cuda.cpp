@@ -145,16 +145,15 @@ class Cuda final : public Device {
     if (status == too_many_blocks)
       throw RuntimeError(fmt::format(
           "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, "
-          "but {} has no "
-          "room for so many of {} threads and {} bytes of shared memory; make the grid smaller and let each "
-          "block loop",
+          "but {} has no room for so many of {} threads and {} bytes of shared memory; make the grid smaller "
+          "and let each block loop",
           entry.name, grid[0] * grid[1] * grid[2], name, int64_t(tx) * ty * tz, entry.shared_bytes));
     if (status != 0)
       check(status,
-            fmt::format("launching kernel '{}' (grid {} x {} x {}, {} x {} x {} threads, {} bytes of shared "
-                        "memory)",
-                        entry.name, grid[0], grid[1], grid[2], entry.threads[0], entry.threads[1],
-                        entry.threads[2], entry.shared_bytes));
+            fmt::format(
+                "launching kernel '{}' (grid {} x {} x {}, {} x {} x {} threads, {} bytes of shared memory)",
+                entry.name, grid[0], grid[1], grid[2], entry.threads[0], entry.threads[1], entry.threads[2],
+                entry.shared_bytes));
     recent.add(entry.name);
   }
 
@@ -245,8 +244,7 @@ class Cuda final : public Device {
     bool same_major = made.number / 10 == here / 10;
     if (made.letter ? made.number != here : !same_major || made.number > here)
       throw RuntimeError(
-          fmt::format("{}: was compiled for {}, but cuda:{} ({}) is {}; compile for "
-                      "target=\"cuda -arch={}\"",
+          fmt::format("{}: was compiled for {}, but cuda:{} ({}) is {}; compile for target=\"cuda -arch={}\"",
                       program.name, program.chip, ordinal, name, chip, chip));
   }
 

@@ -107,8 +107,8 @@ std::vector<Resources> resources_in(const std::string& log, const Program& progr
                     program.name, program.chip));
   if (log.find("posix_spawn failed") != log.npos || log.find("unable to execute") != log.npos)
     throw RuntimeError(
-        fmt::format("{}: {} links by lld, which is not there: install the package lld of the "
-                    "same version (`apt install lld-22`)\n{}",
+        fmt::format("{}: {} links by lld, which is not there: install the package lld of the same version "
+                    "(`apt install lld-22`)\n{}",
                     program.name, compiler, log));
   throw BuildError(program, compiler, "", log);
 }

@@ -168,10 +168,10 @@ std::vector<Flag> flags_of(const Program& program, const Nvrtc& n) {
   const Nvrtc& n = failed.n;
   std::string compiler = name_of(n), log = failed.log();
   if (constexpr int no_builtins = 7; failed.status == no_builtins)
-    throw RuntimeError(fmt::format(
-        "{}: {} is there, but not the library libnvrtc-builtins of the same version, which belongs "
-        "beside it; its installation is broken: {}\n{}",
-        program.name, n.library.path, install_hint, log));
+    throw RuntimeError(
+        fmt::format("{}: {} is there, but not the library libnvrtc-builtins of the same version, which "
+                    "belongs beside it; its installation is broken: {}\n{}",
+                    program.name, n.library.path, install_hint, log));
   for (const std::string& text : {std::string(), program.text}) {
     size_t taken = flags.size();
     auto takes = [&] { return Compilation(n, program, text, options, flags.first(taken)).status == 0; };

@@ -14,11 +14,12 @@ Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
 
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
   if (m.initialiser >= 0)
-    x.report(lane, Finding::Kind::fence,
-             fmt::format("{}: thread {} has made the barrier and passed no fence since, so the asynchronous "
-                         "proxy may not see "
-                         "it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
-                         x.site.callee->name, m.initialiser));
+    x.report(
+        lane, Finding::Kind::fence,
+        fmt::format(
+            "{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not "
+            "see it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
+            x.site.callee->name, m.initialiser));
   m.copies++;
   if (!watch_of(x)) return {};
   return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
@@ -77,8 +78,7 @@ void begin_copy(const Execution& x) {
     int64_t thread = x.warp.first + lane, given = x.site.args.size() > 2 ? x.value(2, lane).i : bytes;
     if (given < 0 || given > bytes)
       stop(Finding::Kind::fault, x.site.span,
-           "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must "
-           "be 0 to {}",
+           "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must be 0 to {}",
            x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
     Groups& groups = engine_of(x).groups(Line::copies, thread);
     Logical by = logical(x, Line::copies, thread, groups.epoch);

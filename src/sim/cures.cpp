@@ -49,15 +49,13 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
         p.name);
   if (in_parallel)
     return fmt::format(
-        "iterations of T.Parallel run together, in any order, and several of them update one element of "
-        "{}: sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use "
-        "T.atomic_add",
+        "iterations of T.Parallel run together, in any order, and several of them update one element of {}: "
+        "sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use T.atomic_add",
         p.name);
   if (alike)
     return "every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
            "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own "
-           "(T.alloc_var, "
-           "T.alloc_local)";
+           "(T.alloc_var, T.alloc_local)";
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
 
@@ -69,14 +67,13 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
     if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
       return fmt::format(
-          "{}; or, where the atomic access on line {} is to tell that the other block is done, give it "
-          "an order, for it is relaxed: memory_order='acq_rel', with a barrier of the block "
-          "(T.sync_threads()) before and behind it",
+          "{}; or, where the atomic access on line {} is to tell that the other block is done, give it an "
+          "order, for it is relaxed: memory_order='acq_rel', with a barrier of the block (T.sync_threads()) "
+          "before and behind it",
           cure, code.sites[size_t(asked)].span.line);
     return tells ? fmt::format(
                        "{}, or let the writer's block tell of it (a barrier of the block, then an atomic "
-                       "release) and the "
-                       "other one learn of it (an acquire, then a barrier)",
+                       "release) and the other one learn of it (an acquire, then a barrier)",
                        cure)
                  : std::string(cure);
   }

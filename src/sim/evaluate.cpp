@@ -226,6 +226,25 @@ Scalar safe_scalar(const BufferInfo& tensor) {
   return real ? scalar(real->value) : scalar(*as_int(tensor.safe_value));
 }
 
+Code ExprCompiler::named(const Var& n) {
+  auto it = slots.find(&n);
+  if (it == slots.end()) refuse_thread_level(statement, fmt::format("the thread index {}", n.hint));
+  size_t slot = it->second;
+  bool outside = reads_outside.contains(slot);
+  if (misfits.contains(slot))
+    return [slot, outside](Frame& x) {
+      if (outside) x.read_outside |= x.named_outside.contains(slot);
+      if (auto known = x.named_misfits.find(slot); known != x.named_misfits.end()) x.misfit = known->second;
+      return x.vars[slot];
+    };
+  if (outside)
+    return [slot](Frame& x) {
+      x.read_outside |= x.named_outside.contains(slot);
+      return x.vars[slot];
+    };
+  return [slot](Frame& x) { return x.vars[slot]; };
+}
+
 Code ExprCompiler::operator()(const Expr& e) {
   internal_check(e->dtype.lanes == 1, "vectors do not exist at level tile");
   auto& self = *this;
@@ -234,24 +253,7 @@ Code ExprCompiler::operator()(const Expr& e) {
       e, overloads{[&](const IntImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
                    [&](const FloatImm& n) -> Code { return [v = n.value](Frame&) { return scalar(v); }; },
                    [&](const StringImm&) -> Code { return [](Frame&) { return Scalar(); }; },
-                   [&](const Var& n) -> Code {
-                     auto it = slots.find(&n);
-                     if (it == slots.end())
-                       refuse_thread_level(statement, fmt::format("the thread index {}", n.hint));
-                     if (misfits.contains(it->second))
-                       return [slot = it->second, outside = reads_outside.contains(it->second)](Frame& x) {
-                         if (outside) x.read_outside |= x.named_outside.contains(slot);
-                         if (auto known = x.named_misfits.find(slot); known != x.named_misfits.end())
-                           x.misfit = known->second;
-                         return x.vars[slot];
-                       };
-                     if (reads_outside.contains(it->second))
-                       return [slot = it->second](Frame& x) {
-                         x.read_outside |= x.named_outside.contains(slot);
-                         return x.vars[slot];
-                       };
-                     return [slot = it->second](Frame& x) { return x.vars[slot]; };
-                   },
+                   [&](const Var& n) -> Code { return named(n); },
                    [&](const Unary& n) -> Code { return unary_code(n, self(n.a)); },
                    [&](const Binary& n) -> Code { return binary_code(n, self(n.a), self(n.b), span); },
                    [&](const Cast& n) -> Code { return cast_code(n.a->dtype, n.dtype, self(n.a), span); },

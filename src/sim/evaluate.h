@@ -97,6 +97,9 @@ struct ExprCompiler {
   // tile it is the user's error, at `span`.
   static constexpr int64_t outside = INT64_MIN;
   std::function<int64_t(Frame&)> offset(BufferId buffer, const std::vector<Expr>& index, Span span);
+
+ private:
+  Code named(const Var& n);
 };
 
 // evaluate_memory.cpp

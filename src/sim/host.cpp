@@ -158,8 +158,7 @@ void Host::begin_at(BufferId id, int64_t address, Span span) {
     }
   fail(span,
        "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference "
-       "reaches "
-       "those only: pass the tensor as an argument, too",
+       "reaches those only: pass the tensor as an argument, too",
        b.name, uint64_t(address), frame.where);
 }
 

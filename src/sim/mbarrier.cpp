@@ -40,8 +40,8 @@ MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
   auto it = barriers.find(address);
   if (it == barriers.end() || it->second.count == 0)
     stop(Finding::Kind::unwritten, x.site.span,
-         "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and "
-         "put a barrier behind that",
+         "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and put a barrier "
+         "behind that",
          x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
          it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
   return it->second;
@@ -95,8 +95,7 @@ void check_room(const Execution& x, const MBarrier& m, int lane) {
   if (m.pending == 0)
     stop(Finding::Kind::barrier, x.site.span,
          "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count "
-         "more arrivals in "
-         "mbarrier_init, or wait for the phase first",
+         "more arrivals in mbarrier_init, or wait for the phase first",
          x.site.callee->name, describe_thread(x.warp, lane),
          name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count, m.phase,
          arrivals(*x.warp.code, m), m.bytes);
@@ -248,8 +247,7 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   if (m.pending > 0 && m.pending == behind)
     f.text += fmt::format(
         "; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it "
-        "wait in "
-        "a warp of its own",
+        "wait in a warp of its own",
         behind);
   constexpr size_t most = 4;
   std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};

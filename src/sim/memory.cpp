@@ -47,8 +47,8 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
   f.index = index < first || index >= end ? index : end;
   if (p.made_at >= 0 && first == end) {
     f.text = fmt::format(
-        "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the "
-        "simulator reaches those only: pass the tensor as an argument, too",
+        "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the simulator "
+        "reaches those only: pass the tensor as an argument, too",
         p.name, reinterpret_cast<uintptr_t>(base), describe_thread(w, lane));
   } else {
     std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";
@@ -62,10 +62,9 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
 void misaligned(Warp& w, const Place& p, int lane, int64_t index, int64_t bytes, int32_t site) {
   if (w.block->monitor->again(Finding::Kind::misaligned, site, p.number)) return;
   Finding f{.kind = Finding::Kind::misaligned,
-            .text = fmt::format(
-                "{}[{}]: one access of {} bytes, but the address is not divisible by {}, in {}; access fewer "
-                "elements at once, or align where the row begins",
-                p.name, index, bytes, bytes, describe_thread(w, lane))};
+            .text = fmt::format("{}[{}]: one access of {} bytes, but the address is not divisible by {}, in "
+                                "{}; access fewer elements at once, or align where the row begins",
+                                p.name, index, bytes, bytes, describe_thread(w, lane))};
   f.buffer = p.name;
   f.index = index;
   w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);

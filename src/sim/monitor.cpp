@@ -300,11 +300,11 @@ void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t byt
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
   if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
-    Finding f{.kind = Finding::Kind::unwritten,
-              .text = fmt::format(
-                  "{} takes the value of lane {}, which does not take part, and what is made of it {}; let "
-                  "every lane that is asked take part, or give the shuffle a smaller width",
-                  describe_thread(w, lane), origin.index, how)};
+    Finding f{
+        .kind = Finding::Kind::unwritten,
+        .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it "
+                            "{}; let every lane that is asked take part, or give the shuffle a smaller width",
+                            describe_thread(w, lane), origin.index, how)};
     return report(w, lane, std::move(f), origin.site, site);
   }
   const Place& p = code.places[size_t(origin.place)];
@@ -426,15 +426,15 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   if (clocks.ordered(fenced, w.first + lane)) return;
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
-  Finding f{.kind = Finding::Kind::fence,
-            .text = fmt::format(
-                "missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} "
-                "and has passed no fence since, so {}; let the threads that write execute "
-                "fence_proxy_async(), before the barrier",
-                p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
-                there ? fmt::format(" on line {}", there.line) : "",
-                touch == Touch::read ? "the copy may read what stood there before"
-                                     : "what it wrote may come after the copy")};
+  Finding f{
+      .kind = Finding::Kind::fence,
+      .text = fmt::format("missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} "
+                          "wrote it{} and has passed no fence since, so {}; let the threads that write "
+                          "execute fence_proxy_async(), before the barrier",
+                          p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane),
+                          writer, there ? fmt::format(" on line {}", there.line) : "",
+                          touch == Touch::read ? "the copy may read what stood there before"
+                                               : "what it wrote may come after the copy")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

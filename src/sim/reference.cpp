@@ -57,26 +57,16 @@ void for_each_row(const Memory& m, const Box& box, F f) {
   }
 }
 
-struct Machine {
+// What tile operators read and write.
+struct Regions {
   const Function& f;
-  Host host;
-  ExprCompiler& compile = host.compile;
+  Host& host;
   Frame& frame = host.frame;
-  EvalContext context = {};
   Span tile_span = {};                   // of the operator that runs
   bool moves = false;                    // element by element, as it stands
   std::map<int64_t, Misfit> moved = {};  // what it has read of such, if it moves elements, by their positions
 
-  explicit Machine(const Function& f) : f(f), host(f) {
-    context = {.read = [this](const Region& r) { return read(r); },
-               .write = [this](const Region& r, const Array& a) { write(r, a); },
-               .value = [this](const Expr& e) { return host.value(e); },
-               .apply = [this](const IndexMap& m, const std::vector<Array>& a) { return apply(m, a); }};
-  }
-  Machine(const Machine&) = delete;
   int64_t integer(const Expr& e) { return host.integer(e); }
-
-  // ── regions ─────────────────────────────────────────────────────────────────────────────────────────
   Box box_of(const Region& r) {
     Box b;
     for (auto& range : r.ranges) {
@@ -144,6 +134,23 @@ struct Machine {
       }
     });
   }
+};
+
+struct Machine {
+  const Function& f;
+  Host host;
+  ExprCompiler& compile = host.compile;
+  Frame& frame = host.frame;
+  Regions regions = {f, host};
+  EvalContext context = {};
+
+  explicit Machine(const Function& f) : f(f), host(f) {
+    context = {.read = [this](const Region& r) { return regions.read(r); },
+               .write = [this](const Region& r, const Array& a) { regions.write(r, a); },
+               .value = [this](const Expr& e) { return host.value(e); },
+               .apply = [this](const IndexMap& m, const std::vector<Array>& a) { return apply(m, a); }};
+  }
+  Machine(const Machine&) = delete;
 
   Array apply(const IndexMap& m, const std::vector<Array>& arguments) {
     const Expr& result = m.outputs[0];
@@ -307,10 +314,10 @@ struct Machine {
     const TileOp& row = row_of(n);
     if (!row.eval) return step(n.body);
     return [this, &row, tile = Stmt(&n)](Frame&) {
-      tile_span = tile->span;
-      moves = row.info.name == "copy";
+      regions.tile_span = tile->span;
+      regions.moves = row.info.name == "copy";
       row.eval(*tile.as<Tile>(), f, context);
-      moved.clear();
+      regions.moved.clear();
     };
   }
   Step step(const Eval& n) {
@@ -329,7 +336,7 @@ struct Machine {
 
   void launch(const Kernel& k, const ReferenceOptions& options) {
     int64_t extents[3] = {1, 1, 1}, blocks = 1;
-    for (size_t d = 0; d < k.grid.size(); d++) blocks *= extents[d] = integer(k.grid[d]);
+    for (size_t d = 0; d < k.grid.size(); d++) blocks *= extents[d] = host.integer(k.grid[d]);
     std::vector<size_t> slots;
     for (auto& v : k.grid_vars) slots.push_back(compile.slot_of(v));
     compile.statement = k.span;

@@ -78,8 +78,8 @@ std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t res
     return fmt::format(
         "{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of "
         "{} threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of "
-        "these has "
-        "ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
+        "these has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers "
+        "only",
         who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
   if (reads_memory(w))
     return who + " waits in this loop for memory to change, but nobody else can go on and change it";
@@ -253,8 +253,7 @@ void Launch::resolve_grid() {
   const Warp& waiting = residents[0]->warps[0];
   if (ended > 0)
     stop(Finding::Kind::barrier, waits_at(waiting).span,
-         "sync_grid: {} waits here, but another block has ended; every "
-         "block must reach it",
+         "sync_grid: {} waits here, but another block has ended; every block must reach it",
          residents[0]->block.where);
   KnownRef all;
   auto each = [&](auto f) {
@@ -318,11 +317,11 @@ void Launch::finish(Resident& r) {
     Warp& w = r.warps[size_t(thread / code.warp)];
     Finding f{
         .kind = Finding::Kind::race,
-        .text = fmt::format(
-            "{} has begun a bulk {} that may still {} shared memory when the block, and its memory, "
-            "has ended; wait for it before ({})",
-            describe_thread(w, int(thread % code.warp)), loads ? "load" : "store", loads ? "write" : "read",
-            loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
+        .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block, and its "
+                            "memory, has ended; wait for it before ({})",
+                            describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
+                            loads ? "write" : "read",
+                            loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
     monitor.report(w, int(thread % code.warp), std::move(f), site);
   }
   r.engine->finish();
@@ -407,8 +406,8 @@ SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args
   do {
     if (orders == sim::Explorer::most_orders)
       fail(s.kernels[0].kernel->span,
-           "all schedules: the warps of {} meet in more than {} orders; try a number of schedules, or "
-           "a smaller case",
+           "all schedules: the warps of {} meet in more than {} orders; try a number of schedules, or a "
+           "smaller case",
            s.kernels[0].kernel->name, orders);
     if (orders++ > 0) before.restore();
     SimulationReport report = run_once(s, args, options, &explorer);

@@ -39,14 +39,13 @@ struct BoxCopy {
     size_t rank = m.box.size();
     if (int64_t last = coordinate(rank - 1); last * bytes % bulk_unit)
       stop(Finding::Kind::misaligned, x.site.span,
-           "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple "
-           "of {} bytes",
+           "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple of {} bytes",
            x.site.callee->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
     for (size_t d = 0; stores && d < rank; d++)
       if (coordinate(d) < 0)
         stop(Finding::Kind::outside, x.site.span,
-             "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, "
-             "but none that is stored",
+             "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, but none "
+             "that is stored",
              x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
   }
 

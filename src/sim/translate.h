@@ -52,6 +52,7 @@ struct Translator {
   Value select_value(const Select& n, bool decides = false);
   Value call_value(const Call& n);
   Value effect(const Call& n);
+  Value argument(CallSite& site, const Call& n, size_t i);
   void prepare_async(const AsyncInstr& row);
   void async_operand(const AsyncInstr& row, size_t arg, int place);
   Value load_value(const Load& n, DType as);

@@ -33,10 +33,9 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
     all += fmt::format("{}{}", k ? ", " : "", shown);
   }
   Finding f{.kind = Finding::Kind::outside,
-            .text = fmt::format(
-                "{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access with an "
-                "if, or make {} larger",
-                c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
+            .text = fmt::format("{}[{}]: index {} of dimension {} is outside [0, {}) in {}; guard the access "
+                                "with an if, or make {} larger",
+                                c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
   f.buffer = c.name;
   w.block->monitor->report(w, lane, std::move(f), o.site, -1, c.place);
 }

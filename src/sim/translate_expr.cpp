@@ -270,6 +270,26 @@ void Translator::claim_of_call(const Call& n, size_t i, const Load& at, int32_t 
   claim(at.claim, happens, place_of(at.buffer), elements, n.callee, access_of(n, i) != 'r');
 }
 
+Value Translator::argument(CallSite& site, const Call& n, size_t i) {
+  auto& a = n.args[i];
+  Value v = value(a);
+  auto* text = a.as<StringImm>();
+  internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
+  site.args.push_back({.slot = v.slot,
+                       .uniform = v.uniform,
+                       .place = v.place,
+                       .text = text ? text->value : "",
+                       .type = a->dtype});
+  if (v.place < 0) return v;
+  if (Expr count = count_of(a)) {
+    Value elements = value(count);
+    site.args.back().count = elements.slot;
+    site.args.back().count_uniform = elements.uniform;
+  }
+  site.args.back().access = access_of(n, i);
+  return v;
+}
+
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
   InstrRow row = semantics_of(*n.callee);
@@ -303,22 +323,9 @@ Value Translator::effect(const Call& n) {
     if (auto* at = tl::place_of(n.args[i])) claim_of_call(n, i, *at, happens);
   size_t narrowed = masked ? begin_narrow(happens, code.warp) : 0;
   for (size_t i = 0; i < n.args.size(); i++) {
-    auto& a = n.args[i];
-    Value v = value(a);
-    auto* text = a.as<StringImm>();
-    internal_check(!a->dtype.is_handle() || text || v.place >= 0, "a handle to a known buffer");
-    site.args.push_back({.slot = v.slot,
-                         .uniform = v.uniform,
-                         .place = v.place,
-                         .text = text ? text->value : "",
-                         .type = a->dtype});
+    Value v = argument(site, n, i);
     if (v.place < 0) continue;
-    if (Expr count = count_of(a)) {
-      Value elements = value(count);
-      site.args.back().count = elements.slot;
-      site.args.back().count_uniform = elements.uniform;
-    }
-    char access = site.args.back().access = access_of(n, i);
+    char access = site.args.back().access;
     if (row.async) {
       async_operand(*row.async, i, v.place);
       continue;

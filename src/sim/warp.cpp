@@ -34,9 +34,8 @@ void check_mask(const Execution& x, size_t arg) {
            describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask), lane);
     if (LaneMask missing = mask & here & ~x.lanes)
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask {}, but {}, which is in it, does not take part: leave it out "
-           "of the mask, "
-           "or move the call out of the condition",
+           "{} executes {} with the mask {}, but {}, which is in it, does not take part: leave it out of the "
+           "mask, or move the call out of the condition",
            describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask),
            describe_thread(x.warp, first_lane(missing)));
   });
@@ -156,13 +155,11 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   if (!knows) {
     const Span& there = w.code->sites[size_t(last.site)].span;
     Finding f{.kind = Finding::Kind::barrier,
-              .text = fmt::format(
-                  "{} comes to barrier {} again{}, and nothing makes it wait until those have come whom it "
-                  "awaited{}: "
-                  "it may count twice there; let it wait in between, at another barrier, to which they come "
-                  "behind this one",
-                  describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
-                  there ? fmt::format(" on line {}", there.line) : "")};
+              .text = fmt::format("{} comes to barrier {} again{}, and nothing makes it wait until those "
+                                  "have come whom it awaited{}: it may count twice there; let it wait in "
+                                  "between, at another barrier, to which they come behind this one",
+                                  describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
+                                  there ? fmt::format(" on line {}", there.line) : "")};
     f.other_thread = w.first;
     w.block->monitor->report(w, 0, std::move(f), x.site.site, last.site);
   }

@@ -59,8 +59,7 @@ void require_foreign_eval(const Call& n, std::string_view who, Span span) {
   if (find_foreign_eval(n.args[1].as<StringImm>()->value)) return;
   fail(span,
        "{} is text for a GPU, which {} cannot run: give eval=, a Python function that does the same, or "
-       "compile for "
-       "CUDA",
+       "compile for CUDA",
        describe_foreign(n), who);
 }
 

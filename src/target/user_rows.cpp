@@ -71,8 +71,7 @@ void check_cover(const OperandTile& t, const Placement& p) {
     if (reg < 0 || reg >= registers)
       fail({},
            "element {} of {} lies in register {} of lane {}, but {} elements over {} lanes are the registers "
-           "0 to "
-           "{} of each",
+           "0 to {} of each",
            element(t, i), t.text(), reg, lane, size, warp, registers - 1);
     int64_t& there = holds[size_t(lane * registers + reg)];
     if (there >= 0)

@@ -109,8 +109,7 @@ std::string text_of(const std::vector<Printed>& programs) {
   std::string all(prelude);
   all +=
       "template <class To> static To same_bits_of(uint64_t slot) { To to; std::memcpy(&to, &slot, sizeof "
-      "to); "
-      "return to; }\n";
+      "to); return to; }\n";
   for (auto& p : programs) {
     std::string text = p.program.text;
     for (auto& entry : p.program.entries)  // of extern "C", hence one name in all namespaces

@@ -245,8 +245,8 @@ def numbers(dtype, seed):
     return x
 
 
-ONE = ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "expm1",
-       "log1p", "erf", "rsqrt"]  # fmt: skip
+ONE = ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+       "expm1", "log1p", "erf", "rsqrt"]  # fmt: skip
 
 
 def exact(name, *values):

@@ -60,26 +60,22 @@ constexpr Case cases[] = {
      "V = shared f16[8, 16] alias(S) layout((i, j) -> i*16 + j)",
      4,
      "S and V share one storage, but their layouts disagree: S[0, 1] begins at byte 32, and V[0, 2], which "
-     "is the "
-     "same byte, at byte 4; annotate one of the two, and the other follows"},
+     "is the same byte, at byte 4; annotate one of the two, and the other follows"},
     {Level::tile,
      "S = shared f32[8, 8]\nV = shared i32[64] alias(S) layout((i) -> i)\n"
      "W = shared u8[256] alias(S) layout((i) -> i ^ 1)",
      5,
      "V and W share one storage, but their layouts disagree: V[0] begins at byte 0, and W[0], which is the "
-     "same "
-     "byte, at byte 1; annotate one of the two, and the other follows"},
+     "same byte, at byte 1; annotate one of the two, and the other follows"},
     {Level::tile,
      "F = fragment f32[64] layout((i, r) -> (i//2, i%2))\n"
      "G = fragment f32[8, 8] alias(F) layout((i, j, r) -> (j*4 + i//2, i%2))",
      4,
      "F and G share one storage, but their layouts disagree: F[1] begins at byte 4 of thread 0, and G[0, 1], "
-     "which "
-     "is the same byte, at byte 0 of thread 4; annotate one of the two, and the other follows"},
+     "which is the same byte, at byte 0 of thread 4; annotate one of the two, and the other follows"},
     {Level::tile, "V = global i32[64] alias(A) layout((i) -> i)", 3,
      "the tensor V has a layout, and shares its storage with a tensor of another shape or type; only tensors "
-     "in "
-     "row-major order do"},
+     "in row-major order do"},
     {Level::machine, "S = shared f32[8, 8]\nS[1] = 1.0", 3,
      "at level machine the shared buffer S has no address"},
     {Level::machine, "S = shared f32[8, 8] address(0) elements(64)\nS[1] = 1.0", 0, ""},

@@ -117,8 +117,7 @@ TEST_CASE("a table has an inverse too") {
   check_inverse(l);
   CHECK(error_of([&] { inverse(l).map(); }) ==
         "this layout of 24 points is known as a table only, and no expression says where an element goes: "
-        "give its map as "
-        "expressions");
+        "give its map as expressions");
   CHECK(equal(compose(inverse(l), l), compose(inverse(row_major({4, 6})), row_major({4, 6}))));
 }
 
@@ -209,8 +208,7 @@ TEST_CASE("questions without an answer name what is in conflict") {
         "the layout sends the element (0, 1) to -1: places are counted from 0");
   CHECK(error_of([] { swizzled({8, 48}, 16, 128); }) ==
         "the swizzle of 128 bytes needs rows of a multiple of that, but a row of 48 elements of 16 bits is "
-        "96 bytes: use a "
-        "narrower pattern or padding");
+        "96 bytes: use a narrower pattern or padding");
 }
 
 TEST_CASE("digits are found where expressions hide them") {

@@ -146,9 +146,8 @@ TEST_CASE("gemm_mma: rows that no pattern fits are padded for ldmatrix, where th
   CHECK(named(small, "As").elements == 63 * 24 + 20);
   CHECK(notes(small).find("element by element") == std::string::npos);
   CHECK(named(large, "As").elements == 4000 * 20);
-  CHECK(notes(large).find(
-            "As is loaded element by element, not by ldmatrix: rows padded to 16 bytes would take "
-            "95996 elements, and the block has room for 82432") != std::string::npos);
+  CHECK(notes(large).find("As is loaded element by element, not by ldmatrix: rows padded to 16 bytes would "
+                          "take 95996 elements, and the block has room for 82432") != std::string::npos);
 }
 
 TEST_CASE("gemm_mma: a slice that ldmatrix cannot read is read element by element, and says so") {

@@ -124,38 +124,37 @@ TEST_CASE("gemm: what cannot be is refused on its line") {
     const char *attrs, *error;
     const char *chip = "sm_80", *types = "f16 f32";
   };
-  for (
-      const Case& c : {
-          Case{"instruction=\"mma_x\"",
-               "gemm: sm_80 has no instruction `mma_x`; it has mma_m16n8k16_f16_f32, mma_m16n8k8_f16_f32, "
-               "fma"},
-          Case{"instruction=\"mma_m16n8k16_bf16_f32\"",
-               "gemm: mma_m16n8k16_bf16_f32 does not multiply f16 × f16 -> f32"},
-          Case{"warps_m=8", "gemm: a grid of warps_m=8 by warps_n=1 warps has more than this block's 4"},
-          Case{"warps_m=3",
-               "gemm: a grid of warps_m=3 by warps_n=1 warps leaves some without a part of the 4×8 tiles of "
-               "16×8 that C is made of"},
-          Case{"warps_n=0", "gemm: a grid of warps_m=1 by warps_n=0 warps has none"},
-          Case{"tail=\"mma_m16n8k8_f16_f32\"", "gemm: mma_m16n8k16_f16_f32 leaves no rest of k=32 to a tail"},
-          Case{
-              "instruction=\"fma\", warps_m=2",
-              "gemm: instruction is of a gemm by fma, but warps_m of one by mma.sync: leave one of them out"},
-          Case{"warps_m=2", "gemm: sm_80 has no instruction for f32 × f32 -> f32", "sm_80", "f32 f32"},
-          Case{"vector=3", "gemm: vector=3 does not divide n=64"},
-          Case{"threads_m=16, threads_n=16",
-               "gemm: a grid of threads_m=16 by threads_n=16 threads has more than this block's 128"},
-          Case{
-              "threads_n=17",
-              "gemm: a grid of threads_m=1 by threads_n=17 threads leaves some without a part of C, which is "
-              "64×16 vectors of 4"},
-          Case{"instruction=\"dot2_bf16\"", "gemm: dot2_bf16 does not multiply f16 × f16 -> f32",
-               "cooperlake"},
-          Case{"micro_n=12", "gemm: micro_n=12 columns are not whole vectors, which are of 8", "haswell"},
-          Case{"micro_m=8",
-               "gemm: haswell has 16 vector registers, which do not hold a tile of micro_m=8 rows by "
-               "micro_n=16 columns, 2 vectors a row, beside its factors",
-               "haswell"},
-      }) {
+  for (const Case& c : {
+           Case{"instruction=\"mma_x\"",
+                "gemm: sm_80 has no instruction `mma_x`; it has mma_m16n8k16_f16_f32, mma_m16n8k8_f16_f32, "
+                "fma"},
+           Case{"instruction=\"mma_m16n8k16_bf16_f32\"",
+                "gemm: mma_m16n8k16_bf16_f32 does not multiply f16 × f16 -> f32"},
+           Case{"warps_m=8", "gemm: a grid of warps_m=8 by warps_n=1 warps has more than this block's 4"},
+           Case{"warps_m=3",
+                "gemm: a grid of warps_m=3 by warps_n=1 warps leaves some without a part of the 4×8 tiles of "
+                "16×8 that C is made of"},
+           Case{"warps_n=0", "gemm: a grid of warps_m=1 by warps_n=0 warps has none"},
+           Case{"tail=\"mma_m16n8k8_f16_f32\"",
+                "gemm: mma_m16n8k16_f16_f32 leaves no rest of k=32 to a tail"},
+           Case{"instruction=\"fma\", warps_m=2",
+                "gemm: instruction is of a gemm by fma, but warps_m of one by mma.sync: leave one of them "
+                "out"},
+           Case{"warps_m=2", "gemm: sm_80 has no instruction for f32 × f32 -> f32", "sm_80", "f32 f32"},
+           Case{"vector=3", "gemm: vector=3 does not divide n=64"},
+           Case{"threads_m=16, threads_n=16",
+                "gemm: a grid of threads_m=16 by threads_n=16 threads has more than this block's 128"},
+           Case{"threads_n=17",
+                "gemm: a grid of threads_m=1 by threads_n=17 threads leaves some without a part of C, which "
+                "is 64×16 vectors of 4"},
+           Case{"instruction=\"dot2_bf16\"", "gemm: dot2_bf16 does not multiply f16 × f16 -> f32",
+                "cooperlake"},
+           Case{"micro_n=12", "gemm: micro_n=12 columns are not whole vectors, which are of 8", "haswell"},
+           Case{"micro_m=8",
+                "gemm: haswell has 16 vector registers, which do not hold a tile of micro_m=8 rows by "
+                "micro_n=16 columns, 2 vectors a row, beside its factors",
+                "haswell"},
+       }) {
     CAPTURE(c.attrs);
     CHECK(refusal(program(c.types, c.attrs), c.chip) == c.error);
   }

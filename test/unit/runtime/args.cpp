@@ -152,8 +152,8 @@ TEST_CASE("arguments: count, None, type, rank") {
                        ArgumentError);
   call.B.bits = 16;
   CHECK_EQ(call.error(),
-           "matmul: argument 1 'B' is float16[64, 128] but float32[K, 128] was expected; "
-           "pass B.astype(\"float32\"), of a PyTorch tensor B.to(torch.float32)");
+           "matmul: argument 1 'B' is float16[64, 128] but float32[K, 128] was expected; pass "
+           "B.astype(\"float32\"), of a PyTorch tensor B.to(torch.float32)");
   call.reset();
   call.B.ndim = 1;
   CHECK_EQ(call.error(), "matmul: argument 1 'B' is float32[64] but float32[K, 128] was expected");
@@ -163,8 +163,8 @@ TEST_CASE("arguments: shapes, and where a symbol got its value") {
   Call call;
   call.b[0] = 65;
   CHECK_EQ(call.error(),
-           "matmul: argument 1 'B' is float32[65, 128] but float32[K=64, 128] was expected "
-           "(K is extent 1 of argument 0 'A')");
+           "matmul: argument 1 'B' is float32[65, 128] but float32[K=64, 128] was expected (K is extent 1 of "
+           "argument 0 'A')");
   call.reset();
   call.c[1] = 127;
   CHECK_EQ(call.error(), "matmul: argument 2 'C' is float32[16, 127] but float32[M=16, 128] was expected");
@@ -213,21 +213,20 @@ TEST_CASE("arguments: wrong strides, and what would be right") {
            "np.asfortranarray(x), or a contiguous array of the extents in reverse with its axes reversed");
   CHECK_EQ(error({6, 1}, columns),
            "f: argument 0 'A' has strides (1, 4) but (6, 1) was expected; pass a contiguous copy");
-  CHECK_EQ(
-      error({8, 1}, nullptr),
-      "f: argument 0 'A' has strides (6, 1) but (8, 1) was expected; pass a view that has them, or declare "
-      "the parameter with the strides that are passed (T.dynamic names take any)");
+  CHECK_EQ(error({8, 1}, nullptr),
+           "f: argument 0 'A' has strides (6, 1) but (8, 1) was expected; pass a view that has them, or "
+           "declare the parameter with the strides that are passed (T.dynamic names take any)");
 }
 
 TEST_CASE("arguments: devices") {
   Call call;
   CHECK_EQ(call.error(2),
-           "matmul: argument 0 'A' is on the CPU but the function was compiled for CUDA; "
-           "move it there, or compile with target=\"cpu\"");
+           "matmul: argument 0 'A' is on the CPU but the function was compiled for CUDA; move it there, or "
+           "compile with target=\"cpu\"");
   for (TensorView* t : {&call.A, &call.B, &call.C}) t->device_type = 2;
   CHECK_EQ(call.error(1),
-           "matmul: argument 0 'A' is on cuda:0 but the function was compiled for the CPU; "
-           "move it to the CPU, or compile with target=\"cuda\"");
+           "matmul: argument 0 'A' is on cuda:0 but the function was compiled for the CPU; move it to the "
+           "CPU, or compile with target=\"cuda\"");
   call.C.device_id = 1;
   CHECK_EQ(call.error(2),
            "matmul: argument 2 'C' is on cuda:1 but argument 0 'A' is on cuda:0; all must be on one GPU");
@@ -260,8 +259,7 @@ TEST_CASE("arguments: what is written must not share memory") {
   call.reset();
   call.C.data = memory[1] + 64;
   CHECK_EQ(call.error(),
-           "matmul: argument 2 'C' is written, but shares memory with argument 1 'B'; "
-           "pass separate tensors");
+           "matmul: argument 2 'C' is written, but shares memory with argument 1 'B'; pass separate tensors");
   call.C.data = memory[1] + 64 * 128;
   CHECK_EQ(call.error(), "");
 

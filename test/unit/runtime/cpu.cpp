@@ -129,8 +129,8 @@ TEST_CASE("cpu: vectors, constants, and the private arena") {
                   "  %q = getelementptr float, ptr %b, i64 %base\n"
                   "  store <8 x float> %y, ptr %q, align 4\n  ret void\n}\n"
                   "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)\n"
-                  "@table = private constant <8 x float> <float 1.0, float 2.0, float 3.0, float 4.0,"
-                  " float 5.0, float 6.0, float 7.0, float 8.0>\n");
+                  "@table = private constant <8 x float> <float 1.0, float 2.0, float 3.0, float 4.0, float "
+                  "5.0, float 6.0, float 7.0, float 8.0>\n");
   p.chip = "haswell";
   p.entries[0].arena_bytes = 3 << 20;
   Executable f = compiled(p);

@@ -148,16 +148,15 @@ func main(X: i32[64]):
   };
   CHECK_EQ(wait("3", "mbarrier_arrive(address_of(M[1]))", 0),
            "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody "
-           "else can go on; "
-           "missing: 1 of 3 arrivals; thread 0 (line 11), thread 32 (line 11) came");
-  CHECK_EQ(wait("2", "mbarrier_arrive_expect_tx(address_of(M[1]), 64)", 0),
-           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody "
-           "else can go on; "
-           "missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
+           "else can go on; missing: 1 of 3 arrivals; thread 0 (line 11), thread 32 (line 11) came");
+  CHECK_EQ(
+      wait("2", "mbarrier_arrive_expect_tx(address_of(M[1]), 64)", 0),
+      "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody else can "
+      "go on; missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
   CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))", 1),
            "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and nobody "
-           "else can go on; "
-           "missing: 2 of 2 arrivals; nobody has come; the phase before has ended: was parity 0 meant?");
+           "else can go on; missing: 2 of 2 arrivals; nobody has come; the phase before has ended: was "
+           "parity 0 meant?");
   CHECK_EQ(wait("1", "pass", 2),
            "12: fault: mbarrier_try_wait: a parity of 2, in thread 0 of block (0) of main; phases are even "
            "(0) or odd (1)");

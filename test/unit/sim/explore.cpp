@@ -128,13 +128,13 @@ TEST_CASE("a loop that waits for ever is told, and what is too large is refused 
 )"),
                              all)),
            "4: livelock");
-  CHECK_THROWS_WITH_AS(explored("func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 8) threads(64) "
-                                "thread(tx):\n    X[tx] = 0:i32\n",
-                                all),
-                       doctest::Contains("all schedules: main would run 8 blocks of 2 warps, but all orders "
-                                         "are tried of at most 4 warps; take "
-                                         "fewer blocks (blocks=), or try a number of schedules"),
-                       CompileError);
+  CHECK_THROWS_WITH_AS(
+      explored("func main(X: i32[64], F: i32[4]):\n  kernel main grid(b: 8) threads(64) thread(tx):\n    "
+               "X[tx] = 0:i32\n",
+               all),
+      doctest::Contains("all schedules: main would run 8 blocks of 2 warps, but all orders are tried of at "
+                        "most 4 warps; take fewer blocks (blocks=), or try a number of schedules"),
+      CompileError);
   CHECK_THROWS_WITH_AS(explored(kernel_of(R"(
     if tx%32 == 0:
       for k in serial(100):

@@ -197,12 +197,10 @@ TEST_CASE(
   CHECK_EQ(with("32", "    " + load), "");
   CHECK_EQ(with("32", "    if tx < 31:\n      " + load),
            "9:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 31 of block (0) of main does not "
-           "take part, "
-           "while thread 0 of block (0) of main executes it; move it out of the condition");
+           "take part, while thread 0 of block (0) of main executes it; move it out of the condition");
   CHECK_EQ(with("48", "    if tx >= 32:\n      " + load),
            "9:7: ldmatrix_x4 needs all 32 threads of the warp, but thread 48 does not exist, while thread 32 "
-           "of block "
-           "(0) of main executes it; make the number of threads a multiple of the warp");
+           "of block (0) of main executes it; make the number of threads a multiple of the warp");
   CHECK(contains(with("32", "    ldmatrix_x4(address_of(r[0]), address_of(S[tx*4]))\n"),
                  "8:5: S[4]: one access of 16 bytes, but the address is not divisible by 16, in thread 1"));
   CHECK(contains(with("32", "    ldmatrix_x4(address_of(r[2]), address_of(S[tx*8]))\n"),

@@ -293,10 +293,11 @@ TEST_CASE("thread-level code is refused at its line, before anything runs") {
         function_of("func f(C: f32[1]):\n  kernel main grid(b: 1) thread(tx):\n    C[0] = 2.0\n    " +
                     std::string(statement) + "\n");
     std::string error = error_of(f, {{.data = &c}});
-    CHECK_EQ(error,
-             fmt::format("4:{}: {} is thread-level code, which the reference does not run: run it with "
-                         "target='sim:…'",
-                         column, what));
+    CHECK_EQ(
+        error,
+        fmt::format(
+            "4:{}: {} is thread-level code, which the reference does not run: run it with target='sim:…'",
+            column, what));
     CHECK_EQ(c, 5);
   }
 }

@@ -203,20 +203,16 @@ TEST_CASE("barriers in divergent flow are refused, with both threads") {
   };
   CHECK_EQ(with("    if tx < 16:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 16 "
-           "of block (0, "
-           "0) of main does not come; every thread of the block must reach the barrier: move it out of the "
-           "condition");
+           "of block (0, 0) of main does not come; every thread of the block must reach the barrier: move it "
+           "out of the condition");
   CHECK_EQ(with("    if tx < 32:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 32 "
-           "of block (0, "
-           "0) of main has ended; every thread of the block must reach the same barrier: move it out of the "
-           "condition");
+           "of block (0, 0) of main has ended; every thread of the block must reach the same barrier: move "
+           "it out of the condition");
   CHECK_EQ(with("    if tx < 32:\n      sync_threads()\n    else:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 32 "
-           "of block (0, "
-           "0) of main waits at another one, on line 6; every thread of the block must reach the same "
-           "barrier: move it "
-           "out of the condition");
+           "of block (0, 0) of main waits at another one, on line 6; every thread of the block must reach "
+           "the same barrier: move it out of the condition");
   CHECK_EQ(with("    for i in serial(tx // 32 + 1):\n      sync_threads()\n").substr(0, 35),
            "4:7: sync_threads in divergent flow");
   CHECK_EQ(with("    if d < 5:\n      sync_threads()\n"), "");
@@ -236,8 +232,7 @@ TEST_CASE("out of bounds: which buffer, index, block and thread; guarded, it is 
   };
   CHECK_EQ(with("    S[tx*2] = 0.0\n"),
            "6:5: S[40]: element 40 is outside [0, 40) in thread 20 of block (0) of main; guard the access "
-           "with an if, or "
-           "make S larger");
+           "with an if, or make S larger");
   CHECK_EQ(with("    if tx < 20:\n      S[tx*2] = 0.0\n"), "");
   CHECK_EQ(with("    S[tx*2] mask(tx < 20) = 0.0\n"), "");
   CHECK(contains(with("    T[0] = S[tx - 1]\n"), "S[-1]: element -1 is outside [0, 40) in thread 0"));
@@ -255,8 +250,7 @@ TEST_CASE("a vector access whose address does not allow it") {
   std::string head = "func main(A: f32[64], C: f32[64]):\n  kernel main grid(b: 1) threads(8) thread(tx):\n";
   CHECK_EQ(fault_of(head + "    C[ramp(tx*4, 1, 4)] = A[ramp(tx*4 + 2, 1, 4)]\n", a, c),
            "3:27: A[2]: one access of 16 bytes, but the address is not divisible by 16, in thread 0 of block "
-           "(0) of main; "
-           "access fewer elements at once, or align where the row begins");
+           "(0) of main; access fewer elements at once, or align where the row begins");
   CHECK_EQ(fault_of(head + "    C[ramp(tx*4, 1, 2)] = A[ramp(tx*4 + 2, 1, 2)]\n", a, c), "");
 }
 

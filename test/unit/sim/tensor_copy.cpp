@@ -254,8 +254,7 @@ TEST_CASE(
       "2: tensor map M: a row of its box has 128 bytes, but its swizzle is one of 64: make several boxes");
   CHECK_EQ(error("tensor_map M = T box(8, 32) swizzle(128)"),
            "2: tensor map M: a row of its box has 64 bytes, but its swizzle is one of 128: rows would lie so "
-           "far apart, and "
-           "leave holes");
+           "far apart, and leave holes");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(12, 1) box(8, 8)"),
            "2: tensor map M: a stride is 24 bytes, which must be a multiple of 16, from 0 to 2^40");
   CHECK_EQ(error("tensor_map M = T strides(12, 1) box(8, 64)"),

@@ -295,8 +295,8 @@ TEST_CASE("what a target's warps have no bits or lanes for is refused at its lin
   constexpr std::string_view vote = "    L[t] = cast<u64>(ballot_sync(X[t] > 3, all_lanes()))\n";
   CHECK_EQ(refused(vote, narrow), "");
   CHECK_EQ(refused(vote, wide()),
-           "4: ballot_sync gives 32 bits, one for each lane, but a warp of wide has 64; ask "
-           "for 64: dtype='uint64'");
+           "4: ballot_sync gives 32 bits, one for each lane, but a warp of wide has 64; ask for 64: "
+           "dtype='uint64'");
   constexpr std::string_view shuffle = "    Y[t] = shfl_xor_sync(X[t], 1, 64, all_lanes())\n";
   CHECK_EQ(refused(shuffle, wide()), "");
   CHECK(contains(refused(shuffle, narrow),
@@ -338,8 +338,7 @@ TEST_CASE("warps of 64: a race between lanes 40 and 8 is one within a warp, to l
     // In a chip of narrower warps the first two are of two warps.
     Run narrow = run_wide(
         "    S = shared i32[128] address(0) elements(128)\n    if tx == 40:\n      S[5] = 7\n    if tx == "
-        "8:\n      "
-        "Y[0] = S[5]\n",
+        "8:\n      Y[0] = S[5]\n",
         seed, 128, *find_target("sm_80"));
     for (auto& f : narrow.report.findings) CHECK(!contains(f.text, "T.sync_warp()"));
   }
@@ -395,6 +394,6 @@ func main(A: f32[128], B: f32[128]):
 TEST_CASE("warps of 64: a barrier of the block that half a warp does not reach is found") {
   Run r = run_wide("    if tx < 96:\n      sync_threads()\n    Y[tx] = 1\n", 0);
   CHECK(contains(found(r),
-                 "sync_threads in divergent flow: thread 64 of block (0) of main waits here, but "
-                 "thread 96 of block (0) of main does not come"));
+                 "sync_threads in divergent flow: thread 64 of block (0) of main waits here, but thread 96 "
+                 "of block (0) of main does not come"));
 }
