@@ -8,6 +8,7 @@ namespace {
 constexpr std::string_view hip_prelude =
 #include "codegen/prelude/hip.inc"
 #include "codegen/prelude/hip_math.inc"
+#include "codegen/prelude/hip_values.inc"
     ;
 
 std::string no_instruction(const Callee& callee, const Target& target) {
