@@ -198,10 +198,6 @@ void Printer::print_if(const If& n, std::string_view lead) {
 
 void Printer::print_group(const Group& n) {
   bool all = n.first == 0 && n.count == threads;
-  if (!all)
-    visit(n.body, [&](const Call& c) {
-      internal_check(c.callee != &sync_threads, "a barrier of the whole block inside a group of its threads");
-    });
   int64_t last = n.first + n.count;
   line(all               ? "{"
        : n.first == 0    ? fmt::format("if ({} < {}) {{", thread, last)

@@ -180,7 +180,8 @@ struct Former final : Rewriter {
     std::vector<Stmt> out;
     for (auto& s : b.stmts) out.push_back((*this)(s));
     auto may_be = [&](const Stmt& s) {
-      return s.as<Group>() || (s.as<If>() && range_of(s.as<If>()->cond, true));
+      auto* n = s.as<If>();
+      return s.as<Group>() || (n && !has_control(s) && range_of(n->cond, true));
     };
     for (size_t i = 0; i < out.size(); i++) {
       size_t end = i;
@@ -276,22 +277,24 @@ std::string often(const Expr& times) {
   return !n ? print(times) + " times" : *n == 0 ? "never" : *n == 1 ? "once" : fmt::format("{} times", *n);
 }
 
-void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
+void check_section(const Kernel& k, std::span<const Stmt> groups) {
   Expr first;
   int64_t threads = 0;
   bool any = false;
-  for (auto* g : groups) {
-    Expr times = times_at_barrier(g->body);
-    threads += g->count;
+  Team of_first = team_of(*groups[0].as<Group>());
+  for (auto& s : groups) {
+    Team team = team_of(*s.as<Group>());
+    Expr times = times_at_barrier(s);
+    threads += team.count;
     if (!times) return;
     any |= !is_int(times, 0);
     if (!first) first = times;
     if (!equal(simplify(times), simplify(first)))
-      fail(g->span,
+      fail(s->span,
            "T.sync_threads() is the barrier of the whole block, but the threads {} come to it {} and the "
            "threads {} {}: let all teams come to it equally often, or use T.sync_threads(id) for the threads "
            "of one team",
-           range_text(team_of(*g)), often(times), range_text(team_of(*groups[0])), often(first));
+           range_text(team), often(times), range_text(of_first), often(first));
   }
   if (any && threads != thread_count(k))
     fail(groups[0]->span,
@@ -301,21 +304,23 @@ void check_section(const Kernel& k, const std::vector<const Group*>& groups) {
 }
 
 void check_block_barriers(const Kernel& k, const Stmt& body) {
+  auto check = [&](std::span<const Stmt> stmts) {
+    for (size_t i = 0; i < stmts.size(); i++)
+      if (size_t groups = section_length(stmts, i)) {
+        check_section(k, stmts.subspan(i, groups));
+        i += groups - 1;
+      }
+  };
+  check({&body, 1});
   walk(body, {.team = whole_block(k)}, [&](const Stmt& s, const WalkContext& at) {
     if (at.team != whole_block(k)) return false;
-    std::vector<const Group*> groups;
-    for (auto& inner : s.as<Block>() ? statements_of(s) : std::vector<Stmt>{}) {
-      if (auto* g = inner.as<Group>()) {
-        groups.push_back(g);
-      } else if (!groups.empty()) {
-        check_section(k, groups);
-        groups.clear();
-      }
-    }
-    if (!groups.empty()) check_section(k, groups);
+    if (auto* n = s.as<For>()) check({&n->body, 1});
+    if (auto* n = s.as<While>()) check({&n->body, 1});
+    if (auto* n = s.as<If>()) check({&n->then_body, 1});
+    if (auto* n = s.as<If>(); n && n->else_body) check({&n->else_body, 1});
+    if (s.as<Block>()) check(statements_of(s));
     return true;
   });
-  if (auto* g = body.as<Group>()) check_section(k, {g});
 }
 
 }  // namespace

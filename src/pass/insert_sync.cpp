@@ -149,7 +149,7 @@ struct Inserter {
   // exchange.  Others run one after the other as far as their accesses meet.  In a group its own barrier
   // orders; behind it is pending what all have done.
   void walk_section(std::span<const Stmt> groups) {
-    auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals; };
+    auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals || accesses.of(s, team).meets; };
     bool at_once = std::any_of(groups.begin(), groups.end(), signals);
     if (at_once)
       for (auto& s : groups) order(groups[0], accesses.of(s, team));
@@ -176,13 +176,12 @@ struct Inserter {
   }
   void node(const Stmt&, const Block& n) {
     for (size_t i = 0; i < n.stmts.size();) {
-      size_t end = i;
-      while (end < n.stmts.size() && n.stmts[end].as<Group>()) end++;
-      if (end == i)
-        walk(n.stmts[i++]);
+      size_t groups = section_length(n.stmts, i);
+      if (groups == 0)
+        walk(n.stmts[i]);
       else
-        walk_section({n.stmts.begin() + std::ptrdiff_t(i), n.stmts.begin() + std::ptrdiff_t(end)});
-      i = std::max(i, end);
+        walk_section(std::span(n.stmts).subspan(i, groups));
+      i += std::max<size_t>(1, groups);
     }
   }
   void node(const Stmt& s, const For& n) { walk_for(s, n); }
@@ -215,7 +214,14 @@ struct Inserter {
 
   Stmt barrier_of(const Team& t, Span span) const {
     if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
-    if (t.count <= warp) return eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), span);
+    if (t.count == warp && t.first % warp == 0)
+      return eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), span);
+    if (t.first % warp || t.count % warp)
+      fail(span,
+           "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are no "
+           "whole "
+           "warps of {}: let the range begin and end at multiples of {}",
+           t.first, t.first + t.count, warp, warp);
     return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
   }
 

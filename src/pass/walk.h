@@ -5,6 +5,8 @@
 // looks at the statements that concern it; what a statement does to memory says `effects_of`
 // (target/effects.h).
 #pragma once
+#include <span>
+
 #include "arith/prove.h"
 #include "ir/rewrite.h"
 
@@ -44,6 +46,10 @@ class Inside {
 
 // What follows a Let or an assumption knows it, until the block ends.
 void note_statement(WalkContext& at, const Stmt& s);
+
+// Of how many statements from `begin` on is a section made: of Groups beside each other that no thread is in
+// two of, which may run at once?  0: there stands no Group.
+size_t section_length(std::span<const Stmt> stmts, size_t begin);
 
 // `enter` is called at every statement, parents first, and says whether the walk goes on below it; if so,
 // `leave` is called when all below it is done.

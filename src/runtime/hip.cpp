@@ -142,8 +142,7 @@ DeviceBinary build_hip(const Program& program) {
               said = scratch.path + "/log";
   if (!write_file_atomic(text, program.text)) throw RuntimeError("cannot write " + text);
   std::vector<std::string> words = {*clang,
-                                    "-x",
-                                    "hip",
+                                    "-xhip",
                                     "--cuda-device-only",
                                     "--offload-arch=" + program.chip,
                                     "-nogpuinc",

@@ -177,3 +177,26 @@ def test_teams_that_signal_need_threads(target):
 
     with pytest.raises(tilelang.CompileError, match="thread-level code"):
         tilelang.compile(main, target=target)
+
+
+@pytest.mark.parametrize("target", GPUS)
+def test_a_team_comes_again(target):
+    """Teams of which threads are in both run one after the other, and the block meets between them."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            X, Y = T.alloc_shared((64, 64), "float32"), T.alloc_shared((64, 64), "float32")
+            with T.ws(0):
+                T.copy(A, X)
+                T.sync_threads()
+            with T.ws(1):
+                T.sync_threads()
+                for i, j in T.Parallel(64, 64):
+                    Y[i, j] = X[63 - i, j] + 1
+            with T.ws(0):
+                for i, j in T.Parallel(64, 64):
+                    B[i, j] = Y[63 - i, j]
+
+    a, b = run(main, target, (64, 64), (64, 64))
+    assert np.array_equal(b, a + 1)
