@@ -16,9 +16,15 @@ void leave_barrier(Warp& w) {
   w.state = Warp::State::running;
 }
 
+// Each team comes to the barrier of the block at its own place.
+static bool are_of_two_teams(const CallSite& a, const CallSite& b) {
+  return a.callee == b.callee && a.team.count && b.team.count && a.team != b.team;
+}
+
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
   for (auto& w : warps) {
-    if (is_waiting(w) && w.next == waiting.next) continue;
+    if (is_waiting(w) && (w.next == waiting.next || are_of_two_teams(waits_at(w), waits_at(waiting))))
+      continue;
     const CallSite& here = waits_at(waiting);
     std::string other = "has ended";
     Finding f{.kind = Finding::Kind::barrier, .span = here.span};

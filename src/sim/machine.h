@@ -114,6 +114,7 @@ struct CallSite {
   int32_t site = 0;                          // in Code::sites
   DType type = {};                           // of the result
   MemoryOrder order = MemoryOrder::relaxed;  // of an atomic access
+  Team team = {};                            // whose it is; without threads: the block's
 };
 
 // Where an operation comes from.

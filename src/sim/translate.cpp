@@ -209,7 +209,9 @@ void Translator::while_statement(const While& n) {
 void Translator::group_statement(const Group& n) {
   emit({.run = narrow_group, .count = int32_t(n.count), .value = scalar(n.first)});
   size_t narrowed = now().size() - 1;
+  Team outer = std::exchange(team, team_of(n));
   body(n.body);
+  team = outer;
   end_narrow(narrowed, has_control(n.body));
 }
 

@@ -35,6 +35,7 @@ struct Translator {
   std::map<BufferId, int> places = {};
   std::vector<Expr> kept = {};
   Span span = {};
+  Team team = {};                 // of the statement that is translated
   Stmt statement = {};            // the innermost one
   bool quiet = false;             // what is written now serves a check
   int32_t labels = 0, exit = -1;  // exit: the label at the end of the body around this statement

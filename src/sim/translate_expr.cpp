@@ -307,7 +307,8 @@ Value Translator::effect(const Call& n) {
                 .span = span,
                 .site = here(),
                 .type = n.dtype,
-                .order = n.callee->atomic == Callee::Atomic::none ? MemoryOrder::relaxed : order_of(n)};
+                .order = n.callee->atomic == Callee::Atomic::none ? MemoryOrder::relaxed : order_of(n),
+                .team = team};
   int width = n.dtype == none_type ? 1 : n.dtype.lanes;
   Value result = in_place(width);
   result.slot = site.to = temporary_slot(code.warp * width);
