@@ -9,9 +9,11 @@ in `__all__` and says what they mean."""
 
 from __future__ import annotations
 
+import importlib as _importlib
+
 from ..front import annotations as _annotations
 from ..front import asserts as _asserts
-from ..front import dtypes as dtypes
+from ..front import dtypes as _dtypes
 from ..front import macros as _macros
 from ..front import values as _values
 from ..front.annotations import *  # noqa: F403
@@ -65,19 +67,19 @@ from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
 
-bool, float, double, half = map(dtypes.dtype, ("bool", "float", "double", "half"))
-int, uint, short, long = map(dtypes.dtype, ("int", "uint", "short", "long"))
+bool, float, double, half = map(_dtypes.dtype, ("bool", "float", "double", "half"))
+int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
            pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random,
-           debug, _asserts, annotate, allreduce, dtypes)  # fmt: skip
+           debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout
 """.split()
 globals().update({_name: getattr(layout, _name) for _name in _OF_LAYOUT})
-_NAMES = ["bool", "double", "dtypes", "float", "half", "int", "long", "short", "uint", *_OF_LAYOUT]
+_NAMES = ["bool", "double", "float", "half", "int", "long", "short", "uint", *_OF_LAYOUT]
 _NAMES += [_name for _module in MODULES if _module is not layout for _name in _module.__all__]
 _OFFERED.update({_name: globals()[_name] for _name in _NAMES})
 
@@ -85,10 +87,12 @@ _OFFERED.update({_name: globals()[_name] for _name in _NAMES})
 def __getattr__(name: str) -> object:
     if name.startswith("__") and name.endswith("__") and name != "__all__":
         raise AttributeError(name)
-    if dtypes.is_offered(name):
-        return dtypes.dtype(name)
+    if _dtypes.is_offered(name):
+        return _dtypes.dtype(name)
+    if name == "dtypes":  # the published module, which has more than the types
+        return _importlib.import_module(f"{__name__}.dtypes")
     from .surface import find, names  # names that few kernels use, and those that do not work here
 
-    known = [*_NAMES, *names()]
+    known = [*_NAMES, "dtypes", *names()]
     globals()[name] = value = known if name == "__all__" else find(name, known)
     return value
