@@ -34,24 +34,31 @@ namespace {
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  int warp;  // threads of one
-  std::map<const StmtNode*, Team> barrier = {},
-                                  barrier_after = {};  // in front of and behind which statements
+  int warp;                                            // threads of one
+  std::map<const StmtNode*, Team> barrier = {};        // in front of which statements, and whose
+  std::map<const StmtNode*, Team> barrier_after = {};  // behind which
   std::set<const StmtNode*> warp_barrier = {};
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
-  Accesses pending = {};            // since its last barrier
-  std::map<Token, Accesses> in_flight = {};
-  // Of the innermost loop: what was pending where it is left or continued, and what its condition reads.
+  struct State {
+    Accesses pending = {};                     // since its last barrier
+    std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
+    void add(const State& o, int warp) {
+      pending.add(o.pending, warp);
+      for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
+    }
+  } now = {};
+  // Of the innermost loop: what held where it is left or continued, and what its condition reads.
   struct Jumps {
-    Accesses breaks = {}, continues = {}, head = {};
+    State breaks = {}, continues = {};
+    Accesses head = {};
   } jumping = {};
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    Meeting m = accesses.meeting(pending, a);
+    Meeting m = accesses.meeting(now.pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
     if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
@@ -69,11 +76,11 @@ struct Inserter {
     for (auto& [token, begun] : a.begun) order(s, begun);
   }
   void follow(const StatementAccesses& a, bool by_some) {
-    pending.add(a.now, warp);
-    for (auto& [token, begun] : a.begun) in_flight[token].add(begun, warp);
+    now.pending.add(a.now, warp);
+    for (auto& [token, begun] : a.begun) now.in_flight[token].add(begun, warp);
     for (const Completion& c : a.completes) {
-      if (c.token != Token::phase || by_some) pending.add(in_flight[c.token], warp);
-      if (c.token != Token::phase && c.left == 0 && !by_some) in_flight.erase(c.token);
+      if (c.token != Token::phase || by_some) now.pending.add(now.in_flight[c.token], warp);
+      if (c.token != Token::phase && c.left == 0 && !by_some) now.in_flight.erase(c.token);
     }
   }
 
@@ -85,20 +92,20 @@ struct Inserter {
            "opposite condition instead of returning",
            gone.line);
     where.emplace(s.get(), team);
-    pending = {};
+    now.pending = {};
   }
 
   void walk_loop(const Stmt& body, const Accesses& head, bool runs) {
     Jumps outer = std::exchange(jumping, {.head = head});
-    Accesses before = pending;
+    State before = now;
     for (int round = 0; round < 2; round++) {
       walk(body);
-      if (accesses.meeting(pending, head) != Meeting::none) need_barrier(barrier_after, body);
-      pending.add(std::exchange(jumping.continues, {}), warp);
-      pending.add(head, warp);
+      if (accesses.meeting(now.pending, head) != Meeting::none) need_barrier(barrier_after, body);
+      now.add(std::exchange(jumping.continues, {}), warp);
+      now.pending.add(head, warp);
     }
-    pending.add(jumping.breaks, warp);
-    if (!runs) pending.add(before, warp);
+    now.add(jumping.breaks, warp);
+    if (!runs) now.add(before, warp);
     jumping = std::move(outer);
   }
 
@@ -136,13 +143,12 @@ struct Inserter {
     }
     StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
-    if (head.meets) pending = {};
-    Accesses before = pending;
+    if (head.meets) now.pending = {};
+    State before = now;
     walk(n.then_body);
-    Accesses after = pending;
-    pending = before;
+    State after = std::exchange(now, std::move(before));
     walk(n.else_body);
-    pending.add(after, warp);
+    now.add(after, warp);
   }
 
   // Groups beside each other run at the same time where they signal each other: the program orders what they
@@ -155,20 +161,20 @@ struct Inserter {
       for (auto& s : groups) order(groups[0], accesses.of(s, team));
     for (auto& s : groups) {
       if (!at_once) order(s, accesses.of(s, team));
-      auto outside = std::tuple(pending, in_flight, jumping, team);
-      pending = {}, jumping = {}, team = team_of(*s.as<Group>());
+      auto outside = std::tuple(now, jumping, team);
+      now.pending = {}, jumping = {}, team = team_of(*s.as<Group>());
       walk(s.as<Group>()->body);
-      std::tie(pending, in_flight, jumping, team) = std::move(outside);
+      std::tie(now, jumping, team) = std::move(outside);
       follow(accesses.of(s, team), true);
     }
   }
 
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (accesses.meeting(pending, jumping.head) != Meeting::none))
+    if (&callee == &continue_loop && (accesses.meeting(now.pending, jumping.head) != Meeting::none))
       need_barrier(barrier, s);
-    if (&callee == &break_loop) jumping.breaks.add(pending, warp);
-    if (&callee == &continue_loop) jumping.continues.add(pending, warp);
-    pending = {};  // nothing comes here
+    if (&callee == &break_loop) jumping.breaks.add(now, warp);
+    if (&callee == &continue_loop) jumping.continues.add(now, warp);
+    now = {};  // nothing comes here
   }
 
   void walk(const Stmt& s) {
@@ -201,7 +207,7 @@ struct Inserter {
   void leaf(const Stmt& s) {
     const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
-    if (a.meets) pending = {.reads = {}, .writes = a.now.writes};
+    if (a.meets) now.pending = {.reads = {}, .writes = a.now.writes};
   }
 
   Stmt run() {
@@ -219,8 +225,7 @@ struct Inserter {
     if (t.first % warp || t.count % warp)
       fail(span,
            "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are no "
-           "whole "
-           "warps of {}: let the range begin and end at multiples of {}",
+           "whole warps of {}: let the range begin and end at multiples of {}",
            t.first, t.first + t.count, warp, warp);
     return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
   }
