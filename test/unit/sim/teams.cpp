@@ -10,6 +10,7 @@
 #include "ir/text.h"
 #include "sim/reference.h"
 #include "sim/run.h"
+#include "trial.h"
 
 using namespace tl;
 
@@ -224,19 +225,42 @@ void check_mutants(const Roles& roles) {
   }
 }
 
+// On the GPU, where there is one, in a process of its own: a program that hangs ends with it.
+void check_on_gpu(const Roles& roles) {
+  Test test{.target = "cuda", .inputs = Inputs::whole, .oracle = [&](const Function&, Trial& trial) {
+              std::vector<HostArg> args;
+              for (auto& t : trial.tensors)
+                args.push_back(
+                    {.data = t.bytes.data(), .memory = {t.bytes.data(), t.bytes.data() + t.bytes.size()}});
+              run_reference(tile_function(roles.twin), args);
+              return true;
+            }};
+  for (test.seed = 1; test.seed <= 20; test.seed++) {
+    Verdict verdict = judge_apart(std::string(roles.text), test, 6);
+    if (test.seed == 1 && verdict.kind == Verdict::Kind::refused) {
+      MESSAGE("not run on a GPU: " << verdict.text);
+      return;
+    }
+    CHECK_EQ(to_string(verdict), "right");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("teams: a ring of three slots between two of them") {
   check_roles(ring);
   check_mutants(ring);
+  check_on_gpu(ring);
 }
 
 TEST_CASE("teams: named barriers between two of different size") {
   check_roles(named);
   check_mutants(named);
+  check_on_gpu(named);
 }
 
 TEST_CASE("teams: one warp fills, four warps multiply, and meet at a barrier of their own") {
   check_roles(multiply);
   check_mutants(multiply);
+  check_on_gpu(multiply);
 }
