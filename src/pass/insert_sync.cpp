@@ -111,7 +111,9 @@ struct Inserter {
 
   void walk_for(const Stmt& s, const For& loop) {
     const StatementAccesses& all = accesses.of(s, team);
-    bool whole = !all.writes() || (!all.meets && !accesses.meets_itself(all));
+    bool waits = std::any_of(all.completes.begin(), all.completes.end(),
+                             [](const Completion& c) { return c.token != Token::phase; });
+    bool whole = !waits && (!all.writes() || (!all.meets && !accesses.meets_itself(all)));
     if (whole || varying.separates(s)) return apart(s, all);
     StatementAccesses bounds = accesses.of(loop.min, team);  // read once, before the loop
     bounds.now.add(accesses.of(loop.extent, team).now, warp);

@@ -3,6 +3,7 @@
 // its own buffers, waits for all that it has begun, and ends its barriers.
 #pragma once
 #include <functional>
+#include <set>
 
 #include "fuzz/thread_text.h"
 
@@ -10,7 +11,7 @@ namespace tl::fuzz {
 
 struct AsyncText : ThreadText {
   bool newer = false;                // also what came with sm_90
-  int often = 0;                     // steps of this kind, in a hundred
+  int often = 0, teams = 0;          // steps of this kind, and groups, in a hundred
   std::function<void()> aside = {};  // statements of whole warps that touch registers alone
 
   struct Team {  // of whole warps
@@ -24,6 +25,17 @@ struct AsyncText : ThreadText {
     int64_t n = 0;
     std::string text = {};
   };
+  std::set<std::pair<int64_t, int64_t>> formed = {};  // of the kernel, for which the compiler needs barriers
+
+  bool may_form(const Team& team) {
+    if (team.count == 32 || team.count == block_threads) return true;
+    std::pair range(first + team.first, team.count);
+    if (formed.size() < 4) formed.insert(range);
+    return formed.contains(range);
+  }
+  std::string head_of(const Team& team) const {
+    return fmt::format("group({} : +{})", first + team.first, team.count);
+  }
   static int64_t bytes_of(const std::string& t) { return bits(t) / 8; }
 
   // ── pieces ──────────────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +65,7 @@ struct AsyncText : ThreadText {
   }
   Team everyone() const { return {.first = 0, .count = threads}; }
   void sync(const Team& team) {
-    if (team.count == threads) return line("sync_threads()");
+    if (team.count == threads) return sync_all();
     if (team.count == 32) return line("sync_warp(4294967295:u32)");
     line("bar_sync({}, {})", team.barrier, team.count);
   }
@@ -132,11 +144,11 @@ struct AsyncText : ThreadText {
       }
       if (by_proxy || (newer && chance(20))) line("fence_mbarrier_init()");
     });
-    line("sync_threads()");
+    sync_all();
     return m;
   }
   void end_barriers(const std::string& m, int64_t all) {
-    line("sync_threads()");
+    sync_all();
     under(fmt::format("if t < {}", all), [&] { line("mbarrier_inval(address_of({}[t]))", m); });
   }
   void wait_alone(const std::string& barrier, const std::string& parity) {
@@ -157,8 +169,7 @@ struct AsyncText : ThreadText {
   // ── phases alone ────────────────────────────────────────────────────────────────────────────────────
   // Threads exchange what they have stored; the second phase of a trip says that all have read.
   void phases() {
-    Team team{
-        .first = 0, .count = warps > 1 && chance(40) ? 32 * (1 + below(warps - 1)) : threads, .barrier = 3};
+    Team team{.first = 0, .count = warps > 1 && chance(40) ? 32 * (1 + below(warps - 1)) : threads};
     std::string t = pick<std::string>({"i32", "f32", "u8", "i16"}), s = shared("S", t, team.count),
                 acc = begin_sum(t);
     bool by_warp = chance(40), two = chance(50);
@@ -185,19 +196,19 @@ struct AsyncText : ThreadText {
   // ── arrays of the program ───────────────────────────────────────────────────────────────────────────
   // One thread takes a whole array out, or brings one in.
   void transfer() {
-    const Shared& a = arrays[size_t(below(int64_t(arrays.size())))];
+    const Shared& a = any_array();
     int64_t bytes = a.size * bytes_of(a.type), leader = below(threads);
     if (chance(50)) {
       std::string y = tensor("Y", a.type, blocks * a.size);
       line("fence_proxy_async()");
-      line("sync_threads()");
+      sync_all();
       under(fmt::format("if t == {}", leader), [&] {
         line("cp_async_bulk_store(address_of({}[bx*{}]), address_of({}[0]), {})", y, a.size, a.name, bytes);
         line("cp_async_bulk_commit_group()");
         line("cp_async_bulk_wait_group{}(0)",
              indent == 2 && chance(50) ? "_read" : "");  // in a loop it is written again
       });
-      return line("sync_threads()");
+      return sync_all();
     }
     std::string from = tensor("A", a.type, blocks * a.size), m = barriers({{1, 1}}, true);
     under(fmt::format("if t == {}", leader), [&] {

@@ -83,14 +83,15 @@ struct HandedText : RingText {
   std::pair<Team, Team> two_teams() {
     int64_t making = 1 + below(warps - 1), using_ = 1 + below(warps - making);
     bool makers_first = chance(50);
-    return {{.first = makers_first ? 0 : 32 * using_, .count = 32 * making, .barrier = 3},
-            {.first = makers_first ? 32 * making : 0, .count = 32 * using_, .barrier = 4}};
+    return {{.first = makers_first ? 0 : 32 * using_, .count = 32 * making, .barrier = named(1)},
+            {.first = makers_first ? 32 * making : 0, .count = 32 * using_, .barrier = named(2)}};
   }
-  void place_output(Ring& r, int64_t width) {
-    r.width = width;
+  void place_output(Ring& r, const Team& users) {
+    r.width = users.count;
     r.out = tensor("Y", r.type, blocks * r.trips * r.width);
     r.boxes = 1 + below(2);
-    if (newer && chance(60)) r.outbox = shared("R", r.type, r.boxes * r.width);
+    bool meet = users.count == threads || users.count == 32 || users.barrier;
+    if (newer && meet && chance(60)) r.outbox = shared("R", r.type, r.boxes * r.width);
   }
   // Who fills and who uses: all do both, or some warps each.
   void ring() {
@@ -118,7 +119,7 @@ struct HandedText : RingText {
         {{r.stages, full}, {hands_back ? r.stages : 0, r.empty_by_warp ? users.warps() : users.count}},
         r.fill == Fill::bulk);
     r.barriers = m;
-    if (r.trips > 0 && chance(60)) place_output(r, users.count);
+    if (r.trips > 0 && chance(60)) place_output(r, users);
     auto make = [&](const Turn& now, const std::string& trip) {
       if (hands_back) {
         std::string empty = fmt::format("{}[{} + {}]", m, now.stage, r.stages);
@@ -136,7 +137,7 @@ struct HandedText : RingText {
       if (hands_back)
         arrive(fmt::format("{}[{} + {}]", m, now.stage, r.stages), r.empty_by_warp);
       else
-        line("sync_threads()");
+        sync_all();
       advance(now, r.stages);
     };
     parted ? apart(r, makers, users, rounds, twice, make, consume)
@@ -167,6 +168,12 @@ struct HandedText : RingText {
       side(consume);
       if (!r.outbox.empty()) under("if " + users.leads(), [&] { line("cp_async_bulk_wait_group(0)"); });
     };
+    if (chance(40) && may_form(makers) && may_form(users)) {
+      bool makers_first = chance(50);
+      for (bool makes : {makers_first, !makers_first})
+        under(head_of(makes ? makers : users), [&] { makes ? side(make) : using_(); });
+      return;
+    }
     auto who = [&](const Team& team) {
       return fmt::format("x//32 >= {} and x//32 < {}", team.first / 32, (team.first + team.count) / 32);
     };
@@ -208,10 +215,10 @@ struct HandedText : RingText {
   // Nobody may be in the buffers that a step brings along before it begins, nor after its end.
   void async_step() {
     bool outer = std::exchange(in_loop, false);
-    line("sync_threads()");
+    sync_all();
     int64_t kind = below(newer ? 10 : 8);
     kind < 3 ? groups() : kind < 7 ? ring() : kind < 8 ? phases() : transfer();
-    line("sync_threads()");
+    sync_all();
     in_loop = outer;
   }
 };

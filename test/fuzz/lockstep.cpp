@@ -2,6 +2,11 @@
 // barriers in memory stand on both sides of a condition, the two sides take turns.
 #include "fuzz/lockstep.h"
 
+#include <functional>
+#include <set>
+#include <span>
+#include <tuple>
+
 #include "fuzz/lockstep_block.h"
 
 namespace tl::test {
@@ -35,7 +40,11 @@ struct Machine {
     if (!s || !any(block.here)) return;
     dispatch(s, overloads{
                     [&](const Block& n) {
-                      for (auto& child : n.stmts) run(child);
+                      for (size_t i = 0, many; i < n.stmts.size(); i += many) {
+                        many = std::max<size_t>(1, beside(n.stmts, i));
+                        n.stmts[i].as<Group>() ? section(std::span(n.stmts).subspan(i, many))
+                                               : run(n.stmts[i]);
+                      }
                     },
                     [&](const Let& n) { define(n.var, n.value); },
                     [&](const Store& n) { store(n); },
@@ -48,7 +57,7 @@ struct Machine {
                     [&](const If& n) { branch(n); },
                     [&](const Eval& n) { effect(n); },
                     [&](const Tile& n) { tile(n); },
-                    [&](const Group&) { throw std::logic_error("groups are not known here"); },
+                    [&](const Group&) { section({&s, 1}); },
                 });
   }
   void define(const Expr& var, const Expr& e) {
@@ -131,17 +140,65 @@ struct Machine {
     after(before);
   }
   void pass_on() {  // this one's threads wait
-    Threads mine = block.here;
-    Jumps* around = jumps;
+    auto mine = std::tuple(block.here, block.team, jumps);
     strands.pass_on();
-    block.here = mine;
-    jumps = around;
+    std::tie(block.here, block.team, jumps) = mine;
+  }
+
+  // ── groups ──────────────────────────────────────────────────────────────────────────────────────────
+  // Of how many groups from `begin` on is no thread in two.
+  static size_t beside(const std::vector<Stmt>& stmts, size_t begin) {
+    std::set<int64_t> taken;
+    for (size_t i = begin;; i++) {
+      auto* n = i < stmts.size() ? stmts[i].as<Group>() : nullptr;
+      for (int64_t t = 0; n && t < n->count; t++)
+        if (!taken.insert(n->first + t).second) return i - begin;
+      if (!n) return i - begin;
+    }
+  }
+  // In turns, from one wait to the next.
+  void section(std::span<const Stmt> groups) {
+    auto outer = std::tuple(block.here, block.team, jumps);
+    Threads before = block.here;
+    auto one = [&](const Group& n) {
+      std::tie(block.here, block.team, jumps) = outer;
+      for (int64_t t = 0; t < block.count; t++)
+        if (t < n.first || t >= n.first + n.count) block.here[size_t(t)] = 0;
+      block.team = n.count;
+      run(n.body);
+    };
+    std::function<void(size_t)> from = [&](size_t i) {
+      const Group& n = *groups[i].as<Group>();
+      if (i + 1 == groups.size()) return one(n);
+      strands.run([&] { one(n); }, [&] { from(i + 1); });
+    };
+    from(0);
+    std::tie(block.here, block.team, jumps) = outer;
+    after(before);
+  }
+  void meet(int64_t name, int64_t threads, bool waits) {
+    auto& barrier = block.named[name];
+    barrier.arrived += block.how_many();
+    if (barrier.arrived > threads) no_meaning("more threads at a barrier than it counts");
+    if (barrier.arrived == threads) barrier = {0, barrier.phase + 1};
+    int64_t phase = barrier.phase;
+    for (int64_t trips = 0; waits && barrier.arrived && barrier.phase == phase; trips++) {
+      if (trips > 10000) no_meaning("a barrier that not all threads reach");
+      pass_on();
+    }
   }
   void effect(const Eval& n) {
     auto& c = *n.value.as<Call>();
     std::string_view name = c.callee->name;
-    if (name == "sync_threads" && !block.all_here()) no_meaning("a barrier that not all threads reach");
-    if (name == "break" || name == "continue" || name == "thread_return") {
+    auto argument = [&](size_t i) {
+      size_t some = size_t(std::find(block.here.begin(), block.here.end(), 1) - block.here.begin());
+      return block.integer(int64_t(some), c.args[i]);
+    };
+    if (name == "sync_threads")
+      meet(0, block.count, true);
+    else if (name == "bar_sync" || name == "bar_arrive")
+      meet(argument(0), argument(1), name == "bar_sync");
+    else if (name == "break" || name == "continue" || name == "thread_return") {
       Threads& to = name == "break" ? jumps->broken : name == "continue" ? jumps->continued : returned;
       block.each([&](int64_t t) { to[size_t(t)] = 1; });
       std::fill(block.here.begin(), block.here.end(), 0);
@@ -151,7 +208,7 @@ struct Machine {
       block.each([&](int64_t t) { block.call(t, c); });
     } else {
       block.each([&](int64_t t) { block.beside(t, c); });
-    }  // other barriers, of all kinds: nothing to wait for
+    }  // barriers of warps: nothing to wait for
   }
 
   // ── what the block does as one: by the row's own meaning ─────────────────────────────────────────────
@@ -237,6 +294,8 @@ struct Machine {
       block.threads[size_t(t)].calls = [this, t](const Call& c) { return block.call(t, c); };
     }
     block.here.assign(size_t(block.count), 1);
+    block.team = block.count;
+    block.named.clear();
     returned.assign(size_t(block.count), 0);
     run(block.kernel->body);
   }

@@ -89,9 +89,15 @@ struct LockstepBlock {
   int64_t count = 0;  // of threads
   std::vector<Evaluator> threads = {};
   Threads here = {};  // who executes
+  int64_t team = 0;   // threads of the groups around
   std::map<std::pair<BufferId, int64_t>, MemoryBarrier> barriers = {};
+  struct Named {
+    int64_t arrived = 0, phase = 0;
+  };
+  std::map<int64_t, Named> named = {};  // 0: the block's
 
-  bool all_here() const { return std::count(here.begin(), here.end(), 1) == count; }
+  int64_t how_many() const { return std::count(here.begin(), here.end(), 1); }
+  bool all_here() const { return how_many() == team; }
   template <class F>
   void each(F work) {
     for (int64_t t = 0; t < count; t++)

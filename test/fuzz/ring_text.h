@@ -175,7 +175,7 @@ struct RingText : AsyncText {
           line("cp_async_wait_all()");
         else
           line("cp_async_wait_group({})", most);
-        if (!r.own) line("sync_threads()");
+        if (!r.own) sync_all();
         if (p == 0 && front) begin(next, more);
         if (p == parts - 1 && !jump.empty())  // all parts have landed
           under(fmt::format("if {} % 3 == {}", k, below(3)), [&] { line("{}", jump); });
@@ -183,11 +183,11 @@ struct RingText : AsyncText {
         take_landed(r, fmt::format("{} % {}", k, r.stages), first, last);
         maybe_aside();
       }
-      if (reuses && !r.own) line("sync_threads()");
+      if (reuses && !r.own) sync_all();
       if (ahead > 0 && !front) begin(next, more);
     });
     if (!jump.empty()) line("cp_async_wait_all()");
-    line("sync_threads()");
+    sync_all();
     end_sum(r.acc, r.type);
   }
 };

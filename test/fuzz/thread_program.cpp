@@ -1,13 +1,13 @@
 // The generator of random thread-level programs: statements, exchanges, kernels.
 #include "fuzz/thread_program.h"
 
-#include "fuzz/parted_text.h"
+#include "fuzz/group_text.h"
 
 namespace tl::fuzz {
 namespace {
 
 // What whole warps, and the whole block, do.
-struct StepText : PartedText {
+struct StepText : GroupText {
   void warp_step() {
     std::string n = name("v"), t = pick<std::string>({"i32", "u32", "f32"}), all = "4294967295:u32";
     if (chance(60)) {
@@ -26,7 +26,6 @@ struct StepText : PartedText {
     line("{} = sync_threads_{}({})", n, pick<std::string>({"count", "and", "or"}), condition(2));
     names.push_back({n, "i32"});
   }
-  Shared& any_array() { return arrays[size_t(below(int64_t(arrays.size())))]; }
   void with_use(const std::vector<Use>& uses, auto body) {
     for (size_t i = 0; i < arrays.size(); i++) arrays[i].use = uses[i];
     body();
@@ -48,11 +47,12 @@ struct StepText : PartedText {
   void update_step() {
     Shared& a = any_array();
     if (a.atomic.empty()) return;
-    if (chance(30)) {  // each thread its own element, and nobody else now: the old value is known
+    if (may_sync() &&
+        chance(30)) {  // each thread its own element, and nobody else now: the old value is known
       std::string n = name("v");
-      line("sync_threads()");
+      sync_all();
       line("{} = {}<{}>(address_of({}[x]), {}, \"relaxed\")", n, a.atomic, a.type, a.name, expr(a.type, 2));
-      line("sync_threads()");
+      sync_all();
       names.push_back({n, a.type});
     } else {
       line("{}(address_of({}[{}]), {}, \"relaxed\")", a.atomic, a.name, index(a.size, 2), expr(a.type, 2));
@@ -62,9 +62,10 @@ struct StepText : PartedText {
   void part(int depth) {
     std::vector<Use> uses;
     for (auto& a : arrays)
-      uses.push_back(!a.atomic.empty() ? (chance(60) ? Use::atomic : Use::read)
-                     : chance(50)      ? Use::own
-                                       : Use::read);
+      uses.push_back(a.frozen            ? Use::read
+                     : !a.atomic.empty() ? (chance(60) ? Use::atomic : Use::read)
+                     : chance(50)        ? Use::own
+                                         : Use::read);
     with_use(uses, [&] {
       divergent = true;
       std::string cond = condition(2);
@@ -88,7 +89,7 @@ struct StepText : PartedText {
     const Register& r = any_register();
     if (!casts(a.type, r.type)) return;
     std::string cast = fmt::format("cast<{}>", r.type);
-    int64_t ways = threads >= 64 ? 3 : 1;
+    int64_t ways = threads >= 64 && may_sync() && named(1) && named(2) ? 3 : 1;
     switch (below(ways)) {
       case 0:
         line("if x//32 == {}:", below(warps));
@@ -102,7 +103,7 @@ struct StepText : PartedText {
         line("if x < 64:");
         nested([&] {
           line("{}[x] = {}", a.name, expr(a.type, 2));
-          line("bar_sync(1, 64)");
+          line("bar_sync({}, 64)", named(1));
           line("{}[0] = {}({}[63 - x])", r.name, cast, a.name);
         });
         break;
@@ -110,22 +111,23 @@ struct StepText : PartedText {
         line("if x < 32:");
         nested([&] {
           line("{}[x] = {}", a.name, expr(a.type, 2));
-          line("bar_arrive(2, 64)");
+          line("bar_arrive({}, 64)", named(2));
         });
         line("else:");
         nested([&] {
           line("if x < 64:");
           nested([&] {
-            line("bar_sync(2, 64)");
+            line("bar_sync({}, 64)", named(2));
             line("{}[0] = {}({}[(x + {}) % 32])", r.name, cast, a.name, below(32));
           });
         });
     }
-    line("sync_threads()");  // the next one may use the same barriers
+    if (may_sync()) sync_all();  // the next one may use the same barriers
   }
   // Two arrays that nothing else uses: where some threads read the last of the one, they write the first of
   // the other.
   void relay() {
+    if (!may_sync()) return assign();
     const Register& r = any_register();
     std::string a = name("A"), b = name("A"), v = name("v"), t = pick<std::string>({"i32", "f32", "i16"});
     if (!casts(t, r.type)) return;
@@ -134,13 +136,13 @@ struct StepText : PartedText {
     line("{} = shared {}[{}]", a, t, threads);
     line("{} = shared {}[{}]", b, t, threads);
     line("{}[x] = {}", a, expr(t, 2));
-    line("sync_threads()");
+    sync_all();
     line("if x < {}:", n);
     nested([&] {
       line("{} = {}[{} - x]", v, a, threads - 1);
       line("{}[x] = {}", b, v);
     });
-    line("sync_threads()");
+    sync_all();
     line("if x < {}:", n);
     nested([&] { line("{}[0] = cast<{}>({}[{} - x])", r.name, r.type, b, n - 1); });
   }
@@ -185,14 +187,14 @@ struct StepText : PartedText {
   // Where the compiler places no barriers, one stands behind each.
   void step(int depth) {
     outer(depth);
-    if (all_barriers) line("sync_threads()");
+    placed();
   }
-  bool all_barriers = false;
 
   // Statements of the block as a whole.
   void outer(int depth) {
-    if (chance(depth == 2 ? often : often / 6)) return async_step();
-    switch (below(depth > 0 ? 18 : 13)) {
+    if (may_sync() && chance(depth == 2 ? often : often / 6)) return async_step();
+    if (depth > 0 && chance(teams)) return groups_step(depth);
+    switch (below(depth > 0 ? 19 : 13)) {
       case 0:
       case 1:
         store_step();
@@ -208,7 +210,7 @@ struct StepText : PartedText {
         warp_step();
         break;
       case 6:
-        chance(40) ? block_vote() : warp_step();
+        !in_group() && chance(40) ? block_vote() : warp_step();
         break;
       case 7:
         assign();
@@ -220,7 +222,7 @@ struct StepText : PartedText {
         partial_step();
         break;
       case 10:
-        chance(50) ? line("sync_threads()") : update_step();
+        may_sync() && chance(50) ? sync_all() : update_step();
         break;
       case 11:
         chance(50) ? tile_step() : relay();
@@ -234,8 +236,11 @@ struct StepText : PartedText {
         common_loop(depth);
         break;
       case 16:
-        line("if {}:", common());
+        line("if {}:", uniform());
         nested([&] { some(3, depth - 1); });
+        break;
+      case 17:
+        late_step(depth);
         break;
       default:
         part(3);
@@ -246,18 +251,7 @@ struct StepText : PartedText {
 struct Generator : StepText {
   void declare() {
     std::vector<Shared> made;
-    for (int64_t i = 1 + below(3); i > 0; i--) {
-      Shared a{.name = name("S"),
-               .type = pick<std::string>({"i32", "i32", "f32", "u8", "i64", "i16", "u64"})};
-      a.per_thread = chance(70) ? 1 : 2;
-      a.size = threads * a.per_thread;
-      a.turn = chance(40) ? below(threads) : 0;
-      if (a.type == "i32" && chance(40))
-        a.atomic = pick<std::string>({"atomic_add", "atomic_max", "atomic_min", "atomic_or"});
-      if (!a.atomic.empty()) a.turn = 0;
-      line("{} = shared {}[{}]", a.name, a.type, a.size);
-      made.push_back(a);
-    }
+    for (int64_t i = 1 + below(3); i > 0; i--) made.push_back(declare_array());
     line("t = thread_number()");
     line("x = cast<i32>(t)");
     names = {{"x", "i32"}, {"t", "i64"}};
@@ -268,9 +262,7 @@ struct Generator : StepText {
       for (int64_t e = 0; e < r.size; e++) line("{}[{}] = {}", r.name, e, converted(r.type, 1));
       registers.push_back(r);
     }
-    for (auto& a : made)
-      for (int64_t e = 0; e < a.per_thread; e++)
-        line("{}[x + {}] = {}", a.name, threads * e, expr(a.type, 2));
+    for (auto& a : made) fill_array(a);
     arrays = made;
   }
   void output(const std::string& type, const std::string& value) {
@@ -281,6 +273,10 @@ struct Generator : StepText {
   }
   void kernel(const std::string& title) {
     threads = pick<int64_t>({32, 64, 64, 96, 128});
+    block_threads = threads;
+    next_barrier = 1;
+    barriers_of_team = {};
+    formed.clear();
     warps = threads / 32;
     blocks = 1 + below(3);
     arrays.clear();
@@ -290,9 +286,9 @@ struct Generator : StepText {
          flat ? std::to_string(threads) : fmt::format("16, {}", threads / 16));
     indent++;
     declare();
-    line("sync_threads()");
+    sync_all();
     for (int64_t i = 2 + below(7); i > 0; i--) step(2);
-    line("sync_threads()");
+    sync_all();
     if (chance(20)) {
       line("if {}:", condition(2));
       nested([&] { line("thread_return()"); });
@@ -322,6 +318,7 @@ struct Generator : StepText {
       given["w"] = pick<double>({0x1p63, 0x1p63 + 2048, 0x1.8p63, 0x1p64 - 2048, 77});
     }
     often = pick({0, 30, 50});
+    teams = pick({0, 10, 30});
     newer = chance(50);
     aside = [this] { between(); };
     in_step = [this](int depth) { step(depth); };

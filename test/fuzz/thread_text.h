@@ -2,6 +2,7 @@
 // read.
 #pragma once
 #include <algorithm>
+#include <array>
 
 #include "fuzz/division_text.h"
 #include "fuzz/thread_program.h"
@@ -14,9 +15,10 @@ enum class Use { none, read, own, atomic };
 struct Shared {
   std::string name, type;
   int64_t size = 0, per_thread = 1;  // elements; how many of them each thread owns: x, x + threads, …
-  int64_t turn = 0;                  // the thread's own element is (x + turn) % threads
+  int64_t turn = 0;                  // the thread's own element is (x + turn) % how many threads own it
   std::string atomic = {};           // the one update it ever gets; empty: plain stores
   Use use = Use::none;
+  bool frozen = false;  // several teams read it now
 };
 struct Register {
   std::string name, type;
@@ -24,7 +26,10 @@ struct Register {
 };
 
 struct ThreadText : RandomText {
-  int64_t threads = 0, warps = 0, blocks = 1;
+  int64_t threads = 0, warps = 0, blocks = 1;  // of the team whose statements are written: x and t count them
+  int64_t first = 0, block_threads = 0;        // its first one in the block
+  std::array<int, 3> barriers_of_team = {};    // named ones: of them all, and two for some of them
+  int next_barrier = 1;
   std::vector<Shared> arrays = {};
   std::vector<Register> registers = {};
   std::vector<std::pair<std::string, std::string>> names = {};  // of values in scope: name, type
@@ -34,6 +39,24 @@ struct ThreadText : RandomText {
   std::vector<Register> written = {};
   int fresh = 0;
   bool divergent = false, in_loop = false, scalar = false;
+
+  // ── barriers, arrays ────────────────────────────────────────────────────────────────────────────────
+  // A named barrier of the team; 0: none is left, as teams that the compiler forms need some, too.
+  int named(size_t which) {
+    int& id = barriers_of_team[which];
+    if (id == 0 && next_barrier <= 11) id = next_barrier++;
+    return id;
+  }
+  void sync_all() {
+    if (threads == block_threads) return line("sync_threads()");
+    if (threads == 32) return line("sync_warp(4294967295:u32)");
+    line("bar_sync({}, {})", named(0), threads);
+  }
+  // That may be written; there is one at least.
+  Shared& any_array() {
+    for (;;)
+      if (Shared& a = arrays[size_t(below(int64_t(arrays.size())))]; !a.frozen) return a;
+  }
 
   // ── expressions ─────────────────────────────────────────────────────────────────────────────────────
   static bool is_float(const std::string& t) { return t[0] == 'f'; }
@@ -91,8 +114,9 @@ struct ThreadText : RandomText {
     return fitting.empty() ? "" : fitting[size_t(below(int64_t(fitting.size())))];
   }
   std::string own_place(const Shared& a) {
-    std::string mine = a.turn ? fmt::format("(x + {}) % {}", a.turn, threads) : "x";
-    return a.per_thread == 1 ? mine : fmt::format("{} + {}", mine, threads * below(a.per_thread));
+    int64_t owners = a.size / a.per_thread;
+    std::string mine = a.turn ? fmt::format("(x + {}) % {}", a.turn, owners) : "x";
+    return a.per_thread == 1 ? mine : fmt::format("{} + {}", mine, owners * below(a.per_thread));
   }
   std::string number(const std::string& t, int depth) {  // an f32 that is a small integer
     std::string a = expr(t, depth - 1), b = expr(t, depth - 1);
