@@ -142,6 +142,10 @@ struct GroupText : LateText {
     bool may_signal = !silent && (threads == 32 || threads == block_threads || named(0));
     if (!all_barriers && (!may_signal || chance(40))) return in_turn(depth);
     if (!may_signal) return assign();
+    if (newer) {  // what other teams' threads wrote, or tiles of theirs, a team's bulk copies may touch
+      line("fence_proxy_async()");
+      sync_all();
+    }
     warps > 1 && chance(40) ? exchanging(depth) : at_once(depth);
     if (depth == 2 && !all_barriers && chance(50)) return;
     sync_all();

@@ -192,7 +192,7 @@ struct StepText : GroupText {
 
   // Statements of the block as a whole.
   void outer(int depth) {
-    if (may_sync() && chance(depth == 2 ? often : often / 6)) return async_step();
+    if (!silent && chance(depth == 2 ? often : often / 6)) return async_step();
     if (depth > 0 && chance(teams)) return groups_step(depth);
     switch (below(depth > 0 ? 19 : 13)) {
       case 0:
