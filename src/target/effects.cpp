@@ -46,8 +46,8 @@ struct Collector {
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
     found.meets |= call.callee->effect == Callee::Effect::barrier;
-    found.signals |=
-        call.callee->effect == Callee::Effect::partial_barrier || (row && row->token == Token::phase);
+    bool named = call.callee->effect == Callee::Effect::partial_barrier && call.args.size() > 1;
+    found.signals |= named || (row && row->token == Token::phase);  // a warp's barrier is in one team
     for (size_t i = 0; i < call.args.size(); i++) {
       auto* place = call.callee == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);
       if (!place) {
