@@ -114,7 +114,7 @@ struct Checker {
     if (std::find(s.allocated.begin(), s.allocated.end(), n.buffer.value) != s.allocated.end())
       s.bad("the buffer {} is allocated twice", b.name);
     attrs(n.attrs);
-    if (b.alias_of) s.touch(b.alias_of);
+    if (b.alias_of) s.allocated_here(b.alias_of);  // a team's fragment may have a view
     bool placed = b.scope != Scope::shared || (b.address >= 0 && b.elements >= 0);
     if (s.level == Level::machine && !placed)
       s.bad("at level machine the shared buffer {} has no address", b.name);

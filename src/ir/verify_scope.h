@@ -66,10 +66,14 @@ struct VerifyScope {
     if (!id || size_t(id.value) >= f.buffers.size()) bad("there is no buffer {}", id.value);
     return f[id];
   }
-  void touch(BufferId id) {
+  const BufferInfo& allocated_here(BufferId id) const {
     const BufferInfo& b = info(id);
     if (std::find(allocated.begin(), allocated.end(), id.value) == allocated.end())
       bad("the buffer {} is used where it is not allocated", b.name);
+    return b;
+  }
+  void touch(BufferId id) {
+    const BufferInfo& b = allocated_here(id);
     if (b.scope != Scope::fragment) return;
     auto [it, first] = owner.emplace(id.value, team);
     if (it->second != team)

@@ -305,11 +305,12 @@ struct Generator : OperatorText {
   void teams_step() {
     int64_t all = threads, cut = 32 * (1 + below(std::max<int64_t>(1, all / 32 - 1)));
     if (cut >= all) return elementwise_step();
-    int64_t alone = chance(30) ? below(2) : 2;
+    int64_t alone = chance(30) ? below(2) : 2, begin = first_thread;
     for (int64_t team = 0; team < 2; team++) {
       if (alone == 1 - team) continue;
       threads = team ? all - cut : cut;
-      line("group({} : +{}):", team ? cut : 0, threads);
+      first_thread = begin + (team ? cut : 0);
+      line("group({} : +{}):", first_thread, threads);
       std::vector<Tile> outer = tiles;
       std::erase_if(tiles, [](const Tile& t) { return t.scope != "shared"; });
       body_steps();
@@ -318,7 +319,7 @@ struct Generator : OperatorText {
           if (t.name == mine.name) t = mine;
       tiles = std::move(outer);
     }
-    threads = all;
+    threads = all, first_thread = begin;
   }
   void step() {
     switch (below(depth < 2 ? 30 : 27)) {

@@ -55,7 +55,7 @@ struct Loop {
 struct TileText : RandomText {
   int64_t shared_limit, register_limit;
   Program program = {};
-  int64_t threads = 0, blocks = 1, shared_bytes = 0,
+  int64_t threads = 0, first_thread = 0, blocks = 1, shared_bytes = 0,
           registers = 0;  // registers: 32-bit ones of fragments, per thread
   std::vector<Tile> tiles = {};
   std::vector<Loop> loops = {};
