@@ -51,6 +51,7 @@ std::optional<std::vector<WarpAccess>> accesses_to(BufferId b, const std::vector
       if (a.buffer != b) continue;
       auto some = warp_accesses(*n.nest, *n.mapping, a.index, n.lanes, warp);
       if (!some) return std::nullopt;
+      for (auto& access : *some) access.stores = a.is_store;
       all.insert(all.end(), some->begin(), some->end());
     }
   return all;

@@ -7,9 +7,22 @@
 // whose lanes are named each for itself.  Of its matrix instructions none is described here yet, so products
 // are multiply-adds of single lanes; it copies from memory to LDS in no more than 4 bytes a lane, which is
 // not described either.
+//
+// LDS serves 32 lanes at once, of 8 bytes 32 that load and 16 that store, of 16 bytes eight; those of a load
+// do not stand side by side.
 #include "target/target.h"
 
 namespace tl {
+namespace {
+
+// clang-format off
+constexpr uint8_t loaded[] = { 0,  1,  2,  3, 20, 21, 22, 23,   4,  5,  6,  7, 16, 17, 18, 19,
+                               8,  9, 10, 11, 28, 29, 30, 31,  12, 13, 14, 15, 24, 25, 26, 27,
+                              32, 33, 34, 35, 52, 53, 54, 55,  36, 37, 38, 39, 48, 49, 50, 51,
+                              40, 41, 42, 43, 60, 61, 62, 63,  44, 45, 46, 47, 56, 57, 58, 59};
+// clang-format on
+
+}  // namespace
 
 extern const Target gfx942;
 const Target gfx942 = {
@@ -31,6 +44,7 @@ const Target gfx942 = {
               .fp8 = 4096},
     .registers = 512,
     .index_bits = 32,
+    .shared_banks = {.loading = {32, 32, 8}, .storing = {32, 16, 8}, .order = loaded},
 };
 
 }  // namespace tl

@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <map>
 #include <set>
 
 #include "layout/swizzle.h"
+#include "target/target.h"
 
 using namespace tl;
 
@@ -42,11 +44,7 @@ int64_t by_hand(const std::vector<int64_t>& addresses, int width) {
 TEST_CASE("wavefronts: a warp of 64 lanes, and a chip that serves other lanes at once") {
   CHECK(shared_wavefronts(lanes(64, 4), 4).count == 2);
   CHECK(shared_wavefronts(lanes(64, 128), 4).count == 64);
-  constexpr uint8_t order[] = {0,  1,  2,  3,  20, 21, 22, 23, 4,  5,  6,  7,  16, 17, 18, 19,
-                               8,  9,  10, 11, 28, 29, 30, 31, 12, 13, 14, 15, 24, 25, 26, 27,
-                               32, 33, 34, 35, 52, 53, 54, 55, 36, 37, 38, 39, 48, 49, 50, 51,
-                               40, 41, 42, 43, 60, 61, 62, 63, 44, 45, 46, 47, 56, 57, 58, 59};
-  SharedBanks banks{.loading = {32, 32, 8}, .storing = {32, 16, 8}, .order = order};
+  const SharedBanks& banks = find_target("gfx942")->shared_banks;
   std::vector<int64_t> halves = lanes(64, 8);  // lanes 16 to 31 ask for the banks of 0 to 15 again
   CHECK(shared_wavefronts(halves, 8, banks).count == 4);
   for (size_t i = 0; i < 64; i++) halves[i] = i % 32 < 16 ? int64_t(i % 16 * 8) : int64_t(i % 16 * 8 + 256);
@@ -64,6 +62,75 @@ TEST_CASE("wavefronts: a warp of 64 lanes, and a chip that serves other lanes at
   CHECK(shared_wavefronts(wide, 16, banks, true).count == 3);  // stores go in order
   SharedBanks more{.count = 64};
   CHECK(shared_wavefronts(lanes(32, 8), 4, more).count == 1);
+}
+
+namespace {
+
+// Which of gfx942's lanes are served with this one, and how often one bank is asked, straight from what is
+// known of its shared memory: lanes in bits of a mask, words in sets.
+uint64_t served_with(int lane, int width, bool stores) {
+  int half = lane / 32 * 32, within = lane % 32;
+  if (width <= 4 || (width == 8 && !stores)) return uint64_t(0xFFFFFFFF) << half;
+  if (width == 8) return uint64_t(0xFFFF) << lane / 16 * 16;
+  if (stores) return uint64_t(0xFF) << lane / 8 * 8;
+  for (uint64_t phase : {0x00F0000F, 0x000F00F0})  // 0-3 with 20-23, 4-7 with 16-19
+    for (uint64_t lanes : {phase, phase << 8})     // 8-11 with 28-31, 12-15 with 24-27
+      if (lanes >> within & 1) return lanes << half;
+  return 0;
+}
+int64_t asked(const std::vector<int64_t>& at, int width, bool stores) {
+  int64_t total = 0;
+  for (uint64_t left = ~uint64_t(0); left;) {
+    uint64_t phase = served_with(std::countr_zero(left), width, stores);
+    left &= ~phase;
+    std::set<int64_t> words[32];
+    size_t most = 0;
+    for (int lane = 0; lane < 64; lane++)
+      for (int b = 0; (phase >> lane & 1) && at[size_t(lane)] >= 0 && b < width; b += 4) {
+        int64_t word = (at[size_t(lane)] + b) / 4;
+        words[word % 32].insert(word);
+        most = std::max(most, words[word % 32].size());
+      }
+    total += int64_t(most);
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("wavefronts: gfx942 serves any two lanes together or one after the other, as its table says") {
+  const SharedBanks& banks = find_target("gfx942")->shared_banks;
+  for (bool stores : {false, true})
+    for (int width : {1, 2, 4, 8, 16})
+      for (int i = 0; i < 64; i++)
+        for (int j = 0; j < 64; j++) {
+          std::vector<int64_t> two(64, -1);
+          two[size_t(i)] = 0;
+          two[size_t(j)] = 64;  // of other banks
+          bool together = served_with(i, width, stores) >> j & 1;
+          if (shared_wavefronts(two, width, banks, stores).count != (together ? 1 : 2))
+            FAIL("lanes " << i << " and " << j << ", " << width << " bytes");
+        }
+}
+
+TEST_CASE("wavefronts: every stride, XOR and number of lanes on gfx942") {
+  const SharedBanks& banks = find_target("gfx942")->shared_banks;
+  for (bool stores : {false, true})
+    for (int width : {1, 2, 4, 8, 16})
+      for (int64_t run : {1, 2, 4, 8, 16, 32, 64})         // lanes along a row
+        for (int64_t pitch = 0; pitch <= 640; pitch += 4)  // bytes of a row
+          for (int64_t turned : {0, 1, 3, 7})              // chunks of 16 bytes XORed with the row
+            for (int64_t among : {64, 40}) {
+              if (pitch % width) continue;
+              std::vector<int64_t> at(64, -1);
+              for (int64_t lane = 0; lane < among; lane++) {
+                int64_t row = lane / run;
+                at[size_t(lane)] = row * pitch + ((lane % run * width) ^ ((row & turned) * 16));
+              }
+              WarpCost cost = shared_wavefronts(at, width, banks, stores);
+              if (cost.count != asked(at, width, stores) || cost.least > cost.count)
+                FAIL("width " << width << ", run " << run << ", pitch " << pitch << ", stores " << stores);
+            }
 }
 
 TEST_CASE("wavefronts: known cases") {
