@@ -174,7 +174,8 @@ nb::dict target_info(const std::string& text) {
 nb::list chips(const std::string& language) {
   nb::list names;
   for (auto* t : all_targets())
-    if (t->language->name == language) names.append(std::string(t->name));
+    if (language.empty() ? t->has_threads() : t->language->name == language)
+      names.append(std::string(t->name));
   return names;
 }
 
@@ -184,5 +185,5 @@ void bind_rows(nb::module_& m) {
   m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
   m.def("scalar_functions", &offered);
   m.def("target_info", &target_info, nb::arg("target"));
-  m.def("chips", &chips, nb::arg("language"));
+  m.def("chips", &chips, nb::arg("language") = "");
 }

@@ -343,8 +343,8 @@ def target_info(target: str) -> dict[str, Any]:
     chip's file names: clock (Hz), bandwidth (bytes a second), l2_bytes, and peak, dense operations a second by dtype:
     of tensor cores, but for float32."""
 
-def chips(language: str) -> list[str]:
-    """The chips of a language ("cuda", "llvm")."""
+def chips(language: str = "") -> list[str]:
+    """The chips of a language ("cuda", "llvm"); without one, all GPUs."""
 
 class TileOp:
     """An operator of the user's.  eval(read, written, options) -> results runs in the reference: an array that is read

@@ -66,3 +66,8 @@ def test_a_tile_that_registers_do_not_hold(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         registers.warn(main.large, "sim:sm_80")  # has as many as it needs
+        registers.warn(main.large, "hip -mcpu=gfx942")
+        registers.warn(main.large, "cpu")
+    main = kernel(tmp_path, "d = T.alloc_local((520,), 'float32')", signature=SIGNATURE)
+    with pytest.warns(tilelang.TilelangWarning, match="520 registers of a thread, but there are 512"):
+        registers.warn(main.large, "hip -mcpu=gfx942")

@@ -288,7 +288,7 @@ FAULTS = {
     "does not come": ("if tx < 16:\n    B[tx] = T.shfl_sync(A[tx], 0)", "thread 16 of block (0) of main,"),
 }
 REFUSED = {
-    "width": ("B[tx] = T.shfl_sync(A[tx], 0, width=12)", "a power of two, at most 32"),
+    "width": ("B[tx] = T.shfl_sync(A[tx], 0, width=12)", "a power of two, at most 64"),
     "a number": ("B[tx] = T.shfl_xor(1.0, 2)", "the same in all threads"),
     "integers": ("B[tx] = T.warp_reduce_bitor(A[tx])", "takes integers, not float32"),
     "dtype": ("B[tx] = T.ballot(A[tx] > 1, 'int32')", "the bits of a uint32, or of a uint64"),

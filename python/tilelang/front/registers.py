@@ -11,33 +11,34 @@ from typing import Any
 from .._core import Buffer, chips, target_info
 from .errors import TilelangWarning
 
-_GPU = target_info(f"sim:{chips('cuda')[0]}")  # what is alike in all of them
-MOST = _GPU["registers"]  # of 32 bits, that a thread may use
-THREADS = _GPU["default_threads"]  # of a T.Kernel that names none
-_WARPS = [target_info(f"sim:{chip}")["warp"] for chip in chips("cuda")]
-WARP, WIDEST_WARP = (
-    min(_WARPS),
-    max(_WARPS),
-)  # threads of one, of all chips; what a kernel's has is its target's
+_GPUS = [target_info(f"sim:{chip}") for chip in chips()]
+_FEWEST = min(gpu["registers"] for gpu in _GPUS)  # of 32 bits, that a thread may use
+THREADS = _GPUS[0]["default_threads"]  # of a T.Kernel that names none, alike in all of them
+_WARPS = [gpu["warp"] for gpu in _GPUS]
+WARP, WIDEST_WARP = min(_WARPS), max(_WARPS)  # threads of one; what a kernel's has is its target's
 
 
 def note(trace: Any, tile: Buffer) -> None:
-    """Remember a fragment or a local array that cannot lie in registers."""
+    """Remember a fragment or a local array that cannot lie in the registers of some GPU."""
     threads = math.prod(trace.kernel.threads or [THREADS]) if tile.scope == "fragment" else 1
     count = math.ceil(math.prod(tile.shape) * tile.dtype.bits / (32 * threads))
-    if count > MOST:
+    if count > _FEWEST:
         spread = tile.scope == "fragment"
         held = f"each of the {threads} threads" if spread else "a thread"
         text = (
             f"{tile.name}: {tile.dtype}{list(tile.shape)} takes {count} registers of {held}, but there "
-            f"are {MOST}: it will lie in slow memory, and the device compiler may take minutes over it; "
+            "are {registers}: it will lie in slow memory, and the device compiler may take minutes over it; "
             f"use a smaller tile{', more threads' * spread} or T.alloc_shared"
         )
-        trace.large.append((trace.file, trace.site[0], text))
+        trace.large.append((trace.file, trace.site[0], count, text))
 
 
-def warn(large: Sequence[tuple[str, int, str]], target: str) -> None:
-    """Say so at the lines of the allocations, where the target has registers for tiles."""
-    if target.startswith("cuda"):
-        for file, line, text in dict.fromkeys(large):
-            warnings.warn_explicit(text, TilelangWarning, file, line)
+def warn(large: Sequence[tuple[str, int, int, str]], target: str) -> None:
+    """Say so at the lines of the allocations, where the target's chip has fewer registers for tiles."""
+    chip = target_info(target) if large else {}
+    if chip.get("warp", 1) == 1 or chip["kind"] == "sim":
+        return
+    for file, line, count, text in dict.fromkeys(large):
+        if count > chip["registers"]:
+            said = text.replace("{registers}", str(chip["registers"]))
+            warnings.warn_explicit(said, TilelangWarning, file, line)

@@ -49,7 +49,7 @@ class Trace:
         self.outputs: list[Buffer] = []  # what T.empty made
         self.returns: Any = None  # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
-        self.large: list[tuple[str, int, str]] = []  # tiles beyond registers: file, line, text
+        self.large: list[tuple[str, int, int, str]] = []  # tiles beyond registers: file, line, count, text
         self.texts: list[Text] = []  # the texts that are traced
         self.eager: Any = None  # the arguments that an eager function meets, see eager.py
 
