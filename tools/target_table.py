@@ -32,7 +32,7 @@ _NUMBERS = {
         ("get_thread_bindings", "T.get_thread_bindings()[0]"),
         ("get_lane_idx", "T.get_lane_idx()"), ("get_warp_idx", "T.get_warp_idx()"),
         ("get_warp_idx_sync", "T.get_warp_idx_sync()"), ("get_warp_group_idx", "T.get_warp_group_idx()"),
-        ("shuffle_elect", "T.cast(T.shuffle_elect(32), 'int32')"),
+        ("shuffle_elect", "T.cast(T.shuffle_elect(32), 'int32')"), ("warp_size", "T.warp_size()"),
     )
 }  # fmt: skip
 _BLOCKS = {
@@ -161,9 +161,10 @@ numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_in
 alone. For `gfx942` HIP text is written, and compiled by clang (19 or later, with lld; `apt install
 clang-22 lld-22`) where that is installed; this version has no driver that would run it, and does not
 describe the chip's matrix instructions: products are multiply-adds. PTX, named barriers, barriers that
-count, votes and matches are refused there at their line, and so are arithmetic with directed rounding and
-most functions of float64. Operations a second are those of tensor cores, dense, by the data sheet of the
-board that the file names first. What is named elsewhere and is not here is refused with the reason.
+count, and votes and matches of 32 bits (`dtype="uint64"` has a bit for each lane) are refused there at
+their line, and so are arithmetic with directed rounding and most functions of float64. Operations a second
+are those of tensor cores, dense, by the data sheet of the board that the file names first. What is named
+elsewhere and is not here is refused with the reason.
 
 | chip | SMs | shared memory of a block | of an SM | threads | L2 | memory | float16 | int8 | float8 |
 |---|---|---|---|---|---|---|---|---|---|

@@ -97,33 +97,26 @@ bool fits(BinaryOp op, Interval a, Interval b, DType t) {
   return true;
 }
 
+// By what their names begin with, the first of these that fits.
 struct ThreadHelper {
-  std::string_view callee, section;
+  std::string_view callees, section;
   bool immediate = false;
 };
-constexpr ThreadHelper thread_helpers[] = {{"shfl", "shuffle"},
-                                           {"shfl_xor", "shuffle"},
-                                           {"shfl_up", "shuffle"},
-                                           {"shfl_down", "shuffle"},
-                                           {"shfl_sync", "shuffle_sync"},
+constexpr ThreadHelper thread_helpers[] = {{"shfl_sync", "shuffle_sync"},
                                            {"shfl_xor_sync", "shuffle_sync"},
                                            {"shfl_up_sync", "shuffle_sync"},
                                            {"shfl_down_sync", "shuffle_sync"},
+                                           {"shfl", "shuffle"},
                                            {"any_sync", "vote"},
                                            {"all_sync", "vote"},
                                            {"ballot_sync", "vote"},
                                            {"activemask", "vote"},
-                                           {"match_any_sync", "match"},
-                                           {"match_all_sync", "match"},
+                                           {"match_", "match"},
                                            {"sync_warp", "sync_warp"},
-                                           {"bar_sync", "named_barrier", true},
-                                           {"bar_arrive", "named_barrier", true},
-                                           {"sync_threads_count", "block_vote"},
-                                           {"sync_threads_and", "block_vote"},
-                                           {"sync_threads_or", "block_vote"},
+                                           {"bar_", "named_barrier", true},
+                                           {"sync_threads_", "block_vote"},
                                            {"sync_grid", "sync_grid"},
-                                           {"pdl_sync", "pdl"},
-                                           {"pdl_trigger", "pdl"}};
+                                           {"pdl_", "pdl"}};
 
 std::string float_digits(double v, DType t) {
   std::string s = t.bits == 64 ? fmt::format("{}", v) : fmt::format("{}", float(v));
@@ -473,9 +466,9 @@ Text Printer::print_call(const Call& n) {
 // What threads do together: a helper of the prelude each.
 Text Printer::print_thread_call(const Call& n) {
   for (auto& row : thread_helpers) {
-    if (row.callee != n.callee->name) continue;
+    if (!n.callee->name.starts_with(row.callees)) continue;
     need(row.section);
-    std::string name = fmt::format("tl_{}", row.callee);
+    std::string name = fmt::format("tl_{}", n.callee->name);
     std::vector<std::string> args;
     for (auto& a : n.args) args.push_back(args.empty() ? argument(a) : text(a));
     if (row.immediate) {  // the first one is part of the instruction

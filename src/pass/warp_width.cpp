@@ -86,9 +86,9 @@ struct WarpWidth {
   }
 
   Expr operator()(const Call& n, Rewriter& self) const {
+    if (!target.has_threads()) return self.children(n);
     if (n.callee->name == "warp_size") return imm(warp, i64, n.span);
     if (n.callee->name == "all_lanes") return whole_warp(warp);
-    if (!target.has_threads()) return self.children(n);
     if (reduction_of(Expr(&n)))
       fail(n.span, "{} is a value that gets a name of its own: y = {}(x)", n.callee->name, n.callee->name);
     if (n.callee->name.starts_with("bar_")) check_barrier(n);

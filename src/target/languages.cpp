@@ -17,20 +17,12 @@ const Language cuda_language = {
 
 namespace {
 
-constexpr std::string_view no_votes =
-    "lanes are bits of a 32-bit word there, and a warp of AMD's GPUs has 64";
 constexpr std::string_view one_barrier = "AMD's GPUs have one barrier for each block, of all its threads";
 constexpr std::string_view no_rounding = "HIP text has no arithmetic with directed rounding";
 constexpr std::string_view no_library =
     "HIP text has no such function of float64, which AMD's device library would bring; take float32";
 
 constexpr Lacking not_in_hip[] = {{"ptx", 0, "PTX is for NVIDIA's GPUs"},
-                                  {"ballot_sync", 0, no_votes},
-                                  {"activemask", 0, no_votes},
-                                  {"any_sync", 0, no_votes},
-                                  {"all_sync", 0, no_votes},
-                                  {"match_any_sync", 0, no_votes},
-                                  {"match_all_sync", 0, no_votes},
                                   {"bar_sync", 0, one_barrier},
                                   {"bar_arrive", 0, one_barrier},
                                   {"sync_threads_count", 0, "AMD's GPUs have no barrier that counts"},

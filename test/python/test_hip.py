@@ -70,7 +70,19 @@ def histogram(X: T.Tensor((1000,), "int32"), Y: T.Tensor((16,), "int32"), Z: T.T
             T.atomic_max(Z[0], T.cast(X[bx * 250 + i], "float16"))
 
 
-KERNELS = [copy, multiply, softmax, exchange, histogram]
+@T.prim_func
+def vote(X: T.Tensor((128,), "float32"), Y: T.Tensor((2, 128), "int32"), Z: T.Tensor((4, 128), "uint64")):
+    with T.Kernel(1, threads=128):
+        tx = T.get_thread_binding()
+        Y[0, tx] = T.any_sync(X[tx] > 1)
+        Y[1, tx] = T.all_sync(X[tx] > 1)
+        Z[0, tx] = T.ballot_sync(X[tx] > 1, dtype="uint64")
+        Z[1, tx] = T.match_any_sync(X[tx], dtype="uint64")
+        Z[2, tx] = T.match_all_sync(T.cast(X[tx], "int64"), dtype="uint64")
+        Z[3, tx] = T.activemask("uint64")
+
+
+KERNELS = [copy, multiply, softmax, exchange, histogram, vote]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -135,7 +147,7 @@ def test_flags_are_clangs():
 # ── what AMD's GPUs have no text for ──────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("statement, why", [
     ("T.ptx('bar.warp.sync -1;')", "PTX is for NVIDIA"),
-    ("A[0] = T.cast(T.ballot_sync(A[0] > 0), 'float32')", "a warp of gfx942 has 64"),
+    ("A[0] = T.cast(T.ballot_sync(A[0] > 0), 'float32')", "has 64; ask for 64: dtype='uint64'"),
     ("T.sync_threads(1, 64)", "one barrier for each block"),
     ("A[0] = T.syncthreads_count(A[0] > 0)", "no barrier that counts"),
     ("A[0] = T.ieee_add(A[0], A[1], 'rz')", "directed rounding"),

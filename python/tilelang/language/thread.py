@@ -76,8 +76,14 @@ def _thread_number(what: str) -> Expr:
     return in_kernel(what).builder.call("thread_number", ())
 
 
+def warp_size() -> Expr:
+    """The threads of a warp, which the target decides: 32, or 64 of AMD's GPUs.
+
+    A number from where the kernel is compiled on, but not yet where it is built."""
+    return _warp_size("T.warp_size")
+
+
 def _warp_size(what: str) -> Expr:
-    """The threads of a warp: a number where the kernel is compiled."""
     return in_kernel(what).builder.call("warp_size", ())
 
 
@@ -435,4 +441,4 @@ __all__ = ["activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disab
            "shfl_up", "shfl_xor", "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads",
            "sync_warp", "syncthreads_and", "syncthreads_count", "syncthreads_or", "tvm_warp_shuffle",
            "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "warp_reduce_bitand", "warp_reduce_bitor",
-           "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum"]  # fmt: skip
+           "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum", "warp_size"]  # fmt: skip

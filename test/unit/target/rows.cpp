@@ -114,7 +114,7 @@ TEST_CASE("what a language has no text for is found by name, pattern and width")
   CHECK(hip_language.why_not("ptx", 0) == "PTX is for NVIDIA's GPUs");
   CHECK(!hip_language.why_not("ieee_add_rz", 32).empty());
   CHECK(hip_language.why_not("ieee_add_rn", 32).empty());
-  CHECK(!hip_language.why_not("match_any_sync", 32).empty());
+  CHECK(hip_language.why_not("match_any_sync64", 32).empty());
   CHECK(!hip_language.why_not("sin", 64).empty());
   CHECK(hip_language.why_not("sin", 32).empty());
   CHECK(cuda_language.why_not("ptx", 0).empty());
