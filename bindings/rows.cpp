@@ -65,7 +65,7 @@ nb::dict atomic_row(const AtomicInstr& a) {
     if (callee.atomic == a.op) row["function"] = std::string(callee.name);
   row["dtype"] = a.type.scalar();
   row["lanes"] = int(a.type.lanes);
-  row["only_global"] = a.only_global;
+  row["only"] = std::string(a.only ? to_string(*a.only) : "");
   return row;
 }
 

@@ -125,7 +125,7 @@ def updates(
 
 
 def atomic(row: dict) -> Iterator[Trial]:
-    yield from updates(row["function"], row["dtype"].name, row["lanes"], row["only_global"], row["name"])
+    yield from updates(row["function"], row["dtype"].name, row["lanes"], row["only"] == "global", row["name"])
 
 
 def atomic_function(row: dict) -> Iterator[Trial]:

@@ -29,6 +29,7 @@ std::string Printer::atomic_call(const Call& n) {
   bool has_value = n.args.size() == 3, returns = n.dtype != none_type;
   AtomicUse use{.op = n.callee->atomic,
                 .type = at.dtype,
+                .element = type(at.dtype.scalar()),
                 .order = order_of(n),
                 .returns = returns,
                 .global = f[at.buffer].scope == Scope::global,

@@ -16,7 +16,8 @@ namespace tl {
 // An atomic access that a kernel makes: a small function `name` of a pointer and, unless it loads, a value.
 struct AtomicUse {
   Callee::Atomic op;
-  DType type;  // of the value; lanes: so many neighbouring elements
+  DType type;           // of the value; lanes: so many neighbouring elements
+  std::string element;  // as C++ names the type of one
   MemoryOrder order;
   bool returns;  // what the element held
   bool global;   // else shared

@@ -10,13 +10,6 @@ namespace {
 
 using Atomic = Callee::Atomic;
 
-std::string_view value_type(DType t) {
-  if (t.kind == DType::Kind::bfloat) return "bf16_t";
-  if (t.is_float()) return t.bits == 16 ? "half_t" : t.bits == 32 ? "float" : "double";
-  static constexpr std::string_view names[2][4] = {{"i8", "i16", "int", "i64"}, {"u8", "u16", "u32", "u64"}};
-  return names[t.is_unsigned()][t.bits == 8 ? 0 : t.bits == 16 ? 1 : t.bits == 32 ? 2 : 3];
-}
-
 // A value in the registers that inline assembly knows.
 struct Bits {
   char letter;
@@ -43,7 +36,7 @@ std::string_view semantics(const AtomicUse& u) {
 }
 
 std::string head(const AtomicUse& u, bool returns) {
-  std::string_view element = value_type(u.type.scalar());
+  const std::string& element = u.element;
   std::string value = u.type.lanes > 1 ? fmt::format("const vec<{}, {}>& x", element, u.type.lanes)
                                        : fmt::format("{} x", element);
   return fmt::format("\nTL_DEVICE {} {}({}{}* p{}) {{\n{}", returns ? element : "void", u.name,
@@ -55,7 +48,7 @@ std::string head(const AtomicUse& u, bool returns) {
 std::string access_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
   std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), r.bits);
-  std::string_view t = value_type(u.type);
+  const std::string& t = u.element;
   bool narrow = u.type.bits == 8;  // held in a 16-bit register
   if (u.op == Atomic::store)
     return head(u, false) +
@@ -75,12 +68,12 @@ struct Values {
   std::string_view type;
   char letter;
 };
-Values values_of(DType t, int first) {
+Values values_of(const AtomicUse& u, int first) {
+  DType t = u.type;
   if (t.lanes == 1) {
-    std::string_view type = value_type(t);
     if (t.bits == 16) return {fmt::format("%{}", first), "\"h\"(x.bits)", "u16", 'h'};
     char letter = t.is_float() ? (t.bits == 64 ? 'd' : 'f') : t.bits == 64 ? 'l' : 'r';
-    return {fmt::format("%{}", first), fmt::format("\"{}\"(x)", letter), type, letter};
+    return {fmt::format("%{}", first), fmt::format("\"{}\"(x)", letter), u.element, letter};
   }
   int words = t.lanes * t.bits / 32;  // 16-bit elements go in pairs
   std::vector<std::string> holes, values;
@@ -98,26 +91,26 @@ std::string instruction_function(const AtomicUse& u, const AtomicInstr& row) {
   bool reduces = !u.returns && plain;  // `red` gives nothing and knows these two
   std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), row.ptx);
   if (reduces) {
-    Values x = values_of(u.type, 1);
+    Values x = values_of(u, 1);
     return head(u, false) + fmt::format("  asm volatile(\"red.{} [%0], {};\" :: {}, {} : \"memory\");\n}}\n",
                                         where, x.holes, where_of(u), x.values);
   }
   internal_check(u.type.lanes == 1, "an old value, or an order that red has not, of a vector");
-  Values x = values_of(u.type, 2);
+  Values x = values_of(u, 2);
   std::string s =
       head(u, u.returns) +
       fmt::format(
           "  {} old;\n  asm volatile(\"atom.{} %0, [%1], {};\" : \"={}\"(old) : {}, {} : \"memory\");\n",
           x.type, where, x.holes, x.letter, where_of(u), x.values);
   if (!u.returns) return s + "}\n";
-  return s + (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", value_type(u.type))
-                                : "  return old;\n}\n");
+  return s +
+         (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", u.element) : "  return old;\n}\n");
 }
 
 // What the update makes of `old`, which is a value, and x.
 std::string updated(const AtomicUse& u) {
   bool half = u.type.bits == 16, is_float = u.type.is_float();
-  std::string_view t = value_type(u.type);
+  const std::string& t = u.element;
   std::string a = half ? "float(old)" : "old", b = half ? "float(x)" : "x", s;
   if (u.op == Atomic::add)
     s = a + " + " + b;
@@ -133,7 +126,7 @@ std::string updated(const AtomicUse& u) {
 // Compares and swaps until nobody was in between.  A relaxed update that changes nothing writes nothing.
 std::string swap_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
-  std::string_view t = value_type(u.type);
+  const std::string& t = u.element;
   std::string s = head(u, u.returns);
   s +=
       fmt::format("  {0} seen, next, found = *(const volatile {0}*)p;\n  do {{\n    seen = found;\n", r.type);

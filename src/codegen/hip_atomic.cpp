@@ -1,6 +1,6 @@
-// Atomic accesses in HIP C++: one small function each, around clang's own operations, which become the chip's
-// instructions where it has them.  16-bit floats are compared and swapped as bits.  Shared memory is ordered
-// among the block's threads, global among all of the GPU's.
+// Atomic accesses in HIP C++: one small function each, around clang's own operation where that becomes the
+// chip's instruction, else a loop that compares and swaps.  Shared memory is ordered among the block's
+// threads, global among all of the GPU's.
 #include "codegen/c_like.h"
 
 namespace tl {
@@ -8,87 +8,71 @@ namespace {
 
 using HipAtomic = Callee::Atomic;
 
-std::string_view hip_type(DType t) {
-  if (t.is_float())
-    return t.bits == 16   ? (t.kind == DType::Kind::bfloat ? "bf16_t" : "half_t")
-           : t.bits == 32 ? "float"
-                          : "double";
-  static constexpr std::string_view names[2][4] = {{"i8", "i16", "int", "i64"}, {"u8", "u16", "u32", "u64"}};
-  return names[t.is_unsigned()][t.bits == 8 ? 0 : t.bits == 16 ? 1 : t.bits == 32 ? 2 : 3];
-}
-
 std::string_view hip_scope(const AtomicUse& u) {
   return u.global ? "__HIP_MEMORY_SCOPE_AGENT" : "__HIP_MEMORY_SCOPE_WORKGROUP";
 }
 
 // Of an access that only loads or only stores, as much of the order as it can have.
-std::string_view hip_order(const AtomicUse& u) {
-  switch (u.order) {
-    case MemoryOrder::relaxed:
-      return "__ATOMIC_RELAXED";
-    case MemoryOrder::acquire:
-      return "__ATOMIC_ACQUIRE";
-    case MemoryOrder::release:
-      return "__ATOMIC_RELEASE";
-    case MemoryOrder::acq_rel:
-      return u.op == HipAtomic::load    ? "__ATOMIC_ACQUIRE"
-             : u.op == HipAtomic::store ? "__ATOMIC_RELEASE"
-                                        : "__ATOMIC_ACQ_REL";
-    case MemoryOrder::seq_cst:
-      return "__ATOMIC_SEQ_CST";
-  }
-  return "";
+std::string hip_order(const AtomicUse& u) {
+  static constexpr std::string_view names[] = {"RELAXED", "ACQUIRE", "RELEASE", "ACQ_REL", "SEQ_CST"};
+  MemoryOrder order = u.order;
+  if (order == MemoryOrder::acq_rel && u.op == HipAtomic::load) order = MemoryOrder::acquire;
+  if (order == MemoryOrder::acq_rel && u.op == HipAtomic::store) order = MemoryOrder::release;
+  return fmt::format("__ATOMIC_{}", names[size_t(order)]);
 }
 
 std::string_view operation_of(HipAtomic op) {
-  switch (op) {
-    case HipAtomic::add:
-      return "add";
-    case HipAtomic::max:
-      return "max";
-    case HipAtomic::min:
-      return "min";
-    default:
-      return "or";
-  }
+  static constexpr std::string_view names[] = {"",          "load",      "store",   "fetch_add",
+                                               "fetch_max", "fetch_min", "fetch_or"};
+  return names[size_t(op)];
 }
 
-// 16-bit floats: what the update makes of `old` and x.
-std::string swapped(const AtomicUse& u, std::string_view t) {
-  std::string_view value = u.op == HipAtomic::add   ? "float(old) + float(x)"
-                           : u.op == HipAtomic::max ? "__builtin_fmaxf(float(old), float(x))"
-                                                    : "__builtin_fminf(float(old), float(x))";
+// Floats are compared and swapped until nobody was in between; those of 16 bits are computed in float.
+std::string swapped(const AtomicUse& u) {
+  internal_check(u.type.lanes == 1 && u.type.is_float(), "an update that the chip does not have");
+  bool half = u.type.bits == 16;
+  std::string a = half ? "float(old)" : "old", b = half ? "float(x)" : "x";
+  std::string made = u.op == HipAtomic::add
+                         ? a + " + " + b
+                         : fmt::format("__builtin_f{}{}({}, {})", u.op == HipAtomic::max ? "max" : "min",
+                                       u.type.bits == 64 ? "" : "f", a, b);
   return fmt::format(
-      "  u16 found = *(const volatile u16*)p;\n"
-      "  {0} old, made;\n"
-      "  do {{\n"
-      "    old = {0}::raw(found);\n"
-      "    made = {0}({1});\n"
-      "  }} while (!__hip_atomic_compare_exchange_strong((u16*)p, &found, made.bits, {2}, __ATOMIC_RELAXED,\n"
-      "                                                 {3}));\n",
-      t, value, hip_order(u), hip_scope(u));
+      "  {0} old = __hip_atomic_load(p, __ATOMIC_RELAXED, {3}), made;\n"
+      "  do made = {0}({1});\n"
+      "  while (!__hip_atomic_compare_exchange_strong(p, &old, made, {2}, __ATOMIC_RELAXED, {3}));\n{4}",
+      u.element, made, hip_order(u), hip_scope(u), u.returns ? "  return old;\n" : "");
+}
+
+// Several elements at once, which clang names by the chip's instruction, without an order.
+std::string packed(const AtomicUse& u, const AtomicInstr& row) {
+  internal_check(!u.returns, "the old values of several elements");
+  std::string fence = u.order == MemoryOrder::relaxed
+                          ? ""
+                          : fmt::format("  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"{}\");\n",
+                                        u.global ? "agent" : "workgroup");
+  return fmt::format(
+      "{}  typedef {} pair __attribute__((ext_vector_type(2)));\n"
+      "  __builtin_amdgcn_{}_atomic_{}((__attribute__((address_space({}))) pair*)p, __builtin_bit_cast(pair, "
+      "x));\n",
+      fence, u.type.kind == DType::Kind::bfloat ? "short" : "_Float16", u.global ? "global" : "ds", row.ptx,
+      u.global ? 1 : 3);
 }
 
 }  // namespace
 
-std::string hip_atomic(const AtomicUse& u, const Target&) {
-  internal_check(u.type.lanes == 1, "an atomic access of several elements");
-  std::string_view t = hip_type(u.type);
-  bool half = u.type.is_float() && u.type.bits == 16, loads = u.op == HipAtomic::load;
-  bool gives = loads || u.returns;
-  std::string text = fmt::format("\nTL_DEVICE {} {}({}{}* p{}) {{\n", gives ? t : "void", u.name,
-                                 loads ? "const " : "", t, loads ? "" : fmt::format(", {} x", t));
-  std::string_view place = half ? (loads ? "(const u16*)p" : "(u16*)p") : "p";
-  if (loads) {
-    std::string value = fmt::format("__hip_atomic_load({}, {}, {})", place, hip_order(u), hip_scope(u));
-    return text + fmt::format("  return {};\n}}\n", half ? fmt::format("{}::raw({})", t, value) : value);
-  }
-  if (u.op == HipAtomic::store)
-    return text + fmt::format("  __hip_atomic_store({}, {}, {}, {});\n}}\n", place, half ? "x.bits" : "x",
-                              hip_order(u), hip_scope(u));
-  if (half) return text + swapped(u, t) + (gives ? "  return old;\n}\n" : "}\n");
-  return text + fmt::format("  {}__hip_atomic_fetch_{}(p, x, {}, {});\n}}\n", gives ? "return " : "",
-                            operation_of(u.op), hip_order(u), hip_scope(u));
+std::string hip_atomic(const AtomicUse& u, const Target& target) {
+  bool loads = u.op == HipAtomic::load, stores = u.op == HipAtomic::store, several = u.type.lanes > 1;
+  std::string value = several ? fmt::format("const vec<{}, {}>&", u.element, u.type.lanes) : u.element;
+  auto* row = target.atomic_for(u.op, u.type, u.global);
+  std::string access =
+      loads || stores || (row && !several)
+          ? fmt::format("  {}__hip_atomic_{}(p{}, {}, {});\n", loads || u.returns ? "return " : "",
+                        operation_of(u.op), loads ? "" : ", x", hip_order(u), hip_scope(u))
+      : row ? packed(u, *row)
+            : swapped(u);
+  return fmt::format("\nTL_DEVICE {} {}({}{}* p{}) {{\n{}}}\n", loads || u.returns ? u.element : "void",
+                     u.name, loads ? "const " : "", u.element, loads ? "" : fmt::format(", {} x", value),
+                     access);
 }
 
 }  // namespace tl

@@ -63,7 +63,8 @@ bool Target::lacks(const Callee& row) const {
 
 const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {
   for (auto& row : atomics)
-    if (row.op == op && row.type == value && (global || !row.only_global)) return &row;
+    if (row.op == op && row.type == value && (!row.only || (*row.only == Scope::global) == global))
+      return &row;
   return nullptr;
 }
 
@@ -74,7 +75,7 @@ int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
   int64_t lanes = 1;
   for (auto& row : atomics)
     if (row.op == atomic.callee->atomic && row.type.scalar() == at.dtype.scalar() &&
-        (!row.only_global || f[at.buffer].scope == Scope::global))
+        (!row.only || *row.only == f[at.buffer].scope))
       lanes = std::max<int64_t>(lanes, row.type.lanes);
   return lanes;
 }

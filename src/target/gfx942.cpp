@@ -20,6 +20,19 @@ constexpr uint8_t loaded[] = { 0,  1,  2,  3, 20, 21, 22, 23,   4,  5,  6,  7, 1
                                8,  9, 10, 11, 28, 29, 30, 31,  12, 13, 14, 15, 24, 25, 26, 27,
                               32, 33, 34, 35, 52, 53, 54, 55,  36, 37, 38, 39, 48, 49, 50, 51,
                               40, 41, 42, 43, 60, 61, 62, 63,  44, 45, 46, 47, 56, 57, 58, 59};
+
+// What LDS can do beyond that, maxima and minima of float32, memory cannot.
+using A = Callee::Atomic;
+const AtomicInstr updates[] = {
+    {A::add, f32, "fadd_f32"}, {A::add, f16.with_lanes(2), "fadd_v2f16"},
+    {A::add, f64, "fadd_f64"}, {A::add, bf16.with_lanes(2), "fadd_v2bf16"},
+    {A::max, f64, "fmax_f64"}, {A::max, f32, "fmax_f32", Scope::shared},
+    {A::min, f64, "fmin_f64"}, {A::min, f32, "fmin_f32", Scope::shared},
+    {A::add, i32, "add_i32"}, {A::add, u32, "add_u32"}, {A::add, i64, "add_i64"}, {A::add, u64, "add_u64"},
+    {A::max, i32, "max_i32"}, {A::max, u32, "max_u32"}, {A::max, i64, "max_i64"}, {A::max, u64, "max_u64"},
+    {A::min, i32, "min_i32"}, {A::min, u32, "min_u32"}, {A::min, i64, "min_i64"}, {A::min, u64, "min_u64"},
+    {A::bit_or, i32, "or_i32"}, {A::bit_or, u32, "or_u32"},
+    {A::bit_or, i64, "or_i64"}, {A::bit_or, u64, "or_u64"}};
 // clang-format on
 
 }  // namespace
@@ -45,6 +58,7 @@ const Target gfx942 = {
     .registers = 512,
     .index_bits = 32,
     .shared_banks = {.loading = {32, 32, 8}, .storing = {32, 16, 8}, .order = loaded},
+    .atomics = updates,
 };
 
 }  // namespace tl

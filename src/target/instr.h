@@ -56,9 +56,9 @@ struct CopyInstr {
 struct AtomicInstr {
   Callee::Atomic op;
   DType type;            // of the value; lanes: so many neighbouring elements at once
-  std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"
-  bool only_global = false;
-  int since = 80;  // the first chip that has it
+  std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"; in HIP, "fadd_v2f16"
+  std::optional<Scope> only = {};  // of memory that is there; empty: global and shared
+  int since = 80;                  // the first chip that has it
 };
 
 // The way to memory: that of ordinary accesses, or the one of the units beside the threads, which see what

@@ -281,14 +281,14 @@ std::span<const AtomicInstr> nvidia_atomics(int chip) {
       {A::bit_or, u32, "or.b32"},
       {A::bit_or, i64, "or.b64"},
       {A::bit_or, u64, "or.b64"},
-      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2", false, 90},
-      {A::add, bf16, "add.noftz.bf16", false, 90},
-      {A::add, f32.with_lanes(2), "add.v2.f32", true, 90},
-      {A::add, f32.with_lanes(4), "add.v4.f32", true, 90},
-      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", true, 90},
-      {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", true, 90},
-      {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", true, 90},
-      {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", true, 90},
+      {A::add, bf16.with_lanes(2), "add.noftz.bf16x2", {}, 90},
+      {A::add, bf16, "add.noftz.bf16", {}, 90},
+      {A::add, f32.with_lanes(2), "add.v2.f32", Scope::global, 90},
+      {A::add, f32.with_lanes(4), "add.v4.f32", Scope::global, 90},
+      {A::add, f16.with_lanes(4), "add.noftz.v2.f16x2", Scope::global, 90},
+      {A::add, f16.with_lanes(8), "add.noftz.v4.f16x2", Scope::global, 90},
+      {A::add, bf16.with_lanes(4), "add.noftz.v2.bf16x2", Scope::global, 90},
+      {A::add, bf16.with_lanes(8), "add.noftz.v4.bf16x2", Scope::global, 90},
   };
   return until<AtomicInstr>(rows, chip);
 }

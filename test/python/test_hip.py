@@ -94,6 +94,87 @@ def test_clang_takes_the_text(kernel):
     assert row["registers"] > 0 and row["spill_stores"] == 0
 
 
+# ── atomic updates ────────────────────────────────────────────────────────────────────────────────────────
+def instructions(kernel, folder):
+    """The words of the machine's text that begin instructions."""
+    (folder / "text.hip").write_text(tilelang.compile(kernel, target=HIP).get_kernel_source())
+    options = ["--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-std=c++20", "-O3"]
+    done = subprocess.run([CLANG, "-x", "hip", *options, "-S", "text.hip", "-o", "-"],
+                          cwd=folder, capture_output=True, text=True)  # fmt: skip
+    assert not done.returncode, done.stderr[:2000]
+    return [line.split()[0] for line in done.stdout.splitlines() if line[:1] == "\t" and line.strip()]
+
+
+def updates(function, dtype, count, scope):
+    """Of `count` elements by 64 threads, where they lie."""
+
+    @T.prim_func
+    def main(A: T.Tensor((count,), dtype), B: T.Tensor((count,), dtype)):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((count,), dtype)
+            T.copy(A, S)
+            for i in T.Parallel(count):
+                if scope == "global":
+                    function(A[i], B[i])
+                else:
+                    function(S[i], B[i])
+            T.copy(S, B)
+
+    return main
+
+
+TYPES = ["float16", "bfloat16", "float32", "float64", "int32", "uint32", "int64", "uint64"]
+ROWS = [row for row in _core.instruction_rows("gfx942") if row["group"] == "atomic"]
+
+
+@pytest.mark.parametrize("scope", ["global", "shared"])
+@pytest.mark.parametrize("name", ["atomic_add", "atomic_max", "atomic_min", "atomic_or"])
+@needs_clang
+def test_what_the_chip_updates_itself_is_in_the_table(name, scope, tmp_path):
+    for dtype in TYPES[4:] if name == "atomic_or" else TYPES:
+        of_type = [r for r in ROWS if (r["function"], r["dtype"].name) == (name, T.dtype(dtype).name)]
+        lanes = max((r["lanes"] for r in of_type if r["only"] in ("", scope)), default=0)
+        words = instructions(updates(getattr(T, name), dtype, 64 * max(lanes, 1), scope), tmp_path)
+        own = [w for w in words if w.startswith(("global_atomic", "flat_atomic", "ds_"))]
+        own = [w for w in own if not w.startswith(("ds_read", "ds_write"))]
+        swaps = [w for w in own if "cmp" in w]
+        assert bool(swaps) == (lanes == 0), (dtype, own)
+        assert len(own) == 1 or swaps, (dtype, own)
+        assert ("pk_add" in own[0]) == (lanes == 2), (dtype, own)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
+@needs_clang
+def test_loads_stores_and_old_values(dtype, tmp_path):
+    @T.prim_func
+    def main(A: T.Tensor((64,), dtype), B: T.Tensor((64,), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                x = T.atomic_load(A[i], memory_order="acquire")
+                T.atomic_store(B[i], x, memory_order="release")
+            for i in T.Parallel(64):
+                A[i] = T.atomic_max(B[i], A[i], return_prev=True, memory_order="acq_rel")
+
+    words = instructions(main, tmp_path)
+    assert not any(w.startswith("s_swappc") for w in words)  # nothing is a call of a library
+
+
+@pytest.mark.parametrize("order", ["relaxed", "release"])
+@needs_clang
+def test_pairs_obey_their_order(order, tmp_path):
+    @T.prim_func
+    def main(A: T.Tensor((128,), "bfloat16"), B: T.Tensor((128,), "bfloat16")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(128):
+                A[i] = T.cast(1.0, "bfloat16")
+            for i in T.Parallel(128):
+                T.atomic_add(B[i], A[i], memory_order=order)
+
+    words = instructions(main, tmp_path)
+    at = words.index("global_atomic_pk_add_bf16")
+    assert ("buffer_wbl2" in words[:at]) == (order == "release")
+
+
 def test_the_text_needs_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     source = tilelang.compile(multiply, target=HIP).get_kernel_source()
