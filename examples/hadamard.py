@@ -1,11 +1,11 @@
-"""The Hadamard transform of the rows of a matrix, Y = X @ H / sqrt(N), by a warp for each row.
+"""The Hadamard transform of the rows of a matrix, Y = X @ H / sqrt(N), by 32 lanes for each row.
 
     python examples/hadamard.py [--target auto|cuda|sim:CHIP] [--rows M] [--columns N]
 
 N is a power of two, from 32 on.  In log2(N) steps, each element meets the one whose index differs in one
 bit: they become their sum and their difference.  A thread holds N / 32 neighbours, so that the lower bits
-are steps within it; the upper five bits are the lane's, where elements meet by shuffles.  Code of single
-threads: for GPUs.
+are steps within it; the upper five bits are the lane's, where elements meet by shuffles.  A warp of 64 lanes
+has two rows.  Code of single threads: for GPUs.
 """
 
 import harness
@@ -13,31 +13,32 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
+LANES = 32  # of a row
 SMALL = {"rows": 7, "columns": 128}
 
 
 @tilelang.jit(out_idx=[-1])
 def hadamard(M, N, threads=128, dtype="float32"):
-    own, rows = N // 32, threads // 32  # elements of a thread; rows of a block
+    own, rows = N // LANES, threads // LANES  # elements of a thread; rows of a block
 
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype)):
         with T.Kernel(T.ceildiv(M, rows), threads=threads) as bx:
             x = T.alloc_local((own,), "float32")
-            lane, row = T.get_lane_idx(), bx * rows + T.get_warp_idx()
-            if row < M:  # all lanes of a warp have one row
-                for i in T.vectorized(own):
-                    x[i] = X[row, lane * own + i]
-                for bit in T.unroll(own.bit_length() - 1):
-                    for pair in T.unroll(own // 2):
-                        low = (pair >> bit << bit + 1) | (pair & ((1 << bit) - 1))
-                        a, b = x[low], x[low + (1 << bit)]
-                        x[low] = a + b
-                        x[low + (1 << bit)] = a - b
-                for bit in T.unroll(5):
-                    for i in T.unroll(own):
-                        other = T.shfl_xor(x[i], 1 << bit)
-                        x[i] = T.if_then_else(lane >> bit & 1 == 0, x[i] + other, other - x[i])
+            lane, row = T.get_lane_idx(LANES), bx * rows + T.get_warp_idx(LANES)
+            for i in T.vectorized(own):
+                x[i] = T.if_then_else(row < M, X[row, lane * own + i], 0.0)
+            for bit in T.unroll(own.bit_length() - 1):
+                for pair in T.unroll(own // 2):
+                    low = (pair >> bit << bit + 1) | (pair & ((1 << bit) - 1))
+                    a, b = x[low], x[low + (1 << bit)]
+                    x[low] = a + b
+                    x[low + (1 << bit)] = a - b
+            for bit in T.unroll(5):  # all lanes of a warp, whatever their rows are
+                for i in T.unroll(own):
+                    other = T.shfl_xor(x[i], 1 << bit)
+                    x[i] = T.if_then_else(lane >> bit & 1 == 0, x[i] + other, other - x[i])
+            if row < M:
                 for i in T.vectorized(own):
                     Y[row, lane * own + i] = x[i] * N**-0.5
 

@@ -41,8 +41,10 @@ def histogram(N, bins, how, block=512, threads=128):
             for step in T.serial(block // threads):
                 at = bx * block + step * threads + T.get_thread_binding()
                 x = T.if_then_else(at < N, X[at], -1)
-                same = T.match_any_sync(x)
-                first = (same & ((T.uint32(1) << T.uint32(lane)) - T.uint32(1))) == T.uint32(0)
+                same = T.match_any_sync(
+                    x, dtype="uint64"
+                )  # a bit for each lane, of which AMD's warps have 64
+                first = (same & ((T.uint64(1) << T.uint64(lane)) - T.uint64(1))) == T.uint64(0)
                 if first & (at < N):
                     T.atomic_add(counts[x], T.int32(T.popcount(same)))
 

@@ -130,8 +130,7 @@ def test_shuffles_reach_across_all_lanes():
         tilelang.compile(main, target="sim:sm_80")
 
 
-# Code of single threads is written for the warps that it names, of 32 threads.
-CASES = {case.name: case for case in harness.small_cases("gpu") if not case.thread_level}
+CASES = {case.name: case for case in harness.small_cases("gpu")}
 
 
 @pytest.mark.parametrize("name", CASES)
