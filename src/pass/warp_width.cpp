@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ir/text.h"
 
 namespace tl {
 namespace {
@@ -65,6 +66,9 @@ struct WarpWidth {
            target.name, warp - 1);
   }
   void check_barrier(const Call& n) const {
+    if (!as_int(n.args[0]))  // and what is not known could be the number of a team's own barrier
+      fail(n.span, "{}: {}, the number of a barrier, must be a constant: it is part of the instruction",
+           n.callee->name, print(n.args[0]));
     auto threads = n.args.size() == 2 ? as_int(n.args[1]) : std::nullopt;
     if (threads && *threads > 0 && *threads % warp)
       fail(n.span,
