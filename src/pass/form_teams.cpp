@@ -73,19 +73,22 @@ struct Former final : Rewriter {
     return found;
   }
 
-  // The threads of the team for which a condition holds, where it is about nothing but the thread and they
-  // are one range; with count 0 if there are none.
-  std::optional<Team> range_of(const Expr& condition, bool holds) const {
+  // Of each thread of the team whether a condition holds, where it is about nothing but the thread.
+  std::optional<Lanes> holds_for(const Expr& condition) const {
     Lanes threads;
     for (int64_t i = 0; i < team.count; i++) threads.push_back(team.first + i);
-    auto known = values_of(simplify(resolve(substitute(condition, names))), {{kernel.thread.get(), threads}},
-                           threads.size());
-    if (!known) return std::nullopt;
+    return values_of(simplify(resolve(substitute(condition, names))), {{kernel.thread.get(), threads}},
+                     threads.size());
+  }
+
+  // Those for which it holds, or does not, where they are one range; with count 0 if there are none.
+  std::optional<Team> range_of(const Lanes& known, bool holds) const {
     Team found{.first = team.first, .count = 0};
-    for (size_t i = 0; i < threads.size(); i++) {
-      if (((*known)[i] != 0) != holds) continue;
-      if (found.count == 0) found.first = threads[i];
-      if (threads[i] != found.first + found.count) return std::nullopt;
+    for (size_t i = 0; i < known.size(); i++) {
+      if ((known[i] != 0) != holds) continue;
+      int64_t thread = team.first + int64_t(i);
+      if (found.count == 0) found.first = thread;
+      if (thread != found.first + found.count) return std::nullopt;
       found.count++;
     }
     return found;
@@ -129,14 +132,15 @@ struct Former final : Rewriter {
   // The arms of a condition on the thread as teams; nothing where it is no range.  `whole`: of whole warps
   // only.
   std::optional<Stmt> teams_of(const If& n, bool whole) {
-    auto yes = range_of(n.cond, true);
-    if (!yes) {
-      check_gap(n, n.then_body, true);
-      return std::nullopt;
-    }
-    auto no = n.else_body ? range_of(n.cond, false) : Team();
-    if (!no) {
-      check_gap(n, n.else_body, false);
+    auto known = holds_for(n.cond);
+    if (!known) return std::nullopt;
+    auto yes = range_of(*known, true), no = n.else_body ? range_of(*known, false) : Team();
+    if (!yes || !no) {
+      if (works_together(yes ? n.else_body : n.then_body))
+        fail(n.span,
+             "the threads for which this condition {} are not one range, but the tile operators below it are "
+             "for the threads [first, last) of a team: give each range an `if` of its own",
+             yes ? "does not hold" : "holds");
       return std::nullopt;
     }
     if (whole && !(is_whole_warps(*yes) && is_whole_warps(*no))) return std::nullopt;
@@ -147,20 +151,6 @@ struct Former final : Rewriter {
       else if (range.count && body)
         all.push_back(within(*group(range.first, range.count, body, n.span).as<Group>()));
     return block(std::move(all), n.span);
-  }
-
-  // A condition on the thread alone that holds for several ranges of them.
-  void check_gap(const If& n, const Stmt& body, bool holds) const {
-    Lanes threads;
-    for (int64_t i = 0; i < team.count; i++) threads.push_back(team.first + i);
-    bool known = values_of(simplify(resolve(substitute(n.cond, names))), {{kernel.thread.get(), threads}},
-                           threads.size())
-                     .has_value();
-    if (known && works_together(body))
-      fail(n.span,
-           "the threads for which this condition {} are not one range, but the tile operators below it are "
-           "for the threads [first, last) of a team: give each range an `if` of its own",
-           holds ? "holds" : "does not hold");
   }
 
   Stmt within(const Group& n) {
@@ -181,7 +171,8 @@ struct Former final : Rewriter {
     for (auto& s : b.stmts) out.push_back((*this)(s));
     auto may_be = [&](const Stmt& s) {
       auto* n = s.as<If>();
-      return s.as<Group>() || (n && !has_control(s) && range_of(n->cond, true));
+      auto known = n && !has_control(s) ? holds_for(n->cond) : std::nullopt;
+      return s.as<Group>() || (known && range_of(*known, true));
     };
     for (size_t i = 0; i < out.size(); i++) {
       size_t end = i;

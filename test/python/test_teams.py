@@ -126,21 +126,21 @@ def test_no_bytes_are_shared_between_teams():
     assert "tl_bar_sync<3>(128)" in text and "tl_bar_sync<4>(128)" in text
 
 
-SYNC = "with T.ws(0):\n    T.sync_threads()"
+SYNC = "with T.ws(0):\n    T.sync_threads()\n"
 COPY = "    T.copy(A[0:64, 0:64], X)"
 ERRORS = {
-    "with T.ws(0, 2):\n" + COPY: "T.ws(0, 2): a team is one range of threads",
-    "with T.ws(3):\n" + COPY: "the threads [384, 512) are no part of this kernel's block of 384",
-    "with T.ws():\n" + COPY: "numbers of warp groups are expected",
-    "if tx < 100:\n" + COPY: "the threads [0, 100), which are no whole warps of 32",
-    "if tx % 2 == 0:\n" + COPY: "are not one range",
-    "if A[tx, 0] > 0:\n" + COPY: "needs all threads of the block",
-    SYNC: "but only 128 of them come to it here",
-    SYNC + "\nwith T.ws(1, 2):\n    for i in T.serial(2):\n        T.sync_threads()": (
+    "with T.ws(0, 2):  # here\n" + COPY: "T.ws(0, 2): a team is one range of threads",
+    "with T.ws(3):  # here\n" + COPY: "the threads [384, 512) are no part of this kernel's block of 384",
+    "with T.ws():  # here\n" + COPY: "numbers of warp groups are expected",
+    "if tx < 100:\n" + COPY + "  # here": "the threads [0, 100), which are no whole warps of 32",
+    "if tx % 2 == 0:  # here\n" + COPY: "are not one range",
+    "if A[tx, 0] > 0:\n" + COPY + "  # here": "needs all threads of the block",
+    SYNC.replace(":", ":  # here", 1): "but only 128 of them come to it here",
+    SYNC + "with T.ws(1, 2):  # here\n    for i in T.serial(2):\n        T.sync_threads()": (
         "the threads [128, 384) come to it 2 times and the threads [0, 128) once"
     ),
-    "T.clear(F)\nwith T.ws(0):\n    T.copy(A[0:64, 0:64], F)": "the fragment F is used by two groups",
-    "with T.ws(0):\n    with T.ws(1):\n    " + COPY: "the threads [128, 256) are none of those",
+    "T.clear(F)\nwith T.ws(0):\n    T.copy(A[0:64, 0:64], F)  # here": "the fragment F is used by two groups",
+    "with T.ws(0):\n    with T.ws(1):  # here\n    " + COPY: "the threads [128, 256) are none of those",
 }
 
 
@@ -162,7 +162,8 @@ def test_errors(body, tmp_path):
         scope = {}
         exec(compile(text, tmp_path / "wrong.py", "exec"), scope)
         tilelang.compile(scope["main"], target="sim:sm_90")
-    assert "wrong.py:1" in str(error.value)
+    line = text[: text.index("# here")].count("\n") + 1
+    assert f"wrong.py:{line}:" in str(error.value)
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
