@@ -191,8 +191,7 @@ struct Former final : Rewriter {
 Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
   std::set<int64_t> taken{0};
   auto take = [&](const Call& n) {
-    if (n.callee->effect == Callee::Effect::partial_barrier)
-      if (auto id = as_int(n.args[0])) taken.insert(*id);
+    if (n.callee->name.starts_with("bar_")) taken.insert(*as_int(n.args[0]));
   };
   visit(body, take, [&](const Group& n) { taken.insert(n.attrs.get_int("barrier")); });
   std::map<std::pair<int64_t, int64_t>, int64_t> ids;
