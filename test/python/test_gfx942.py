@@ -54,6 +54,24 @@ def test_races_are_told_by_warps_of_64():
         kernel.simulate(a, b)
 
 
+@pytest.mark.parametrize("columns", [48, 64])
+def test_layouts_suit_the_banks_of_loads_and_stores(columns):
+    """Stores of 8 bytes are served for 16 lanes at once, loads for 32: no layout suits one count for both."""
+
+    @T.prim_func
+    def main(A: T.Tensor((columns, 16), "float64"), B: T.Tensor((16, columns), "float64")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((16, columns), "float64")
+            for i, j in T.Parallel(columns, 16):
+                S[j, i] = A[i, j]
+            for i, j in T.Parallel(16, columns):
+                B[i, j] = S[i, j]
+
+    a, b = np.random.default_rng(0).random((columns, 16)), np.zeros((16, columns))
+    count, least = tilelang.compile(main, target=TARGET).simulate(a, b, count=True).requests("shared")
+    assert np.array_equal(b, a.T) and count == least
+
+
 @T.prim_func
 def votes(A: T.Tensor((128,), "int32"), I: T.Tensor((2, 128), "int32"), U: T.Tensor((5, 128), "uint64")):
     with T.Kernel(1, threads=128):
