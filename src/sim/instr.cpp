@@ -196,8 +196,8 @@ void multiply(const Execution& x, const MatrixInstr& m) {
   read_operand(x, 2, m.b, m.b_type, b, holes);
   (m.n % 8 ? accumulate<T, 1> : accumulate<T, 8>)(m, a.data(), b.data(), c.data());
   with_element(m.c_type, [&](auto element) {
-    for_elements(x, 0, m.c, element.bytes, nullptr, [&](size_t at, std::byte* memory) {
-      T v = c[at];
+    for_elements(x, 0, m.c, element.bytes, nullptr, [&, sums = c.data()](size_t at, std::byte* memory) {
+      T v = sums[at];
       element.put(memory, std::is_floating_point_v<T> ? scalar(double(v)) : scalar(int64_t(v)));
     });
   });
