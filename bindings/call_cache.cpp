@@ -274,7 +274,7 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
   for (auto& o : objects) pointers.push_back(o.ptr());
   Group wanted;
   for (auto& item : items_of(reads)) wanted.reads.push_back(read_of(item, state.names.size()));
-  std::sort(wanted.reads.begin(), wanted.reads.end());
+  std::ranges::sort(wanted.reads);
   Entry entry{.words = {},
               .kernel = nb::borrow<nb::object>(kernel),
               .plan = direct_plan_of(kernel),
@@ -292,7 +292,7 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
     throw nb::type_error("args are not what `reads` says");
   entry.words.assign(words.all().begin(), words.all().end());
   auto same = [&](const std::shared_ptr<Group>& g) { return g->reads == wanted.reads; };
-  auto group = std::find_if(state.groups.begin(), state.groups.end(), same);
+  auto group = std::ranges::find_if(state.groups, same);
   if (group == state.groups.end())
     group = state.groups.insert(state.groups.end(), std::make_shared<Group>(std::move(wanted)));
   (*group)->entries.emplace(words.hash(), std::move(entry));

@@ -164,7 +164,7 @@ void KeyWriter::key(PyObject* o, int depth) {
       KeyWriter{own, kept, rule}.key(item.ptr(), depth + 1);
       items.emplace_back(own.all().begin(), own.all().end());
     }
-    std::sort(items.begin(), items.end());
+    std::ranges::sort(items);
     words.add(Mark::set);
     words.add(items.size());
     for (auto& item : items)

@@ -23,7 +23,7 @@ void add_package_libraries() {
     std::vector<std::string> found;
     for (auto& package : std::filesystem::directory_iterator(nb::cast<std::string>(entry) + "/nvidia", none))
       if (auto lib = package.path() / "lib"; std::filesystem::is_directory(lib, none)) found.push_back(lib);
-    std::sort(found.begin(), found.end());
+    std::ranges::sort(found);
     for (auto& folder : found) add_library_dir(folder);
   }
 }

@@ -18,7 +18,7 @@ LaunchPlan::LaunchPlan(nb::object held, std::vector<size_t> places)
       on_gpu(kernel.device_type() == device_cuda) {
   const Program& program = kernel.program;
   for (size_t i = 0; i < program.params.size(); i++)
-    if (std::find(places.begin(), places.end(), i) == places.end()) inputs.push_back(i);
+    if (std::ranges::find(places, i) == places.end()) inputs.push_back(i);
   for (size_t param : places) {
     if (param >= program.params.size()) throw nb::index_error("outputs: there is no such parameter");
     const ParamSpec& spec = program.params[param];

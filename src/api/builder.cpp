@@ -129,9 +129,9 @@ Expr Builder::scalar(const std::string& name, DType type) {
 }
 
 void Builder::order_params(const std::vector<std::string>& names) {
-  auto place = [&](const Param& p) { return std::find(names.begin(), names.end(), p.name); };
-  std::sort(draft->function.params.begin(), draft->function.params.end(),
-            [&](const Param& a, const Param& b) { return place(a) < place(b); });
+  auto place = [&](const Param& p) { return std::ranges::find(names, p.name); };
+  std::ranges::sort(draft->function.params,
+                    [&](const Param& a, const Param& b) { return place(a) < place(b); });
 }
 
 Expr Builder::dynamic(const std::string& name) {

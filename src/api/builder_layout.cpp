@@ -104,7 +104,7 @@ void Builder::annotate_layout(const Buffer& buffer, const Layout& layout, const 
 void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) const {
   const BufferInfo& info = buffer.info();
   const std::vector<BufferInfo>& all = draft->function.buffers;
-  auto shows = std::find_if(all.begin(), all.end(), [&](auto& b) { return b.alias_of == buffer.id; });
+  auto shows = std::ranges::find_if(all, [&](auto& b) { return b.alias_of == buffer.id; });
   if (info.alias_of || shows != all.end())
     fail({},
          "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements "

@@ -21,7 +21,7 @@ void check_order(std::string_view op, Callee::Atomic kind, const std::string& or
   auto drop = [&](std::string_view name) { std::erase(fit, name); };
   if (kind == Callee::Atomic::load) drop("release"), drop("acq_rel");
   if (kind == Callee::Atomic::store) drop("acquire"), drop("acq_rel");
-  if (std::find(fit.begin(), fit.end(), order) == fit.end())
+  if (std::ranges::find(fit, order) == fit.end())
     fail(span, "{}: the memory order cannot be `{}`; it is one of {}{}", op, order, listed(fit),
          did_you_mean(order, fit));
 }
@@ -44,7 +44,7 @@ void check_holes(const std::string& text, size_t operands, size_t outputs, Span 
     std::string word = text.substr(at + 1, end - at - 1);
     bool output = word.starts_with("out");
     std::string digits = output ? word.substr(3) : word;
-    bool number = std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+    bool number = std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
     if (!number || digits.size() > 3 || (digits.empty() && !output)) continue;
     size_t hole = digits.empty() ? 0 : size_t(std::stoul(digits)), count = output ? outputs : operands;
     if (hole >= count)
@@ -105,8 +105,8 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
     auto known = [&](const Var& v) {
       auto is = [&](const Expr& x) { return x.get() == &v; };
       auto& params = draft->function.params;
-      return std::any_of(params.begin(), params.end(), [&](auto& p) { return p.var && is(p.var); }) ||
-             std::any_of(dynamics.begin(), dynamics.end(), is);
+      return std::ranges::any_of(params, [&](auto& p) { return p.var && is(p.var); }) ||
+             std::ranges::any_of(dynamics, is);
     };
     bool ok = true;
     visit(e, [&](const Var& v) { ok &= known(v); }, [&](const Load&) { ok = false; });

@@ -175,7 +175,7 @@ void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
   std::vector<std::string_view> known;
   for (auto& a : op.attrs) known.push_back(a.name);
   for (auto& [key, value] : attrs.entries) {
-    auto row = std::find_if(op.attrs.begin(), op.attrs.end(), [&](auto& a) { return a.name == key; });
+    auto row = std::ranges::find_if(op.attrs, [&](auto& a) { return a.name == key; });
     if (row == op.attrs.end())
       fail(here(), "{} has no option `{}`{}", op.said(), key,
            known.empty()                      ? "; it has none"
@@ -185,7 +185,7 @@ void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
     if (row->type == OpInfo::Attr::Type::condition) value = condition_attr(value);
     if (row->type != OpInfo::Attr::Type::choice || row->choices.empty()) continue;
     auto& word = std::get<std::string>(value);
-    if (std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end())
+    if (std::ranges::find(row->choices, word) == row->choices.end())
       fail(here(), "{}: {} cannot be `{}`; it is one of {}", op.said(), key, word, listed(row->choices));
   }
   // What a front left out and what it said in so many words are one program.
@@ -305,8 +305,8 @@ static bool is_of_arguments(const Expr& cond, const Function& f, const std::vect
     known &= n.kind != Kind::Load && n.kind != Kind::Call;
     if (n.kind != Kind::Var) return;
     auto is = [&](const Expr& v) { return v.get() == static_cast<const ExprNode*>(&n); };
-    known &= std::any_of(dynamics.begin(), dynamics.end(), is) ||
-             std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.var && is(p.var); });
+    known &= std::ranges::any_of(dynamics, is) ||
+             std::ranges::any_of(f.params, [&](auto& p) { return p.var && is(p.var); });
   });
   return known;
 }

@@ -82,8 +82,7 @@ struct Gatherer {
                           .dtype = to_string(info.dtype),
                           .place = info.span};
     for (auto& e : info.shape) row.shape.push_back(print(e, &machine));
-    bool constant =
-        std::all_of(info.shape.begin(), info.shape.end(), [](auto& e) { return as_int(e).has_value(); });
+    bool constant = std::ranges::all_of(info.shape, [](auto& e) { return as_int(e).has_value(); });
     if (constant) row.logical = element_count(info);
     if (info.scope == Scope::global)
       place_tensor(row, info);
@@ -116,7 +115,7 @@ struct Gatherer {
       const Note& n = machine.notes[i];
       if (n.span != span || n.pass != pass || (!subject.empty() && n.subject != subject)) continue;
       attached[i] = true;
-      bool again = std::any_of(out.begin(), out.end(), [&](auto* o) { return o->text == n.text; });
+      bool again = std::ranges::any_of(out, [&](auto* o) { return o->text == n.text; });
       if (!again) out.push_back(&n);
     }
     return out;
@@ -235,7 +234,7 @@ struct Gatherer {
                           .refusal = n.refusal,
                           .attached = attached[i],
                           .place = n.span};
-      bool again = std::any_of(report.notes.begin(), report.notes.end(), [&](auto& o) {
+      bool again = std::ranges::any_of(report.notes, [&](auto& o) {
         return o.subject == row.subject && o.text == row.text && o.place == row.place;
       });
       if (!again) report.notes.push_back(std::move(row));

@@ -83,7 +83,7 @@ tl::TileOperand Access::tile(const Tile& t) {
   tl::Buffer b = buffer(region.buffer);
   auto& shape = b.info().shape;
   auto is_slice = [](const TileIndex& i) { return !std::holds_alternative<Operand>(i.index); };
-  bool sliced = std::any_of(region.index.begin(), region.index.end(), is_slice);
+  bool sliced = std::ranges::any_of(region.index, is_slice);
   std::vector<tl::Value> starts;
   std::vector<std::optional<tl::Value>> extents;
   std::vector<bool> points;

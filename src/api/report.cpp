@@ -52,7 +52,7 @@ struct Table {
   std::vector<std::vector<std::string>> rows = {};
 
   static size_t width(const std::string& text) {  // in characters
-    return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+    return size_t(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
   }
 
   std::string text() const {
@@ -92,7 +92,7 @@ std::string statements_text(const Report& r) {
     for (auto& refusal : l.refusals) table.rows.push_back({"", "", "  " + refusal});
   }
   for (auto& o : r.operators) {
-    bool is_loop = std::any_of(r.loops.begin(), r.loops.end(), [&](auto& l) { return l.place == o.place; });
+    bool is_loop = std::ranges::any_of(r.loops, [&](auto& l) { return l.place == o.place; });
     if (is_loop && o.details.empty() && o.refusals.empty()) continue;
     table.rows.push_back({place_text(o.place), fmt::format("{}({})", o.name, o.operands), o.how});
     for (auto& d : o.details) table.rows.push_back({"", "", "  " + d});
@@ -169,7 +169,7 @@ std::string Report::text() const {
   };
   section("buffers", buffers_text(*this));
   section("loops and operators", statements_text(*this));
-  bool warps = std::any_of(accesses.begin(), accesses.end(), [](auto& a) { return a.cost.cost.has_value(); });
+  bool warps = std::ranges::any_of(accesses, [](auto& a) { return a.cost.cost.has_value(); });
   section(warps ? "accesses to memory: bytes a thread moves at once; what a warp costs, at worst"
                 : "accesses to memory: bytes moved at once",
           accesses_text(*this));

@@ -122,8 +122,7 @@ Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optiona
   for (auto& a : args)
     if (auto* e = std::get_if<Expr>(&a)) common = promote(common.value_or((*e)->dtype), (*e)->dtype);
   if (type && row.result == Callee::Result::same) common = arithmetic_type(*type);
-  bool floats =
-      std::any_of(args.begin(), args.end(), [](auto& a) { return std::holds_alternative<double>(a); });
+  bool floats = std::ranges::any_of(args, [](auto& a) { return std::holds_alternative<double>(a); });
   if (!common || (floats && !common->is_float())) common = f32;
   if (!common->is_float()) {
     Expr x = to_type(args[0], *common, "the argument", span);

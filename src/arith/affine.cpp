@@ -194,8 +194,7 @@ const SumTerm* find_term(const Sum& s, const Expr& e, Analysis& known) {
 
 bool wraps(const Sum& s) {
   return s.type != i64 || is_beyond_index(s.constant) ||
-         std::any_of(s.terms.begin(), s.terms.end(),
-                     [](const SumTerm& t) { return t.data || is_beyond_index(t.factor); });
+         std::ranges::any_of(s.terms, [](const SumTerm& t) { return t.data || is_beyond_index(t.factor); });
 }
 
 WideRange range(const Sum& s) {

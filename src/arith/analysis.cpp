@@ -124,7 +124,7 @@ Analysis::Analysis(const Facts& f) : facts(f), index(128, 0) { rows.reserve(64);
 void Analysis::forget() {
   if (rows.empty()) return;
   rows.clear();
-  std::fill(index.begin(), index.end(), 0);
+  std::ranges::fill(index, 0);
 }
 
 static size_t slot_of(const ExprNode* p, size_t mask) {

@@ -93,8 +93,7 @@ bool prints_each_term(const Sum& s) {
   auto fine = [&](const SumTerm& t) {
     return t.factor <= limits.max && fits(scale(t.range, t.factor), s.type);
   };
-  return fits(range(s), s.type) && std::all_of(s.terms.begin(), s.terms.end(), fine) &&
-         limits.contains(s.constant);
+  return fits(range(s), s.type) && std::ranges::all_of(s.terms, fine) && limits.contains(s.constant);
 }
 
 struct Sides {
@@ -134,7 +133,7 @@ Printed print_bound(const Sum& d) {
   return {BinaryOp::le, left, right};
 }
 Printed print_equality(BinaryOp op, Sum d, Analysis& known) {
-  auto top = std::min_element(d.terms.begin(), d.terms.end(), [](const SumTerm& a, const SumTerm& b) {
+  auto top = std::ranges::min_element(d.terms, [](const SumTerm& a, const SumTerm& b) {
     int64_t x = std::abs(a.factor), y = std::abs(b.factor);
     return x != y ? x > y : order(a.e, b.e) < 0;
   });

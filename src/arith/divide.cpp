@@ -67,8 +67,7 @@ std::optional<Common> common_factor(const Sum& f, int64_t c, Analysis& known) {
   std::vector<int64_t> candidates;
   for (auto& t : f.terms) {
     int64_t g = gcd(t.factor, c);
-    if (g > 1 && g < c && std::find(candidates.begin(), candidates.end(), g) == candidates.end())
-      candidates.push_back(g);
+    if (g > 1 && g < c && std::ranges::find(candidates, g) == candidates.end()) candidates.push_back(g);
   }
   std::sort(candidates.rbegin(), candidates.rend());
   for (int64_t g : candidates) {
@@ -232,7 +231,7 @@ static Parts split_symbolic(Simplifier& s, const Sum& f, const Expr& b) {
   for (auto& t : f.terms) {
     std::vector<Expr> factors;
     flatten_product(t.e, factors);
-    auto at = std::find_if(factors.begin(), factors.end(), [&](const Expr& x) { return s.known.same(x, b); });
+    auto at = std::ranges::find_if(factors, [&](const Expr& x) { return s.known.same(x, b); });
     if (at == factors.end()) {
       add_term(p.rest, t, 1, s.known);
       continue;
@@ -298,8 +297,8 @@ bool Simplifier::keeps_divisions(const std::vector<Expr>& operands, const Expr& 
   if (before.all.empty()) return true;
   after.add(*this, result);
   auto within = [&](const std::vector<Expr>& these, const std::vector<Expr>& those) {
-    return std::all_of(these.begin(), these.end(), [&](const Expr& b) {
-      return std::any_of(those.begin(), those.end(), [&](const Expr& a) { return known.same(a, b); });
+    return std::ranges::all_of(these, [&](const Expr& b) {
+      return std::ranges::any_of(those, [&](const Expr& a) { return known.same(a, b); });
     });
   };
   return within(before.all, after.all) && within(before.always, after.always);

@@ -35,18 +35,18 @@ Expr connect(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
   for (const Expr& p : operands_of(op, a, b)) {
     if (auto c = as_int(p)) {
       if (bool(*c) == is_and) continue;
-      if (std::none_of(kept.begin(), kept.end(), [&](auto& k) { return s.known.of(k).fails; })) return p;
+      if (std::ranges::none_of(kept, [&](auto& k) { return s.known.of(k).fails; })) return p;
       kept.push_back(p);
       break;  // what stands behind is never reached
     }
     bool compare = kept.size() < few && !fails;
-    if (compare && std::any_of(kept.begin(), kept.end(), [&](auto& k) { return covers(k, p); })) continue;
+    if (compare && std::ranges::any_of(kept, [&](auto& k) { return covers(k, p); })) continue;
     Expr opposite = compare ? s.make_unary(UnaryOp::logical_not, p) : Expr();
     auto excludes = [&](auto& k) { return is_and ? s.implies(k, opposite) : s.implies(opposite, k); };
-    if (compare && std::any_of(kept.begin(), kept.end(), excludes)) return s.constant(!is_and, p->dtype);
+    if (compare && std::ranges::any_of(kept, excludes)) return s.constant(!is_and, p->dtype);
     auto at = kept.end();
     if (compare && !s.known.of(p).partial)
-      at = std::find_if(kept.begin(), kept.end(), [&](auto& k) { return covers(p, k); });
+      at = std::ranges::find_if(kept, [&](auto& k) { return covers(p, k); });
     if (at == kept.end()) {
       kept.push_back(p);
       continue;
@@ -90,7 +90,7 @@ Expr Simplifier::min_max(BinaryOp op, const Expr& a, const Expr& b) {
   if (operands.size() > most_operands) return plain(op, a, b);
   for (const Expr& p : operands) {
     bool compare = kept.size() < few;
-    if (compare && std::any_of(kept.begin(), kept.end(), [&](auto& k) { return wins(k, p); })) continue;
+    if (compare && std::ranges::any_of(kept, [&](auto& k) { return wins(k, p); })) continue;
     if (compare) std::erase_if(kept, [&](auto& k) { return wins(p, k); });
     kept.push_back(p);
   }
@@ -109,7 +109,7 @@ Expr Simplifier::exclusive_or(const Expr& a, const Expr& b) {
       ones ^= n->value;
       continue;
     }
-    auto twin = std::find_if(kept.begin(), kept.end(), [&](auto& k) { return known.same(k, p); });
+    auto twin = std::ranges::find_if(kept, [&](auto& k) { return known.same(k, p); });
     if (twin == kept.end())
       kept.push_back(p);
     else

@@ -200,8 +200,8 @@ struct Walker {
 
   Stmt walk_block(const Block& n) {
     VarMap replaced = s.replaced;
-    bool binds = std::any_of(n.stmts.begin(), n.stmts.end(),
-                             [](auto& x) { return x.template as<Let>() || is_assumption(x); });
+    bool binds =
+        std::ranges::any_of(n.stmts, [](auto& x) { return x.template as<Let>() || is_assumption(x); });
     auto each = [&] {
       std::vector<Stmt> out;
       bool changed = false;

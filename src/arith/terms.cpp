@@ -17,8 +17,8 @@ bool has_term(const Sum& s, const Expr& e, Wide factor, Analysis& known) {
 // All terms of `part` stand in s with factor times their own.
 bool has_terms(const Sum& s, const Sum& part, Wide factor, Analysis& known) {
   if (!part.ok || part.terms.empty() || part.terms.size() > s.terms.size()) return false;
-  return std::all_of(part.terms.begin(), part.terms.end(),
-                     [&](const SumTerm& t) { return has_term(s, t.e, t.factor * factor, known); });
+  return std::ranges::all_of(part.terms,
+                             [&](const SumTerm& t) { return has_term(s, t.e, t.factor * factor, known); });
 }
 
 bool is_term(const Sum& s) {
@@ -59,7 +59,7 @@ struct Modulo {
     Sum d = s.exact_sum(a);
     add_sum(d, s.exact_sum(b), -1, s.known);
     return d.ok && d.constant % r == 0 &&
-           std::all_of(d.terms.begin(), d.terms.end(), [&](const SumTerm& t) { return t.factor % r == 0; });
+           std::ranges::all_of(d.terms, [&](const SumTerm& t) { return t.factor % r == 0; });
   }
   bool replace(size_t j, const Expr& by) {
     int64_t k = factor();

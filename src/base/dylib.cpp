@@ -56,7 +56,7 @@ std::vector<std::string> loader_dirs() {
 void add_library_dir(const std::string& folder) {
   std::lock_guard guard(added_lock);
   auto& dirs = added_dirs();
-  if (std::find(dirs.begin(), dirs.end(), folder) == dirs.end()) dirs.push_back(folder);
+  if (std::ranges::find(dirs, folder) == dirs.end()) dirs.push_back(folder);
 }
 
 std::optional<std::string> find_library(std::span<const char* const> names,

@@ -449,8 +449,7 @@ Text Printer::print_call(const Call& n) {
   if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
   if (is_thread_level(*n.callee) || n.callee == &pdl_sync || n.callee == &pdl_trigger)
     return print_thread_call(n);
-  if (std::find(instructions.begin(), instructions.end(), n.callee) == instructions.end())
-    instructions.push_back(n.callee);
+  if (std::ranges::find(instructions, n.callee) == instructions.end()) instructions.push_back(n.callee);
   std::vector<std::string> args, constants;
   for (size_t i = 0; i < n.args.size(); i++) {
     if (takes_map(*n.callee, i)) {  // and the map tells where its tensor is

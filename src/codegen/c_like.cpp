@@ -340,8 +340,7 @@ std::string foreign_sources(const Function& f, std::set<std::string>& names) {
   std::vector<std::string> sources;
   for (auto& k : f.kernels) {
     std::string text = k.attrs.get_string("source");
-    if (!text.empty() && std::find(sources.begin(), sources.end(), text) == sources.end())
-      sources.push_back(text);
+    if (!text.empty() && std::ranges::find(sources, text) == sources.end()) sources.push_back(text);
     visit(k.body, [&](const Call& n) {
       if (n.callee == &call_extern || n.callee == &call_pure_extern)
         names_in(n.args[0].as<StringImm>()->value, names);

@@ -20,7 +20,7 @@ std::string with_holes(std::string_view pattern, size_t outputs) {
     std::string_view word = end == pattern.npos ? std::string_view() : pattern.substr(i + 1, end - i - 1);
     bool output = word.starts_with("out");
     std::string_view digits = output ? word.substr(3) : word;
-    bool number = std::all_of(digits.begin(), digits.end(), [](char ch) { return ch >= '0' && ch <= '9'; });
+    bool number = std::ranges::all_of(digits, [](char ch) { return ch >= '0' && ch <= '9'; });
     if (!number || digits.size() > 3 || (digits.empty() && !output)) {
       bool written = pattern[i] == '%' && i + 1 < pattern.size() && pattern[i + 1] == '%';
       s += pattern[i] == '%' ? "%%" : std::string(1, pattern[i]);  // a register's name

@@ -367,7 +367,7 @@ bool KernelWriter::is_inside(const Load& n) {
   const BufferInfo& info = f[n.buffer];
   if (n.index.empty()) return true;
   int64_t elements = info.elements;
-  bool passed = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == n.buffer; });
+  bool passed = std::ranges::any_of(f.params, [&](auto& p) { return p.buffer == n.buffer; });
   if (elements < 0 && passed) elements = element_count(info);
   Expr last = n.index[0], first = last;
   if (auto steps = last->dtype.lanes > 1 ? read_steps(last) : std::nullopt; steps && steps->stride >= 0) {

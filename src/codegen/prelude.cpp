@@ -57,7 +57,7 @@ std::vector<Section> with_common(std::vector<Section> sections) {
   static const std::vector<Section> common = sections_of(common_prelude);
   for (Section& s : sections) {
     if (!s.is_common) continue;
-    auto it = std::find_if(common.begin(), common.end(), [&](auto& c) { return c.names == s.names; });
+    auto it = std::ranges::find_if(common, [&](auto& c) { return c.names == s.names; });
     internal_check(it != common.end(), "no common section of the prelude: " + std::string(s.names.at(0)));
     s = *it;
   }
@@ -72,8 +72,7 @@ std::string paste_sections(std::string_view prelude, const std::set<std::string,
   Words texts;
   for (size_t i = all.size(); i-- > 0;) {  // what a section needs stands before it
     const Section& s = all[i];
-    if (std::none_of(s.names.begin(), s.names.end(), [&](auto name) { return wanted.contains(name); }))
-      continue;
+    if (std::ranges::none_of(s.names, [&](auto name) { return wanted.contains(name); })) continue;
     found.insert(s.names.begin(), s.names.end());
     wanted.insert(s.needs.begin(), s.needs.end());
     texts.push_back(s.text);

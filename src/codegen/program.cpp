@@ -137,7 +137,7 @@ int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {
 }
 
 bool names_integer(const Formula& formula, size_t integer) {
-  return std::any_of(formula.steps.begin(), formula.steps.end(), [&](const Formula::Step& step) {
+  return std::ranges::any_of(formula.steps, [&](const Formula::Step& step) {
     return step.op == Formula::Op::integer && size_t(step.value) == integer;
   });
 }

@@ -23,7 +23,7 @@ struct Integers {
   std::vector<Expr> vars;
 
   int find(const ExprNode* v) const {
-    auto it = std::find_if(vars.begin(), vars.end(), [&](const Expr& x) { return x.get() == v; });
+    auto it = std::ranges::find_if(vars, [&](const Expr& x) { return x.get() == v; });
     return it == vars.end() ? -1 : int(it - vars.begin());
   }
   void add(const Expr& v, IntegerSource source) {

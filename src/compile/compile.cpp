@@ -57,12 +57,12 @@ constexpr Printer printers[] = {
     {&cuda_language, print_cuda}, {&hip_language, print_hip}, {&llvm_language, print_llvm}};
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 void check_names(const Options& o) {
   auto names = pass_names();
-  auto known = [&](std::string_view n) { return std::find(names.begin(), names.end(), n) != names.end(); };
+  auto known = [&](std::string_view n) { return std::ranges::find(names, n) != names.end(); };
   std::vector<std::string> asked = o.skip;
   if (!o.stop_after.empty()) asked.push_back(o.stop_after);
   for (auto& n : asked)

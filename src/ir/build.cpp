@@ -392,7 +392,7 @@ Stmt block(std::vector<Stmt> stmts, Span span) {
   std::vector<Stmt> flat;
   for (auto& s : stmts) {
     auto* inner = s.as<Block>();
-    if (inner && std::none_of(inner->stmts.begin(), inner->stmts.end(), binds))
+    if (inner && std::ranges::none_of(inner->stmts, binds))
       flat.insert(flat.end(), inner->stmts.begin(), inner->stmts.end());
     else
       flat.push_back(std::move(s));
@@ -450,7 +450,7 @@ int64_t element_count(const BufferInfo& b) {
 bool may_alias(const Kernel& kernel, BufferId tensor) {
   auto* v = kernel.attrs.find("may_alias");
   auto* ids = v ? std::get_if<std::vector<int64_t>>(v) : nullptr;
-  return ids && std::find(ids->begin(), ids->end(), int64_t(tensor.value)) != ids->end();
+  return ids && std::ranges::find(*ids, int64_t(tensor.value)) != ids->end();
 }
 
 Team whole_block(const Kernel& kernel) { return {.first = 0, .count = thread_count(kernel)}; }

@@ -23,9 +23,7 @@ Scalar fused(const Scalar* a, const DType*, DType type) {
   return {.d = round_float(sum_to_odd(a[0].d * a[1].d, a[2].d), type)};
 }
 
-constexpr int count_of_names(std::string_view params) {
-  return 1 + int(std::count(params.begin(), params.end(), ','));
-}
+constexpr int count_of_names(std::string_view params) { return 1 + int(std::ranges::count(params, ',')); }
 
 using Meaning = decltype(Callee::eval);
 constexpr Callee of_float(std::string_view name, std::string_view params, std::string_view help,

@@ -13,7 +13,7 @@ namespace tl {
 bool is_identifier(std::string_view name) {
   auto word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
   return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), word);
+         std::ranges::all_of(name, word);
 }
 
 bool is_reserved(std::string_view name) {

@@ -18,7 +18,7 @@ void check_attrs(const OpInfo& op, const std::vector<OpInfo::Attr>& rows, const 
     if (!v) continue;
     auto* integer = std::get_if<int64_t>(v);
     auto* word = std::get_if<std::string>(v);
-    bool listed = word && (row.choices.empty() || std::count(row.choices.begin(), row.choices.end(), *word));
+    bool listed = word && (row.choices.empty() || std::ranges::count(row.choices, *word));
     std::string choices;
     for (auto c : row.choices) choices += fmt::format("{}\"{}\"", choices.empty() ? "one of " : ", ", c);
     if (row.type == Type::flag && (!integer || (*integer != 0 && *integer != 1)))

@@ -181,8 +181,7 @@ struct TermPrinter {
     bool as_value = access == Access::value;
     if (auto* e = std::get_if<Expr>(&operand)) return as_value ? text(*e) : fmt::format("({})", text(*e));
     auto& r = std::get<Region>(operand);
-    bool looks_like_load =
-        as_value && !is_whole(r) && std::all_of(r.ranges.begin(), r.ranges.end(), is_point);
+    bool looks_like_load = as_value && !is_whole(r) && std::ranges::all_of(r.ranges, is_point);
     return looks_like_load ? fmt::format("region({})", text(r)) : text(r);
   }
 

@@ -349,7 +349,7 @@ bool has_control(const Stmt& s) {
 
 bool jumps(const Stmt& s) {
   if (!s || s.as<For>() || s.as<While>()) return false;  // its own loop takes what is inside
-  if (auto* b = s.as<Block>()) return std::any_of(b->stmts.begin(), b->stmts.end(), jumps);
+  if (auto* b = s.as<Block>()) return std::ranges::any_of(b->stmts, jumps);
   if (auto* i = s.as<If>()) return jumps(i->then_body) || jumps(i->else_body);
   if (auto* g = s.as<Group>()) return jumps(g->body);
   if (auto* t = s.as<Tile>()) return jumps(t->body);

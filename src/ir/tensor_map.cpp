@@ -16,7 +16,7 @@ namespace tl {
 int64_t TensorMap::box_elements() const { return product(box); }
 
 const TensorMap* find_tensor_map(const Function& f, std::string_view name) {
-  auto it = std::find_if(f.maps.begin(), f.maps.end(), [&](auto& m) { return m.name == name; });
+  auto it = std::ranges::find_if(f.maps, [&](auto& m) { return m.name == name; });
   return it == f.maps.end() ? nullptr : &*it;
 }
 
@@ -37,8 +37,8 @@ std::vector<Expr> strides_of(const Function& f, const TensorMap& map) {
 std::string broken_rule(const Function& f, const TensorMap& map) {
   const BufferInfo& tensor = f[map.tensor];
   if (tensor.scope != Scope::global) return fmt::format("{} lies in no global memory", tensor.name);
-  bool given = std::any_of(f.params.begin(), f.params.end(), [&](auto& p) { return p.buffer == map.tensor; });
-  if (!given && std::find(f.workspaces.begin(), f.workspaces.end(), map.tensor) == f.workspaces.end())
+  bool given = std::ranges::any_of(f.params, [&](auto& p) { return p.buffer == map.tensor; });
+  if (!given && std::ranges::find(f.workspaces, map.tensor) == f.workspaces.end())
     return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies",
                        tensor.name);
   if (tensor.dtype.is_packed())

@@ -111,7 +111,7 @@ struct Checker {
   }
   void node(const Alloc& n) {
     const BufferInfo& b = s.info(n.buffer);
-    if (std::find(s.allocated.begin(), s.allocated.end(), n.buffer.value) != s.allocated.end())
+    if (std::ranges::find(s.allocated, n.buffer.value) != s.allocated.end())
       s.bad("the buffer {} is allocated twice", b.name);
     attrs(n.attrs);
     if (b.alias_of) s.allocated_here(b.alias_of);  // a team's fragment may have a view

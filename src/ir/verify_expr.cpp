@@ -13,7 +13,7 @@ void check_control(const VerifyScope& s, const Call& n) {
   if (&n != s.statement) s.bad("{} is a statement, not a value", n.callee->name);
   auto parallel = [](Loop l) { return l == Loop::parallel || l == Loop::vectorized; };
   if (n.callee == &thread_return) {
-    bool inside = std::any_of(s.loops.begin(), s.loops.end(), parallel);
+    bool inside = std::ranges::any_of(s.loops, parallel);
     s.require(!inside, "thread_return in a parallel loop, whose iterations share a thread");
     return;
   }
@@ -33,7 +33,7 @@ void check_memory_call(const VerifyScope& s, const Call& n) {
   }
   auto* order = n.args.back().as<StringImm>();
   auto names = memory_orders();
-  if (!order || std::find(names.begin(), names.end(), order->value) == names.end())
+  if (!order || std::ranges::find(names, order->value) == names.end())
     s.bad("the last argument of {} is a memory order: relaxed, acquire, release, acq_rel or seq_cst",
           n.callee->name);
   bool has_value = n.args.size() == 3;
@@ -55,7 +55,7 @@ void check_map_call(const VerifyScope& s, const Call& n, size_t at) {
   if (!tensor || tensor->buffer != map->tensor)
     s.bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.callee->name, map->name,
           s.f[map->tensor].name);
-  auto coordinates = std::count(n.callee->access.begin(), n.callee->access.end(), '-');
+  auto coordinates = std::ranges::count(n.callee->access, '-');
   if (size_t(coordinates) != map->box.size())
     s.bad("{} takes {} coordinates, but the map {} has {} dimensions", n.callee->name, coordinates, map->name,
           map->box.size());

@@ -68,7 +68,7 @@ struct VerifyScope {
   }
   const BufferInfo& allocated_here(BufferId id) const {
     const BufferInfo& b = info(id);
-    if (std::find(allocated.begin(), allocated.end(), id.value) == allocated.end())
+    if (std::ranges::find(allocated, id.value) == allocated.end())
       bad("the buffer {} is used where it is not allocated", b.name);
     return b;
   }

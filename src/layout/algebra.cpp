@@ -88,7 +88,7 @@ std::vector<Term> terms_of(const std::vector<Sum>& sums) {
 }
 
 bool has_xors(const Layout& l) {
-  return std::any_of(l.terms->begin(), l.terms->end(), [](const Term& t) { return !t.xors.empty(); });
+  return std::ranges::any_of(*l.terms, [](const Term& t) { return !t.xors.empty(); });
 }
 
 // Without XOR a layout is a sum of functions of one input each: equal if those are.

@@ -41,7 +41,7 @@ std::optional<Bits> bits_of(const Sum& sum, const std::vector<int64_t>& extents)
 }
 
 void toggle(std::vector<Digit>& digits, const Digit& d) {
-  auto at = std::find(digits.begin(), digits.end(), d);
+  auto at = std::ranges::find(digits, d);
   if (at == digits.end())
     digits.push_back(d);
   else
@@ -53,7 +53,7 @@ std::optional<Term> joined(const Term& low, const Term& high) {
   if (high.stride != low.stride * low.digit.radix || high.xors.size() != low.xors.size()) return std::nullopt;
   std::vector<Digit> rest = digits_in(high), out;
   for (auto& d : digits_in(low)) {
-    auto next = std::find_if(rest.begin(), rest.end(), [&](const Digit& h) {
+    auto next = std::ranges::find_if(rest, [&](const Digit& h) {
       return h.input == d.input && h.divisor == d.divisor * d.radix &&
              (low.xors.empty() || d.radix == low.digit.radix);
     });
@@ -76,7 +76,7 @@ int64_t largest(const Term& t, const std::vector<int64_t>& extents) {
 std::optional<Term> xor_term(int64_t stride, std::vector<Digit> digits, const std::vector<int64_t>& extents) {
   std::erase_if(digits, [&](const Digit& d) { return d.divisor >= extents[size_t(d.input)]; });
   if (digits.empty()) return std::nullopt;
-  std::sort(digits.begin(), digits.end(), [](const Digit& a, const Digit& b) {
+  std::ranges::sort(digits, [](const Digit& a, const Digit& b) {
     return std::tuple(-a.radix, -a.input, a.divisor) < std::tuple(-b.radix, -b.input, b.divisor);
   });
   return Term{.stride = stride, .digit = digits[0], .xors = {digits.begin() + 1, digits.end()}};
@@ -156,7 +156,7 @@ Sum merged(Sum sum) {
           again = true;
         }
   }
-  std::sort(sum.begin(), sum.end(), [](const Term& a, const Term& b) {
+  std::ranges::sort(sum, [](const Term& a, const Term& b) {
     return std::tuple(-a.stride, a.digit.input, a.digit.divisor) <
            std::tuple(-b.stride, b.digit.input, b.digit.divisor);
   });

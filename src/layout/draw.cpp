@@ -59,7 +59,7 @@ std::string holders_text(const std::set<std::pair<int64_t, int64_t>>& pairs) {
 }
 
 size_t width_of(const std::string& text) {  // in characters
-  return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return size_t(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 std::string padded_left(const std::string& text, size_t width) {

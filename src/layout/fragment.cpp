@@ -14,7 +14,7 @@ std::vector<Term> digits_of(const std::vector<Term>& terms, int output) {
   std::vector<Term> out;
   for (auto& t : terms)
     if (t.output == output) out.push_back(t);
-  std::sort(out.begin(), out.end(), [](const Term& a, const Term& b) {
+  std::ranges::sort(out, [](const Term& a, const Term& b) {
     return std::tuple(-a.stride, a.digit.input) < std::tuple(-b.stride, b.digit.input);
   });
   for (auto& t : out) internal_check(t.xors.empty(), "a fragment without XOR");

@@ -98,7 +98,7 @@ struct Inversion {
       std::vector<Term> here;
       for (auto& t : terms)
         if (size_t(t.output) == o) here.push_back(t);
-      std::sort(here.begin(), here.end(), [](const Term& a, const Term& b) { return a.stride < b.stride; });
+      std::ranges::sort(here, [](const Term& a, const Term& b) { return a.stride < b.stride; });
       if (!here.empty() && here[0].stride != 1) return false;
       for (size_t i = 0; i < here.size(); i++) {
         bool last = i + 1 == here.size();

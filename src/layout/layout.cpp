@@ -93,13 +93,10 @@ Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> t
   l.vars = input_vars(l.extents.size());
   l.outputs.assign(size_t(outputs), imm(0));
   std::erase_if(terms, [&](const Term& t) { return t.xors.empty() && largest(t, l.extents) == 0; });
-  std::sort(terms.begin(), terms.end(),
-            [](const Term& a, const Term& b) {  // one order, so that equal is quick
-              auto key = [](const Term& t) {
-                return std::tuple(t.output, -t.stride, t.digit.input, t.digit.divisor);
-              };
-              return key(a) < key(b);
-            });
+  std::ranges::sort(terms, [](const Term& a, const Term& b) {  // one order, so that equal is quick
+    auto key = [](const Term& t) { return std::tuple(t.output, -t.stride, t.digit.input, t.digit.divisor); };
+    return key(a) < key(b);
+  });
   for (auto& t : terms) {
     Expr e = digit_expr(t.digit, l.vars[size_t(t.digit.input)], l.extents[size_t(t.digit.input)]);
     for (auto& x : t.xors)
@@ -108,7 +105,7 @@ Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> t
     l.outputs[o] = l.outputs[o] + e * t.stride;
   }
   for (int o = 0; o < outputs; o++) l.ranges[size_t(o)] += largest_sum(terms, o, l.extents);
-  bool bound_only = std::any_of(terms.begin(), terms.end(), [](const Term& t) { return !t.xors.empty(); });
+  bool bound_only = std::ranges::any_of(terms, [](const Term& t) { return !t.xors.empty(); });
   l.terms = std::move(terms);
   if (bound_only && l.size() <= 1 << 16) count_ranges(l);
   return l;

@@ -76,7 +76,7 @@ struct DigitTable {
     std::vector<int64_t> rows(size_t(l.size()) * outs), x(n, 0), base(outs);
     int64_t* at = rows.data();
     do {
-      std::fill(base.begin(), base.end(), 0);
+      std::ranges::fill(base, 0);
       for (auto* t : leading) {
         int64_t v = x[size_t(t->digit.input)] / t->digit.divisor % t->digit.radix;
         base[size_t(t->output)] += t->stride * (v ^ xor_of(t->xors, x));

@@ -52,7 +52,7 @@ struct Nest {
   // May one iteration store the element that another one reads?
   bool meet(const std::vector<Expr>& store, const std::vector<Expr>& read) const {
     if (iterations < 2) return false;
-    bool own = std::all_of(loops.begin(), loops.end(), [&](auto& v) {
+    bool own = std::ranges::all_of(loops, [&](auto& v) {
       for (size_t d = 0; d < store.size(); d++)
         if (store[d].same(v) && read[d].same(v)) return true;
       return false;
@@ -109,7 +109,7 @@ struct Iteration {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) { return equal(x, y); });
   }
   bool covered(BufferId b, const std::vector<Expr>& index) const {
-    return std::any_of(assigned.begin(), assigned.end(), [&](const Place& p) {
+    return std::ranges::any_of(assigned, [&](const Place& p) {
       return p.buffer == f.storage(b) && (p.index.empty() || same_index(p.index, index));
     });
   }

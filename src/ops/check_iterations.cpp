@@ -181,9 +181,8 @@ struct Iterations {
     for (size_t d = 0; d < a.index.size(); d++)
       if (!equal(a.index[d], b.index[d])) return false;
     if (kind == Loop::vectorized) return true;  // lanes that add to one element do so one after the other
-    return std::all_of(loops.begin(), loops.end(), [&](auto& l) {
-      return std::any_of(a.index.begin(), a.index.end(), [&](auto& i) { return i.same(l.var); });
-    });
+    return std::ranges::all_of(
+        loops, [&](auto& l) { return std::ranges::any_of(a.index, [&](auto& i) { return i.same(l.var); }); });
   }
 
   std::string name_of(int64_t iteration) const {

@@ -95,7 +95,7 @@ void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
       for (double& x : m->floats) x = round_float(x, tf32);
   bool clears = g.clear || (g.clear_if && ctx.value(g.clear_if).number(0) != 0);
   auto multiply = [&](const auto& x, const auto& y, auto& z) {
-    if (clears) std::fill(z.begin(), z.end(), 0);
+    if (clears) std::ranges::fill(z, 0);
     for (int64_t i = 0; i < g.m; i++)
       for (int64_t k = 0; k < g.k; k++) {
         auto v = x[size_t(g.trans_a ? k * g.m + i : i * g.k + k)];

@@ -22,8 +22,7 @@ namespace {
 constexpr std::string_view mma_record[] = {"tail", "warps_m", "warps_n"};
 
 bool runs_mma(std::string_view instruction, const Target& target) {
-  return std::any_of(target.matrix.begin(), target.matrix.end(),
-                     [&](auto* row) { return row->callee.name == instruction; });
+  return std::ranges::any_of(target.matrix, [&](auto* row) { return row->callee.name == instruction; });
 }
 
 std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {

@@ -159,8 +159,8 @@ struct Loader {
 
   // How many registers in a row lie together, in memory too.
   int64_t together(const Expr& outer, const Expr& k) {
-    auto first = std::find_if(fragment.digits.begin(), fragment.digits.end(),
-                              [](auto& d) { return d.from == From::reg && d.divisor == 1; });
+    auto first =
+        std::ranges::find_if(fragment.digits, [](auto& d) { return d.from == From::reg && d.divisor == 1; });
     if (first == fragment.digits.end()) return 1;
     for (int64_t n = std::min(ctx.target.lanes(s.memory.type), first->radix); n > 1; n--) {
       if ((n & (n - 1)) || first->radix % n) continue;

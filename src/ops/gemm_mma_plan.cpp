@@ -198,7 +198,7 @@ std::vector<std::pair<Cost, MmaPlan>> plans_of(const Gemm& g, const LayoutContex
   if (plans.empty())
     fail(g.tile.span, "gemm: {}",
          why_no_warps(g, instr, attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1), warps));
-  std::sort(plans.begin(), plans.end(), [](auto& a, auto& b) {
+  std::ranges::sort(plans, [](auto& a, auto& b) {
     return std::tuple(a.first, a.second.rows, a.second.cols) <
            std::tuple(b.first, b.second.rows, b.second.cols);
   });

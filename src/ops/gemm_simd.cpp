@@ -75,9 +75,9 @@ Matrix matrix_of(const Region& r, bool transposed) {
 constexpr std::string_view micro_record[] = {"micro_m", "micro_n"};
 
 bool runs(std::string_view instruction, const Target& target) {
-  return !target.has_threads() &&
-         (instruction == "fma" || std::any_of(target.dots.begin(), target.dots.end(),
-                                              [&](auto* row) { return row->callee.name == instruction; }));
+  return !target.has_threads() && (instruction == "fma" || std::ranges::any_of(target.dots, [&](auto* row) {
+                                     return row->callee.name == instruction;
+                                   }));
 }
 
 std::string applies(const Gemm& g, const LayoutContext& ctx) {

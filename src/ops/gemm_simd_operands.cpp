@@ -40,7 +40,7 @@ std::optional<int64_t> stride_of(const Layout& l, size_t input, int output) {
   std::vector<Term> terms;
   for (const Term& t : *l.terms)
     if (t.output == output && t.digit.input == int(input)) terms.push_back(t);
-  std::sort(terms.begin(), terms.end(), [](auto& a, auto& b) { return a.digit.divisor < b.digit.divisor; });
+  std::ranges::sort(terms, [](auto& a, auto& b) { return a.digit.divisor < b.digit.divisor; });
   for (const Term& t : terms) {
     if (covered == 1) stride = t.stride;
     if (!t.xors.empty() || t.digit.divisor != covered || t.stride != stride * covered) return std::nullopt;

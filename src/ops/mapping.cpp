@@ -38,8 +38,7 @@ struct AccessReader {
     for (auto& e : index)
       for (size_t d = 0; is_const(e) && d < nest.vars.size(); d++) {
         bool held = nest.extents[d] > 1 && interval_of(nest.vars[d], facts) == Interval::point(*as_int(e));
-        if (held &&
-            std::none_of(index.begin(), index.end(), [&](auto& i) { return uses_var(i, nest.vars[d]); }))
+        if (held && std::ranges::none_of(index, [&](auto& i) { return uses_var(i, nest.vars[d]); }))
           e = nest.vars[d];
       }
     return index;
@@ -173,12 +172,12 @@ static bool is_of_pairs(const NestAccess& a, const Function& f) {
 
 bool has_pairs(const ParallelNest& nest, const Function& f) {
   std::vector<NestAccess> all = accesses_of(nest);
-  return std::any_of(all.begin(), all.end(), [&](auto& a) { return is_of_pairs(a, f); });
+  return std::ranges::any_of(all, [&](auto& a) { return is_of_pairs(a, f); });
 }
 
 bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f) {
   std::vector<NestAccess> all = accesses_of(nest);
-  return std::any_of(all.begin(), all.end(), [&](auto& a) {
+  return std::ranges::any_of(all, [&](auto& a) {
     bool along_last = is_of_pairs(a, f) && loop_of(nest, a.index.back()) == nest.vars.size() - 1;
     return along_last && run_length(nest, mapping) % 2;
   });
@@ -290,8 +289,7 @@ std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, co
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
   for (size_t l = 0; l < nest.vars.size(); l++)  // a loop of one iteration may go unnamed
-    if (nest.extents[l] > 1 && std::find(loop_at->begin(), loop_at->end(), int(l)) == loop_at->end())
-      return std::nullopt;
+    if (nest.extents[l] > 1 && std::ranges::find(*loop_at, int(l)) == loop_at->end()) return std::nullopt;
   std::vector<Term> terms;
   for (Term t : *fragment.layout.terms) {
     size_t input = size_t(t.digit.input);
@@ -326,7 +324,7 @@ std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& 
   }
   for (int l : *loop_at)
     if (l >= 0) named[size_t(l)] = true;
-  std::sort(replicas.begin(), replicas.end(), [](auto& x, auto& y) { return x.stride < y.stride; });
+  std::ranges::sort(replicas, [](auto& x, auto& y) { return x.stride < y.stride; });
   size_t next = 0;
   for (size_t l = nest.vars.size(); l-- > 0;) {
     if (named[l]) continue;
@@ -376,7 +374,7 @@ std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, 
       (t.output == 0 ? terms : registers).push_back(t);
     }
   }
-  std::sort(registers.begin(), registers.end(), [](auto& x, auto& y) { return x.stride < y.stride; });
+  std::ranges::sort(registers, [](auto& x, auto& y) { return x.stride < y.stride; });
   int64_t stride = 1;
   for (Term& t : registers) {
     t.stride = stride;

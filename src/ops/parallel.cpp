@@ -101,13 +101,13 @@ bool is_in_place(const ParallelNest& nest, const Function& f) {
     if (f[a.buffer].scope != Scope::global && f[a.buffer].scope != Scope::shared) continue;
     (a.is_store ? stored : loaded).insert(f.storage(a.buffer));
   }
-  return std::any_of(stored.begin(), stored.end(), [&](BufferId b) { return loaded.contains(b); });
+  return std::ranges::any_of(stored, [&](BufferId b) { return loaded.contains(b); });
 }
 
 bool stores_fragment(const ParallelNest& nest, const Function& f) {
   std::vector<NestAccess> all = accesses_of(nest);
-  return std::any_of(all.begin(), all.end(),
-                     [&](auto& a) { return a.is_store && f[a.buffer].scope == Scope::fragment; });
+  return std::ranges::any_of(all,
+                             [&](auto& a) { return a.is_store && f[a.buffer].scope == Scope::fragment; });
 }
 
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
@@ -121,10 +121,9 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
   // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a
   // fragment's.
   bool alone = is_in_place(nest, ctx.function) && stores_fragment(nest, ctx.function);
-  bool decided =
-      std::any_of(fragments.begin(), fragments.end(), [&](auto& a) {  // where the pairs of one lie already
-        return ctx.function[a.buffer].dtype.is_packed() && ctx.known.fragments.contains(a.buffer);
-      });
+  bool decided = std::ranges::any_of(fragments, [&](auto& a) {  // where the pairs of one lie already
+    return ctx.function[a.buffer].dtype.is_packed() && ctx.known.fragments.contains(a.buffer);
+  });
   auto keep_pairs = [&] {
     if (out.loop && !decided && parts_pairs(nest, *out.loop, ctx.function)) out.loop.reset();
   };
@@ -276,7 +275,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
 bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& mapping, int64_t lanes,
                 const Target& target) {
   int last = int(nest.vars.size()) - 1;
-  bool along = std::any_of(mapping.layout.terms->begin(), mapping.layout.terms->end(), [&](const Term& t) {
+  bool along = std::ranges::any_of(*mapping.layout.terms, [&](const Term& t) {
     return t.output == 1 && t.stride == 1 && t.digit.input == last && t.digit.divisor == 1;
   });
   if (!along || loops.axes.empty() || loops.axes.back().stride != 1) return false;

@@ -44,8 +44,7 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
     if (auto e = as_int(l->extent)) points *= std::max<int64_t>(1, *e);
     body = l->body;
   }
-  if (std::all_of(dims.begin(), dims.end(), [](auto& d) { return as_int(d.extent).has_value(); }))
-    return Stmt(&loop);
+  if (std::ranges::all_of(dims, [](auto& d) { return as_int(d.extent).has_value(); })) return Stmt(&loop);
   std::vector<Dimension> around;
   Expr guard;
   for (auto& d : dims) {

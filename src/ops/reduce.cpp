@@ -239,8 +239,8 @@ void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
   }
   if (r.clear) {
     Expr first = identity(r);
-    if (auto* x = first.as<FloatImm>()) std::fill(out.floats.begin(), out.floats.end(), x->value);
-    if (auto* x = first.as<IntImm>()) std::fill(out.ints.begin(), out.ints.end(), x->value);
+    if (auto* x = first.as<FloatImm>()) std::ranges::fill(out.floats, x->value);
+    if (auto* x = first.as<IntImm>()) std::ranges::fill(out.ints, x->value);
   }
   for (int64_t i = 0; i < in.size(); i++) {
     size_t to = size_t(i / (inner * r.shape[r.dim]) * inner + i % inner), from = size_t(i);

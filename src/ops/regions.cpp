@@ -9,7 +9,7 @@ namespace tl {
 namespace {
 
 bool is_base(const Region& r) {
-  return std::any_of(r.ranges.begin(), r.ranges.end(), [](auto& range) { return !range.extent; });
+  return std::ranges::any_of(r.ranges, [](auto& range) { return !range.extent; });
 }
 
 // Trailing dimensions match, leading ones are points.

@@ -21,8 +21,7 @@ bool overlap(const Function& f, BufferId a, BufferId b) {
 }  // namespace
 
 bool StatementAccesses::writes() const {
-  return !now.writes.empty() ||
-         std::any_of(begun.begin(), begun.end(), [](auto& b) { return !b.second.writes.empty(); });
+  return !now.writes.empty() || std::ranges::any_of(begun, [](auto& b) { return !b.second.writes.empty(); });
 }
 
 Meeting BlockAccesses::meeting(const Buffers& before, const Buffers& after) const {
@@ -78,7 +77,7 @@ StatementAccesses BlockAccesses::of(const Expr& e, const Team& team) const {
 
 void BlockAccesses::include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const {
   auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
-  bool in_tile = !thread_level || std::any_of(at.loops.begin(), at.loops.end(), is_nest);
+  bool in_tile = !thread_level || std::ranges::any_of(at.loops, is_nest);
   for (auto& e : effects.list) add(to, e, at, in_tile);
   to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
   to.meets |= effects.meets;

@@ -101,7 +101,7 @@ struct OrderCheck {
 
   // Others may update it at the same time: those of other blocks, which no barrier of the block holds up.
   bool is_changing(BufferId b) const {
-    bool alone = std::all_of(kernel.grid.begin(), kernel.grid.end(), [](auto& n) { return is_int(n, 1); });
+    bool alone = std::ranges::all_of(kernel.grid, [](auto& n) { return is_int(n, 1); });
     return f[b].scope == Scope::global && updates.contains(f.storage(b)) && !alone;
   }
   void read(BufferId b, Span span) const {

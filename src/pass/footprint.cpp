@@ -133,7 +133,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   auto depend = [&](const Expr& e) {
     visit(e, [&](const Var& v) {
       auto it = loops.find(&v);
-      bool is_new = std::none_of(around.begin(), around.end(), [&](auto& a) { return a.first == &v; });
+      bool is_new = std::ranges::none_of(around, [&](auto& a) { return a.first == &v; });
       if (it != loops.end() && is_new) around.push_back(*it);
     });
   };

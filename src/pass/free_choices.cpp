@@ -40,8 +40,7 @@ std::vector<size_t> component(const Inference& in, size_t first) {
         if (!in.known.fragments.contains(b)) buffers.insert(b);
     for (size_t i = 0; i < in.items.size(); i++)
       if (!in.items[i].settled && in.items[i].elements.empty() &&
-          std::any_of(in.items[i].touched.begin(), in.items[i].touched.end(),
-                      [&](BufferId b) { return buffers.contains(b); }))
+          std::ranges::any_of(in.items[i].touched, [&](BufferId b) { return buffers.contains(b); }))
         members.insert(i);
   }
   return {members.begin(), members.end()};

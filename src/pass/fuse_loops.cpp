@@ -238,7 +238,7 @@ struct Fuser {
     }
     if (!s.as<Block>()) return s;
     std::vector<Stmt> stmts = statements_of(s), before = stmts;
-    auto loops = std::count_if(stmts.begin(), stmts.end(), [](auto& x) { return x.template as<For>(); });
+    auto loops = std::ranges::count_if(stmts, [](auto& x) { return x.template as<For>(); });
     for (size_t i = 0; loops > 1 && i < stmts.size();)
       if (!fuse_at(stmts, i, facts)) i++;
     for (Stmt& inner : stmts) inner = statement(inner, facts);

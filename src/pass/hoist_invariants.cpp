@@ -40,7 +40,7 @@ struct Mover : Rewriter {
         [&](const Load& n) { loads.push_back(&n); },
         [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
-    finds_any = !is_opaque && std::any_of(loads.begin(), loads.end(), [&](const Load* n) {
+    finds_any = !is_opaque && std::ranges::any_of(loads, [&](const Load* n) {
       return !stored.contains(f.storage(n->buffer)) && is_movable(Expr(n));
     });
   }

@@ -138,8 +138,7 @@ Function infer_layouts(Function f, const Target& target) {
       inference.owners = owners_of(f, inference.items);
       preset_layouts(inference);
       infer(inference);
-      bool stage = std::any_of(inference.items.begin(), inference.items.end(),
-                               [](auto& i) { return !i.stage.empty(); });
+      bool stage = std::ranges::any_of(inference.items, [](auto& i) { return !i.stage.empty(); });
       if (stage) {
         k.body = staged(f, k, inference);
         continue;

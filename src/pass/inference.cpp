@@ -16,7 +16,7 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 // Do all threads find the elements that they name in their own registers, and may write them there?
 bool are_at_hand(const Inference& in, const LayoutItem& item, BufferId b, const Fragment& fragment) {
   bool is_everywhere = equal(fragment, everywhere(tile_shape(in.f[b]), item.team.count));
-  return std::all_of(item.places.begin(), item.places.end(), [&](const LayoutItem::Element& e) {
+  return std::ranges::all_of(item.places, [&](const LayoutItem::Element& e) {
     if (e.buffer != b || (is_everywhere && !(e.is_store && in.own.differ(e.index)))) return true;
     return in.own.are_own(fragment, e.index, e.is_store, item.team);
   });
@@ -25,7 +25,7 @@ bool are_at_hand(const Inference& in, const LayoutItem& item, BufferId b, const 
 // Does every thread store a number of its own under one index?  Then each needs its own element.
 bool keeps_own_numbers(const Inference& in, const LayoutItem& item, BufferId b) {
   return !in.own.own_numbers(b).empty() &&
-         std::any_of(item.places.begin(), item.places.end(), [&](const LayoutItem::Element& e) {
+         std::ranges::any_of(item.places, [&](const LayoutItem::Element& e) {
            return e.buffer == b && e.is_store && !in.own.differ(e.index);
          });
 }
@@ -110,7 +110,7 @@ bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level) 
   }
   item.stage.insert(wanted.stage.begin(), wanted.stage.end());
   auto decided = [&](BufferId b) { return in.known.fragments.contains(b) || item.stage.contains(b); };
-  bool all_decided = std::all_of(item.touched.begin(), item.touched.end(), decided);
+  bool all_decided = std::ranges::all_of(item.touched, decided);
   bool answered = !(wanted.fragments.empty() && wanted.shared.empty() && wanted.required.empty());
   item.settled |= (item.loop.has_value() || (item.stmt.as<Tile>() && answered)) && all_decided;
   return news;

@@ -158,7 +158,7 @@ struct Inserter {
   // orders; behind it is pending what all have done.
   void walk_section(std::span<const Stmt> groups) {
     auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals || accesses.of(s, team).meets; };
-    bool at_once = std::any_of(groups.begin(), groups.end(), signals);
+    bool at_once = std::ranges::any_of(groups, signals);
     if (at_once)
       for (auto& s : groups) order(groups[0], accesses.of(s, team));
     for (auto& s : groups) {

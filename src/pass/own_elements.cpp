@@ -33,7 +33,7 @@ OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), varyin
 }
 
 bool OwnElements::differ(const std::vector<Expr>& index) const {
-  return std::any_of(index.begin(), index.end(), [&](const Expr& e) { return varying.differs(e); });
+  return std::ranges::any_of(index, [&](const Expr& e) { return varying.differs(e); });
 }
 
 std::string OwnElements::own_numbers(BufferId b) const {

@@ -192,7 +192,7 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (auto* o : done)
       if (apart(*o, l)) taken.emplace_back(f[o->buffer].address, f[o->buffer].address + o->bytes);
-    std::sort(taken.begin(), taken.end());
+    std::ranges::sort(taken);
     int64_t address = 0;
     for (auto& [from, to] : taken)
       if (from < address + l.bytes) address = std::max(address, round_up(to, alignment_of(f[l.buffer])));
@@ -206,8 +206,7 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
 
 [[noreturn]] void too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed,
                             const Target& target) {
-  auto largest =
-      std::max_element(placed.begin(), placed.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
+  auto largest = std::ranges::max_element(placed, [](auto& a, auto& b) { return a.bytes < b.bytes; });
   std::string each;
   for (auto& l : placed)
     each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name,
@@ -239,7 +238,7 @@ Function plan_memory(Function f, const Target& target) {
     bool share = target.has_threads();
     int64_t needed = place(f, k, lifetimes.found, share);
     if (needed > target.shared_bytes) {  // largest first packs tighter
-      std::sort(lifetimes.found.begin(), lifetimes.found.end(), [](auto& a, auto& b) {
+      std::ranges::sort(lifetimes.found, [](auto& a, auto& b) {
         return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer);
       });
       needed = place(f, k, lifetimes.found, share);

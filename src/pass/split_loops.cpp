@@ -90,7 +90,7 @@ struct LoopSplitter final : ScopedRewriter {
 
   static Stmt answered(const Stmt& body, const std::vector<const If*>& asked, bool inside) {
     return rewrite(body, [&](const If& n, Rewriter& self) -> Stmt {
-      if (std::find(asked.begin(), asked.end(), &n) == asked.end()) return self.children(n);
+      if (std::ranges::find(asked, &n) == asked.end()) return self.children(n);
       if (inside) return block({eval(call(assume_function, {n.cond}, n.span), n.span), n.then_body}, n.span);
       return asked.size() == 1 ? n.else_body : Stmt(&n);  // of several, some may still lie inside
     });

@@ -181,7 +181,7 @@ std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Team& team,
   auto* target = stmt.as<Store>();
   std::vector<BufferId> order(fragments.begin(), fragments.end());
   if (target)
-    std::sort(order.begin(), order.end(), [&](BufferId a, BufferId b) {
+    std::ranges::sort(order, [&](BufferId a, BufferId b) {
       return std::pair(a == target->buffer, a) < std::pair(b == target->buffer, b);
     });
   for (BufferId b : order) {

@@ -128,7 +128,7 @@ void Varying::find(const Stmt& body) {
   do {
     changed = false;
     walk(body, [&](const Stmt& s, const std::string& control, const WalkContext& at) {
-      mark(s, control, std::any_of(at.loops.begin(), at.loops.end(), is_parallel));
+      mark(s, control, std::ranges::any_of(at.loops, is_parallel));
       return true;
     });
   } while (changed);

@@ -120,8 +120,7 @@ struct Widening {
   // One element for all lanes, though their indices differ: a dimension of 1, outside of which some of them
   // may be.
   bool claims_apart(const Load& l) const {
-    return l.claim &&
-           std::any_of(l.claim.index.begin(), l.claim.index.end(), [&](auto& i) { return !uniform(i); });
+    return l.claim && std::ranges::any_of(l.claim.index, [&](auto& i) { return !uniform(i); });
   }
 
   // A load under a guard happens under it: its own mask may say no more than what the guard leaves open.

@@ -73,7 +73,7 @@ size_t section_length(std::span<const Stmt> stmts, size_t begin) {
       return next->first < g->first + g->count && g->first < next->first + next->count;
     };
     auto earlier = stmts.subspan(begin, end - begin);
-    if (!next || std::any_of(earlier.begin(), earlier.end(), meets)) break;
+    if (!next || std::ranges::any_of(earlier, meets)) break;
   }
   return end - begin;
 }

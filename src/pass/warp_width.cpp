@@ -142,7 +142,7 @@ Stmt with_warp_width(const Stmt& body, const Target& target) {
           auto* named = target.has_threads() ? s.as<Let>() : nullptr;
           return named ? reduction_of(named->value) : nullptr;
         };
-        if (std::none_of(n.stmts.begin(), n.stmts.end(), reduced)) return self.children(n);
+        if (std::ranges::none_of(n.stmts, reduced)) return self.children(n);
         std::vector<Stmt> out;
         for (auto& s : n.stmts)
           if (auto* reduction = reduced(s))

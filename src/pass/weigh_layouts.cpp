@@ -114,8 +114,8 @@ std::string why_lost(const Inference& in, BufferId b, const Demand& lost, const 
 
 void agree(Inference& in, BufferId b, const std::vector<Demand>& demands) {
   auto is_wanted = [&](const Demand& d) { return equal(d.layout, in.known.shared.at(b)); };
-  if (!std::all_of(demands.begin(), demands.end(), is_wanted)) replace_layout(in, b, weigh(in, b, demands));
-  auto winner = std::find_if(demands.begin(), demands.end(), is_wanted);
+  if (!std::ranges::all_of(demands, is_wanted)) replace_layout(in, b, weigh(in, b, demands));
+  auto winner = std::ranges::find_if(demands, is_wanted);
   bool nobodys = winner == demands.end();
   note_layout(in, b, nobodys ? "the banks" : subject_of(winner->stmt),
               nobodys ? in.f[b].span : winner->stmt->span, "strict", to_string(in.known.shared.at(b)));
@@ -148,7 +148,7 @@ std::vector<Layout> common_layouts(const Inference& in, BufferId b, const std::v
   std::vector<Layout> left = fitting(in, b, all[0]);
   for (auto& r : all) {
     std::erase_if(left, [&](const Layout& l) {
-      return std::none_of(r.any.begin(), r.any.end(), [&](const Layout& x) { return equal(x, l); });
+      return std::ranges::none_of(r.any, [&](const Layout& x) { return equal(x, l); });
     });
     if (left.empty())  // engines are chosen so that this cannot be
       internal_error(fmt::format("{} can only work with {} laid out as {}, which {} cannot",
@@ -168,7 +168,7 @@ BufferId annotated_shape(const Function& f, BufferId b) {
 void check_annotated(const Inference& in, BufferId b, BufferId annotated, const std::vector<Layout>& common,
                      const Requirement& first) {
   const Layout& given = in.known.shared.at(b);
-  if (std::any_of(common.begin(), common.end(), [&](const Layout& l) { return equal(l, given); })) return;
+  if (std::ranges::any_of(common, [&](const Layout& l) { return equal(l, given); })) return;
   const BufferInfo& info = in.f[annotated];
   fail(info.layout_span ? info.layout_span : info.span,
        "{} is annotated to lie as {}, but {} can only work with {} laid out as {}: leave the annotation out, "
@@ -186,7 +186,7 @@ std::set<BufferId> grant(Inference& in, const Wanted& wanted) {
       check_annotated(in, b, by_user, common, all[0]);
     } else if (settled.contains(in.f.storage(b))) {
       const Layout& other = in.known.shared.at(b);  // what another shape of it must lie as
-      internal_check(std::any_of(common.begin(), common.end(), [&](auto& l) { return equal(l, other); }),
+      internal_check(std::ranges::any_of(common, [&](auto& l) { return equal(l, other); }),
                      "two shapes of one tile must lie in different ways");
     } else {
       replace_layout(in, b, common[0]);

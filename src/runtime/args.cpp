@@ -324,16 +324,13 @@ void read_twins(const Program& program, std::span<const Argument> arguments, std
 // Whether an extent, a grid, a workspace or a tensor map is computed from it.
 bool sizes_name(const Program& program, size_t integer) {
   auto any = [&](const std::vector<Formula>& formulas) {
-    return std::any_of(formulas.begin(), formulas.end(), [&](auto& f) { return names_integer(f, integer); });
+    return std::ranges::any_of(formulas, [&](auto& f) { return names_integer(f, integer); });
   };
   auto of_tensor = [&](auto& t) { return any(t.shape) || any(t.strides); };
-  return std::any_of(program.checks.begin(), program.checks.end(),
-                     [&](auto& c) { return names_integer(c.holds, integer); }) ||
-         std::any_of(program.params.begin(), program.params.end(), of_tensor) ||
-         std::any_of(program.maps.begin(), program.maps.end(), of_tensor) ||
-         std::any_of(program.entries.begin(), program.entries.end(), [&](auto& e) { return any(e.grid); }) ||
-         std::any_of(program.workspaces.begin(), program.workspaces.end(),
-                     [&](auto& w) { return names_integer(w.bytes, integer); });
+  return std::ranges::any_of(program.checks, [&](auto& c) { return names_integer(c.holds, integer); }) ||
+         std::ranges::any_of(program.params, of_tensor) || std::ranges::any_of(program.maps, of_tensor) ||
+         std::ranges::any_of(program.entries, [&](auto& e) { return any(e.grid); }) ||
+         std::ranges::any_of(program.workspaces, [&](auto& w) { return names_integer(w.bytes, integer); });
 }
 
 // Whether a launch takes the integer's value.
@@ -406,7 +403,7 @@ void check_and_pack(const Program& program, std::span<const Argument> arguments,
   for (size_t i = 0; i < program.integers.size(); i++)
     out.integers[i] = read_integer(program.integers[i], arguments[size_t(program.integers[i].param)]);
   check_large(program, arguments);
-  if (std::find(out.integers.begin(), out.integers.end(), unknown) != out.integers.end()) {
+  if (std::ranges::find(out.integers, unknown) != out.integers.end()) {
     read_twins(program, arguments, out.integers);
     settle_unknown(program, arguments, out.integers);
   }

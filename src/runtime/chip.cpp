@@ -60,7 +60,7 @@ Cpuid cpuid(unsigned leaf, unsigned subleaf) {
 }
 
 bool all(unsigned word, std::initializer_list<int> bits) {
-  return std::all_of(bits.begin(), bits.end(), [&](int bit) { return word >> bit & 1; });
+  return std::ranges::all_of(bits, [&](int bit) { return word >> bit & 1; });
 }
 
 uint64_t saved_state() {  // which registers the operating system keeps for us

@@ -279,8 +279,8 @@ class Cuda final : public Device {
             .block_ns = nullptr,
             .cooperative = entry.cooperative,
             .dependent = entry.dependent,
-            .maps = size_t(std::count_if(entry.args.begin(), entry.args.end(),
-                                         [](auto& arg) { return arg.from == EntrySpec::Arg::From::map; }))};
+            .maps = size_t(std::ranges::count_if(
+                entry.args, [](auto& arg) { return arg.from == EntrySpec::Arg::From::map; }))};
   }
 };
 

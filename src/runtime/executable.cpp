@@ -110,7 +110,7 @@ void Executable::launch_all(const Ready& ready, const Facts& facts, Stream strea
     const EntrySpec& entry = program.entries[i];
     std::array<int64_t, 3> grid{1, 1, 1};
     for (size_t d = 0; d < entry.grid.size(); d++) grid[d] = evaluate(entry.grid[d], facts.integers);
-    if (std::any_of(grid.begin(), grid.end(), [](int64_t extent) { return extent <= 0; })) continue;
+    if (std::ranges::any_of(grid, [](int64_t extent) { return extent <= 0; })) continue;
     size_t count = entry.args.size();
     if (count > 64) large.resize(count);
     uint64_t* slots = count > 64 ? large.data() : small;

@@ -80,7 +80,7 @@ struct Match {
 
 bool is_value(std::string_view rest,
               const Row& row) {  // of -O3 and -t4, but not of -time; -D and -I take any
-  bool digits = std::all_of(rest.begin(), rest.end(), [](char c) { return c >= '0' && c <= '9'; });
+  bool digits = std::ranges::all_of(rest, [](char c) { return c >= '0' && c <= '9'; });
   return row.value == Value::attached && (row.becomes == Becomes::keep || digits);
 }
 

@@ -82,7 +82,7 @@ std::vector<Resources> resources_in(const std::string& log, const Program& progr
     if (size_t name = line.find(head); name != line.npos) {
       std::string_view rest = line.substr(name + head.size());
       rest = rest.substr(0, rest.find(' '));
-      auto it = std::find_if(all.begin(), all.end(), [&](auto& r) { return r.entry == rest; });
+      auto it = std::ranges::find_if(all, [&](auto& r) { return r.entry == rest; });
       now = it == all.end() ? nullptr : &*it;
     }
     if (!now) continue;

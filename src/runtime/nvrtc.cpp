@@ -79,7 +79,7 @@ void check_arch(const Nvrtc& n, const Program& program) {
   if (n.archs(known.data()) != 0) return;
   int wanted = parse_chip(program.chip).number;
   if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, program.chip));
-  if (std::find(known.begin(), known.end(), wanted) == known.end())
+  if (std::ranges::find(known, wanted) == known.end())
     throw RuntimeError(fmt::format("{}: NVRTC {}.{} ({}) does not know {}; {}", program.name, n.major,
                                    n.minor, n.library.path, program.chip, install_hint));
 }
@@ -107,7 +107,7 @@ std::vector<Resources> parse_resources(std::string_view log, const Program& prog
     if (size_t at = line.find("entry function '"); at != std::string_view::npos) {
       std::string_view name = line.substr(at + 16);
       name = name.substr(0, name.find('\''));
-      auto it = std::find_if(all.begin(), all.end(), [&](const Resources& r) { return r.entry == name; });
+      auto it = std::ranges::find_if(all, [&](const Resources& r) { return r.entry == name; });
       now = it == all.end() ? nullptr : &*it;
     }
     if (!now) continue;

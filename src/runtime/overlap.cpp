@@ -82,7 +82,7 @@ bool overlaps_itself(const TensorView& t) {
   std::vector<Digit> digits;
   for (int d = 0; d < t.ndim; d++)
     if (t.shape[d] > 1) digits.push_back({std::abs(t.strides[d]), t.shape[d]});
-  std::sort(digits.begin(), digits.end(), [](auto& a, auto& b) { return a.stride > b.stride; });
+  std::ranges::sort(digits, [](auto& a, auto& b) { return a.stride > b.stride; });
   int budget = 10000;
   return adds_up(digits, 0, false, budget);
 }
@@ -98,8 +98,8 @@ bool share_memory(const TensorView& a, const TensorView& b) {
   int budget = 10000;
   std::vector<int> dims(size_t(a.ndim), 0);
   std::iota(dims.begin(), dims.end(), 0);
-  std::sort(dims.begin(), dims.end(),
-            [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
+  std::ranges::sort(dims,
+                    [&](int p, int q) { return std::abs(stride_of(a, p)) > std::abs(stride_of(a, q)); });
   return meets(a, b, dims, bytes / element, budget);
 }
 

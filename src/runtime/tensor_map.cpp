@@ -31,8 +31,7 @@ EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView
   if (!driver.tensor_map_encode)
     throw RuntimeError(
         "the NVIDIA driver is older than CUDA 12.0 and knows no tensor maps; install a newer one");
-  if (std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
-    return {};  // there is nothing to copy
+  if (std::ranges::find(view.shape, 0) != view.shape.end()) return {};  // there is nothing to copy
   std::string rule = broken_rule(
       {reinterpret_cast<uintptr_t>(view.data), map.bits / 8, view.shape, view.strides, map.box, map.swizzle});
   if (!rule.empty()) throw RuntimeError(fmt::format("tensor map {}: {}", map.name, rule));

@@ -199,13 +199,12 @@ Semantics async_semantics(Does does) {
 // What goes on beside the threads needs logical ones.
 void Translator::prepare_async(const AsyncInstr& row) {
   auto offers = [&](const Target* t) {
-    return std::any_of(t->async.begin(), t->async.end(),
-                       [&](auto& other) { return other.callee.name == row.callee.name; });
+    return std::ranges::any_of(t->async, [&](auto& other) { return other.callee.name == row.callee.name; });
   };
   if (!offers(&target)) {
     auto all = all_targets();
     fail(span, "{} has no {}; {} has it", target.name, row.callee.name,
-         (*std::find_if(all.begin(), all.end(), offers))->name);
+         (*std::ranges::find_if(all, offers))->name);
   }
   bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
   code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);

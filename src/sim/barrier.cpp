@@ -56,7 +56,7 @@ bool release_named(Block& block, std::vector<Warp>& warps) {
 
 void check_named(const Block& block, const std::vector<Warp>& warps) {
   auto waits_named = [](auto& w) { return is_waiting(w) && w.barrier >= 0; };
-  auto first = std::find_if(warps.begin(), warps.end(), waits_named);
+  auto first = std::ranges::find_if(warps, waits_named);
   if (first == warps.end()) return;
   const NamedBarrier& b = block.barriers.at(first->barrier);
   Finding f{.kind = Finding::Kind::deadlock, .span = waits_at(*first).span};
@@ -80,7 +80,7 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   if (told.size() == 1) f.text += ": the others have ended";
   for (auto& [id, other] : block.barriers)
     if (auto waits_there = [&](auto& w) { return waits_named(w) && w.barrier == id; };
-        other.arrived > 0 && std::none_of(warps.begin(), warps.end(), waits_there))
+        other.arrived > 0 && std::ranges::none_of(warps, waits_there))
       f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived,
                             other.expected, id);
   throw Fault(std::move(f));

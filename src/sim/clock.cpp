@@ -68,8 +68,7 @@ KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const
 void Clocks::meet(std::span<const int32_t> who) {
   std::vector<KnownRef> distinct;
   for (int32_t t : who)
-    if (std::find(distinct.begin(), distinct.end(), known[size_t(t)]) == distinct.end())
-      distinct.push_back(known[size_t(t)]);
+    if (std::ranges::find(distinct, known[size_t(t)]) == distinct.end()) distinct.push_back(known[size_t(t)]);
   KnownRef all;
   for (auto& k : distinct) all = merge(all, k);
   all = with_own(all, who);

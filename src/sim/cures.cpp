@@ -37,7 +37,7 @@ static bool reads_elsewhere(const Stmt& s, const Place& p) {
 // Where threads meet in one statement: several iterations of a parallel loop do, or all threads run it alike.
 std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_reads) const {
   const Site& here = code.sites[size_t(site)];
-  bool alike = std::any_of(code.operations.begin(), code.operations.end(), [&](const Operation& o) {
+  bool alike = std::ranges::any_of(code.operations, [&](const Operation& o) {
     bool stores = o.effect == Operation::Effect::store && o.uniform_index && !o.quiet;
     return stores && o.row == p.number && code.sites[size_t(o.site)].stmt.same(here.stmt);
   });
@@ -94,8 +94,7 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
         owner);
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
-  auto later = groups.committed.end() -
-               std::lower_bound(groups.committed.begin(), groups.committed.end(), other.epoch);
+  auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, other.epoch);
   std::string_view read = clocks.is_line(other.thread, Line::bulk_reads) ? "_read" : "";
   std::string wait =
       later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))",

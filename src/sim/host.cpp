@@ -120,7 +120,7 @@ void Host::bind(std::span<const HostArg> args) {
 
 void Host::agree(const std::string& name, std::string_view what, const Memory& m,
                  const std::vector<int64_t>& wanted, const std::vector<int64_t>& given) const {
-  bool nothing = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+  bool nothing = std::ranges::find(m.shape, 0) != m.shape.end();
   if ((given.empty() && !wanted.empty()) || (nothing && what == "strides")) return;
   bool same = given.size() == wanted.size();
   for (size_t d = 0; same && d < given.size(); d++)  // the stride of a single element says nothing
@@ -174,7 +174,7 @@ void Host::begin(BufferId id) {
     shape_of(m, b);
     int64_t elements = 1;
     for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
-    bool empty = std::find(m.shape.begin(), m.shape.end(), 0) != m.shape.end();
+    bool empty = std::ranges::find(m.shape, 0) != m.shape.end();
     BufferAccess access = buffer_access(b);
     m.owned.resize(access.pairs ? size_t(elements + 1) / 2
                                 : size_t(empty ? 1 : elements) * size_t(access.bytes));

@@ -77,7 +77,7 @@ Cell& GlobalCells::at(uintptr_t number) {
 
 bool GlobalCells::is_fresh(uintptr_t number) const {
   auto* place = reinterpret_cast<const std::byte*>(number * uintptr_t(unit));
-  return std::any_of(fresh.begin(), fresh.end(), [&](auto& m) { return place >= m.begin && place < m.end; });
+  return std::ranges::any_of(fresh, [&](auto& m) { return place >= m.begin && place < m.end; });
 }
 
 bool GlobalCells::written(uintptr_t number) const {

@@ -82,8 +82,8 @@ struct Regions {
     Box box = box_of(r);
     Array a = make_array(type, box.shape);
     if (f[r.buffer].safe_value) {
-      std::fill(a.floats.begin(), a.floats.end(), safe_scalar(f[r.buffer]).d);
-      std::fill(a.ints.begin(), a.ints.end(), safe_scalar(f[r.buffer]).i);
+      std::ranges::fill(a.floats, safe_scalar(f[r.buffer]).d);
+      std::ranges::fill(a.ints, safe_scalar(f[r.buffer]).i);
     }
     BufferAccess access = buffer_access(f[r.buffer]);
     bool is_float = type.is_float();

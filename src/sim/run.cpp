@@ -121,8 +121,7 @@ void Launch::step(Warp& w) {
 }
 
 bool Launch::together() const {
-  return std::any_of(code.calls.begin(), code.calls.end(),
-                     [](auto& site) { return site.callee == &sync_grid; });
+  return std::ranges::any_of(code.calls, [](auto& site) { return site.callee == &sync_grid; });
 }
 
 void Launch::choose_blocks() {
@@ -139,7 +138,7 @@ void Launch::choose_blocks() {
          code.kernel->name, grid.size(), code.chip, code.most_residents, code.thread_count(),
          code.shared_bytes);
   schedule.arrange(blocks);
-  std::reverse(blocks.begin(), blocks.end());
+  std::ranges::reverse(blocks);
 }
 
 void Launch::find_ready(Ready& ready) {
@@ -203,8 +202,7 @@ bool Launch::settle() {
   bool any = false;
   for (size_t i = 0; i < residents.size();) {
     Resident& r = *residents[i];
-    bool runs =
-        std::any_of(r.warps.begin(), r.warps.end(), [](auto& w) { return w.state == Warp::State::running; });
+    bool runs = std::ranges::any_of(r.warps, [](auto& w) { return w.state == Warp::State::running; });
     if (runs) {
       i++;
       continue;
@@ -224,7 +222,7 @@ bool Launch::settle() {
 }
 
 bool Launch::resolve(Resident& r) {
-  auto waiting = std::find_if(r.warps.begin(), r.warps.end(), is_waiting);
+  auto waiting = std::ranges::find_if(r.warps, is_waiting);
   if (waiting == r.warps.end()) return false;
   try {
     check_named(r.block, r.warps);
@@ -290,8 +288,7 @@ void Launch::wake() {
       }
   if (is_first) return;
   bool is_new = rounds.states.insert(std::hash<std::string>{}(state)).second;
-  bool computes = std::any_of(waiting.begin(), waiting.end(),
-                              [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
+  bool computes = std::ranges::any_of(waiting, [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
   if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds))
     return;
   if (stuck->awaited >= 0) {
@@ -307,8 +304,7 @@ void Launch::wake() {
 }
 
 bool Launch::land_next() {
-  return std::any_of(residents.begin(), residents.end(),
-                     [](auto& r) { return r->engine && r->engine->land_next(); });
+  return std::ranges::any_of(residents, [](auto& r) { return r->engine && r->engine->land_next(); });
 }
 
 void Launch::finish(Resident& r) {
@@ -351,8 +347,8 @@ namespace {
 
 // Foreign code writes behind a pointer without an extent as far as it likes.
 bool writes_unseen(const sim::Code& code) {
-  return std::any_of(code.calls.begin(), code.calls.end(), [&](auto& site) {
-    return is_foreign(*site.callee) && std::any_of(site.args.begin(), site.args.end(), [&](auto& a) {
+  return std::ranges::any_of(code.calls, [&](auto& site) {
+    return is_foreign(*site.callee) && std::ranges::any_of(site.args, [&](auto& a) {
              return a.place >= 0 && a.access != 'r' && a.count < 0 &&
                     code.places[size_t(a.place)].scope == Scope::global;
            });

@@ -22,7 +22,7 @@ uint64_t Schedule::random() {  // splitmix64
 }
 
 void Schedule::arrange(std::vector<int64_t>& blocks) {
-  if (kind == Kind::outermost) std::reverse(blocks.begin(), blocks.end());
+  if (kind == Kind::outermost) std::ranges::reverse(blocks);
   if (kind == Kind::in_order || kind == Kind::outermost) return;
   for (size_t i = blocks.size(); i > 1; i--) std::swap(blocks[i - 1], blocks[random() % i]);
 }

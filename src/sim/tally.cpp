@@ -8,7 +8,7 @@ namespace tl::sim {
 
 void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
                    Counter::Kind kind, std::string_view what) {
-  auto lanes = std::count_if(addresses.begin(), addresses.end(), [](int64_t a) { return a >= 0; });
+  auto lanes = std::ranges::count_if(addresses, [](int64_t a) { return a >= 0; });
   if (lanes == 0) return;
   Counter& c = counted[{site, p.number, what}];
   c.kind = kind;
@@ -76,7 +76,7 @@ std::vector<Counter> Tally::rows() const {
     auto same = [&](const Counter& o) {
       return o.span == c.span && o.what == c.what && o.buffer == c.buffer;
     };
-    auto it = std::find_if(out.begin(), out.end(), same);
+    auto it = std::ranges::find_if(out, same);
     if (it == out.end()) {
       out.push_back(std::move(c));
       continue;

@@ -21,8 +21,7 @@ struct BoxCopy {
 
   static const MapView& view_of(const Execution& x, size_t map) {
     auto& all = x.warp.block->maps;
-    return *std::find_if(all.begin(), all.end(),
-                         [&](auto& v) { return v.map->name == x.site.args[map].text; });
+    return *std::ranges::find_if(all, [&](auto& v) { return v.map->name == x.site.args[map].text; });
   }
 
   int64_t row_elements() const { return m.box.back(); }

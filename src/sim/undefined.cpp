@@ -14,7 +14,7 @@ void add(Undefined& to, const Undefined& from) {
 }
 
 auto find_slot(Warp& w, int32_t slot) {
-  return std::find_if(w.undefined.begin(), w.undefined.end(), [&](auto& u) { return u.slot == slot; });
+  return std::ranges::find_if(w.undefined, [&](auto& u) { return u.slot == slot; });
 }
 
 Undefined undefined_at(Warp& w, int32_t slot) {

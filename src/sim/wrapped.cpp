@@ -14,12 +14,12 @@ using Follow = Operation::Follow;
 using Wide = __int128;
 
 const Wrapped* wrapped_at(const Warp& w, int32_t slot) {
-  auto it = std::find_if(w.wrapped.begin(), w.wrapped.end(), [&](auto& x) { return x.slot == slot; });
+  auto it = std::ranges::find_if(w.wrapped, [&](auto& x) { return x.slot == slot; });
   return it == w.wrapped.end() ? nullptr : &*it;
 }
 
 void set(Warp& w, Wrapped found) {
-  auto it = std::find_if(w.wrapped.begin(), w.wrapped.end(), [&](auto& x) { return x.slot == found.slot; });
+  auto it = std::ranges::find_if(w.wrapped, [&](auto& x) { return x.slot == found.slot; });
   if (it == w.wrapped.end()) {
     if (found.lanes) w.wrapped.push_back(std::move(found));
   } else if (found.lanes) {

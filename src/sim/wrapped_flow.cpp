@@ -110,7 +110,7 @@ void mark_wrapping(Code& code) {
     Operation& o = code.operations[i];
     if (!o.wraps || wanted[i]) continue;
     const Span& here = code.sites[size_t(o.site)].span;
-    o.wraps = std::any_of(indexed.begin(), indexed.end(), [&](const Span& span) { return span == here; });
+    o.wraps = std::ranges::any_of(indexed, [&](const Span& span) { return span == here; });
   }
 }
 

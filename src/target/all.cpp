@@ -57,8 +57,8 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
 bool Target::lacks(const Callee& row) const {
   if (row.effect == Callee::Effect::pure || !find_instr(row.name)) return false;
   auto is = [&](auto* mine) { return mine->callee.name == row.name; };
-  return std::none_of(matrix.begin(), matrix.end(), is) && std::none_of(copies.begin(), copies.end(), is) &&
-         std::none_of(async.begin(), async.end(), [&](auto& mine) { return mine.callee.name == row.name; });
+  return std::ranges::none_of(matrix, is) && std::ranges::none_of(copies, is) &&
+         std::ranges::none_of(async, [&](auto& mine) { return mine.callee.name == row.name; });
 }
 
 const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {

@@ -12,7 +12,7 @@ std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const Ma
 // What a chip has of a table whose rows stand in the order of the first chips that have them.
 template <class Row>
 std::span<const Row> until(std::span<const Row> rows, int chip) {
-  auto newer = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.since > chip; });
+  auto newer = std::ranges::find_if(rows, [&](const Row& row) { return row.since > chip; });
   return rows.first(size_t(newer - rows.begin()));
 }
 constexpr int newest = 90;  // all rows

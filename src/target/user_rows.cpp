@@ -128,7 +128,7 @@ void check_mnemonic(const UserMatrix& u) {
   auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == ':';
   };
-  if (u.ptx.empty() || !std::all_of(u.ptx.begin(), u.ptx.end(), plain))
+  if (u.ptx.empty() || !std::ranges::all_of(u.ptx, plain))
     fail({}, "`{}` is no mnemonic: write its words joined by dots, without operands", u.ptx);
   int m = 0, n = 0, k = 0;
   for (size_t at = u.ptx.find(".m"); at != std::string::npos; at = u.ptx.find(".m", at + 1))
@@ -191,8 +191,8 @@ std::string text_of(const OperandFragment& f) {
 }  // namespace
 
 const MatrixInstr& register_matrix(const UserMatrix& u) {
-  if (u.shape.size() != 3 || *std::min_element(u.shape.begin(), u.shape.end()) < 1 ||
-      *std::max_element(u.shape.begin(), u.shape.end()) > 256)
+  if (u.shape.size() != 3 || *std::ranges::min_element(u.shape) < 1 ||
+      *std::ranges::max_element(u.shape) > 256)
     fail({}, "the shape is (m, n, k), each from 1 to 256");
   check_types(u);
   check_mnemonic(u);
@@ -226,7 +226,7 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
     }
   std::string name = u.ptx;
   std::replace_if(name.begin(), name.end(), [](char c) { return c == '.' || c == ':'; }, '_');
-  auto named = std::count_if(r.rows.begin(), r.rows.end(), [&](auto& known) { return known.ptx == u.ptx; });
+  auto named = std::ranges::count_if(r.rows, [&](auto& known) { return known.ptx == u.ptx; });
   if (named) name += fmt::format("_{}", named + 1);
   UserRow& made = r.rows.emplace_back(UserRow{std::move(name), u.ptx, std::move(row), std::move(eval)});
   made.row.callee.name = made.name;
@@ -269,7 +269,7 @@ std::shared_ptr<const MatrixEval> eval_of(const MatrixInstr& row) {
 }
 
 std::string user_rows_text(const Target& target, const std::vector<DType>& types) {
-  auto used = [&](DType t) { return std::find(types.begin(), types.end(), t) != types.end(); };
+  auto used = [&](DType t) { return std::ranges::find(types, t) != types.end(); };
   std::string text;
   for (auto* row : target.matrix)
     if (used(row->a_type) && used(row->b_type) && used(row->c_type) && find_user_row(row->callee.name) == row)
