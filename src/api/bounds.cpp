@@ -101,17 +101,11 @@ struct Bounds {
           check(r->buffer, d, r->ranges[d].min, r->ranges[d].extent, t.span);
   }
 
-  static bool jumps(const Stmt& s) {
-    bool found = false;
-    visit(s, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::control; });
-    return found;
-  }
-
   // Whether what stands below is reached in any case, and its indices take every value of their loops.
   bool statement(const Stmt& s) {
     if (auto* loop = s.as<For>()) {
       auto first = as_int(loop->min), count = as_int(loop->extent);
-      if (!first || !count || *count < 1 || jumps(loop->body)) return false;
+      if (!first || !count || *count < 1 || has_control(loop->body)) return false;
       facts.bind(loop->var, Interval{*first, *first + *count - 1});
     } else if (auto* i = s.as<If>()) {
       value(i->cond);
@@ -134,9 +128,7 @@ struct Bounds {
 
 void check_bounds_of_tiles(const Function& f) {
   for (auto& k : f.kernels) {
-    bool returns = false;
-    visit(k.body, [&](const Call& c) { returns |= c.callee == &thread_return; });
-    if (returns) continue;
+    if (contains(k.body, [](const Call& c) { return c.callee == &thread_return; })) continue;
     Bounds bounds{.f = f};
     bool runs = true;
     for (size_t d = 0; d < k.grid.size(); d++)

@@ -425,8 +425,7 @@ Expr Builder::let(const std::string& name, const Value& value) {
   if (auto* c = e.as<Call>(); c && (c->callee == &thread_index || c->callee == &thread_number))
     return e;  // as good as a variable
   Expr v = var(name, e->dtype, here());
-  bool reads = false;
-  visit(e, [&](const Load&) { reads = true; }, [&](const Call&) { reads = true; });
+  bool reads = contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });
   if (e->dtype.is_int() && !reads) draft->lets[v.get()] = e;
   emit(tl::let(v, std::move(e), here()));
   return v;

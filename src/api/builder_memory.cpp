@@ -108,9 +108,7 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
       return std::ranges::any_of(params, [&](auto& p) { return p.var && is(p.var); }) ||
              std::ranges::any_of(dynamics, is);
     };
-    bool ok = true;
-    visit(e, [&](const Var& v) { ok &= known(v); }, [&](const Load&) { ok = false; });
-    if (!ok)
+    if (contains(e, [&](const Var& v) { return !known(v); }, [](const Load&) { return true; }))
       fail(here(),
            "{}: {} must be known when the function is called, from constants, scalar parameters and "
            "T.dynamic extents: the shape of a tensor does not change within a kernel",

@@ -129,9 +129,8 @@ void Builder::evaluate(const Value& value) {
   require_kernel("evaluate()");
   Expr e = strong(value, here());
   if (e->dtype == none_type) return;  // it is a statement already
-  bool calls = false;
-  visit(e, [&](const Call& c) { calls |= c.callee->effect != Callee::Effect::pure; });
-  if (calls) emit(eval(std::move(e), here()));
+  if (contains(e, [](const Call& c) { return c.callee->effect != Callee::Effect::pure; }))
+    emit(eval(std::move(e), here()));
 }
 
 Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& operand,
@@ -166,8 +165,7 @@ AttrValue Builder::condition_attr(const AttrValue& value) {
   if (!given) return value;
   Expr e = to_bool(*given, here());
   if (auto known = as_int(e)) return int64_t(*known != 0);
-  bool reads = false;
-  visit(e, [&](const Load&) { reads = true; }, [&](const Call&) { reads = true; });
+  bool reads = contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });
   return reads ? let("condition", e) : e;
 }
 
@@ -300,15 +298,12 @@ void Builder::end_tile() {
 
 // Over parameters alone?
 static bool is_of_arguments(const Expr& cond, const Function& f, const std::vector<Expr>& dynamics) {
-  bool known = true;
-  visit_nodes(cond, [&](const Node& n) {
-    known &= n.kind != Kind::Load && n.kind != Kind::Call;
-    if (n.kind != Kind::Var) return;
-    auto is = [&](const Expr& v) { return v.get() == static_cast<const ExprNode*>(&n); };
-    known &= std::ranges::any_of(dynamics, is) ||
-             std::ranges::any_of(f.params, [&](auto& p) { return p.var && is(p.var); });
-  });
-  return known;
+  auto is_other = [&](const Var& n) {
+    auto is = [&](const Expr& v) { return v.get() == &n; };
+    return std::ranges::none_of(dynamics, is) &&
+           std::ranges::none_of(f.params, [&](auto& p) { return p.var && is(p.var); });
+  };
+  return !contains(cond, is_other, [](const Load&) { return true; }, [](const Call&) { return true; });
 }
 
 void Builder::assume(const Value& cond) {

@@ -11,15 +11,11 @@ namespace {
 bool is_jump(const Call& c) { return c.callee == &break_loop || c.callee == &continue_loop; }
 
 bool has_jump(const Stmt& s) {
-  bool found = false;
-  visit(s, [&](const Call& c) { found |= is_jump(c); });
-  return found;
+  return contains(s, [](const Call& c) { return is_jump(c); });
 }
 
 bool has_call(const Expr& e) {
-  bool found = false;
-  visit(e, [&](const Call&) { found = true; });
-  return found;
+  return contains(e, [](const Call&) { return true; });
 }
 
 bool is_assumption(const Stmt& s) {

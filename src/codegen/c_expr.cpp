@@ -126,9 +126,7 @@ std::string float_digits(double v, DType t) {
 }  // namespace
 
 bool has_load(const Expr& e) {
-  bool found = false;
-  visit(e, [&](const Load&) { found = true; });
-  return found;
+  return contains(e, [](const Load&) { return true; });
 }
 
 Stmt widen_halves(const Stmt& s) {

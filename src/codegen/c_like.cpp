@@ -53,15 +53,11 @@ std::string c_safe(std::string_view hint) {
 }
 
 bool uses(const Stmt& s, const Expr& v) {
-  bool found = false;
-  visit(s, [&](const Var& n) { found |= &n == v.get(); });
-  return found;
+  return contains(s, [&](const Var& n) { return &n == v.get(); });
 }
 
 bool has_group(const Stmt& s) {
-  bool found = false;
-  visit(s, [&](const Group&) { found = true; });
-  return found;
+  return contains(s, [](const Group&) { return true; });
 }
 
 }  // namespace
@@ -256,8 +252,7 @@ struct KernelText {
   // device compiler keep the value that it read before.  Nor may it take as fixed what the kernel before
   // still writes.
   bool is_shared(BufferId id, bool is_written) const {
-    bool is_read = false;
-    if (is_written) visit(body, [&](const Load& n) { is_read |= n.buffer == id; });
+    bool is_read = is_written && contains(body, [&](const Load& n) { return n.buffer == id; });
     return is_read || p.made_tensors || entry.dependent || may_alias(k, id);
   }
   std::string pointer(BufferId id, bool is_written) const {

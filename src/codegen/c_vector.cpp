@@ -218,8 +218,7 @@ std::vector<Expr> Printer::load_lanes(const Load& n, const Guard& guard) {
 // Everything is evaluated before the store's mask is asked, so that loads are in flight early; except where a
 // load has no mask of its own: it may be legal under the store's only.
 void Printer::store_vector(const Store& n) {
-  bool bare_load = false;
-  visit(n.value, [&](const Load& l) { bare_load |= !l.mask && in_memory(f[l.buffer]); });
+  bool bare_load = contains(n.value, [&](const Load& l) { return !l.mask && in_memory(f[l.buffer]); });
   Expr cond = !n.mask              ? Expr()
               : is_uniform(n.mask) ? uniform(n.mask)
               : bare_load          ? some_lane(n.mask, {})
@@ -254,10 +253,11 @@ Expr Printer::some_lane(const Expr& mask, const Guard& guard) {
 
 bool Printer::reads_other_lanes(BufferId buffer, const std::vector<Expr>& index,
                                 const std::vector<Expr>& values) {
-  bool found = false;
   for (size_t i = 0; i < values.size(); i++)
-    visit(values[i], [&](const Load& l) { found |= l.buffer == buffer && !equal(l.index.at(0), index[i]); });
-  return found;
+    if (contains(values[i],
+                 [&](const Load& l) { return l.buffer == buffer && !equal(l.index.at(0), index[i]); }))
+      return true;
+  return false;
 }
 
 void Printer::store_lanes(const Store& n, std::vector<Expr> values) {

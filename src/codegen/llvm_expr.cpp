@@ -174,11 +174,9 @@ namespace {
 
 // Has it no value where a condition before it is false, x << n say?  Then only a select keeps that out.
 bool may_be_poison(const Expr& e) {
-  bool found = false;
-  visit(
-      e, [&](const Binary& n) { found |= (n.op == BinaryOp::shl || n.op == BinaryOp::shr) && !as_int(n.b); },
-      [&](const Cast& n) { found |= n.a->dtype.is_float() && n.dtype.is_int(); });
-  return found;
+  return contains(
+      e, [](const Binary& n) { return (n.op == BinaryOp::shl || n.op == BinaryOp::shr) && !as_int(n.b); },
+      [](const Cast& n) { return n.a->dtype.is_float() && n.dtype.is_int(); });
 }
 
 Value logical(KernelWriter& k, const Binary& n) {

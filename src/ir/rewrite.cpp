@@ -321,9 +321,7 @@ Stmt renamed(const Stmt& s) {
 }
 
 bool uses_var(const Expr& e, const Expr& var) {
-  bool found = false;
-  visit_nodes(e, [&](const Node& n) { found |= &n == static_cast<const Node*>(var.get()); });
-  return found;
+  return contains(e, [&](const Var& v) { return &v == var.get(); });
 }
 
 std::vector<Stmt> statements_of(const Stmt& s) {
@@ -342,9 +340,7 @@ const Callee* control_of(const Stmt& s) {
 }
 
 bool has_control(const Stmt& s) {
-  bool found = false;
-  if (s) visit(s, [&](const Call& c) { found |= c.callee->effect == Callee::Effect::control; });
-  return found;
+  return s && contains(s, [](const Call& c) { return c.callee->effect == Callee::Effect::control; });
 }
 
 bool jumps(const Stmt& s) {

@@ -116,6 +116,14 @@ void visit(const R& root, F... handlers) {
   });
 }
 
+// Does one of the handlers `(const N&) -> bool` say yes to a node of that kind?
+template <class R, class... F>
+bool contains(const R& root, F... handlers) {
+  bool found = false;
+  visit(root, [&](const handled_node<F>& n) { found = found || handlers(n); }...);
+  return found;
+}
+
 // Equal trees; a Var equals itself only.  Spans do not count.
 bool equal(const Expr& a, const Expr& b);
 bool equal(const Stmt& a, const Stmt& b);

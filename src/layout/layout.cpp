@@ -22,13 +22,7 @@ int64_t digit_value(const Digit& d, const std::vector<int64_t>& x) {
 }
 
 bool divides_by_variable(const Expr& e) {
-  bool found = false;
-  visit(e, [&](const Binary& b) {
-    bool divides = b.op == BinaryOp::floordiv || b.op == BinaryOp::floormod || b.op == BinaryOp::truncdiv ||
-                   b.op == BinaryOp::truncmod;
-    found = found || (divides && !as_int(b.b));
-  });
-  return found;
+  return contains(e, [](const Binary& b) { return is_division(b.op) && !as_int(b.b); });
 }
 
 // The largest value of an output.  Several digits of one input need not reach theirs at once: they are tried.

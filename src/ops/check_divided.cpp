@@ -124,11 +124,9 @@ struct Iteration {
 
   // Does the condition keep its value through the iteration?
   bool is_steady(const Expr& cond) const {
-    bool steady = true;
-    visit(
-        cond, [&](const Load& n) { steady &= !stored.contains(f.storage(n.buffer)); },
-        [&](const Call& n) { steady &= n.callee->effect == Callee::Effect::pure; });
-    return steady;
+    return !contains(
+        cond, [&](const Load& n) { return stored.contains(f.storage(n.buffer)); },
+        [](const Call& n) { return n.callee->effect != Callee::Effect::pure; });
   }
   template <class F>
   Places under(const Expr& cond, F walk) {
@@ -234,15 +232,9 @@ struct Divided {
   Span statement = {};
 
   bool names_thread(const Expr& e) const {
-    bool found = false;
-    visit_nodes(e, [&](const Node& n) {
-      if (n.kind == Kind::Call) {
-        auto* callee = static_cast<const Call&>(n).callee;
-        found |= callee == &thread_index || callee == &thread_number;
-      }
-      found |= n.kind == Kind::Var && by_thread.contains(static_cast<const ExprNode*>(&n));
-    });
-    return found;
+    return contains(
+        e, [](const Call& n) { return n.callee == &thread_index || n.callee == &thread_number; },
+        [&](const Var& n) { return by_thread.contains(&n); });
   }
 
   // The same choice as that of parallel.cpp (is_own).
@@ -302,12 +294,11 @@ struct Divided {
     value(loop.extent, loop.span);
     for (auto& r : one.open) {
       if (streams.contains(f.storage(r.buffer))) continue;
-      bool carried = false;
-      visit(nest.body, [&](const Store& n) {
-        if (f.storage(n.buffer) != f.storage(r.buffer)) return;
-        carried |= n.buffer == r.buffer ? nest.meet(nest.resolved(n.index), r.index) : nest.iterations > 1;
-      });
-      if (carried) refuse(r, why, "as another iteration of", "left it");
+      auto carries = [&](const Store& n) {
+        if (f.storage(n.buffer) != f.storage(r.buffer)) return false;
+        return n.buffer == r.buffer ? nest.meet(nest.resolved(n.index), r.index) : nest.iterations > 1;
+      };
+      if (contains(nest.body, carries)) refuse(r, why, "as another iteration of", "left it");
       read(r);
     }
     for (BufferId b : one.stored)

@@ -209,9 +209,7 @@ struct Reducers {
 }  // namespace
 
 void check_reducers(const Function& f) {
-  bool any = false;
-  for (auto& b : f.buffers) any |= !b.reducer.empty();
-  if (!any) return;
+  if (std::ranges::all_of(f.buffers, [](auto& b) { return b.reducer.empty(); })) return;
   for (auto& k : f.kernels) {
     Reducers reducers{.f = f};
     reducers.walk(k.body);

@@ -222,8 +222,7 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
 // with all that uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this
 // body?
 bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
-  bool found = false;
-  visit(nest.body, [&](const Call& n) { found |= is_effect(n) && n.dtype != none_type; });
+  bool found = contains(nest.body, [](const Call& n) { return is_effect(n) && n.dtype != none_type; });
   if (found && stores_fragment(nest, f)) refuse_copies(nest, f);
   return found || (is_in_place(nest, f) && !own);
 }
@@ -319,8 +318,8 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
                          ctx.layouts.lanes ? "the accesses are aligned and divided no better"
                                            : "the loop follows a fragment"),
              nest.span, true);
-  bool registers = false;
-  for (auto& a : accesses_of(nest)) registers |= ctx.function[a.buffer].scope == Scope::fragment;
+  bool registers = std::ranges::any_of(
+      accesses_of(nest), [&](auto& a) { return ctx.function[a.buffer].scope == Scope::fragment; });
   bool unroll = ctx.target.has_threads() && (registers || trips <= 64);
   Expr guard = loops.first_replica && runs_once(nest, ctx.function, own)
                    ? both(loops.guard, loops.first_replica)

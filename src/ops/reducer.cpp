@@ -75,9 +75,7 @@ Stmt lower_finalize(const Tile& t, LowerContext& ctx) {
 
 // ── what a store contributes ──────────────────────────────────────────────────────────────────────────
 bool mentions(const Expr& e, BufferId b) {
-  bool found = false;
-  visit(e, [&](const Load& l) { found |= l.buffer == b; });
-  return found;
+  return contains(e, [&](const Load& l) { return l.buffer == b; });
 }
 
 bool joins(Fold fold, BinaryOp op, bool on_the_left) {

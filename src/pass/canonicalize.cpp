@@ -114,9 +114,8 @@ Stmt with_plain_indices(const Stmt& loop) {
 
 // A kernel with code for single threads orders its threads' accesses to tensors itself; see insert_sync.
 void mark_thread_level(Kernel& k) {
-  bool found = false;
-  visit(k.body, [&](const Call& n) { found |= is_thread_level(*n.callee) && n.callee != &sync_grid; });
-  if (found) k.attrs.entries["thread_level"] = int64_t(1);
+  if (contains(k.body, [](const Call& n) { return is_thread_level(*n.callee) && n.callee != &sync_grid; }))
+    k.attrs.entries["thread_level"] = int64_t(1);
 }
 
 // What only later chips act upon.

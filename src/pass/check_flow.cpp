@@ -16,14 +16,9 @@ bool needs_all_threads(const Stmt& s) {
 
 // Is it of any matter to the statement which threads are there?
 bool matters(const Stmt& s) {
-  bool found = false;
-  if (s)
-    visit_nodes(s, [&](const Node& n) {
-      found |=
-          n.kind == Kind::Tile || (n.kind == Kind::For && static_cast<const For&>(n).loop == Loop::parallel);
-      found |= n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect == Callee::Effect::control;
-    });
-  return found;
+  return s && contains(
+                  s, [](const Tile&) { return true; }, [](const For& n) { return n.loop == Loop::parallel; },
+                  [](const Call& n) { return n.callee->effect == Callee::Effect::control; });
 }
 
 struct Condition {
@@ -49,21 +44,14 @@ struct Flow final : Rewriter {
         facts(std::move(facts)) {}
 
   bool reads_registers(const Expr& e) const {
-    bool found = false;
-    visit_nodes(e, [&](const Node& n) {
-      if (n.kind == Kind::Load) {
-        Scope scope = f[static_cast<const Load&>(n).buffer].scope;
-        found |= scope == Scope::local || scope == Scope::fragment;
-      }
-      found |= n.kind == Kind::Var && from_registers.contains(static_cast<const ExprNode*>(&n));
-    });
-    return found;
+    auto from_register = [&](const Load& n) {
+      return f[n.buffer].scope == Scope::local || f[n.buffer].scope == Scope::fragment;
+    };
+    return contains(e, from_register, [&](const Var& n) { return from_registers.contains(&n); });
   }
 
   bool reads_fragment(const Expr& e) const {
-    bool found = false;
-    visit(e, [&](const Load& n) { found |= f[n.buffer].scope == Scope::fragment; });
-    return found;
+    return contains(e, [&](const Load& n) { return f[n.buffer].scope == Scope::fragment; });
   }
 
   // What makes a condition (or a trip count) differ, unless it has one value in all threads after all.

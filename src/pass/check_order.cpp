@@ -113,8 +113,6 @@ struct OrderCheck {
   }
 
   void run() {
-    bool waits = false;  // for all blocks
-    visit(kernel.body, [&](const Call& n) { waits |= n.callee == &sync_grid; });
     if (names_atomics(kernel.attrs.get_string("source")))
       refuse(kernel.span,
              "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
@@ -136,7 +134,7 @@ struct OrderCheck {
                "Read it in a second kernel",
                f[b].name);
     });
-    if (waits) return;
+    if (contains(kernel.body, [](const Call& n) { return n.callee == &sync_grid; })) return;
     visit(
         kernel.body,
         [&](const Load& n) {

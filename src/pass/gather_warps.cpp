@@ -18,14 +18,12 @@ namespace {
 
 // Do all threads of a warp come to something in it that they do together?
 bool joins_warps(const Stmt& s) {
-  bool found = false;
-  visit(s, [&](const Call& n) {
+  return contains(s, [](const Call& n) {
     const Callee& c = *n.callee;
     bool shuffles =
         c.effect == Callee::Effect::warp && c.result == Callee::Result::same && !c.name.ends_with("_sync");
-    found |= shuffles || c.effect == Callee::Effect::barrier;
+    return shuffles || c.effect == Callee::Effect::barrier;
   });
-  return found;
 }
 
 struct Gatherer final : Rewriter {
@@ -37,20 +35,18 @@ struct Gatherer final : Rewriter {
 
   // May threads leave a loop in it one after the other: one of the program, or the one of an atomic update?
   bool parts_warps(const Stmt& s) const {
-    bool found = false;
-    visit(
+    return contains(
         s,
-        [&](const Call& n) {
+        [](const Call& n) {
           using Atomic = Callee::Atomic;
           Atomic atomic = n.callee->atomic;
           bool updates = atomic != Atomic::none && atomic != Atomic::load && atomic != Atomic::store;
-          found |= updates || is_foreign(*n.callee);
+          return updates || is_foreign(*n.callee);
         },
-        [&](const While& n) { found |= varying.differs(n.cond) || !varying.parts(n.body).empty(); },
+        [&](const While& n) { return varying.differs(n.cond) || !varying.parts(n.body).empty(); },
         [&](const For& n) {
-          found |= varying.differs(n.min) || varying.differs(n.extent) || !varying.parts(n.body).empty();
+          return varying.differs(n.min) || varying.differs(n.extent) || !varying.parts(n.body).empty();
         });
-    return found;
   }
 
   Stmt operator()(const Stmt& s) override {

@@ -66,9 +66,8 @@ struct Guard final : ScopedRewriter {
         [&](const Load& l) {
           if (f[l.buffer].scope != Scope::global || f[l.buffer].safe_value) return;
           Expr mask = mask_of(l.buffer, l.index, {});
-          bool reads = false;
-          if (mask) visit(mask, [&](const Load&) { reads = true; });  // it may have changed since
-          if (mask && !reads && !(inside && equal(mask, inside))) inside = both(inside, mask);
+          if (!mask || contains(mask, [](const Load&) { return true; })) return;  // it may have changed since
+          if (!(inside && equal(mask, inside))) inside = both(inside, mask);
         },
         [&](const Var& v) {
           auto it = named.find(&v);
@@ -120,11 +119,9 @@ struct Guard final : ScopedRewriter {
   Stmt at(const Stmt& s) override {
     Stmt inner = children(s);
     if (auto* let = inner.as<Let>()) {
-      bool reads = false;
-      visit(
-          let->value, [&](const Load& l) { reads |= f[l.buffer].scope == Scope::global; },
-          [&](const Var& v) { reads |= named.contains(&v); });
-      if (reads) named[let->var.get()] = let->value;
+      auto from_tensor = [&](const Load& l) { return f[l.buffer].scope == Scope::global; };
+      if (contains(let->value, from_tensor, [&](const Var& v) { return named.contains(&v); }))
+        named[let->var.get()] = let->value;
     }
     auto* n = inner.as<Store>();
     if (!n) return inner;

@@ -12,12 +12,9 @@ namespace {
 
 // Nothing but constants and this variable.
 bool depends_only_on(const Expr& e, const Expr& thread) {
-  bool only = true;
-  visit_nodes(e, [&](const Node& n) {
-    only &= n.kind != Kind::Load && n.kind != Kind::Call;
-    if (n.kind == Kind::Var) only &= static_cast<const ExprNode*>(&n) == thread.get();
-  });
-  return only;
+  return !contains(
+      e, [](const Load&) { return true; }, [](const Call&) { return true; },
+      [&](const Var& n) { return &n != thread.get(); });
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ namespace tl {
 namespace {
 
 bool reads(const Expr& e) {
-  bool found = false;
-  visit_nodes(e, [&](const Node& n) { found |= n.kind == Kind::Load || n.kind == Kind::Call; });
-  return found;
+  return contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });
 }
 
 struct LoopSplitter final : ScopedRewriter {
@@ -39,14 +37,8 @@ struct LoopSplitter final : ScopedRewriter {
   bool read(Question& q, const Expr& v, const std::set<const ExprNode*>& own, const Expr& cond) const {
     if (auto* n = cond.as<Binary>(); n && n->op == BinaryOp::logical_and)
       return read(q, v, own, n->a) && read(q, v, own, n->b);
-    bool turn = false, foreign = false;
-    visit_nodes(cond, [&](const Node& n) {
-      turn |= &n == v.get();
-      foreign |=
-          n.kind == Kind::Load || n.kind == Kind::Call || own.contains(static_cast<const ExprNode*>(&n));
-    });
-    if (foreign) return false;
-    if (!turn) {
+    if (reads(cond) || contains(cond, [&](const Var& n) { return own.contains(&n); })) return false;
+    if (!uses_var(cond, v)) {
       q.inside = both(q.inside, cond);
       return true;
     }
@@ -59,11 +51,9 @@ struct LoopSplitter final : ScopedRewriter {
     for (const SumTerm& t : constraint->second.terms) {
       auto* wide = t.e.as<Cast>();
       bool is_turn = t.e.same(v) || (wide && wide->a.same(v));
-      bool mentions = false;
-      visit_nodes(t.e, [&](const Node& n) { mentions |= &n == v.get(); });
       if (is_turn)
         factor += t.factor;
-      else if (mentions)
+      else if (uses_var(t.e, v))
         return false;
       else
         add_term(room, t, -1, s.known);

@@ -20,12 +20,9 @@ namespace {
 using Vars = std::set<const ExprNode*>;
 
 bool may_vary(const Expr& e, const Vars& varying) {
-  bool found = false;
-  visit_nodes(e, [&](const Node& n) {
-    found |= n.kind == Kind::Load || n.kind == Kind::Call;
-    found |= n.kind == Kind::Var && varying.contains(static_cast<const ExprNode*>(&n));
-  });
-  return found;
+  return contains(
+      e, [](const Load&) { return true; }, [](const Call&) { return true; },
+      [&](const Var& n) { return varying.contains(&n); });
 }
 
 // Finds what must hold around one statement so that conditions hold everywhere in it.

@@ -126,9 +126,7 @@ Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
 }
 
 bool loads_from(const Expr& e, BufferId b) {
-  bool found = false;
-  visit(e, [&](const Load& l) { found |= l.buffer == b; });
-  return found;
+  return contains(e, [&](const Load& l) { return l.buffer == b; });
 }
 
 // A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for

@@ -146,9 +146,7 @@ struct Widening {
 
   // What is the same in all lanes has no mask of its own: does it read where the guard has to hold?
   bool reads_alone(const Expr& e) const {
-    bool found = false;
-    visit(e, [&](const Load& l) { found |= uniform(l.index[0]) && !is_harmless(l); });
-    return found;
+    return contains(e, [&](const Load& l) { return uniform(l.index[0]) && !is_harmless(l); });
   }
 
   Expr vector(const Expr& e) const {
@@ -190,9 +188,7 @@ struct Widening {
   }
 
   static bool touches_memory(const Expr& e) {
-    bool found = false;
-    visit(e, [&](const Load&) { found = true; });
-    return found || may_fail(e);
+    return contains(e, [](const Load&) { return true; }) || may_fail(e);
   }
   // What all lanes share has no mask of its own, and a shift has none at all: only a select asks for the
   // guard.
@@ -203,16 +199,11 @@ struct Widening {
   }
   // By an amount that only the run knows: outside of the type's bits the shift has no value.
   static bool shifts(const Expr& e) {
-    bool found = false;
-    visit(e, [&](const Binary& b) {
-      found |= (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b);
-    });
-    return found;
+    return contains(
+        e, [](const Binary& b) { return (b.op == BinaryOp::shl || b.op == BinaryOp::shr) && !as_int(b.b); });
   }
   static bool may_fail(const Expr& e) {
-    bool found = false;
-    visit(e, [&](const Binary& b) { found |= is_division(b.op) && as_int(b.b).value_or(0) == 0; });
-    return found;
+    return contains(e, [](const Binary& b) { return is_division(b.op) && as_int(b.b).value_or(0) == 0; });
   }
 };
 
@@ -255,10 +246,8 @@ struct BodyWidening {
     return yes && (no || !s.else_body) ? if_then(cond, std::move(yes), std::move(no), s.span) : Stmt();
   }
   bool may_do_harm(const If& s) const {
-    bool found = false;
-    for (const Stmt& arm : {s.then_body, s.else_body})
-      if (arm) visit(arm, [&](const Load& l) { found |= !w.is_harmless(l); });
-    return found;
+    auto harms = [&](const Load& l) { return !w.is_harmless(l); };
+    return contains(s.then_body, harms) || (s.else_body && contains(s.else_body, harms));
   }
 
   // The arms of an If, each under its condition.  A condition on what the arms change is asked before, once.
@@ -305,9 +294,7 @@ struct BodyWidening {
   bool meets_itself(const Store& s) const {
     auto linear = linear_in(s.index[0], w.lane, w.facts);
     if (linear && linear->stride != 0) return false;
-    bool reads = false;
-    visit(s.value, [&](const Load& n) { reads |= w.f.storage(n.buffer) == w.f.storage(s.buffer); });
-    return reads;
+    return contains(s.value, [&](const Load& n) { return w.f.storage(n.buffer) == w.f.storage(s.buffer); });
   }
 
   // The body as vector statements; null if it is made of anything but these.
@@ -368,11 +355,9 @@ struct Vectorizer final : ScopedRewriter {
   }
 
   bool has_effects(const Stmt& s) const {
-    bool effects = false;
-    visit(s, [&](const Call& c) {
-      effects |= c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none;
+    return contains(s, [](const Call& c) {
+      return c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none;
     });
-    return effects;
   }
 
   Stmt at(const Stmt& s) override {

@@ -25,13 +25,10 @@ std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
 static bool reads_elsewhere(const Stmt& s, const Place& p) {
   auto* store = s.as<Store>();
   if (!store || size_t(store->buffer.value) != p.id) return false;
-  bool elsewhere = false;
-  visit(store->value, [&](const Load& n) {
-    bool same = n.buffer == store->buffer && n.index.size() == store->index.size();
-    for (size_t d = 0; same && d < n.index.size(); d++) same = equal(n.index[d], store->index[d]);
-    elsewhere |= n.buffer == store->buffer && !same;
+  return contains(store->value, [&](const Load& n) {
+    auto same = [](auto& a, auto& b) { return equal(a, b); };
+    return n.buffer == store->buffer && !std::ranges::equal(n.index, store->index, same);
   });
-  return elsewhere;
 }
 
 // Where threads meet in one statement: several iterations of a parallel loop do, or all threads run it alike.

@@ -211,17 +211,16 @@ struct Machine {
       return v;
     };
   }
+  bool has_slot_in(const std::set<size_t>& slots, const Var& v) const {
+    auto it = compile.slots.find(&v);
+    return it != compile.slots.end() && slots.contains(it->second);
+  }
   // May a value be made of a float that does not fit?
   bool may_misfit(const Expr& e) const {
-    bool may = false;
-    visit(
-        e, [&](const Cast& c) { may |= c.a->dtype.is_float() && c.dtype.is_int(); },
-        [&](const Load& l) { may |= f[l.buffer].scope != Scope::global && l.dtype.is_int(); },
-        [&](const Var& v) {
-          auto it = compile.slots.find(&v);
-          may |= it != compile.slots.end() && compile.misfits.contains(it->second);
-        });
-    return may;
+    return contains(
+        e, [](const Cast& c) { return c.a->dtype.is_float() && c.dtype.is_int(); },
+        [&](const Load& l) { return f[l.buffer].scope != Scope::global && l.dtype.is_int(); },
+        [&](const Var& v) { return has_slot_in(compile.misfits, v); });
   }
   Step step(const Let& n) {
     if (!may_misfit(n.value)) return plain_let(n);
@@ -240,13 +239,9 @@ struct Machine {
   Step plain_let(const Let& n) {
     Code value = compile(n.value);
     size_t slot = compile.slot_of(n.var);
-    bool may_read_outside = false;
-    visit(
-        n.value, [&](const Load& l) { may_read_outside |= f[l.buffer].scope == Scope::global; },
-        [&](const Var& v) {
-          auto it = compile.slots.find(&v);
-          may_read_outside |= it != compile.slots.end() && compile.reads_outside.contains(it->second);
-        });
+    bool may_read_outside = contains(
+        n.value, [&](const Load& l) { return f[l.buffer].scope == Scope::global; },
+        [&](const Var& v) { return has_slot_in(compile.reads_outside, v); });
     if (!may_read_outside) return [value, slot](Frame& x) { x.vars[slot] = value(x); };
     compile.reads_outside.insert(slot);
     return [value, slot](Frame& x) {

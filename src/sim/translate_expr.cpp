@@ -27,14 +27,10 @@ bool is_logical_unsafe(const Binary& n) { return is_logical(n.op) && !is_safe(n.
 
 // May it be computed where its program does not compute it?  Then loads and faults play no part in it.
 bool is_safe(const Expr& e) {
-  bool safe = true;
-  visit_nodes(e, [&](const Node& n) {
-    safe &= n.kind != Kind::Load;
-    if (auto* b = n.kind == Kind::Binary ? static_cast<const Binary*>(&n) : nullptr)
-      safe &= b->dtype.is_float() || !needs_check(b->op, b->b);
-    if (n.kind == Kind::Call) safe &= static_cast<const Call&>(n).callee->effect == Callee::Effect::pure;
-  });
-  return safe;
+  return !contains(
+      e, [](const Load&) { return true; },
+      [](const Binary& b) { return !b.dtype.is_float() && needs_check(b.op, b.b); },
+      [](const Call& n) { return n.callee->effect != Callee::Effect::pure; });
 }
 
 // Do two conditions compare one value, as `0 <= i and i < n` does?
