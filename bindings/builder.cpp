@@ -1,5 +1,6 @@
 // Expr, Buffer, Region, Builder.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
 
 #include "api/kernel.h"
 #include "base/error.h"
@@ -28,19 +29,6 @@ nb::tuple shape_tuple(const Buffer& b) {
   return tuple_of(extents);
 }
 
-BufferRegion region_from(const Buffer& buffer, nb::handle starts, nb::handle extents, nb::handle points) {
-  std::vector<std::optional<Value>> lengths;
-  for (auto& e : items_of(extents)) {
-    if (e.is_none())
-      lengths.push_back(std::nullopt);
-    else
-      lengths.push_back(value_of(e));
-  }
-  std::vector<bool> marks;
-  for (auto& p : items_of(points)) marks.push_back(nb::cast<bool>(p));
-  return make_region(buffer, values_of(starts), lengths, marks);
-}
-
 // The shape of a region: its extents without the dimensions that a single index drops.
 nb::tuple region_extents(const BufferRegion& r) {
   std::vector<nb::object> extents;
@@ -58,164 +46,77 @@ nb::list ranges_of(const BufferRegion& region) {
   return ranges;
 }
 
-std::vector<int64_t> threads_of(nb::handle threads) {
-  std::vector<int64_t> counts;
-  if (threads.is_none()) return counts;
-  for (auto& n : items_of(threads)) counts.push_back(nb::cast<int64_t>(n));
-  return counts;
-}
-
-std::vector<std::string> words_of(nb::handle sequence) {
-  std::vector<std::string> words;
-  for (auto& word : items_of(sequence)) words.push_back(nb::cast<std::string>(word));
-  return words;
-}
-
-std::vector<TileOperand> operands_of(nb::handle sequence) {
-  std::vector<TileOperand> operands;
-  for (auto& item : items_of(sequence)) {
-    if (nb::isinstance<Buffer>(item))
-      operands.push_back(nb::cast<Buffer>(item));
-    else if (nb::isinstance<BufferRegion>(item))
-      operands.push_back(nb::cast<BufferRegion>(item));
-    else
-      operands.push_back(value_of(item));
-  }
-  return operands;
+Expr converted(Builder& b, const Value& value, DType dtype) {
+  return to_type(value, dtype, "the constant", b.here());
 }
 
 void bind_signature(nb::class_<Builder>& c) {
-  c.def(
-       "tensor",
-       [](Builder& b, const std::string& name, nb::object shape, DType dtype, nb::object strides) {
-         std::optional<std::vector<Value>> steps;
-         if (!strides.is_none()) steps = values_of(strides);
-         return b.tensor(name, values_of(shape), dtype, steps);
-       },
-       nb::arg("name"), nb::arg("shape"), nb::arg("dtype"), nb::arg("strides").none() = nb::none())
-      .def("scalar", &Builder::scalar, nb::arg("name"), nb::arg("dtype"))
-      .def("dynamic", &Builder::dynamic, nb::arg("name"));
+  c.def("tensor", &Builder::tensor, "name"_a, "shape"_a, "dtype"_a, "strides"_a.none() = nb::none())
+      .def("scalar", &Builder::scalar, "name"_a, "dtype"_a)
+      .def("dynamic", &Builder::dynamic, "name"_a)
+      .def("order_params", &Builder::order_params, "names"_a);
 }
 
 void bind_structure(nb::class_<Builder>& c) {
   c.def(
        "begin_kernel",
-       [](Builder& b, nb::object grid, nb::object threads, nb::dict attrs, nb::object names) {
-         return b.begin_kernel(values_of(grid), threads_of(threads), attrs_of(attrs), words_of(names));
+       [](Builder& b, const std::vector<Value>& grid, const std::optional<std::vector<int64_t>>& threads,
+          Attrs attrs, const std::vector<std::string>& names) {
+         return b.begin_kernel(grid, threads.value_or(std::vector<int64_t>{}), std::move(attrs), names);
        },
-       nb::arg("grid"), nb::arg("threads").none(), nb::arg("attrs"), nb::arg("names") = nb::tuple())
+       "grid"_a, "threads"_a.none(), "attrs"_a, "names"_a = nb::tuple())
       .def("end_kernel", &Builder::end_kernel)
-      .def(
-          "begin_for",
-          [](Builder& b, const std::string& kind, nb::object names, nb::object starts, nb::object stops,
-             nb::object steps, nb::dict attrs) {
-            return b.begin_for(kind, words_of(names), values_of(starts), values_of(stops), values_of(steps),
-                               attrs_of(attrs));
-          },
-          nb::arg("kind"), nb::arg("names"), nb::arg("starts"), nb::arg("stops"), nb::arg("steps"),
-          nb::arg("attrs"))
+      .def("begin_for", &Builder::begin_for, "kind"_a, "names"_a, "starts"_a, "stops"_a, "steps"_a, "attrs"_a)
       .def("end_for", &Builder::end_for)
       .def("begin_while", &Builder::begin_while)
-      .def(
-          "while_condition", [](Builder& b, nb::object condition) { b.while_condition(value_of(condition)); },
-          nb::arg("condition"))
+      .def("while_condition", &Builder::while_condition, "condition"_a)
       .def("end_while", &Builder::end_while)
       .def("drop_while", &Builder::drop_while)
-      .def(
-          "begin_if", [](Builder& b, nb::object condition) { b.begin_if(value_of(condition)); },
-          nb::arg("condition"))
+      .def("begin_if", &Builder::begin_if, "condition"_a)
       .def("begin_else", &Builder::begin_else)
       .def("end_if", &Builder::end_if)
-      .def("begin_group", &Builder::begin_group, nb::arg("first"), nb::arg("count"))
+      .def("begin_group", &Builder::begin_group, "first"_a, "count"_a)
       .def("end_group", &Builder::end_group);
 }
 
 void bind_memory(nb::class_<Builder>& c) {
-  c.def(
-       "alloc",
-       [](Builder& b, const std::string& name, const std::string& scope, nb::object shape, DType dtype,
-          nb::dict attrs) { return b.alloc(name, scope, values_of(shape), dtype, attrs_of(attrs)); },
-       nb::arg("name"), nb::arg("scope"), nb::arg("shape"), nb::arg("dtype"), nb::arg("attrs"))
-      .def("set_dtype", &Builder::set_dtype, nb::arg("tile"), nb::arg("dtype"))
-      .def(
-          "alias",
-          [](Builder& b, const std::string& name, const Buffer& of, nb::object shape, DType dtype,
-             const std::string& what) { return b.alias(name, of, values_of(shape), dtype, what); },
-          nb::arg("name"), nb::arg("of"), nb::arg("shape"), nb::arg("dtype"), nb::arg("what"))
-      .def(
-          "annotate_safe_value",
-          [](Builder& b, const Buffer& buffer, nb::object value) {
-            b.annotate_safe_value(buffer, value_of(value));
-          },
-          nb::arg("buffer"), nb::arg("value"))
-      .def(
-          "load",
-          [](Builder& b, const Buffer& buffer, nb::object index) { return b.load(buffer, values_of(index)); },
-          nb::arg("buffer"), nb::arg("index"))
-      .def(
-          "store",
-          [](Builder& b, const Buffer& buffer, nb::object index, nb::object value) {
-            b.store(buffer, values_of(index), value_of(value));
-          },
-          nb::arg("buffer"), nb::arg("index"), nb::arg("value"))
-      .def(
-          "evaluate", [](Builder& b, nb::object value) { b.evaluate(value_of(value)); }, nb::arg("value"))
-      .def(
-          "let",
-          [](Builder& b, const std::string& name, nb::object value) { return b.let(name, value_of(value)); },
-          nb::arg("name"), nb::arg("value"));
+  c.def("alloc", &Builder::alloc, "name"_a, "scope"_a, "shape"_a, "dtype"_a, "attrs"_a)
+      .def("set_dtype", &Builder::set_dtype, "tile"_a, "dtype"_a)
+      .def("alias", &Builder::alias, "name"_a, "of"_a, "shape"_a, "dtype"_a, "what"_a)
+      .def("annotate_safe_value", &Builder::annotate_safe_value, "buffer"_a, "value"_a)
+      .def("load", &Builder::load, "buffer"_a, "index"_a)
+      .def("store", &Builder::store, "buffer"_a, "index"_a, "value"_a)
+      .def("evaluate", &Builder::evaluate, "value"_a)
+      .def("let", &Builder::let, "name"_a, "value"_a);
 }
 
 void bind_arithmetic(nb::class_<Builder>& c) {
-  c.def(
-       "order_params", [](Builder& b, nb::object names) { b.order_params(words_of(names)); },
-       nb::arg("names"))
-      .def(
-          "const",
-          [](Builder& b, nb::object value, DType dtype) {
-            return to_type(value_of(value), dtype, "the constant", b.here());
-          },
-          nb::arg("value"), nb::arg("dtype"))
+  c.def("const", &converted, "value"_a, "dtype"_a)
       .def(
           "unary",
-          [](Builder& b, const std::string& op, nb::object a) {
-            return apply_unary(op, value_of(a), b.here());
-          },
-          nb::arg("op"), nb::arg("a"))
+          [](Builder& b, const std::string& op, const Value& a) { return apply_unary(op, a, b.here()); },
+          "op"_a, "a"_a)
       .def(
           "binary",
-          [](Builder& b, const std::string& op, nb::object x, nb::object y) {
-            return apply_binary(op, value_of(x), value_of(y), b.here());
+          [](Builder& b, const std::string& op, const Value& x, const Value& y) {
+            return apply_binary(op, x, y, b.here());
           },
-          nb::arg("op"), nb::arg("a"), nb::arg("b"))
+          "op"_a, "a"_a, "b"_a)
       .def(
-          "cast",
-          [](Builder& b, DType dtype, nb::object a) {
-            return to_type(value_of(a), dtype, "the constant", b.here());
-          },
-          nb::arg("dtype"), nb::arg("a"))
+          "cast", [](Builder& b, DType dtype, const Value& a) { return converted(b, a, dtype); }, "dtype"_a,
+          "a"_a)
       .def(
           "select",
-          [](Builder& b, nb::object condition, nb::object x, nb::object y) {
-            return apply_select(value_of(condition), value_of(x), value_of(y), b.here());
+          [](Builder& b, const Value& condition, const Value& x, const Value& y) {
+            return apply_select(condition, x, y, b.here());
           },
-          nb::arg("condition"), nb::arg("a"), nb::arg("b"))
+          "condition"_a, "a"_a, "b"_a)
+      .def("assume", &Builder::assume, "condition"_a)
+      .def("require", &Builder::require, "condition"_a, "message"_a)
+      .def("note", &Builder::note, "by"_a, "subject"_a, "text"_a)
       .def(
-          "assume", [](Builder& b, nb::object cond) { b.assume(value_of(cond)); }, nb::arg("condition"))
-      .def(
-          "require",
-          [](Builder& b, nb::object cond, const std::string& text) { b.require(value_of(cond), text); },
-          nb::arg("condition"), nb::arg("message"))
-      .def("note", &Builder::note, nb::arg("by"), nb::arg("subject"), nb::arg("text"))
-      .def(
-          "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); },
-          nb::arg("text"))
-      .def(
-          "call",
-          [](Builder& b, const std::string& name, nb::object args, std::optional<DType> dtype) {
-            return b.call(name, values_of(args), dtype);
-          },
-          nb::arg("name"), nb::arg("args"), nb::arg("dtype").none() = nb::none());
+          "text", [](Builder& b, const std::string& text) { return string_imm(text, b.here()); }, "text"_a)
+      .def("call", &Builder::call, "name"_a, "args"_a, "dtype"_a.none() = nb::none());
 }
 
 }  // namespace
@@ -244,9 +145,11 @@ void bind_values(nb::module_& m) {
   nb::class_<BufferRegion>(m, "Region")
       .def(
           "__init__",
-          [](BufferRegion* self, const Buffer& buffer, nb::object starts, nb::object extents,
-             nb::object points) { new (self) BufferRegion(region_from(buffer, starts, extents, points)); },
-          nb::arg("buffer"), nb::arg("starts"), nb::arg("extents"), nb::arg("points"))
+          [](BufferRegion* self, const Buffer& buffer, const std::vector<Value>& starts,
+             const std::vector<std::optional<Value>>& extents, const std::vector<bool>& points) {
+            new (self) BufferRegion(make_region(buffer, starts, extents, points));
+          },
+          "buffer"_a, "starts"_a, "extents"_a, "points"_a)
       .def_prop_ro("buffer", [](const BufferRegion& r) { return r.buffer; })
       .def_prop_ro("ranges", &ranges_of)
       .def_prop_ro("extents", &region_extents);
@@ -254,58 +157,38 @@ void bind_values(nb::module_& m) {
 
 void bind_builder(nb::module_& m) {
   nb::class_<Builder> c(m, "Builder");
-  c.def(nb::init<std::string>(), nb::arg("name"))
+  c.def(nb::init<std::string>(), "name"_a)
       .def(
           "at",
           [](Builder& b, const std::string& file, int line, int column, int end_line, int end_column) {
             b.at({intern_file(file), line, column, end_line, end_column});
           },
-          nb::arg("file"), nb::arg("line"), nb::arg("column"), nb::arg("end_line"), nb::arg("end_column"));
+          "file"_a, "line"_a, "column"_a, "end_line"_a, "end_column"_a);
   bind_signature(c);
   bind_structure(c);
   bind_memory(c);
   bind_arithmetic(c);
-  c.def(
-       "tile",
-       [](Builder& b, const std::string& op, nb::object operands, nb::dict attrs) {
-         b.tile(op, operands_of(operands), attrs_of(attrs));
-       },
-       nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
-      .def(
-          "begin_function",
-          [](Builder& b, const std::string& said, nb::object names, DType dtype) {
-            return b.begin_function(said, words_of(names), dtype);
-          },
-          nb::arg("said"), nb::arg("names"), nb::arg("dtype"))
-      .def(
-          "end_function",
-          [](Builder& b, nb::object vars, nb::object results, DType dtype) {
-            std::vector<Expr> parameters;
-            for (auto& v : items_of(vars)) parameters.push_back(nb::cast<Expr>(v));
-            return b.end_function(parameters, values_of(results), dtype);
-          },
-          nb::arg("vars"), nb::arg("results"), nb::arg("dtype"))
+  c.def("tile", &Builder::tile, "op"_a, "operands"_a, "attrs"_a)
+      .def("begin_function", &Builder::begin_function, "said"_a, "names"_a, "dtype"_a)
+      .def("end_function", &Builder::end_function, "vars"_a, "results"_a, "dtype"_a)
       .def("annotate_layout",
            nb::overload_cast<const Buffer&, const Layout&, const std::string&>(&Builder::annotate_layout),
-           nb::arg("buffer"), nb::arg("layout"), nb::arg("by"))
+           "buffer"_a, "layout"_a, "by"_a)
       .def("annotate_layout",
            nb::overload_cast<const Buffer&, const Fragment&, const std::string&>(&Builder::annotate_layout),
-           nb::arg("buffer"), nb::arg("layout"), nb::arg("by"))
+           "buffer"_a, "layout"_a, "by"_a)
       .def(
           "begin_tile",
-          [](Builder& b, const UserTileOp& op, nb::object operands, nb::dict attrs) {
-            b.begin_tile(*op.row, operands_of(operands), attrs_of(attrs));
+          [](Builder& b, const UserTileOp& op, const std::vector<TileOperand>& operands, Attrs attrs) {
+            b.begin_tile(*op.row, operands, std::move(attrs));
           },
-          nb::arg("op"), nb::arg("operands"), nb::arg("attrs"))
+          "op"_a, "operands"_a, "attrs"_a)
       .def("end_tile", &Builder::end_tile)
-      .def(
-          "use_swizzle",
-          [](Builder& b, nb::object size, const std::string& order) { b.use_swizzle(value_of(size), order); },
-          nb::arg("panel_size"), nb::arg("order"))
+      .def("use_swizzle", &Builder::use_swizzle, "panel_size"_a, "order"_a)
       .def(
           "annotate",
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },
-          nb::arg("key"), nb::arg("value"))
+          "key"_a, "value"_a)
       .def("finish", &Builder::finish);
   bind_foreign(m, c);
 }

@@ -94,10 +94,10 @@ std::vector<nb::object> items_of(nb::handle sequence) {
   return items;
 }
 
-std::vector<Value> values_of(nb::handle sequence) {
-  std::vector<Value> values;
-  for (auto& item : items_of(sequence)) values.push_back(value_of(item));
-  return values;
+TileOperand operand_of(nb::handle object) {
+  if (nb::isinstance<Buffer>(object)) return nb::cast<Buffer>(object);
+  if (nb::isinstance<BufferRegion>(object)) return nb::cast<BufferRegion>(object);
+  return value_of(object);
 }
 
 AttrValue attr_of(const std::string& key, nb::handle object) {
@@ -120,9 +120,9 @@ AttrValue attr_of(const std::string& key, nb::handle object) {
   wrong_type(key + " must be a number, a word, a list of integers or a fragment", object);
 }
 
-Attrs attrs_of(const nb::dict& dict) {
+Attrs attrs_of(nb::handle dict) {
   Attrs attrs;
-  for (auto [key, value] : dict) {
+  for (auto [key, value] : nb::cast<nb::dict>(dict)) {
     std::string name = nb::cast<std::string>(key);
     attrs.entries[name] = attr_of(name, value);
   }

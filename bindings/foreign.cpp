@@ -1,6 +1,7 @@
 // What one thread does to memory, and foreign code: the Builder's methods for it, and Python functions as its
 // meaning.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
 
 #include "api/user.h"
 #include "convert.h"
@@ -8,16 +9,6 @@
 using namespace tl;
 
 namespace {
-
-std::optional<Value> optional_value(nb::handle object) {
-  return object.is_none() ? std::nullopt : std::optional<Value>(value_of(object));
-}
-
-std::vector<Expr> exprs_of(nb::handle sequence) {
-  std::vector<Expr> out;
-  for (auto& item : items_of(sequence)) out.push_back(nb::cast<Expr>(item));
-  return out;
-}
 
 // The elements from a place on, as a memoryview that may be written.
 nb::object memory_of(const ForeignValue& v) {
@@ -64,56 +55,16 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
       [](const std::string& name, nb::object identity, nb::object function) {
         return add_foreign_eval(name, nb::object(identity).release().ptr(), foreign_eval(function));
       },
-      nb::arg("name"), nb::arg("identity"), nb::arg("function"));
-  c.def(
-       "address",
-       [](Builder& b, const Buffer& buffer, nb::object index, const std::string& access, nb::object count) {
-         return b.address(buffer, values_of(index), access, optional_value(count));
-       },
-       nb::arg("buffer"), nb::arg("index"), nb::arg("access"), nb::arg("count").none() = nb::none())
-      .def("pointer", &Builder::pointer, nb::arg("name"))
-      .def(
-          "tensor_at",
-          [](Builder& b, const std::string& name, nb::object base, nb::object shape, DType dtype,
-             nb::object strides) {
-            std::optional<std::vector<Value>> steps;
-            if (!strides.is_none()) steps = values_of(strides);
-            return b.tensor_at(name, value_of(base), values_of(shape), dtype, steps);
-          },
-          nb::arg("name"), nb::arg("base"), nb::arg("shape"), nb::arg("dtype"), nb::arg("strides").none())
-      .def(
-          "atomic",
-          [](Builder& b, const std::string& op, const Buffer& buffer, nb::object index, nb::object value,
-             const std::string& order, bool returns) {
-            return b.atomic(op, buffer, values_of(index), optional_value(value), order, returns);
-          },
-          nb::arg("op"), nb::arg("buffer"), nb::arg("index"), nb::arg("value").none(), nb::arg("order"),
-          nb::arg("returns"))
-      .def(
-          "load_wide",
-          [](Builder& b, const std::string& what, const Buffer& buffer, nb::object index, int64_t bytes,
-             nb::object predicate) {
-            return b.load_wide(what, buffer, values_of(index), bytes, optional_value(predicate));
-          },
-          nb::arg("what"), nb::arg("buffer"), nb::arg("index"), nb::arg("bytes"), nb::arg("predicate").none())
-      .def(
-          "store_wide",
-          [](Builder& b, const std::string& what, const Buffer& buffer, nb::object index, nb::object value,
-             int64_t bytes, nb::object predicate) {
-            b.store_wide(what, buffer, values_of(index), value_of(value), bytes, optional_value(predicate));
-          },
-          nb::arg("what"), nb::arg("buffer"), nb::arg("index"), nb::arg("value"), nb::arg("bytes"),
-          nb::arg("predicate").none())
-      .def(
-          "instruct",
-          [](Builder& b, const std::string& row, nb::object places) { b.instruct(row, exprs_of(places)); },
-          nb::arg("row"), nb::arg("places"))
-      .def(
-          "foreign",
-          [](Builder& b, const std::string& kind, const std::string& text, const std::string& key,
-             nb::object outputs, nb::object args, std::optional<DType> dtype) {
-            return b.foreign(kind, text, key, exprs_of(outputs), values_of(args), dtype);
-          },
-          nb::arg("kind"), nb::arg("text"), nb::arg("key"), nb::arg("outputs"), nb::arg("args"),
-          nb::arg("dtype").none());
+      "name"_a, "identity"_a, "function"_a);
+  c.def("address", &Builder::address, "buffer"_a, "index"_a, "access"_a, "count"_a.none() = nb::none())
+      .def("pointer", &Builder::pointer, "name"_a)
+      .def("tensor_at", &Builder::tensor_at, "name"_a, "base"_a, "shape"_a, "dtype"_a, "strides"_a.none())
+      .def("atomic", &Builder::atomic, "op"_a, "buffer"_a, "index"_a, "value"_a.none(), "order"_a,
+           "returns"_a)
+      .def("load_wide", &Builder::load_wide, "what"_a, "buffer"_a, "index"_a, "bytes"_a, "predicate"_a.none())
+      .def("store_wide", &Builder::store_wide, "what"_a, "buffer"_a, "index"_a, "value"_a, "bytes"_a,
+           "predicate"_a.none())
+      .def("instruct", &Builder::instruct, "row"_a, "places"_a)
+      .def("foreign", &Builder::foreign, "kind"_a, "text"_a, "key"_a, "outputs"_a, "args"_a,
+           "dtype"_a.none());
 }

@@ -316,24 +316,23 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("machine_text", &CompiledKernel::machine_text)
       .def_prop_ro("resources", &resources_of)
       .def("ptx", &ptx)
-      .def("launch", &launch, nb::arg("args"), nb::arg("stream"))
-      .def("simulate", &simulate_kernel, nb::arg("args"), nb::arg("fresh"), nb::arg("seed"),
-           nb::arg("schedules"), nb::arg("blocks"), nb::arg("sample"), nb::arg("watch"), nb::arg("count"),
-           nb::arg("progress").none(), nb::arg("stop").none() = nb::none());
-  m.def("compile", &compile_function, nb::arg("function"), nb::arg("target"), nb::arg("options"));
+      .def("launch", &launch, "args"_a, "stream"_a)
+      .def("simulate", &simulate_kernel, "args"_a, "fresh"_a, "seed"_a, "schedules"_a, "blocks"_a, "sample"_a,
+           "watch"_a, "count"_a, "progress"_a.none(), "stop"_a.none() = nb::none());
+  m.def("compile", &compile_function, "function"_a, "target"_a, "options"_a);
   m.def(
       "resolve_target",
       [](const std::string& target) {
         add_package_libraries();
         return resolve_target(target).text();
       },
-      nb::arg("target"));
+      "target"_a);
   m.def(
       "register_source",
-      [](const std::string& file, std::string text) { register_source(file, std::move(text)); },
-      nb::arg("file"), nb::arg("text"));
+      [](const std::string& file, std::string text) { register_source(file, std::move(text)); }, "file"_a,
+      "text"_a);
   m.def("tile_ops", &tile_ops);
   m.def(
       "parse", [](const std::string& text, const std::string& file) { return parse_text(text, file); },
-      nb::arg("text"), nb::arg("file") = "<text>");
+      "text"_a, "file"_a = "<text>");
 }

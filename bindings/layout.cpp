@@ -64,13 +64,13 @@ void bind_layouts(nb::module_& m) {
           [](Layout* self, Numbers shape, std::vector<Expr> vars, nb::object outputs) {
             new (self) Layout(make_layout(shape, vars, values_of(outputs), {}));
           },
-          nb::arg("shape"), nb::arg("vars"), nb::arg("outputs"))
+          "shape"_a, "vars"_a, "outputs"_a)
       .def_prop_ro("shape", [](const Layout& l) { return ints(l.extents); })
       .def_prop_ro("output_shape", [](const Layout& l) { return ints(l.ranges); })
       .def_prop_ro("has_digits", [](const Layout& l) { return l.terms.has_value(); })
       .def_prop_ro("has_expressions", [](const Layout& l) { return !l.outputs.empty(); })
       .def(
-          "map", [](const Layout& l, Numbers index) { return ints(locate(l, index)); }, nb::arg("index"))
+          "map", [](const Layout& l, Numbers index) { return ints(locate(l, index)); }, "index"_a)
       .def(
           "map_values",
           [](const Layout& l, nb::object index) {
@@ -79,30 +79,29 @@ void bind_layouts(nb::module_& m) {
             check_rank(l, at.size());
             return map_index(l, at);
           },
-          nb::arg("index"))
+          "index"_a)
       .def("points", &points_of)
       .def("inverse", [](const Layout& l) { return inverse(l); })
       .def(
-          "compose", [](const Layout& l, const Layout& inner) { return compose(l, inner); }, nb::arg("inner"))
+          "compose", [](const Layout& l, const Layout& inner) { return compose(l, inner); }, "inner"_a)
       .def(
-          "reshape", [](const Layout& l, Numbers shape) { return reshape(l, shape); }, nb::arg("shape"))
+          "reshape", [](const Layout& l, Numbers shape) { return reshape(l, shape); }, "shape"_a)
       .def(
-          "expand", [](const Layout& l, Numbers leading) { return expand(l, leading); }, nb::arg("leading"))
+          "expand", [](const Layout& l, Numbers leading) { return expand(l, leading); }, "leading"_a)
       .def(
           "repeat",
           [](const Layout& l, int64_t dim, int64_t factor) {
             return repeat(l, size_t(dim < 0 ? dim + int64_t(l.extents.size()) : dim), factor);
           },
-          nb::arg("dim"), nb::arg("factor"))
+          "dim"_a, "factor"_a)
       .def("flattened", [](const Layout& l) { return flattened(l); })
       .def(
-          "is_equal", [](const Layout& l, const Layout& other) { return equal(l, other); }, nb::arg("other"))
+          "is_equal", [](const Layout& l, const Layout& other) { return equal(l, other); }, "other"_a)
       .def("is_injective", [](const Layout& l) { return is_injective(l); })
       .def("is_bijective", [](const Layout& l) { return is_bijective(l); })
       .def("collision", &collision_of)
       .def(
-          "vector_width", [](const Layout& l, int64_t limit) { return vector_width(l, limit); },
-          nb::arg("limit"))
+          "vector_width", [](const Layout& l, int64_t limit) { return vector_width(l, limit); }, "limit"_a)
       .def("__str__", [](const Layout& l) { return to_string(l); });
 }
 
@@ -116,8 +115,7 @@ void bind_fragments(nb::module_& m) {
             if (!reg.is_none()) at = value_of(reg);
             new (self) Fragment(make_fragment(shape, replicas, vars, value_of(thread), at, {}));
           },
-          nb::arg("shape"), nb::arg("replicas"), nb::arg("vars"), nb::arg("thread"),
-          nb::arg("register").none())
+          "shape"_a, "replicas"_a, "vars"_a, "thread"_a, "register"_a.none())
       .def_prop_ro("shape", [](const Fragment& f) { return ints(f.shape()); })
       .def_prop_ro("threads", [](const Fragment& f) { return f.threads; })
       .def_prop_ro("registers", [](const Fragment& f) { return f.registers; })
@@ -130,19 +128,18 @@ void bind_fragments(nb::module_& m) {
             for (auto& [thread, reg] : holders(f, index)) out.append(nb::make_tuple(thread, reg));
             return out;
           },
-          nb::arg("index"))
+          "index"_a)
       .def(
           "repeat",
           [](const Fragment& f, Numbers factors, bool on_threads, bool last_dim_first) {
             return repeat(f, factors, on_threads, last_dim_first);
           },
-          nb::arg("factors"), nb::arg("on_threads"), nb::arg("last_dim_first"))
+          "factors"_a, "on_threads"_a, "last_dim_first"_a)
       .def(
-          "replicate", [](const Fragment& f, int64_t n) { return replicate(f, n); }, nb::arg("n"))
+          "replicate", [](const Fragment& f, int64_t n) { return replicate(f, n); }, "n"_a)
       .def("condense", [](const Fragment& f) { return condense(f); })
       .def(
-          "is_equal", [](const Fragment& f, const Fragment& other) { return equal(f, other); },
-          nb::arg("other"))
+          "is_equal", [](const Fragment& f, const Fragment& other) { return equal(f, other); }, "other"_a)
       .def("cover_fault", [](const Fragment& f) { return cover_fault(f); })
       .def("__str__", [](const Fragment& f) { return to_string(f); });
 }
@@ -155,25 +152,25 @@ void bind_costs_and_pictures(nb::module_& m) {
         WarpCost w = wavefronts(memory, bits, map, lanes, chip.warp, chip.shared_banks);
         return std::pair(w.count, w.least);
       },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"), nb::arg("target"));
+      "memory"_a, "bits"_a, "map"_a, "lanes"_a, "target"_a);
   m.def(
       "sectors",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes, const std::string& target) {
         return sectors(memory, bits, map, lanes, chip_of(target).warp).count;
       },
-      nb::arg("memory"), nb::arg("bits"), nb::arg("map"), nb::arg("lanes"), nb::arg("target"));
+      "memory"_a, "bits"_a, "map"_a, "lanes"_a, "target"_a);
   m.def(
       "draw_text",
       [](nb::object layout, int bits, int64_t rows, int64_t columns) {
         return to_text(picture(layout, bits), rows, columns);
       },
-      nb::arg("layout"), nb::arg("bits"), nb::arg("rows"), nb::arg("columns"));
+      "layout"_a, "bits"_a, "rows"_a, "columns"_a);
   m.def(
-      "draw_svg", [](nb::object layout, int bits) { return to_svg(picture(layout, bits)); },
-      nb::arg("layout"), nb::arg("bits"));
+      "draw_svg", [](nb::object layout, int bits) { return to_svg(picture(layout, bits)); }, "layout"_a,
+      "bits"_a);
   m.def(
-      "draw_cells", [](nb::object layout, int bits) { return cells_of(picture(layout, bits)); },
-      nb::arg("layout"), nb::arg("bits"));
+      "draw_cells", [](nb::object layout, int bits) { return cells_of(picture(layout, bits)); }, "layout"_a,
+      "bits"_a);
 }
 
 }  // namespace
@@ -182,32 +179,30 @@ void bind_layout(nb::module_& m) {
   bind_layouts(m);
   bind_fragments(m);
   bind_costs_and_pictures(m);
-  m.def("index_var", [](const std::string& name) { return var(name, i64); }, nb::arg("name"));
-  m.def("row_major", [](Numbers shape) { return row_major(shape); }, nb::arg("shape"));
+  m.def("index_var", [](const std::string& name) { return var(name, i64); }, "name"_a);
+  m.def("row_major", [](Numbers shape) { return row_major(shape); }, "shape"_a);
   m.def(
       "swizzled", [](Numbers shape, int bits, int64_t bytes) { return swizzled(shape, bits, bytes); },
-      nb::arg("shape"), nb::arg("bits"), nb::arg("bytes"));
+      "shape"_a, "bits"_a, "bytes"_a);
   m.def(
       "swizzled_panels",
-      [](Numbers shape, int bits, int64_t bytes) { return swizzled_panels(shape, bits, bytes); },
-      nb::arg("shape"), nb::arg("bits"), nb::arg("bytes"));
+      [](Numbers shape, int bits, int64_t bytes) { return swizzled_panels(shape, bits, bytes); }, "shape"_a,
+      "bits"_a, "bytes"_a);
   m.def(
       "xor_swizzled",
       [](Numbers shape, int count, int base, int shift) { return xor_swizzled(shape, count, base, shift); },
-      nb::arg("shape"), nb::arg("bits"), nb::arg("base"), nb::arg("shift"));
-  m.def(
-      "padded", [](Numbers shape, int bits) { return padded(shape, bits); }, nb::arg("shape"),
-      nb::arg("bits"));
+      "shape"_a, "bits"_a, "base"_a, "shift"_a);
+  m.def("padded", [](Numbers shape, int bits) { return padded(shape, bits); }, "shape"_a, "bits"_a);
   m.def(
       "conflict_free",
       [](Numbers shape, int bits, bool allow_padding) { return conflict_free(shape, bits, allow_padding); },
-      nb::arg("shape"), nb::arg("bits"), nb::arg("allow_padding"));
+      "shape"_a, "bits"_a, "allow_padding"_a);
   m.def(
       "matrix_fragment",
       [](const std::string& instr, const std::string& operand) {
         return matrix_fragment(instr, operand.size() == 1 ? operand[0] : '?');
       },
-      nb::arg("instr"), nb::arg("operand"));
+      "instr"_a, "operand"_a);
   m.def("matrix_fragment_names", &matrix_fragment_names);
   m.def("instruction_texts", [] {
     nb::list all;

@@ -182,8 +182,8 @@ nb::list chips(const std::string& language) {
 }  // namespace
 
 void bind_rows(nb::module_& m) {
-  m.def("instruction_rows", &instruction_rows, nb::arg("chip"));
+  m.def("instruction_rows", &instruction_rows, "chip"_a);
   m.def("scalar_functions", &offered);
-  m.def("target_info", &target_info, nb::arg("target"));
-  m.def("chips", &chips, nb::arg("language") = "");
+  m.def("target_info", &target_info, "target"_a);
+  m.def("chips", &chips, "language"_a = "");
 }

@@ -101,7 +101,7 @@ void bind_tile_op(nb::module_& m) {
             }
             new (self) UserTileOp{&add_user_op(name, std::move(made), tile_eval(eval))};
           },
-          nb::arg("name"), nb::arg("operands"), nb::arg("eval").none())
+          "name"_a, "operands"_a, "eval"_a.none())
       .def_prop_ro("name", [](const UserTileOp& op) { return std::string(op.row->info.name); });
 }
 
@@ -109,7 +109,7 @@ void bind_tile_op(nb::module_& m) {
 
 void bind_user(nb::module_& m) {
   bind_tile_op(m);
-  m.def("unregister_matrix", [](const std::string& name) { unregister_matrix(name); }, nb::arg("name"));
+  m.def("unregister_matrix", [](const std::string& name) { unregister_matrix(name); }, "name"_a);
   m.def(
       "register_matrix",
       [](std::vector<int64_t> shape, DType a_type, DType b_type, DType c_type, nb::object a, nb::object b,
@@ -125,6 +125,5 @@ void bind_user(nb::module_& m) {
                                                   .eval = matrix_eval(eval)});
         return std::string(row.callee.name);
       },
-      nb::arg("shape"), nb::arg("a_type"), nb::arg("b_type"), nb::arg("c_type"), nb::arg("a"), nb::arg("b"),
-      nb::arg("c"), nb::arg("ptx"), nb::arg("eval").none());
+      "shape"_a, "a_type"_a, "b_type"_a, "c_type"_a, "a"_a, "b"_a, "c"_a, "ptx"_a, "eval"_a.none());
 }
