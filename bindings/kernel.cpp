@@ -49,18 +49,6 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
-nb::list written_of(const Function& f) {
-  nb::list written;
-  for (bool is_written : written_params(f)) written.append(nb::bool_(is_written));
-  return written;
-}
-
-std::vector<std::string> words(nb::handle sequence) {
-  std::vector<std::string> out;
-  for (auto& item : items_of(sequence)) out.push_back(nb::cast<std::string>(item));
-  return out;
-}
-
 // A function of the user's, (language, text) -> text, for whichever thread compiles.
 std::function<std::string(std::string_view, std::string)> editor_of(nb::object function) {
   auto release = [](nb::object* held) {
@@ -78,34 +66,30 @@ Settings settings_of(const nb::dict& options) {
   Settings s;
   bool cached = true;
   std::string folder;
+  auto into = [](auto& to) {
+    return [&to](nb::handle value) { to = nb::cast<std::decay_t<decltype(to)>>(value); };
+  };
+  const std::map<std::string, std::function<void(nb::handle)>> readers = {
+      {"at_machine", into(s.at_machine)},
+      {"cache", into(cached)},
+      {"cache_dir", into(folder)},
+      {"deterministic", into(s.options.deterministic)},
+      {"dump_dir", into(s.dump_dir)},
+      {"edit_text", [&](nb::handle value) { s.edit_text = editor_of(nb::borrow(value)); }},
+      {"fast_math", into(s.options.fast_math)},
+      {"flags", into(s.options.flags)},
+      {"own_barriers", into(s.options.own_barriers)},
+      {"skip", into(s.options.skip)},
+      {"stop_after", into(s.options.stop_after)}};
   for (auto [key, value] : options) {
     std::string name = nb::cast<std::string>(key);
-    if (name == "cache")
-      cached = nb::cast<bool>(value);
-    else if (name == "cache_dir")
-      folder = nb::cast<std::string>(value);
-    else if (name == "dump_dir")
-      s.dump_dir = nb::cast<std::string>(value);
-    else if (name == "flags")
-      s.options.flags = words(value);
-    else if (name == "skip")
-      s.options.skip = words(value);
-    else if (name == "stop_after")
-      s.options.stop_after = nb::cast<std::string>(value);
-    else if (name == "at_machine")
-      s.at_machine = nb::cast<bool>(value);
-    else if (name == "fast_math")
-      s.options.fast_math = nb::cast<bool>(value);
-    else if (name == "deterministic")
-      s.options.deterministic = nb::cast<bool>(value);
-    else if (name == "own_barriers")
-      s.options.own_barriers = nb::cast<bool>(value);
-    else if (name == "edit_text")
-      s.edit_text = editor_of(nb::borrow(value));
-    else
-      fail({}, "compile has no option `{}`{}", name,
-           did_you_mean(name, {"at_machine", "cache", "cache_dir", "deterministic", "dump_dir", "edit_text",
-                               "flags", "own_barriers", "skip", "stop_after", "fast_math"}));
+    auto reader = readers.find(name);
+    if (reader == readers.end()) {
+      std::vector<std::string_view> names;
+      for (auto& [known, read] : readers) names.push_back(known);
+      fail({}, "compile has no option `{}`{}", name, did_you_mean(name, names));
+    }
+    reader->second(value);
   }
   if (!cached)
     s.cache = Cache{};
@@ -214,16 +198,13 @@ nb::list resources_of(const CompiledKernel& k) {
   nb::list rows;
   for (auto& row : k.report.kernels) {
     nb::dict out;
-    auto put = [&](const char* name, int64_t value) {
-      out[name] = value < 0 ? nb::none() : nb::object(nb::int_(value));
-    };
     out["kernel"] = row.name;
-    put("threads", row.threads);
-    put("shared_bytes", row.shared_bytes);
-    put("registers", row.resources.registers);
-    put("stack_bytes", row.resources.stack_bytes);
-    put("spill_stores", row.resources.spill_stores);
-    put("spill_loads", row.resources.spill_loads);
+    out["threads"] = known(row.threads);
+    out["shared_bytes"] = known(row.shared_bytes);
+    out["registers"] = known(row.resources.registers);
+    out["stack_bytes"] = known(row.resources.stack_bytes);
+    out["spill_stores"] = known(row.resources.spill_stores);
+    out["spill_loads"] = known(row.resources.spill_loads);
     rows.append(out);
   }
   return rows;
@@ -239,47 +220,15 @@ std::string ptx(const CompiledKernel& k) {
   return ptx_of(k.program);
 }
 
-const char* access_name(Access access) {
-  switch (access) {
-    case Access::value:
-      return "value";
-    case Access::read:
-      return "read";
-    case Access::write:
-      return "write";
-    case Access::update:
-      return "update";
-  }
-  return "";
-}
-
-const char* attr_name(OpInfo::Attr::Type type) {
-  switch (type) {
-    case OpInfo::Attr::Type::flag:
-      return "flag";
-    case OpInfo::Attr::Type::condition:
-      return "condition";
-    case OpInfo::Attr::Type::integer:
-      return "integer";
-    case OpInfo::Attr::Type::number:
-      return "number";
-    case OpInfo::Attr::Type::choice:
-      return "choice";
-    case OpInfo::Attr::Type::map:
-      return "map";
-    case OpInfo::Attr::Type::function:
-      return "function";
-  }
-  return "";
-}
-
 nb::list tile_ops() {
+  constexpr const char* accesses[] = {"value", "read", "write", "update"};
+  constexpr const char* types[] = {"flag", "condition", "integer", "number", "choice", "map", "function"};
   nb::list rows;
   for (auto* op : all_ops()) {
     nb::list operands, attrs;
     for (auto& o : op->info.operands)
-      operands.append(nb::make_tuple(std::string(o.name), access_name(o.access)));
-    for (auto& a : op->info.attrs) attrs.append(nb::make_tuple(std::string(a.name), attr_name(a.type)));
+      operands.append(nb::make_tuple(std::string(o.name), accesses[size_t(o.access)]));
+    for (auto& a : op->info.attrs) attrs.append(nb::make_tuple(std::string(a.name), types[size_t(a.type)]));
     nb::dict row;
     row["name"] = std::string(op->info.name);
     row["doc"] = std::string(op->info.doc);
@@ -305,7 +254,7 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
-      .def_prop_ro("written", [](const CompiledKernel& k) { return written_of(k.function); })
+      .def_prop_ro("written", [](const CompiledKernel& k) { return written_params(k.function); })
       .def_prop_ro("from_cache", [](const CompiledKernel& k) { return k.report.from_cache; })
       .def_prop_ro("binary",
                    [](const CompiledKernel& k) {

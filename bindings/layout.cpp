@@ -14,11 +14,7 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-nb::tuple ints(const Numbers& numbers) {
-  std::vector<nb::object> items;
-  for (int64_t n : numbers) items.push_back(nb::int_(n));
-  return tuple_of(items);
-}
+nb::tuple ints(const Numbers& numbers) { return nb::tuple(nb::cast(numbers)); }
 
 // The points of a table as tuples, in row-major order.
 nb::list points_of(const Layout& l) {
@@ -61,8 +57,8 @@ void bind_layouts(nb::module_& m) {
   nb::class_<Layout>(m, "Layout")
       .def(
           "__init__",
-          [](Layout* self, Numbers shape, std::vector<Expr> vars, nb::object outputs) {
-            new (self) Layout(make_layout(shape, vars, values_of(outputs), {}));
+          [](Layout* self, Numbers shape, std::vector<Expr> vars, const std::vector<Value>& outputs) {
+            new (self) Layout(make_layout(shape, vars, outputs, {}));
           },
           "shape"_a, "vars"_a, "outputs"_a)
       .def_prop_ro("shape", [](const Layout& l) { return ints(l.extents); })
@@ -73,47 +69,40 @@ void bind_layouts(nb::module_& m) {
           "map", [](const Layout& l, Numbers index) { return ints(locate(l, index)); }, "index"_a)
       .def(
           "map_values",
-          [](const Layout& l, nb::object index) {
+          [](const Layout& l, const std::vector<Value>& index) {
             std::vector<Expr> at;
-            for (auto& v : values_of(index)) at.push_back(to_index(v, "an index of a layout", {}));
+            for (auto& v : index) at.push_back(to_index(v, "an index of a layout", {}));
             check_rank(l, at.size());
             return map_index(l, at);
           },
           "index"_a)
       .def("points", &points_of)
-      .def("inverse", [](const Layout& l) { return inverse(l); })
-      .def(
-          "compose", [](const Layout& l, const Layout& inner) { return compose(l, inner); }, "inner"_a)
-      .def(
-          "reshape", [](const Layout& l, Numbers shape) { return reshape(l, shape); }, "shape"_a)
-      .def(
-          "expand", [](const Layout& l, Numbers leading) { return expand(l, leading); }, "leading"_a)
+      .def("inverse", nb::overload_cast<const Layout&>(&inverse))
+      .def("compose", &compose, "inner"_a)
+      .def("reshape", &reshape, "shape"_a)
+      .def("expand", &expand, "leading"_a)
       .def(
           "repeat",
           [](const Layout& l, int64_t dim, int64_t factor) {
             return repeat(l, size_t(dim < 0 ? dim + int64_t(l.extents.size()) : dim), factor);
           },
           "dim"_a, "factor"_a)
-      .def("flattened", [](const Layout& l) { return flattened(l); })
-      .def(
-          "is_equal", [](const Layout& l, const Layout& other) { return equal(l, other); }, "other"_a)
-      .def("is_injective", [](const Layout& l) { return is_injective(l); })
-      .def("is_bijective", [](const Layout& l) { return is_bijective(l); })
+      .def("flattened", &flattened)
+      .def("is_equal", nb::overload_cast<const Layout&, const Layout&>(&equal), "other"_a)
+      .def("is_injective", &is_injective)
+      .def("is_bijective", &is_bijective)
       .def("collision", &collision_of)
-      .def(
-          "vector_width", [](const Layout& l, int64_t limit) { return vector_width(l, limit); }, "limit"_a)
-      .def("__str__", [](const Layout& l) { return to_string(l); });
+      .def("vector_width", nb::overload_cast<const Layout&, int64_t>(&vector_width), "limit"_a)
+      .def("__str__", nb::overload_cast<const Layout&>(&to_string));
 }
 
 void bind_fragments(nb::module_& m) {
   nb::class_<Fragment>(m, "Fragment")
       .def(
           "__init__",
-          [](Fragment* self, Numbers shape, int64_t replicas, std::vector<Expr> vars, nb::object thread,
-             nb::object reg) {
-            std::optional<Value> at;
-            if (!reg.is_none()) at = value_of(reg);
-            new (self) Fragment(make_fragment(shape, replicas, vars, value_of(thread), at, {}));
+          [](Fragment* self, Numbers shape, int64_t replicas, std::vector<Expr> vars, const Value& thread,
+             const std::optional<Value>& reg) {
+            new (self) Fragment(make_fragment(shape, replicas, vars, thread, reg, {}));
           },
           "shape"_a, "replicas"_a, "vars"_a, "thread"_a, "register"_a.none())
       .def_prop_ro("shape", [](const Fragment& f) { return ints(f.shape()); })
@@ -121,27 +110,14 @@ void bind_fragments(nb::module_& m) {
       .def_prop_ro("registers", [](const Fragment& f) { return f.registers; })
       .def_prop_ro("replicas", [](const Fragment& f) { return f.replicas; })
       .def_prop_ro("layout", [](const Fragment& f) { return f.layout; })
-      .def(
-          "holders",
-          [](const Fragment& f, Numbers index) {
-            nb::list out;
-            for (auto& [thread, reg] : holders(f, index)) out.append(nb::make_tuple(thread, reg));
-            return out;
-          },
-          "index"_a)
-      .def(
-          "repeat",
-          [](const Fragment& f, Numbers factors, bool on_threads, bool last_dim_first) {
-            return repeat(f, factors, on_threads, last_dim_first);
-          },
-          "factors"_a, "on_threads"_a, "last_dim_first"_a)
-      .def(
-          "replicate", [](const Fragment& f, int64_t n) { return replicate(f, n); }, "n"_a)
-      .def("condense", [](const Fragment& f) { return condense(f); })
-      .def(
-          "is_equal", [](const Fragment& f, const Fragment& other) { return equal(f, other); }, "other"_a)
-      .def("cover_fault", [](const Fragment& f) { return cover_fault(f); })
-      .def("__str__", [](const Fragment& f) { return to_string(f); });
+      .def("holders", &holders, "index"_a)
+      .def("repeat", nb::overload_cast<const Fragment&, const Numbers&, bool, bool>(&repeat), "factors"_a,
+           "on_threads"_a, "last_dim_first"_a)
+      .def("replicate", &replicate, "n"_a)
+      .def("condense", &condense)
+      .def("is_equal", nb::overload_cast<const Fragment&, const Fragment&>(&equal), "other"_a)
+      .def("cover_fault", &cover_fault)
+      .def("__str__", nb::overload_cast<const Fragment&>(&to_string));
 }
 
 void bind_costs_and_pictures(nb::module_& m) {
@@ -180,23 +156,12 @@ void bind_layout(nb::module_& m) {
   bind_fragments(m);
   bind_costs_and_pictures(m);
   m.def("index_var", [](const std::string& name) { return var(name, i64); }, "name"_a);
-  m.def("row_major", [](Numbers shape) { return row_major(shape); }, "shape"_a);
-  m.def(
-      "swizzled", [](Numbers shape, int bits, int64_t bytes) { return swizzled(shape, bits, bytes); },
-      "shape"_a, "bits"_a, "bytes"_a);
-  m.def(
-      "swizzled_panels",
-      [](Numbers shape, int bits, int64_t bytes) { return swizzled_panels(shape, bits, bytes); }, "shape"_a,
-      "bits"_a, "bytes"_a);
-  m.def(
-      "xor_swizzled",
-      [](Numbers shape, int count, int base, int shift) { return xor_swizzled(shape, count, base, shift); },
-      "shape"_a, "bits"_a, "base"_a, "shift"_a);
-  m.def("padded", [](Numbers shape, int bits) { return padded(shape, bits); }, "shape"_a, "bits"_a);
-  m.def(
-      "conflict_free",
-      [](Numbers shape, int bits, bool allow_padding) { return conflict_free(shape, bits, allow_padding); },
-      "shape"_a, "bits"_a, "allow_padding"_a);
+  m.def("row_major", &row_major, "shape"_a);
+  m.def("swizzled", nb::overload_cast<Numbers, int, int64_t>(&swizzled), "shape"_a, "bits"_a, "bytes"_a);
+  m.def("swizzled_panels", &swizzled_panels, "shape"_a, "bits"_a, "bytes"_a);
+  m.def("xor_swizzled", &xor_swizzled, "shape"_a, "bits"_a, "base"_a, "shift"_a);
+  m.def("padded", &padded, "shape"_a, "bits"_a);
+  m.def("conflict_free", &conflict_free, "shape"_a, "bits"_a, "allow_padding"_a);
   m.def(
       "matrix_fragment",
       [](const std::string& instr, const std::string& operand) {
@@ -206,11 +171,8 @@ void bind_layout(nb::module_& m) {
   m.def("matrix_fragment_names", &matrix_fragment_names);
   m.def("instruction_texts", [] {
     nb::list all;
-    for (auto& row : instruction_texts()) {
-      nb::list registers;
-      for (int n : row.registers) registers.append(n);
-      all.append(nb::make_tuple(row.name, row.ptx, nb::tuple(registers), row.result));
-    }
+    for (auto& row : instruction_texts())
+      all.append(nb::make_tuple(row.name, row.ptx, nb::tuple(nb::cast(row.registers)), row.result));
     return all;
   });
 }

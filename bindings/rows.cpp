@@ -31,30 +31,13 @@ nb::dict copy_row(const CopyInstr& c) {
 }
 
 nb::dict async_row(const AsyncInstr& a) {
-  using Does = AsyncInstr::Does;
-  static const std::map<Does, std::string> names = {{Does::copy, "copy"},
-                                                    {Does::commit, "commit"},
-                                                    {Does::wait_groups, "wait_groups"},
-                                                    {Does::wait_all, "wait_all"},
-                                                    {Does::signal, "signal"},
-                                                    {Does::signal_counted, "signal_counted"},
-                                                    {Does::init, "init"},
-                                                    {Does::inval, "inval"},
-                                                    {Does::arrive, "arrive"},
-                                                    {Does::expect, "expect"},
-                                                    {Does::arrive_expect, "arrive_expect"},
-                                                    {Does::test, "test"},
-                                                    {Does::bulk_load, "bulk_load"},
-                                                    {Does::bulk_store, "bulk_store"},
-                                                    {Does::tensor_load, "tensor_load"},
-                                                    {Does::tensor_store, "tensor_store"},
-                                                    {Does::bulk_commit, "bulk_commit"},
-                                                    {Does::bulk_wait, "bulk_wait"},
-                                                    {Does::bulk_wait_read, "bulk_wait_read"},
-                                                    {Does::fence, "fence"},
-                                                    {Does::fence_init, "fence_init"}};
+  constexpr const char* names[] = {
+      "copy",           "commit",     "wait_groups", "wait_all",     "signal",        "signal_counted",
+      "init",           "inval",      "arrive",      "expect",       "arrive_expect", "test",
+      "bulk_load",      "bulk_store", "tensor_load", "tensor_store", "bulk_commit",   "bulk_wait",
+      "bulk_wait_read", "fence",      "fence_init"};
   nb::dict row = row_of("async", a.callee.name);
-  row["does"] = names.at(a.does);
+  row["does"] = names[size_t(a.does)];
   row["bytes"] = a.bytes;
   return row;
 }

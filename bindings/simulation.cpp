@@ -1,4 +1,4 @@
-// The simulator's reports as dicts, from which Python makes its own objects.
+// The simulator's reports, from which Python makes its own objects; tuples are in the order of its fields.
 #include "simulation.h"
 
 #include "convert.h"
@@ -25,31 +25,13 @@ nb::dict finding_row(const Finding& f) {
   return d;
 }
 
-nb::dict gap_row(const Gap& g) {
-  nb::dict d;
-  d["tensor"] = g.tensor;
-  d["place"] = place_of(g.span);
-  d["first"] = nb::tuple(nb::cast(g.first));
-  d["elements"] = g.elements;
-  d["of"] = g.of;
-  return d;
+nb::tuple gap_row(const Gap& g) {
+  return nb::make_tuple(g.tensor, place_of(g.span), nb::tuple(nb::cast(g.first)), g.elements, g.of);
 }
 
-nb::dict counter_row(const Counter& c) {
-  nb::dict d;
-  d["place"] = place_of(c.span);
-  d["kind"] = std::string(name_of(c.kind));
-  d["what"] = c.what;
-  d["buffer"] = c.buffer;
-  d["level"] = c.level;
-  d["executed"] = c.executed;
-  d["bytes"] = c.bytes;
-  d["requests"] = c.requests;
-  d["least"] = c.least;
-  d["flops"] = c.flops;
-  d["dropped"] = c.dropped;
-  d["waited"] = c.waited;
-  return d;
+nb::tuple counter_row(const Counter& c) {
+  return nb::make_tuple(place_of(c.span), std::string(name_of(c.kind)), c.what, c.buffer, c.level, c.executed,
+                        c.bytes, c.requests, c.least, c.flops, c.dropped, c.waited);
 }
 
 nb::dict array_row(const Stop::Array& a, int warp) {

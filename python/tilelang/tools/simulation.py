@@ -206,8 +206,8 @@ def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
     return SimulationReport(
         tuple(Finding(**f) for f in row["findings"]),
-        tuple(Gap(**g) for g in row["gaps"]),
-        tuple(Counter(**c) for c in row["counters"]),
+        tuple(Gap(*g) for g in row["gaps"]),
+        tuple(Counter(*c) for c in row["counters"]),
         row["seed"],
         row["schedules"],
         row["blocks"],
