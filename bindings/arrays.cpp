@@ -1,7 +1,6 @@
 // Reading arrays.  Python exceptions occur only where an array is refused, and once per type.
 #include "arrays.h"
 
-#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string_view.h>
 
 #include "api/kernel.h"
-#include "base/error.h"
 #include "convert.h"
 
 using namespace tl;

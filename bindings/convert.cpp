@@ -3,8 +3,6 @@
 
 #include <unordered_map>
 
-#include "base/error.h"
-
 using namespace tl;
 
 namespace {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "arith/affine.h"
-#include "arith/prove.h"
 #include "base/error.h"
 #include "ir/callee.h"
 #include "ir/rewrite.h"

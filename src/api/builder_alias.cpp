@@ -1,5 +1,4 @@
 // Other shapes and types of a buffer's storage, and what a tensor gives outside of it.
-#include <algorithm>
 
 #include "api/builder.h"
 #include "arith/simplify.h"

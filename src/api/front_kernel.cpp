@@ -1,5 +1,4 @@
 // tilelang.h: functions, compiled kernels, tensors on a device.
-#include <cstring>
 
 #include "api/front.h"
 #include "base/error.h"

@@ -1,7 +1,6 @@
 // From a function to something that can be called: the cache, the straight line, the two variants.
 #include "api/kernel.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "api/refused.h"

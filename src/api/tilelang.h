@@ -17,7 +17,6 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>

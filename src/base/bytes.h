@@ -3,7 +3,6 @@
 // argument's type. The reader checks every length; after any fault it is not `ok` and the values mean
 // nothing.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>

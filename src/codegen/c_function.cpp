@@ -1,5 +1,4 @@
 // Calls of scalar functions in C++, and of what a program says: prints, assertions, assumptions.
-#include <algorithm>
 
 #include "codegen/c_like.h"
 

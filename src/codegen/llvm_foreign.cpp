@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "codegen/llvm_kernel.h"
-#include "ir/rewrite.h"
 
 namespace tl::llvm {
 namespace {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "codegen/llvm_kernel.h"
-#include "codegen/llvm_math.h"
 
 namespace tl::llvm {
 namespace {

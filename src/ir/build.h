@@ -1,7 +1,6 @@
 // The only way to make a node: makers that check types and fold constants.
 #pragma once
 #include <algorithm>
-#include <initializer_list>
 
 #include "ir/callee.h"
 #include "ir/kernel.h"

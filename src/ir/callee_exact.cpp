@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/error.h"
 #include "ir/callee.h"
 
 namespace tl {

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "ir/names.h"
 #include "ir/parser.h"
-#include "ir/text.h"
 
 namespace tl {
 namespace {

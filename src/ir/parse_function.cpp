@@ -1,5 +1,4 @@
 // Text -> Function: buffers, parameters, kernels.
-#include <algorithm>
 
 #include "base/error.h"
 #include "ir/names.h"

@@ -3,8 +3,6 @@
 
 #include "base/product.h"
 #include "ir/build.h"
-#include "ir/names.h"
-#include "ir/rewrite.h"
 #include "ir/verify.h"
 
 namespace tl {

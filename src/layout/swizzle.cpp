@@ -1,9 +1,6 @@
 #include "layout/swizzle.h"
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "layout/algebra.h"
 #include "layout/digits.h"
 
 namespace tl {

@@ -1,5 +1,4 @@
 // The table of tile operators, and what their files share.
-#include <algorithm>
 
 #include "base/error.h"
 #include "ir/rewrite.h"

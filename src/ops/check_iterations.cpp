@@ -6,7 +6,6 @@
 #include "arith/simplify.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
-#include "ir/text.h"
 #include "ops/op.h"
 
 namespace tl {

@@ -1,5 +1,4 @@
 // fill and clear: every element of a tile becomes one value.  Sugar for a parallel store.
-#include "base/error.h"
 #include "ops/regions.h"
 
 namespace tl {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "arith/prove.h"
-#include "base/error.h"
 #include "ops/gemm_simd.h"
 
 namespace tl::simd {

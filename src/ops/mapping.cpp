@@ -9,7 +9,6 @@
 #include <set>
 
 #include "arith/prove.h"
-#include "base/error.h"
 #include "base/round.h"
 #include "ir/rewrite.h"
 #include "target/alignment.h"

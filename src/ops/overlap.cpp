@@ -1,8 +1,6 @@
 // Regions of one buffer are compared dimension by dimension, those of its other shapes and types bit by bit.
 #include "ops/overlap.h"
 
-#include <algorithm>
-
 #include "arith/prove.h"
 #include "base/error.h"
 #include "ir/text.h"

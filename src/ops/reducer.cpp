@@ -2,12 +2,11 @@
 // loops. reducer_init gives the value to one thread's part, the neutral element to the others';
 // finalize_reducer combines the parts, so that all threads have the whole.  With one thread, and in the
 // reference, the part is the value.
-#include <algorithm>
 
+#include "ops/reducer.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/reduce.h"
-#include "ops/reducer.h"
 
 namespace tl {
 

@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "arith/prove.h"
-#include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 #include "pass/walk.h"

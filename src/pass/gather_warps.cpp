@@ -8,7 +8,6 @@
 // The device compiler gathers a warp at a barrier.  Where the barrier stands in a branch, ptxas 13.0 does so
 // too late: the threads that come to the branch apart also leave it apart, unnoticed, and the next barrier
 // takes a part for a whole warp.  Where the threads cannot have parted, it makes nothing of sync_warp.
-#include "base/error.h"
 #include "pass/passes.h"
 #include "pass/varying.h"
 #include "pass/warp_width.h"

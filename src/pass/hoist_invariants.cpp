@@ -9,7 +9,6 @@
 //         x[r*16 : ramp 16] * broadcast(rsqrt(variance[0]))   x[r*16 : ramp 16] = x[r*16 : ramp 16] * scale
 #include <algorithm>
 
-#include "base/error.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 

@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
-#include "ir/text.h"
 #include "ops/mapping.h"
 #include "pass/inference.h"
 #include "pass/passes.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/text.h"
 #include "ops/mapping.h"
 #include "pass/share_storage.h"
 

@@ -1,7 +1,5 @@
 #include "pass/layout_items.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"

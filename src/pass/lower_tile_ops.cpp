@@ -4,7 +4,6 @@
 //   clear(Cl)      ->      for r0 in unrolled(32):
 //                            Cl[r0] = 0.0
 #include "arith/prove.h"
-#include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
 #include "pass/passes.h"

@@ -1,6 +1,5 @@
 // Statements that name an element of a fragment by the thread's number: which of them stay within the thread.
 #pragma once
-#include <map>
 
 #include "layout/fragment.h"
 #include "pass/varying.h"

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "arith/simplifier.h"
-#include "base/error.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 

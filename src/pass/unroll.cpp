@@ -3,7 +3,6 @@
 //
 //   for i in unrolled(2):   ->   acc[0] = 0.0
 //     acc[i] = 0.0               acc[1] = 0.0
-#include "arith/simplify.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 

@@ -2,7 +2,6 @@
 // part. At level tile a fragment is one tile for all threads; below it is each thread's own registers, and
 // what a loop over its elements writes there mentions the thread.
 #pragma once
-#include <set>
 
 #include "pass/walk.h"
 

@@ -5,7 +5,6 @@
 #endif
 
 #include <algorithm>
-#include <string_view>
 
 #include "runtime/device.h"
 

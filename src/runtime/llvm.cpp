@@ -1,7 +1,6 @@
 // LLVM text to an ELF object, by libLLVM's C API, which is opened at run time and is the same from 16 to 22.
 // The text arrives vectorised and tiled, so the passes clean up and place; they do not have to find
 // parallelism.
-#include <algorithm>
 #include <cstdio>
 #include <mutex>
 

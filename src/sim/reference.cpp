@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "ir/text.h"
 #include "ops/reducer.h"
 #include "ops/user_op.h"
 #include "target/foreign.h"

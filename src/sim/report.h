@@ -1,6 +1,5 @@
 // What the simulator found wrong with a program, and what the run cost: plain values, and their text.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // What a breakpoint shows: where a warp stands, its registers, its block's memory and barriers.  Copies
 // nothing; valid while the function that is called with it runs.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>

@@ -3,7 +3,6 @@
 // told of all bytes.
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/tensor_map_rules.h"
 #include "sim/async.h"
 

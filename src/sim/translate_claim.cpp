@@ -3,9 +3,6 @@
 // what its bounds guard drops.
 #include <algorithm>
 
-#include "sim/monitor.h"
-#include "sim/steps.h"
-#include "sim/tally.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
