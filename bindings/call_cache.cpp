@@ -22,11 +22,11 @@ struct Read {  // of a tensor
 };
 
 struct Entry {
-  std::vector<uint64_t> words;
+  std::vector<uint64_t> words = {};
   nb::object kernel;
   LaunchPlan* plan;  // null: the kernel has a call of its own
-  std::vector<size_t> inputs;
-  std::vector<nb::object> kept;
+  std::vector<size_t> inputs = {};
+  std::vector<nb::object> kept = {};
 };
 
 // Kernels whose traces read the same of their tensors.
@@ -275,11 +275,7 @@ nb::object remember_entry(State& state, nb::handle args, nb::handle reads, nb::h
   Group wanted;
   for (auto& item : items_of(reads)) wanted.reads.push_back(read_of(item, state.names.size()));
   std::ranges::sort(wanted.reads);
-  Entry entry{.words = {},
-              .kernel = nb::borrow<nb::object>(kernel),
-              .plan = direct_plan_of(kernel),
-              .inputs = {},
-              .kept = {}};
+  Entry entry{.kernel = nb::borrow<nb::object>(kernel), .plan = direct_plan_of(kernel)};
   if (!PyCallable_Check(kernel.ptr())) throw nb::type_error("kernel must be callable");
   for (auto& place : items_of(inputs)) entry.inputs.push_back(nb::cast<size_t>(place));
   for (size_t place : entry.inputs)

@@ -26,9 +26,6 @@ LaunchPlan::LaunchPlan(nb::object held, std::vector<size_t> places)
     Output output{.param = param,
                   .type = dl_type(spec.dtype),
                   .dtype = nb::cast(kernel.function[kernel.function.params[param].buffer].dtype),
-                  .numpy_dtype = {},
-                  .shape = {},
-                  .extents = {},
                   .is_constant = true};
     for (const Formula& f : spec.shape) {
       output.is_constant =
@@ -65,15 +62,13 @@ void set_error(void*, const char* kind, const char* message) {
 
 nb::object by_exchange(const dlpack::ExchangeApi& api, const TensorView& like, DlType type,
                        std::span<int64_t> shape) {
-  dlpack::Tensor wanted{.data = nullptr,
-                        .device_type = like.device_type,
+  dlpack::Tensor wanted{.device_type = like.device_type,
                         .device_id = like.device_id,
                         .ndim = int32_t(shape.size()),
                         .code = type.code,
                         .bits = type.bits,
                         .lanes = 1,
                         .shape = shape.data(),
-                        .strides = nullptr,
                         .byte_offset = 0};
   dlpack::ManagedVersioned* made = nullptr;
   void* object = nullptr;

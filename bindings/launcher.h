@@ -20,10 +20,10 @@ class LaunchPlan {
   struct Output {
     size_t param;
     tl::DlType type;
-    nb::object dtype;            // a DType
-    nb::object numpy_dtype;      // once it was asked for
-    std::vector<int64_t> shape;  // if it is constant
-    nb::object extents;          // the same as a tuple
+    nb::object dtype;                 // a DType
+    nb::object numpy_dtype = {};      // once it was asked for
+    std::vector<int64_t> shape = {};  // if it is constant
+    nb::object extents = {};          // the same as a tuple
     bool is_constant = false;
   };
   nb::object holder;

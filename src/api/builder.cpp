@@ -104,7 +104,7 @@ Buffer Builder::tensor(const std::string& name, const std::vector<Value>& shape,
                        const std::optional<std::vector<Value>>& strides) {
   check_param_name(name);
   check_element_type(name, type, here());
-  BufferInfo info{.name = name, .dtype = type, .shape = {}, .strides = {}, .span = here(), .layout = {}};
+  BufferInfo info{.name = name, .dtype = type, .span = here()};
   for (auto& extent : shape) {
     info.shape.push_back(to_index(extent, "an extent of " + name, here()));
     if (auto n = as_int(info.shape.back()); n && *n < 0) fail(here(), "{}: an extent is {}", name, *n);
@@ -116,7 +116,7 @@ Buffer Builder::tensor(const std::string& name, const std::vector<Value>& shape,
     for (auto& s : *strides) info.strides.push_back(to_index(s, "a stride of " + name, here()));
   }
   BufferId id = draft->function.add(std::move(info));
-  draft->function.params.push_back({.name = name, .buffer = id, .var = {}});
+  draft->function.params.push_back({.name = name, .buffer = id});
   return {draft, id};
 }
 
@@ -124,7 +124,7 @@ Expr Builder::scalar(const std::string& name, DType type) {
   check_param_name(name);
   check_element_type(name, type, here());
   Expr v = var(name, type, here());
-  draft->function.params.push_back({.name = name, .buffer = {}, .var = v});
+  draft->function.params.push_back({.name = name, .var = v});
   return v;
 }
 
@@ -184,7 +184,7 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
        last = to_index(stop, "the end of a loop", here());
   Expr by = to_index(step, "the step of a loop", here());
   if (is_int(by, 0)) fail(here(), "the step of the loop over {} is 0", name);
-  LoopHead head{.var = var(name, i64, here()), .min = imm(0), .extent = {}};
+  LoopHead head{.var = var(name, i64, here()), .min = imm(0)};
   if (is_int(by, 1)) {
     head.min = first;
     head.extent = last - first;
@@ -356,8 +356,7 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     fail(here(), "{}: a var has no dimensions, but {} were given", name, shape.size());
   if (scope != "var" && shape.empty())
     fail(here(), "{}: a {} buffer has at least one dimension", name, scope);
-  BufferInfo info{
-      .name = name, .dtype = type, .shape = {}, .strides = {}, .scope = place, .span = here(), .layout = {}};
+  BufferInfo info{.name = name, .dtype = type, .scope = place, .span = here()};
   info.reducer = attrs.get_string("reducer");
   attrs.entries.erase("reducer");
   for (auto& extent : shape) {

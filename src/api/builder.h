@@ -27,7 +27,7 @@ struct Buffer {
 // A part of a buffer.  `extent` null in a range: a base element, whose extents the other operand gives.
 struct BufferRegion {
   Buffer buffer;
-  std::vector<Range> ranges;
+  std::vector<Range> ranges = {};
 };
 // One start per dimension; an extent that is absent, or a point (extent 1, the dimension is dropped).
 BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
@@ -151,7 +151,7 @@ class Builder {
 
  private:
   struct LoopHead {
-    Expr var, min, extent;
+    Expr var, min, extent = {};
   };
   struct Frame {
     enum class Kind { kernel, loop, while_loop, then_branch, else_branch, group, tile, function } kind;

@@ -44,13 +44,7 @@ Buffer Builder::alias(const std::string& name, const Buffer& of, const std::vect
   check_owner(of);
   const BufferInfo base = of.info();
   check_storage(base, type, what, here());
-  BufferInfo info{.name = name,
-                  .dtype = type,
-                  .shape = {},
-                  .strides = {},
-                  .scope = base.scope,
-                  .span = here(),
-                  .layout = {}};
+  BufferInfo info{.name = name, .dtype = type, .scope = base.scope, .span = here()};
   info.alias_of = base.alias_of ? base.alias_of : of.id;
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());

@@ -39,7 +39,7 @@ void check_shape(const Buffer& buffer, const std::vector<int64_t>& shape, std::s
 
 Layout make_layout(const std::vector<int64_t>& shape, const std::vector<Expr>& vars,
                    const std::vector<Value>& outputs, Span span) {
-  IndexMap map{.vars = vars, .extents = checked_shape(shape, span), .outputs = {}};
+  IndexMap map{.vars = vars, .extents = checked_shape(shape, span)};
   if (outputs.empty()) fail(span, "a layout gives at least one number for each element");
   for (auto& o : outputs) map.outputs.push_back(to_index(o, "what a layout gives for an element", span));
   return located(span, [&] { return from_map(map); });

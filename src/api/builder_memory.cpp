@@ -86,7 +86,7 @@ Expr Builder::address(const Buffer& buffer, const std::vector<Value>& index, std
 Expr Builder::pointer(const std::string& name) {
   check_param_name(name);
   Expr v = var(name, handle, here());
-  draft->function.params.push_back({.name = name, .buffer = {}, .var = v});
+  draft->function.params.push_back({.name = name, .var = v});
   return v;
 }
 
@@ -115,7 +115,7 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
            name, what);
     return e;
   };
-  BufferInfo info{.name = name, .dtype = type, .shape = {}, .strides = {}, .span = here(), .layout = {}};
+  BufferInfo info{.name = name, .dtype = type, .span = here()};
   for (auto& e : shape)
     info.shape.push_back(outside(to_index(e, "an extent of " + name, here()), "an extent"));
   if (strides)

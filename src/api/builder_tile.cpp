@@ -101,10 +101,9 @@ BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
   if (starts.size() > info.shape.size())
     fail(here, "{} has {} dimension{}, but {} indices were given", describe(buffer), info.shape.size(),
          info.shape.size() == 1 ? "" : "s", starts.size());
-  BufferRegion region{.buffer = buffer, .ranges = {}};
+  BufferRegion region{.buffer = buffer};
   for (size_t d = 0; d < starts.size(); d++) {
-    Range range{
-        .min = to_index(starts[d], "an index of " + info.name, here), .extent = {}, .point = points[d]};
+    Range range{.min = to_index(starts[d], "an index of " + info.name, here), .point = points[d]};
     if (points[d])
       range.extent = imm(1);
     else if (extents[d])
@@ -235,7 +234,7 @@ int64_t operations_of(const Expr& e, int64_t most, std::unordered_map<const Node
 IndexMap Builder::end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type) {
   Frame frame = close(Frame::Kind::function, "end_function");
   constexpr int64_t most = 4096;
-  IndexMap m{.vars = vars, .extents = {}, .outputs = {}};
+  IndexMap m{.vars = vars};
   for (auto& r : results) {
     m.outputs.push_back(to_type(r, type, "a result of the function", here()));
     std::unordered_map<const Node*, int64_t> known;

@@ -112,8 +112,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   if (settings.options.deterministic)
     report.notes.push_back({.subject = "deterministic",
                             .text = "no result depends on the order of atomic accesses",
-                            .pass = "",
-                            .place = {}});
+                            .pass = ""});
   note_flags();
   if (!target.chip) {
     refuse_thread_code(function);
@@ -122,8 +121,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     report.notes.push_back(
         {.subject = "reference",
          .text = "the program at tile level, executed as it is written: nothing is laid out",
-         .pass = "",
-         .place = {}});
+         .pass = ""});
     explained = true;
     return;
   }
@@ -151,8 +149,7 @@ void CompiledKernel::note_flags() {
     bool idle = nvcc ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
     if (!idle) continue;
     std::string text = fmt::format("{} changes nothing: {}", flag.said, nvcc ? flag.idle : "it is for nvcc");
-    report.notes.push_back(
-        {.subject = std::string(flags_subject), .text = std::move(text), .pass = "", .place = {}});
+    report.notes.push_back({.subject = std::string(flags_subject), .text = std::move(text), .pass = ""});
   }
 }
 
@@ -162,10 +159,8 @@ std::optional<CompiledKernel::Made> CompiledKernel::from_cache(const Cache& cach
   auto start = std::chrono::steady_clock::now();
   auto entry = key.empty() || !settings.dump_dir.empty() ? std::nullopt : cache.load(key);
   if (!entry) return {};
-  Made made{.variant = {},
-            .kernels = kernel_rows(entry->program, entry->binary),
+  Made made{.kernels = kernel_rows(entry->program, entry->binary),
             .toolchain = entry->binary.toolchain,
-            .phases = {},
             .from_cache = true};
   made.variant.program = entry->program;
   made.variant.executable = std::make_shared<Executable>(std::move(entry->program), std::move(entry->binary));
@@ -183,9 +178,8 @@ Compiled CompiledKernel::lower(const Function& f, const Target& chip) const {
       dump_text(folder, fmt::format("{:02}.{}.ir", number, pass), print(g));
     };
   }
-  Compiled compiled = settings.at_machine
-                          ? Compiled{.function = f, .program = signature_of(f, chip), .phases = {}}
-                          : compile(f, chip, settings.options, dump);
+  Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip)}
+                                          : compile(f, chip, settings.options, dump);
   Program& out = compiled.program;
   if (!settings.options.stop_after.empty() && out.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
@@ -198,7 +192,7 @@ Compiled CompiledKernel::lower(const Function& f, const Target& chip) const {
 CompiledKernel::Made CompiledKernel::make_simulation(const Function& f, Target chip) const {
   chip.keeps_indices = true;
   Compiled compiled = lower(f, chip);
-  Made made{.variant = {}, .phases = phases_of(compiled)};
+  Made made{.phases = phases_of(compiled)};
   auto translation = std::chrono::steady_clock::now();
   made.variant.simulation = prepare_simulation(compiled.function, chip);
   made.phases.push_back({"translate", ms_since(translation)});
@@ -223,8 +217,7 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
     if (auto made = from_cache(cache, key)) return std::move(*made);
   }
   DeviceBinary binary = built(compiled, edits_text());
-  Made made{.variant = {},
-            .kernels = kernel_rows(compiled.program, binary),
+  Made made{.kernels = kernel_rows(compiled.program, binary),
             .toolchain = binary.toolchain,
             .phases = phases_of(compiled)};
   made.phases.insert(made.phases.end(), binary.phases.begin(), binary.phases.end());
@@ -288,11 +281,8 @@ std::vector<HostArg> host_arguments(const Program& program, std::span<const Argu
       if (t) args.back().memory = bytes_of(*t);
       continue;
     }
-    HostArg arg{.data = t->data,
-                .shape = {t->shape, t->shape + t->ndim},
-                .strides = {},
-                .memory = bytes_of(*t),
-                .fresh = t->fresh};
+    HostArg arg{
+        .data = t->data, .shape = {t->shape, t->shape + t->ndim}, .memory = bytes_of(*t), .fresh = t->fresh};
     arg.strides.assign(size_t(t->ndim), 1);  // a stride may be a variable of the function
     for (int d = t->ndim - 1; d-- > 0;) arg.strides[size_t(d)] = arg.strides[size_t(d) + 1] * t->shape[d + 1];
     if (t->strides) arg.strides.assign(t->strides, t->strides + t->ndim);
@@ -357,8 +347,7 @@ Report CompiledKernel::current_report() {
   auto note = [&](std::string subject, std::string text, bool ran) {
     now.notes.push_back({.subject = std::move(subject),
                          .text = fmt::format("{}; {}", text, ran ? "has run" : "has not run yet"),
-                         .pass = "",
-                         .place = {}});
+                         .pass = ""});
   };
   if (target.chip && (general || !usual.dimensions.empty())) {
     note("usual variant", "for calls where " + describe_usual(), usual_ran);

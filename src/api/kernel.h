@@ -85,10 +85,10 @@ class CompiledKernel {
     Program program;
   };
   struct Made {
-    Variant variant;
+    Variant variant = {};
     std::vector<Report::KernelRow> kernels = {};
     std::string toolchain = {};
-    std::vector<Phase> phases;
+    std::vector<Phase> phases = {};
     bool from_cache = false;
   };
   Usual find_usual() const;

@@ -149,8 +149,7 @@ std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceB
     Report::KernelRow row{.name = e.name,
                           .threads = int64_t(e.threads[0]) * e.threads[1] * e.threads[2],
                           .shared_bytes = e.shared_bytes,
-                          .private_bytes = e.arena_bytes,
-                          .resources = {}};
+                          .private_bytes = e.arena_bytes};
     if (i < binary.resources.size()) row.resources = binary.resources[i];
     rows.push_back(std::move(row));
   }

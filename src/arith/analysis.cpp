@@ -34,9 +34,7 @@ struct Gather {
 };
 
 Info of_var(const Var& v, const Facts& facts) {
-  Info info{.range = type_range(v.dtype),
-            .modular = {},
-            .hash = mix(17, uint64_t(reinterpret_cast<uintptr_t>(&v)))};
+  Info info{.range = type_range(v.dtype), .hash = mix(17, uint64_t(reinterpret_cast<uintptr_t>(&v)))};
   info.data = v.dtype.is_float() || facts.data.contains(&v);
   if (!has_range(v.dtype)) return info;
   if (auto it = facts.ranges.find(&v); it != facts.ranges.end()) {
@@ -135,7 +133,7 @@ size_t Analysis::row_of(const Expr& e) {
   size_t mask = index.size() - 1, at = slot_of(e.get(), mask);
   for (; index[at]; at = (at + 1) & mask)
     if (rows[index[at] - 1].node.same(e)) return index[at] - 1;
-  rows.push_back({.node = e, .result = {}, .info = {}});
+  rows.push_back({.node = e});
   index[at] = uint32_t(rows.size());
   if (rows.size() * 2 > index.size()) grow();
   return rows.size() - 1;

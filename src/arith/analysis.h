@@ -40,8 +40,8 @@ struct Analysis {
 
  private:
   struct Row {
-    Expr node, result;
-    Info info;
+    Expr node, result = {};
+    Info info = {};
     bool known = false;
   };
   size_t row_of(const Expr& e);

@@ -54,7 +54,7 @@ Nest nest_of(const For& n, Nest around) {
 
 struct Walker {
   Simplifier s;
-  const Expr thread;  // of the kernel; may be null
+  const Expr thread = {};  // of the kernel; may be null
   Nest nest = Nest::none;
 
   Expr walk(const Expr& e) { return e ? s.run(e) : e; }
@@ -301,7 +301,7 @@ struct Walker {
 
 Stmt simplify(const Stmt& stmt, const Facts& facts) {
   if (!stmt) return stmt;
-  Walker w{.s = Simplifier(facts), .thread = {}};
+  Walker w{.s = Simplifier(facts)};
   return w.walk(stmt);
 }
 

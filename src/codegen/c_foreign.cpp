@@ -32,8 +32,7 @@ std::string Printer::atomic_call(const Call& n) {
                 .element = type(at.dtype.scalar()),
                 .order = order_of(n),
                 .returns = returns,
-                .global = f[at.buffer].scope == Scope::global,
-                .name = {}};
+                .global = f[at.buffer].scope == Scope::global};
   std::string_view order = memory_orders()[size_t(use.order)];
   use.name = fmt::format("tl_{}_{}{}{}{}", n.callee->name, to_string(use.type), use.global ? "" : "_shared",
                          use.order == MemoryOrder::relaxed ? "" : fmt::format("_{}", order),

@@ -21,7 +21,7 @@ struct AtomicUse {
   MemoryOrder order;
   bool returns;  // what the element held
   bool global;   // else shared
-  std::string name;
+  std::string name = {};
 };
 
 namespace c {

@@ -150,7 +150,7 @@ namespace {
 
 // What one slot holds: a pointer, or a scalar of some type for a variable.
 struct Slot {
-  BufferId buffer;
+  BufferId buffer = {};
   const ExprNode* var = nullptr;
   std::string hint;
   DType type = handle;
@@ -161,10 +161,10 @@ Slot slot_of(const Function& f, const Program& p, const EntrySpec::Arg& arg) {
   size_t i = size_t(arg.index);
   if (arg.from == From::workspace) return {.buffer = f.workspaces[i], .hint = f[f.workspaces[i]].name};
   if (arg.from == From::integer)
-    return {.buffer = {}, .var = integer_vars(f)[i].get(), .hint = p.integers[i].name, .type = i64};
+    return {.var = integer_vars(f)[i].get(), .hint = p.integers[i].name, .type = i64};
   const Param& param = f.params[i];
   if (param.buffer) return {.buffer = param.buffer, .hint = param.name};
-  return {.buffer = {}, .var = param.var.get(), .hint = param.name, .type = param.var->dtype};
+  return {.var = param.var.get(), .hint = param.name, .type = param.var->dtype};
 }
 
 // The large tensors that no kernel of the function reads.  They are written past the caches.

@@ -121,10 +121,10 @@ void read_mask(KernelWriter& k, const Expr& e, Mask& out) {
 struct Place {
   KernelWriter& k;
   BufferId buffer;
-  DType type;         // of the value, with lanes
-  bool contiguous;    // else a gather or scatter
-  Value pointer;      // to the first element, or one per lane
-  int64_t alignment;  // of the first element, in bytes
+  DType type;          // of the value, with lanes
+  bool contiguous;     // else a gather or scatter
+  Value pointer = {};  // to the first element, or one per lane
+  int64_t alignment;   // of the first element, in bytes
   Mask mask = {};
 
   DType lanes_of(DType t) const { return t.with_lanes(type.lanes); }
@@ -145,7 +145,7 @@ Place place_of(KernelWriter& k, BufferId buffer, const std::vector<Expr>& index,
                const Expr& mask) {
   internal_check(index.size() <= 1, "one index per access at level machine");
   Expr i = index.empty() ? imm(0) : index[0];
-  Place p{.k = k, .buffer = buffer, .type = type, .contiguous = true, .pointer = {}, .alignment = 1};
+  Place p{.k = k, .buffer = buffer, .type = type, .contiguous = true, .alignment = 1};
   read_mask(k, mask, p.mask);
   if (i->dtype.lanes > 1) {
     auto steps = read_steps(i);

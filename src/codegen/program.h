@@ -49,19 +49,19 @@ std::string formula_text(const Formula& formula, std::span<const IntegerSource> 
 struct ParamSpec {
   std::string name;
   bool is_tensor = true;
-  std::string dtype;             // "f32", "bf16", "i8", …; of the element, or of the scalar
-  int bits = 0;                  // of one element
-  std::vector<Formula> shape;    // tensor: one per dimension
-  std::vector<Formula> strides;  // tensor: in elements, row-major where the user gave none
-  bool is_written = false;       // some kernel stores to it
-  bool is_used = true;           // some kernel names it; a tensor that none does may be None
+  std::string dtype;                  // "f32", "bf16", "i8", …; of the element, or of the scalar
+  int bits = 0;                       // of one element
+  std::vector<Formula> shape = {};    // tensor: one per dimension
+  std::vector<Formula> strides = {};  // tensor: in elements, row-major where the user gave none
+  bool is_written = false;            // some kernel stores to it
+  bool is_used = true;                // some kernel names it; a tensor that none does may be None
   bool operator==(const ParamSpec&) const = default;
 };
 
 // Where an integer argument's value comes from: a scalar parameter, or one extent or stride of a tensor,
 // which is factor times the integer plus offset.
 struct IntegerSource {
-  std::string name;
+  std::string name = {};
   int param = 0;
   enum class From : uint8_t { value, extent, stride } from = From::value;
   int dim = 0;

@@ -55,16 +55,16 @@ Integers integers_of(const Function& f) {
   using From = IntegerSource::From;
   Integers result;
   for (size_t i = 0; i < f.params.size(); i++)  // a scalar's value comes before an extent that repeats it
-    if (f.params[i].var) result.add(f.params[i].var, {.name = {}, .param = int(i), .from = From::value});
+    if (f.params[i].var) result.add(f.params[i].var, {.param = int(i), .from = From::value});
   std::set<BufferId> named = named_buffers(f);
   for (bool is_named : {true, false})  // a tensor that no kernel names may be None, and tells nothing then
     for (size_t i = 0; i < f.params.size(); i++) {
       if (!f.params[i].buffer || named.contains(f.params[i].buffer) != is_named) continue;
       const BufferInfo& b = f[f.params[i].buffer];
       for (size_t d = 0; d < b.shape.size(); d++)
-        result.add(b.shape[d], {.name = {}, .param = int(i), .from = From::extent, .dim = int(d)});
+        result.add(b.shape[d], {.param = int(i), .from = From::extent, .dim = int(d)});
       for (size_t d = 0; d < b.strides.size(); d++)
-        result.add(b.strides[d], {.name = {}, .param = int(i), .from = From::stride, .dim = int(d)});
+        result.add(b.strides[d], {.param = int(i), .from = From::stride, .dim = int(d)});
     }
   for (bool is_named : {true, false})  // [n + 1] tells n where nothing tells it outright
     for (size_t i = 0; i < f.params.size(); i++) {
@@ -72,8 +72,7 @@ Integers integers_of(const Function& f) {
       const BufferInfo& b = f[f.params[i].buffer];
       for (size_t d = 0; d < b.shape.size(); d++)
         if (auto line = line_of(b.shape[d]))
-          result.add(line->var, {.name = {},
-                                 .param = int(i),
+          result.add(line->var, {.param = int(i),
                                  .from = From::extent,
                                  .dim = int(d),
                                  .factor = line->factor,
@@ -193,8 +192,6 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
                  .is_tensor = true,
                  .dtype = to_string((in_bytes ? b.holds : b.dtype).with_lanes(2)),
                  .bits = 8,
-                 .shape = {},
-                 .strides = {},
                  .is_written = is_written};
   auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
   if (!last || *last % pair)
@@ -222,8 +219,6 @@ ParamSpec tensor_spec(const Function& f, const Param& p, const Integers& integer
                  .is_tensor = true,
                  .dtype = to_string(b.holds == none_type ? b.dtype : b.holds),
                  .bits = b.dtype.bits,
-                 .shape = {},
-                 .strides = {},
                  .is_written = is_written};
   for (auto& e : b.shape) spec.shape.push_back(formula(e));
   for (auto& e : b.strides) spec.strides.push_back(formula(e));
@@ -272,8 +267,6 @@ TensorMapSpec map_spec(const Function& f, const TensorMap& map, const Integers& 
   TensorMapSpec spec{.name = map.name,
                      .dtype = to_string(tensor.holds == none_type ? tensor.dtype : tensor.holds),
                      .bits = tensor.dtype.bits,
-                     .shape = {},
-                     .strides = {},
                      .box = map.box,
                      .swizzle = int(map.swizzle)};
   for (size_t i = 0; i < f.params.size(); i++)
@@ -376,12 +369,8 @@ Program signature_of(const Function& f, const Target& target) {
       program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));
       program.params.back().is_used = named.contains(p.buffer);
     } else
-      program.params.push_back({.name = p.name,
-                                .is_tensor = false,
-                                .dtype = to_string(p.var->dtype),
-                                .bits = p.var->dtype.bits,
-                                .shape = {},
-                                .strides = {}});
+      program.params.push_back(
+          {.name = p.name, .is_tensor = false, .dtype = to_string(p.var->dtype), .bits = p.var->dtype.bits});
   }
   std::set<BufferId> counters = grid_counters(f);
   for (BufferId id : f.workspaces) {

@@ -116,7 +116,7 @@ std::string fingerprint(const Options& o) {
 
 Compiled compile(Function f, const Target& target, const Options& options, const Dump& dump) {
   check_names(options);
-  Compiled c{.function = std::move(f), .program = {}, .phases = {}};
+  Compiled c{.function = std::move(f)};
   if (options.own_barriers)
     for (Kernel& k : c.function.kernels) k.attrs.entries["own_barriers"] = int64_t(c.function.buffers.size());
   verify(c.function, Level::tile, "the front end");

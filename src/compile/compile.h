@@ -25,9 +25,9 @@ struct PhaseTime {
 };
 
 struct Compiled {
-  Function function;  // after the last pass
-  Program program;    // empty if stopped early
-  std::vector<PhaseTime> phases;
+  Function function;     // after the last pass
+  Program program = {};  // empty if stopped early
+  std::vector<PhaseTime> phases = {};
 };
 
 // Called after each pass with its number, name and result.

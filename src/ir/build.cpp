@@ -435,7 +435,7 @@ bool is_empty(const Stmt& s) {
 }
 
 Region whole(const Function& f, BufferId buffer) {
-  Region r{.buffer = buffer, .ranges = {}};
+  Region r{.buffer = buffer};
   for (auto& extent : f[buffer].shape) r.ranges.push_back({.min = imm(0), .extent = extent});
   return r;
 }

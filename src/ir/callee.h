@@ -164,8 +164,8 @@ struct OpInfo {
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;
-  std::vector<Operand> operands;
-  std::vector<Attr> attrs;          // of its users
+  std::vector<Operand> operands = {};
+  std::vector<Attr> attrs = {};     // of its users
   std::vector<Attr> record = {};    // what infer_layouts decides about it; text may say it before
   std::string_view published = {};  // what Python calls it, where that is another name
 

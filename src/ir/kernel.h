@@ -13,16 +13,16 @@ std::string_view to_string(Scope scope);
 
 // Everything a pass may learn of a buffer.  Nodes hold only the id.
 struct BufferInfo {
-  std::string name;           // a hint; the printer makes it unique
-  DType dtype;                // of one element
-  std::vector<Expr> shape;    // i64; constant unless the scope is global
-  std::vector<Expr> strides;  // global: in elements; empty means row-major
+  std::string name;                // a hint; the printer makes it unique
+  DType dtype;                     // of one element
+  std::vector<Expr> shape = {};    // i64; constant unless the scope is global
+  std::vector<Expr> strides = {};  // global: in elements; empty means row-major
   Scope scope = Scope::global;
   Span span;
-  std::optional<IndexMap> layout;  // of a shared, local or fragment buffer, after infer_layouts
-  int64_t alignment = 0;           // shared: bytes that divide its address, a power of two; 0: the default
-  int64_t address = -1;            // shared: byte offset in the block's memory, after plan_memory
-  int64_t elements = -1;           // physical size (per thread for fragment and local), after infer_layouts
+  std::optional<IndexMap> layout = {};  // of a shared, local or fragment buffer, after infer_layouts
+  int64_t alignment = 0;  // shared: bytes that divide its address, a power of two; 0: the default
+  int64_t address = -1;   // shared: byte offset in the block's memory, after plan_memory
+  int64_t elements = -1;  // physical size (per thread for fragment and local), after infer_layouts
   BufferId alias_of =
       {};  // another shape or dtype of that buffer's storage, element by element in row-major order
   std::string reducer =
@@ -35,8 +35,8 @@ struct BufferInfo {
 
 struct Param {  // a tensor (buffer set) or a scalar (var set)
   std::string name;
-  BufferId buffer;
-  Expr var;
+  BufferId buffer = {};
+  Expr var = {};
 };
 
 struct Kernel {

@@ -69,7 +69,7 @@ struct BufferId {
 
 // One dimension of a Region: [min, min + extent); `point` marks a single index written without a slice.
 struct Range {
-  Expr min, extent;
+  Expr min, extent = {};
   bool point = false;
   auto fields() { return std::tie(min, extent, point); }
 };
@@ -77,7 +77,7 @@ struct Range {
 // A rectangular part of a buffer.
 struct Region {
   BufferId buffer;
-  std::vector<Range> ranges;
+  std::vector<Range> ranges = {};
   auto fields() { return std::tie(buffer, ranges); }
 };
 
@@ -87,8 +87,8 @@ struct Region {
 // function of values: its variables have the types of its arguments.
 struct IndexMap {
   std::vector<Expr> vars;
-  std::vector<int64_t> extents;
-  std::vector<Expr> outputs;
+  std::vector<int64_t> extents = {};
+  std::vector<Expr> outputs = {};
   auto fields() { return std::tie(vars, extents, outputs); }
 };
 

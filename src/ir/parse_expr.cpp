@@ -349,7 +349,7 @@ Region Parser::region() {
   if (it == buffers.end()) unknown(name, "buffer");
   if (!is("[")) return whole(f, it->second);
   next();
-  Region r{.buffer = it->second, .ranges = {}};
+  Region r{.buffer = it->second};
   if (accept("]")) return whole(f, r.buffer);
   do r.ranges.push_back(range());
   while (accept(","));

@@ -124,7 +124,7 @@ void Parser::param() {
   for (auto& p : f.params)
     if (p.name == name.text) fail(name.span, "two parameters are called `{}`", name.text);
   expect(":", "after the name of a parameter");
-  Param p{.name = name.text, .buffer = {}, .var = {}};
+  Param p{.name = name.text};
   auto scope = scope_word(0);
   if (scope) next();
   if (!is_dtype()) expected("a type (f32, i8, bool, …)");

@@ -39,7 +39,7 @@ WarpCost global_sectors(const std::vector<int64_t>& addresses, int width);
 // An access as an operator thinks of it: each lane's first element of `elements` in a row of the tile's last
 // dimension (an empty index: the lane takes no part), made `times` times.
 struct WarpAccess {
-  std::vector<std::vector<int64_t>> lanes;
+  std::vector<std::vector<int64_t>> lanes = {};
   int64_t elements = 1, times = 1;
   bool stores = false;
 };

@@ -30,7 +30,7 @@ Drawing grid(std::string title, const std::vector<int64_t>& shape) {
   if (size > most_cells)
     fail({}, "a tile of the extents {} has {} elements, too many to draw ({} at most): draw a part of it",
          tuple_text(shape), size, most_cells);
-  Drawing d{.title = std::move(title), .rows = {}, .columns = 0, .cells = {}};
+  Drawing d{.title = std::move(title), .columns = 0};
   if (shape.size() < 2) {
     d.columns = std::min(size, one_row);
     return d;

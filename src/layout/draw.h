@@ -10,10 +10,10 @@ struct Drawing {
     std::string text;
     std::string colour;  // "#rrggbb"
   };
-  std::string title;              // the map
-  std::vector<std::string> rows;  // names: the leading indices; empty for a tile of one dimension
+  std::string title;                   // the map
+  std::vector<std::string> rows = {};  // names: the leading indices; empty for a tile of one dimension
   int64_t columns = 0;
-  std::vector<Cell> cells;  // row by row; the last row of a one-dimensional tile may be short
+  std::vector<Cell> cells = {};  // row by row; the last row of a one-dimensional tile may be short
 };
 
 // Each element's place, coloured by the bank of shared memory that it falls into if its size in `bits` is

@@ -17,11 +17,11 @@ using Atom = std::pair<int, int64_t>;  // input, divisor
 
 struct Inversion {
   const Layout& l;
-  std::vector<Term> terms;                    // cut into atoms
-  std::vector<std::set<int64_t>> cuts;        // per input: where its atoms begin
-  std::map<Atom, std::vector<Digit>> solved;  // digits of the outputs, XORed
+  std::vector<Term> terms = {};                    // cut into atoms
+  std::vector<std::set<int64_t>> cuts = {};        // per input: where its atoms begin
+  std::map<Atom, std::vector<Digit>> solved = {};  // digits of the outputs, XORed
   // Rows of the linear system over bits: atoms XORed are output bits XORed.
-  std::vector<std::pair<std::set<Atom>, std::set<Atom>>> rows;
+  std::vector<std::pair<std::set<Atom>, std::set<Atom>>> rows = {};
 
   bool top(const Digit& d) const { return d.divisor * d.radix >= l.extents[size_t(d.input)]; }
 
@@ -153,7 +153,7 @@ struct Inversion {
 
 std::optional<std::vector<Term>> inverse_terms(const Layout& l) {
   if (!l.terms) return std::nullopt;
-  return Inversion{.l = l, .terms = {}, .cuts = {}, .solved = {}, .rows = {}}.run();
+  return Inversion{.l = l}.run();
 }
 
 }  // namespace

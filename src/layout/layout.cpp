@@ -79,11 +79,7 @@ IndexMap Layout::map() const {
 int64_t Layout::size() const { return product(extents); }
 
 Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> terms) {
-  Layout l{.extents = std::move(extents),
-           .ranges = std::vector<int64_t>(size_t(outputs), 1),
-           .vars = {},
-           .outputs = {},
-           .terms = {}};
+  Layout l{.extents = std::move(extents), .ranges = std::vector<int64_t>(size_t(outputs), 1)};
   l.vars = input_vars(l.extents.size());
   l.outputs.assign(size_t(outputs), imm(0));
   std::erase_if(terms, [&](const Term& t) { return t.xors.empty() && largest(t, l.extents) == 0; });
@@ -108,7 +104,7 @@ Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> t
 Layout from_map(const IndexMap& map) {
   Facts facts;
   for (size_t i = 0; i < map.vars.size(); i++) facts.bind(map.vars[i], Interval{0, map.extents[i] - 1});
-  Layout l{.extents = map.extents, .ranges = {}, .vars = map.vars, .outputs = {}, .terms = std::nullopt};
+  Layout l{.extents = map.extents, .vars = map.vars};
   std::vector<Term> terms;
   bool known = true;
   for (size_t o = 0; o < map.outputs.size(); o++) {

@@ -34,11 +34,11 @@ struct Term {  // adds stride * (digit ^ xors…) to one output
 };
 
 struct Layout {
-  std::vector<int64_t> extents;            // of the inputs
-  std::vector<int64_t> ranges;             // of the outputs: one more than the largest value taken
-  std::vector<Expr> vars;                  // one per input
-  std::vector<Expr> outputs;               // over vars
-  std::optional<std::vector<Term>> terms;  // the digit form
+  std::vector<int64_t> extents;                 // of the inputs
+  std::vector<int64_t> ranges = {};             // of the outputs: one more than the largest value taken
+  std::vector<Expr> vars = {};                  // one per input
+  std::vector<Expr> outputs = {};               // over vars
+  std::optional<std::vector<Term>> terms = {};  // the digit form
   // Of a layout without digits whose points were counted: the table.  Its outputs may then be empty (an
   // inverse that no expression says): such a layout answers questions, but code cannot be written with it.
   std::shared_ptr<const std::vector<int64_t>> points = nullptr;

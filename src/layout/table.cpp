@@ -16,8 +16,8 @@ namespace {
 struct TermRows {
   int64_t stride;
   size_t output;
-  std::vector<Digit> outer;    // digits of leading inputs
-  std::vector<int64_t> inner;  // XOR of the others, per inner point
+  std::vector<Digit> outer;         // digits of leading inputs
+  std::vector<int64_t> inner = {};  // XOR of the others, per inner point
 };
 
 int64_t xor_of(const std::vector<Digit>& digits, const std::vector<int64_t>& x) {
@@ -59,7 +59,7 @@ struct DigitTable {
       leading.push_back(&t);
       return;
     }
-    TermRows rows{.stride = t.stride, .output = size_t(t.output), .outer = outer, .inner = {}};
+    TermRows rows{.stride = t.stride, .output = size_t(t.output), .outer = outer};
     rows.inner.reserve(size_t(inner_points));
     std::vector<int64_t> x(n, 0);
     do rows.inner.push_back(xor_of(inner, x));
@@ -298,11 +298,7 @@ std::optional<std::vector<Term>> find_terms(const std::vector<int64_t>& extents,
 Layout from_points(std::vector<int64_t> extents, int outputs, std::vector<int64_t> points) {
   if (auto terms = find_terms(extents, size_t(outputs), points))
     return from_terms(std::move(extents), outputs, std::move(*terms));
-  Layout l{.extents = std::move(extents),
-           .ranges = std::vector<int64_t>(size_t(outputs), 1),
-           .vars = {},
-           .outputs = {},
-           .terms = std::nullopt};
+  Layout l{.extents = std::move(extents), .ranges = std::vector<int64_t>(size_t(outputs), 1)};
   l.vars = input_vars(l.extents.size());
   for (size_t i = 0; i < points.size(); i++) {
     int64_t& range = l.ranges[i % size_t(outputs)];

@@ -64,7 +64,7 @@ const TileOp& row_of(const Tile& t) {
 int64_t Array::size() const { return product(shape); }
 
 Array make_array(DType type, std::vector<int64_t> shape) {
-  Array a{.dtype = type, .shape = std::move(shape), .floats = {}, .ints = {}};
+  Array a{.dtype = type, .shape = std::move(shape)};
   if (type.is_float())
     a.floats.assign(size_t(a.size()), round_float(0, type));
   else

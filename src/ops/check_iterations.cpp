@@ -22,7 +22,7 @@ struct Counter {
 struct IterationAccess {
   bool is_store;
   BufferId buffer;
-  std::vector<Expr> index, conditions;
+  std::vector<Expr> index = {}, conditions;
   std::vector<Counter> inner;  // loops of the body around it
   Span span;
 };
@@ -60,12 +60,8 @@ struct IterationAccesses {
   bool by_thread = false;  // each thread may have iterations of its own
 
   void add(bool is_store, BufferId buffer, const std::vector<Expr>& index, const Expr& mask, Span span) {
-    IterationAccess a{.is_store = is_store,
-                      .buffer = buffer,
-                      .index = {},
-                      .conditions = conditions,
-                      .inner = inner,
-                      .span = span};
+    IterationAccess a{
+        .is_store = is_store, .buffer = buffer, .conditions = conditions, .inner = inner, .span = span};
     for (auto& i : index) a.index.push_back(substitute(i, names));
     if (mask) a.conditions.push_back(substitute(mask, names));
     found.push_back(std::move(a));

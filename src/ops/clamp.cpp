@@ -45,9 +45,7 @@ extern const TileOp clamp_op;
 const TileOp clamp_op = {
     .info = {.name = "clamp",
              .doc = "Every element of dst becomes min(max(it, low), high).",
-             .operands = {{"dst", Access::update}, {"low", Access::value}, {"high", Access::value}},
-             .attrs = {}},
-    .complete = nullptr,
+             .operands = {{"dst", Access::update}, {"low", Access::value}, {"high", Access::value}}},
     .check = check_clamp,
     .eval = eval_clamp,
     .nest = nest_clamp,

@@ -34,19 +34,13 @@ extern const TileOp fill_op, clear_op;
 const TileOp fill_op = {
     .info = {.name = "fill",
              .doc = "Every element of dst becomes value, cast to dst's type.",
-             .operands = {{"dst", Access::write}, {"value", Access::value}},
-             .attrs = {}},
-    .complete = nullptr,
+             .operands = {{"dst", Access::write}, {"value", Access::value}}},
     .check = check_fill,
     .eval = eval_fill,
     .nest = nest_fill,
 };
 const TileOp clear_op = {
-    .info = {.name = "clear",
-             .doc = "Every element of dst becomes 0.",
-             .operands = {{"dst", Access::write}},
-             .attrs = {}},
-    .complete = nullptr,
+    .info = {.name = "clear", .doc = "Every element of dst becomes 0.", .operands = {{"dst", Access::write}}},
     .check = check_fill,
     .eval = eval_fill,
     .nest = nest_fill,

@@ -225,17 +225,10 @@ Gemm read_gemm(const Tile& t, const Function& f) {
          .a = region_of(t, 0),
          .b = region_of(t, 1),
          .c = region_of(t, 2),
-         .m = 0,
-         .n = 0,
-         .k = 0,
          .trans_a = ta,
          .trans_b = tb,
          .clear = t.attrs.get_int("clear_accum") != 0,
-         .clear_if = {},
-         .policy = t.attrs.get_string("policy", "square"),
-         .a_type = {},
-         .b_type = {},
-         .c_type = {}};
+         .policy = t.attrs.get_string("policy", "square")};
   auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
   if (auto* condition = t.attrs.find("clear_accum"))
     if (auto* e = std::get_if<Expr>(condition)) {
@@ -273,7 +266,6 @@ const TileOp gemm_op = {
                         {"micro_m", OpInfo::Attr::Type::integer},
                         {"micro_n", OpInfo::Attr::Type::integer},
                         {"why_not", OpInfo::Attr::Type::choice}}},
-    .complete = nullptr,
     .check = check_gemm,
     .eval = eval_gemm,
     .infer_layout = infer_layout_gemm,

@@ -10,11 +10,11 @@ namespace tl {
 struct Gemm {
   const Tile& tile;
   Region a, b, c;  // C += op(A) · op(B); 2-D after dropping points
-  int64_t m, n, k;
+  int64_t m = 0, n = 0, k = 0;
   bool trans_a, trans_b, clear;  // clear: C = op(A) · op(B)
-  Expr clear_if;                 // a condition: clear where it holds; null: `clear` says it
+  Expr clear_if = {};            // a condition: clear where it holds; null: `clear` says it
   std::string policy;            // "square", "full_row", "full_col"
-  DType a_type, b_type, c_type;
+  DType a_type = {}, b_type = {}, c_type = {};
 };
 Gemm read_gemm(const Tile& t, const Function& f);
 
@@ -55,9 +55,9 @@ std::array<size_t, 2> matrix_dims(const Region& r);
 struct SharedMatrix {
   BufferId buffer;
   DType type;
-  Layout layout;               // of the whole buffer
-  std::vector<Expr> starts;    // where the region begins
-  std::array<size_t, 2> dims;  // of the buffer: the matrix's rows and columns
+  Layout layout;                  // of the whole buffer
+  std::vector<Expr> starts = {};  // where the region begins
+  std::array<size_t, 2> dims;     // of the buffer: the matrix's rows and columns
   Expr at(const Expr& row, const Expr& col, const Facts& facts) const;  // index of an element in the buffer
 };
 

@@ -102,7 +102,7 @@ std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a,
   int64_t times = g.k * warps * (is_a ? t.m_steps : t.n_steps * t.vector / n);
   for (int64_t w : {int64_t(0), warps - 1})
     for (int64_t k : {int64_t(0), g.k / 2}) {
-      WarpAccess access{.lanes = {}, .elements = n, .times = std::max<int64_t>(1, times / 4)};
+      WarpAccess access{.elements = n, .times = std::max<int64_t>(1, times / 4)};
       for (int64_t tx = w * warp; tx < std::min<int64_t>(threads, (w + 1) * warp); tx++) {
         int64_t row = std::min(tx / t.cols, t.rows - 1), col = tx % t.cols * t.vector;
         std::vector<int64_t> index(rank, 0);

@@ -35,7 +35,7 @@ WarpAccess block_reads(const std::vector<int64_t>& shape, int bits, int64_t elem
   size_t rank = shape.size();
   int64_t rows = std::min<int64_t>(8, shape[rank - 2]),
           chunk = std::min<int64_t>(128 / bits, shape[rank - 1]);
-  WarpAccess access{.lanes = {}, .elements = chunk, .times = elements / (rows * chunk) * warps};
+  WarpAccess access{.elements = chunk, .times = elements / (rows * chunk) * warps};
   for (int64_t r = 0; r < rows; r++) {
     std::vector<int64_t> index(rank, 0);
     index[rank - 2] = r;
@@ -153,13 +153,11 @@ Factor mma_factor(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_b,
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
   DType type = ctx.function[r.buffer].dtype, factor = is_b ? p.row->b_type : p.row->a_type;
   if (is_fragment(r, ctx.function) && lies_as(r, ctx.function, ctx.layouts, wanted))
-    return {.memory = {},
-            .registers = factors(g, ctx, is_b, r.buffer, factor, wanted.registers, before),
+    return {.registers = factors(g, ctx, is_b, r.buffer, factor, wanted.registers, before),
             .tile_stride = registers * g.k / p.row->k,
             .step_stride = registers};
   BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", factor, tiles * registers);
-  WarpShare s{.memory = {},
-              .is_b = is_b,
+  WarpShare s{.is_b = is_b,
               .transposed = is_b ? g.trans_b : g.trans_a,
               .registers = local,
               .factor = factor,

@@ -8,7 +8,7 @@ namespace tl {
 
 // A or B, and a warp's share of it: `tiles` instruction tiles along m or n, of `all_tiles` in the matrix.
 struct WarpShare {
-  SharedMatrix memory;
+  SharedMatrix memory = {};
   bool is_b, transposed;  // the fragments are k×n, not m×k; memory holds the matrix transposed
   BufferId registers;
   DType factor;         // of the registers: what is multiplied

@@ -127,7 +127,7 @@ MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row
       out.tail = r;
   out.fits = g.m % row.m == 0 && g.n % row.n == 0 && (rest == 0 || out.tail);
   if (out.tail && g.k < row.k)
-    out = {.row = out.tail, .tail = nullptr, .fits = out.fits && may_be(g, "instruction", *out.tail)};
+    out = {.row = out.tail, .fits = out.fits && may_be(g, "instruction", *out.tail)};
   return out;
 }
 

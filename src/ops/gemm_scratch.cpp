@@ -114,10 +114,8 @@ BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DTy
   return ctx.scratch({.name = std::move(name),
                       .dtype = type,
                       .shape = {imm(n)},
-                      .strides = {},
                       .scope = Scope::local,
                       .span = g.tile.span,
-                      .layout = {},
                       .elements = n});
 }
 
@@ -129,7 +127,6 @@ SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r) {
   SharedMatrix m{.buffer = r.buffer,
                  .type = info.dtype,
                  .layout = known == ctx.layouts.shared.end() ? row_major(shape) : known->second,
-                 .starts = {},
                  .dims = matrix_dims(r)};
   for (auto& range : r.ranges) m.starts.push_back(range.min);
   return m;
@@ -139,7 +136,6 @@ SharedMatrix scratch_matrix(const Gemm& g, LowerContext& ctx, std::string name, 
   BufferId id = ctx.scratch({.name = std::move(name),
                              .dtype = type,
                              .shape = {imm(layout.extents[0]), imm(layout.extents[1])},
-                             .strides = {},
                              .scope = Scope::shared,
                              .span = g.tile.span,
                              .layout = layout.map(),

@@ -244,10 +244,8 @@ Stmt Lowering::run() {
   BufferId acc = ctx.scratch({.name = "acc",
                               .dtype = sum,
                               .shape = {imm(u.rows * u.width())},
-                              .strides = {},
                               .scope = Scope::local,
                               .span = at,
-                              .layout = {},
                               .elements = u.rows * u.width()});
   // m is cut into the fewest blocks, which differ by one row at most.
   int64_t blocks = ceil_of(g.m, u.rows), few = g.m / blocks, larger = g.m % blocks;

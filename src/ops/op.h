@@ -15,8 +15,8 @@ namespace tl {
 struct Array {
   DType dtype;
   std::vector<int64_t> shape;
-  std::vector<double> floats;
-  std::vector<int64_t> ints;
+  std::vector<double> floats = {};
+  std::vector<int64_t> ints = {};
   int64_t size() const;
   double number(int64_t i) const {
     return dtype.is_float() ? floats[size_t(i)] : float_of_int(ints[size_t(i)], dtype, f64);
@@ -90,7 +90,7 @@ struct ParallelNest;
 struct TileOp {
   OpInfo info;  // first: Tile::op points to it
   // Fills in what the user may leave out (the extents of a base element).  May be null.
-  void (*complete)(std::vector<Operand>& operands, const Function& f, Span span);
+  void (*complete)(std::vector<Operand>& operands, const Function& f, Span span) = nullptr;
   // Shapes, types, scopes: CompileError at the user's line.
   void (*check)(const Tile& t, const Function& f);
   // What it means.  Null only for an operator of the user's: then its body says.

@@ -16,7 +16,7 @@
 namespace tl {
 
 ParallelNest read_nest(const For& loop) {
-  ParallelNest nest{.vars = {}, .extents = {}, .body = {}, .attrs = loop.attrs, .span = loop.span};
+  ParallelNest nest{.attrs = loop.attrs, .span = loop.span};
   for (const For* l = &loop; l && l->loop == Loop::parallel; l = nest.body.as<For>()) {
     auto extent = as_int(l->extent);
     internal_check(extent.has_value(), "parallel loops have constant extents after canonicalize");

@@ -5,9 +5,9 @@
 namespace tl {
 
 struct ParallelNest {
-  std::vector<Expr> vars;  // outermost first
-  std::vector<int64_t> extents;
-  Stmt body;
+  std::vector<Expr> vars = {};  // outermost first
+  std::vector<int64_t> extents = {};
+  Stmt body = {};
   Attrs attrs;  // of the outermost loop
   Span span;
 };

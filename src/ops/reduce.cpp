@@ -69,9 +69,7 @@ Reduce read_reduce(const Tile& t, const Function& f) {
            .fold = find_fold(name),
            .absolute = name.starts_with("abs"),
            .clear = t.attrs.get_int("clear") != 0,
-           .dim = 0,
            .shape = region_shape(region_of(t, 0)),
-           .keeps_dim = false,
            .acc = f[region_of(t, 1).buffer].dtype,
            .nan_propagate = t.attrs.get_int("nan_propagate") != 0};
   if (r.fold == Fold::user)
@@ -396,7 +394,6 @@ TileOp reduce_row(std::string_view name, std::string_view doc) {
                         .doc = doc,
                         .operands = {{"src", Access::read}, {"dst", Access::update}},
                         .attrs = {{"dim", Type::integer}, {"clear", Type::flag}, {"batch", Type::integer}}},
-               .complete = nullptr,
                .check = check_reduce,
                .eval = eval_reduce,
                .infer_layout = infer_layout_reduce,

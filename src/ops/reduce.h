@@ -11,10 +11,10 @@ struct Reduce {
   const Tile& tile;
   Region src, dst;
   Fold fold;
-  bool absolute, clear;
-  size_t dim;                  // of src's dimensions without points
+  bool absolute = false, clear;
+  size_t dim = 0;              // of src's dimensions without points
   std::vector<int64_t> shape;  // src's
-  bool keeps_dim;              // dst has `dim` too, of extent 1
+  bool keeps_dim = false;      // dst has `dim` too, of extent 1
   DType acc;                   // in which it is computed: f32 for narrower floats, i32 for truth, else dst's
   bool nan_propagate = false;  // of max and min: a NaN wins
   const IndexMap* user = nullptr;  // (a, b) -> (their combination, the identity)

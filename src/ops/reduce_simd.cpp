@@ -80,10 +80,8 @@ Stmt Serial::run() {
   acc = ctx.scratch({.name = "acc",
                      .dtype = r.acc,
                      .shape = {imm(width)},
-                     .strides = {},
                      .scope = Scope::local,
                      .span = r.at(),
-                     .layout = {},
                      .elements = width});
   std::vector<Stmt> out;
   if (r.dim + 1 == r.shape.size()) {

@@ -51,10 +51,8 @@ struct Threads {
     return ctx.scratch({.name = std::move(name),
                         .dtype = r.acc,
                         .shape = {imm(n)},
-                        .strides = {},
                         .scope = scope,
                         .span = r.at(),
-                        .layout = {},
                         .elements = n});
   }
   Expr at(BufferId b, Expr index) const { return load(ctx.function, b, {std::move(index)}, r.at()); }
@@ -112,8 +110,6 @@ std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
   if (mapping.registers > staged_registers) return std::nullopt;
   BufferInfo info{.name = "part_of_" + ctx.function[r.src.buffer].name,
                   .dtype = ctx.function[r.src.buffer].dtype,
-                  .shape = {},
-                  .strides = {},
                   .scope = Scope::fragment,
                   .span = r.at(),
                   .layout = mapping.layout.map(),

@@ -37,9 +37,7 @@ Reduce reduce_of(const Tile& t, const Function& f) {
           .src = region_of(t, 0),
           .dst = region_of(t, 0),
           .fold = find_fold(info.reducer),
-          .absolute = false,
           .clear = true,
-          .dim = 0,
           .shape = region_shape(region_of(t, 0)),
           .keeps_dim = true,
           .acc = info.dtype};
@@ -221,9 +219,7 @@ Function widen_reducers(Function f) {
 const TileOp reducer_init_op = {
     .info = {.name = "reducer_init",
              .doc = "A reducer has this value, to which parallel loops may contribute.",
-             .operands = {{"reducer", Access::write}, {"value", Access::value}},
-             .attrs = {}},
-    .complete = nullptr,
+             .operands = {{"reducer", Access::write}, {"value", Access::value}}},
     .check = check_reducer,
     .eval = eval_init,
     .infer_layout = infer_layout_reducer,
@@ -234,7 +230,6 @@ const TileOp finalize_reducer_op = {
              .doc = "All contributions to a reducer are combined; afterwards every thread has its value.",
              .operands = {{"reducer", Access::update}},
              .attrs = {{"batch", OpInfo::Attr::Type::integer}}},
-    .complete = nullptr,
     .check = check_reducer,
     .eval = eval_finalize,
     .infer_layout = infer_layout_reducer,

@@ -103,7 +103,7 @@ void check_constant(const Tile& t, const Function& f, const Region& r) {
 
 ParallelNest nest_over(const Tile& t, std::vector<int64_t> extents) {
   if (extents.empty()) extents = {1};
-  ParallelNest nest{.vars = {}, .extents = std::move(extents), .body = {}, .attrs = t.attrs, .span = t.span};
+  ParallelNest nest{.extents = std::move(extents), .attrs = t.attrs, .span = t.span};
   for (size_t d = 0; d < nest.extents.size(); d++) nest.vars.push_back(var(loop_name(d)));
   return nest;
 }

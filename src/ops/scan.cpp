@@ -20,7 +20,7 @@ struct Scan {
   Region src, dst;
   BinaryOp op;
   bool reverse;
-  size_t dim;
+  size_t dim = 0;
   std::vector<int64_t> shape;
   DType acc;
   const Span& at() const { return tile.span; }
@@ -34,7 +34,6 @@ Scan read_scan(const Tile& t, const Function& f) {
          .dst = region_of(t, 1),
          .op = t.op->name == "cummax" ? BinaryOp::max : BinaryOp::add,
          .reverse = t.attrs.get_int("reverse") != 0,
-         .dim = 0,
          .shape = region_shape(region_of(t, 0)),
          .acc = f[region_of(t, 1).buffer].dtype};
   int64_t dim = t.attrs.get_int("dim");
@@ -125,10 +124,8 @@ struct ScanLowering {
     sum = ctx.scratch({.name = "sum",
                        .dtype = s.acc,
                        .shape = {imm(width)},
-                       .strides = {},
                        .scope = Scope::local,
                        .span = s.at(),
-                       .layout = {},
                        .elements = width});
   }
   Expr held(const Expr& i = imm(0)) const { return load(s.acc, sum, {i}); }
@@ -286,7 +283,6 @@ TileOp scan_row(std::string_view name, std::string_view doc) {
                    .doc = doc,
                    .operands = {{"src", Access::read}, {"dst", Access::write}},
                    .attrs = {{"dim", OpInfo::Attr::Type::integer}, {"reverse", OpInfo::Attr::Type::flag}}},
-          .complete = nullptr,
           .check = check_scan,
           .eval = eval_scan,
           .infer_layout = infer_layout_scan,

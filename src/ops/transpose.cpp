@@ -94,9 +94,7 @@ extern const TileOp transpose_op;
 const TileOp transpose_op = {
     .info = {.name = "transpose",
              .doc = "dst = src with its last two dimensions exchanged, cast if their types differ.",
-             .operands = {{"src", Access::read}, {"dst", Access::write}},
-             .attrs = {}},
-    .complete = nullptr,
+             .operands = {{"src", Access::read}, {"dst", Access::write}}},
     .check = check_transpose,
     .eval = eval_transpose,
     .infer_layout = infer_layout_transpose,

@@ -70,7 +70,7 @@ struct BodyCheck {
 
 void check_user(const Tile& t, const Function& f) {
   if (!t.body) fail(t.span, "{} has no body that says what it becomes", t.op->name);
-  BodyCheck{.tile = t, .f = f, .own = {}, .span = t.span}.run();
+  BodyCheck{.tile = t, .f = f, .span = t.span}.run();
 }
 
 // ── what it means ─────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +126,7 @@ bool has_accesses(const UserOp& op, const std::vector<Access>& accesses) {
 
 UserOp& add(Registry& r, std::string_view name, std::vector<UserOperand> operands, UserEval eval) {
   UserOp& made = r.ops.emplace_back(UserOp{std::string(name), std::move(operands), std::move(eval), {}});
-  made.op.info = {.name = made.name, .doc = "an operator of the user's", .operands = {}, .attrs = {}};
+  made.op.info = {.name = made.name, .doc = "an operator of the user's"};
   for (auto& o : made.operands) made.op.info.operands.push_back({o.name, o.access});
   made.op.check = check_user;
   made.op.eval = made.eval ? evaluate : nullptr;

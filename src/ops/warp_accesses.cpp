@@ -78,7 +78,7 @@ WarpAccess copy_writes(const std::vector<int64_t>& shape, int bits, const Target
   int64_t n = target.vector_bytes * 8 / bits, rows = shape[rank - 2], cols = shape[rank - 1];
   while (n > 1 && cols % n) n /= 2;
   WarpAccess access{
-      .lanes = {}, .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp, .stores = true};
+      .elements = n, .times = (rows * cols / n + target.warp - 1) / target.warp, .stores = true};
   for (int64_t lane = 0; lane < std::min<int64_t>(target.warp, rows * cols / n); lane++) {
     std::vector<int64_t> index(rank, 0);
     index[rank - 2] = lane * n / cols;

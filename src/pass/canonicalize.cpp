@@ -32,8 +32,7 @@ Expr thread_coordinate(const Kernel& k, int64_t dim) {
 // The grid's barrier counts in a workspace of its own.
 Expr counter_of(Function& f, std::optional<BufferId>& counter, Span span) {
   if (!counter) {
-    counter = f.add(
-        {.name = "grid_barrier", .dtype = u64, .shape = {imm(1)}, .strides = {}, .span = span, .layout = {}});
+    counter = f.add({.name = "grid_barrier", .dtype = u64, .shape = {imm(1)}, .span = span});
     f.workspaces.push_back(*counter);
   }
   return call(address_of, {load(u64, *counter, {imm(0)})}, span);

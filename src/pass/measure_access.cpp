@@ -23,9 +23,9 @@ constexpr int points = 16;  // of the loops around an access that are tried
 
 struct Site {
   BufferId buffer;
-  Expr index, mask;  // the index of one element or a vector
+  Expr index, mask = {};  // the index of one element or a vector
   bool writes = false;
-  std::string_view instruction;
+  std::string_view instruction = {};
   int bytes = 0, takers = 32;  // of all the elements; lanes whose addresses count
   Span span;
 };
@@ -179,7 +179,6 @@ struct Measurer {
       if (call.callee == &row->callee && f[e.buffer].scope == Scope::shared)
         measure({.buffer = e.buffer,
                  .index = place_of(call.args[e.argument])->index[0],
-                 .mask = {},
                  .writes = e.writes(),
                  .instruction = row->callee.name,
                  .bytes = 16,
@@ -193,7 +192,6 @@ struct Measurer {
              .index = e.index[0],
              .mask = load ? load->mask : s.as<Store>()->mask,
              .writes = e.writes(),
-             .instruction = {},
              .bytes = std::max(1, f[e.buffer].dtype.bits * e.index[0]->dtype.lanes / 8),
              .takers = target.warp,
              .span = load ? load->span : s->span});

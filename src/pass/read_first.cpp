@@ -31,11 +31,8 @@ struct ReadFirst : ScopedRewriter {
       const BufferInfo& from = f[read.buffer];
       BufferInfo info{.name = from.name + "_read",
                       .dtype = from.dtype,
-                      .shape = {},
-                      .strides = {},
                       .scope = from.scope == Scope::local ? Scope::local : Scope::fragment,
-                      .span = s->span,
-                      .layout = {}};
+                      .span = s->span};
       for (int64_t e : region_shape(read)) info.shape.push_back(imm(e));
       if (info.shape.empty()) info.shape.push_back(imm(1));
       BufferId copy = f.add(std::move(info));

@@ -78,7 +78,7 @@ Layout reshaped(const Layout& l, const Function& f, BufferId from, BufferId to) 
     inputs[d] = simplify(d == 0 ? i : floormod(i, old[d]), facts);
   }
   if (others) inputs.push_back(vars.back());
-  IndexMap map{.vars = vars, .extents = shape, .outputs = {}};
+  IndexMap map{.vars = vars, .extents = shape};
   if (others) map.extents.push_back(l.extents.back());
   std::vector<Expr> outputs = map_index(l, inputs);
   Expr& place = outputs.back();  // the register, or the offset in memory

@@ -27,10 +27,8 @@ struct Stager {
     BufferInfo made{.name = info.name + suffix,
                     .dtype = info.dtype,
                     .shape = info.shape,
-                    .strides = {},
                     .scope = scope,
                     .span = info.span,
-                    .layout = {},
                     .stands_for = info.stands_for ? info.stands_for : fragment};
     BufferId b = f.add(std::move(made));
     before.push_back(alloc(b, span));

@@ -76,7 +76,7 @@ class Cpu final : public Device {
     std::vector<std::string> names;
     for (const EntrySpec& entry : program.entries) names.push_back(entry.name);
     LoadedObject object = load_object(binary.bytes, names);
-    Module module{.image = object.image, .entries = {}};
+    Module module{.image = object.image};
     for (size_t i = 0; i < names.size(); i++)
       module.entries.push_back({.code = object.symbols[i],
                                 .arena_bytes = program.entries[i].arena_bytes,

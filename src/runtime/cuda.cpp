@@ -276,7 +276,6 @@ class Cuda final : public Device {
             .threads = {unsigned(entry.threads[0]), unsigned(entry.threads[1]), unsigned(entry.threads[2])},
             .shared_bytes = entry.shared_bytes,
             .arena_bytes = 0,
-            .block_ns = nullptr,
             .cooperative = entry.cooperative,
             .dependent = entry.dependent,
             .maps = size_t(std::ranges::count_if(

@@ -71,7 +71,7 @@ struct LoadedEntry {
   void* code = nullptr;
   std::array<unsigned, 3> threads{1, 1, 1};
   int64_t shared_bytes = 0, arena_bytes = 0;
-  std::shared_ptr<std::atomic<uint32_t>> block_ns;  // CPU: see GridJob
+  std::shared_ptr<std::atomic<uint32_t>> block_ns = {};  // CPU: see GridJob
   bool cooperative = false, dependent = false;
   size_t maps = 0;  // tensor maps, its last parameters
 };
@@ -79,7 +79,7 @@ struct LoadedEntry {
 // A binary in a device's memory; unloaded with its last copy.
 struct Module {
   std::shared_ptr<void> image;
-  std::vector<LoadedEntry> entries;
+  std::vector<LoadedEntry> entries = {};
 };
 
 enum DeviceType : int { device_cpu = 1, device_cuda = 2, device_rocm = 10 };  // as DLPack numbers them

@@ -18,7 +18,7 @@ bool is_whole(const HostArg& arg, const GlobalCells& cells) {
 }
 
 Gap gap_of(const BufferInfo& b, const Memory& m, const GlobalCells& cells) {
-  Gap gap{.tensor = b.name, .span = b.span, .first = {}, .elements = 0, .of = product(m.shape)};
+  Gap gap{.tensor = b.name, .span = b.span, .elements = 0, .of = product(m.shape)};
   int64_t in_byte = b.dtype.is_packed() ? 2 : 1;
   for (int64_t element = 0; element < gap.of; element++) {
     auto at = coordinates(element, m.shape);

@@ -41,7 +41,7 @@ std::vector<Tensor> Launch::tensors_of_call() {
 std::vector<MapView> Launch::maps_of_call() {
   std::vector<MapView> all;
   for (auto& m : host.f.maps) {
-    MapView view{.map = &m, .shape = {}, .strides = {}};
+    MapView view{.map = &m};
     for (auto& e : shape_of(host.f, m)) view.shape.push_back(host.integer(e));
     for (auto& e : strides_of(host.f, m)) view.strides.push_back(host.integer(e));
     all.push_back(std::move(view));

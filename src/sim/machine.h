@@ -108,7 +108,7 @@ struct CallSite {
   bool is_async = false;                             // it is one of an AsyncInstr
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
-  std::vector<Arg> args;
+  std::vector<Arg> args = {};
   int32_t to = -1;  // its result, a slot per lane for each element
   Span span;
   int32_t site = 0;                          // in Code::sites
@@ -170,7 +170,7 @@ struct Tensor {
 // A tensor map of the call, with numbers for its shape.
 struct MapView {
   const TensorMap* map = nullptr;
-  std::vector<int64_t> shape, strides;  // in elements
+  std::vector<int64_t> shape = {}, strides = {};  // in elements
 };
 
 class Engine;

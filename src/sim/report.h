@@ -41,9 +41,9 @@ std::string_view name_of(Finding::Kind kind);
 // What a run has left of a tensor that the call made: nobody has written it, and the caller gets it.
 struct Gap {
   std::string tensor;
-  Span span;                   // where it is declared
-  std::vector<int64_t> first;  // the first such element
-  int64_t elements, of;        // how many, of how many
+  Span span;                        // where it is declared
+  std::vector<int64_t> first = {};  // the first such element
+  int64_t elements, of;             // how many, of how many
 };
 
 struct SimulationReport {

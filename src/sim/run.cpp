@@ -21,7 +21,7 @@ namespace tl {
 
 struct Simulation {
   Function f;
-  std::vector<sim::Code> kernels;
+  std::vector<sim::Code> kernels = {};
   int64_t global_unit = 16;
 };
 
@@ -337,7 +337,7 @@ bool Launch::run_guarded() {
 }  // namespace sim
 
 std::shared_ptr<const Simulation> prepare_simulation(const Function& machine, const Target& target) {
-  auto s = std::make_shared<Simulation>(Simulation{.f = machine, .kernels = {}});
+  auto s = std::make_shared<Simulation>(Simulation{.f = machine});
   for (auto& k : s->f.kernels) s->kernels.push_back(sim::translate(s->f, k, target));
   for (auto& code : s->kernels) s->global_unit = std::min(s->global_unit, code.global_unit);
   return s;

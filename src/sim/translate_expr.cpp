@@ -241,7 +241,7 @@ Value Translator::call_value(const Call& n) {
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
   Value result = in_place();
-  CallSite site{.callee = n.callee, .args = {}, .span = span};
+  CallSite site{.callee = n.callee, .span = span};
   for (auto& a : n.args) args.push_back(value(a));
   if (Run run = n.callee == &fma_function ? fma_run(n.dtype) : nullptr)
     return compute({.run = run}, {}, {&args[0], &args[1], &args[2]});
@@ -299,7 +299,6 @@ Value Translator::effect(const Call& n) {
                 .is_async = row.async != nullptr,
                 .positions = std::move(row.positions),
                 .callee = n.callee,
-                .args = {},
                 .span = span,
                 .site = here(),
                 .type = n.dtype,

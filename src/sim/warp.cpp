@@ -163,7 +163,7 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
     f.other_thread = w.first;
     w.block->monitor->report(w, 0, std::move(f), x.site.site, last.site);
   }
-  last = {.phase = b.phase, .site = x.site.site, .told = nullptr};
+  last = {.phase = b.phase, .site = x.site.site};
 }
 
 // A warp counts as a whole, as on the chip.

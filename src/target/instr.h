@@ -13,7 +13,7 @@ struct FragmentDigit {
 };
 struct OperandFragment {
   int rows, cols, registers;  // the tile's extents; elements per lane
-  std::vector<FragmentDigit> digits;
+  std::vector<FragmentDigit> digits = {};
 };
 
 // D = A · B + D for one warp.  The callee takes handles: d, a, b, each to `registers` consecutive elements.

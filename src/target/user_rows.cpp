@@ -100,8 +100,7 @@ OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
          "the fragment of {} is no permutation of mixed-radix digits: its lane and register must be sums of "
          "multiples of digits of the row and the column",
          t.text());
-  OperandFragment out{
-      .rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / t.warp), .digits = {}};
+  OperandFragment out{.rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / t.warp)};
   for (auto& term : *layout.terms) {
     int step = int(term.digit.divisor), row = term.digit.input == 0 ? step : 0;
     out.digits.push_back({term.output == 0 ? FragmentDigit::From::lane : FragmentDigit::From::reg,
