@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
-
 namespace tl {
 namespace {
 
@@ -14,25 +12,6 @@ N* fresh(DType type, Span span) {
   auto* n = new N(span);
   n->dtype = type;
   return n;
-}
-
-bool compare_float(BinaryOp op, double a, double b) {
-  switch (op) {
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    case BinaryOp::ge:
-      return a >= b;
-    default:
-      internal_error("not a comparison");
-  }
 }
 
 void check_operand_types(BinaryOp op, DType t, Span span) {
@@ -59,7 +38,7 @@ std::optional<Expr> fold(BinaryOp op, const Expr& a, const Expr& b, DType result
     return imm(fold_int(op, x->value, y->value, t), result, span);
   }
   if (auto *x = a.as<FloatImm>(), *y = b.as<FloatImm>(); x && y) {
-    if (is_comparison(op)) return imm(compare_float(op, x->value, y->value), result, span);
+    if (is_comparison(op)) return imm(holds(op, x->value, y->value), result, span);
     return fimm(fold_float(op, x->value, y->value, t), t, span);
   }
   return std::nullopt;

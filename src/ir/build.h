@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "base/error.h"
 #include "ir/callee.h"
 #include "ir/kernel.h"
 
@@ -100,6 +101,25 @@ int64_t floor_mod(int64_t a, int64_t b);
 int64_t fold_int(BinaryOp op, int64_t a, int64_t b,
                  DType type);                                    // operands of `type`; a comparison gives 0/1
 double fold_float(BinaryOp op, double a, double b, DType type);  // arithmetic only, rounded to `type`
+template <class T>
+bool holds(BinaryOp op, T a, T b) {  // of a comparison
+  switch (op) {
+    case BinaryOp::eq:
+      return a == b;
+    case BinaryOp::ne:
+      return a != b;
+    case BinaryOp::lt:
+      return a < b;
+    case BinaryOp::le:
+      return a <= b;
+    case BinaryOp::gt:
+      return a > b;
+    case BinaryOp::ge:
+      return a >= b;
+    default:
+      internal_error("not a comparison");
+  }
+}
 bool is_comparison(BinaryOp op);
 bool is_logical(BinaryOp op);
 extern const std::string_view divisor_help;  // what mends a division by zero

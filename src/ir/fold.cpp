@@ -49,16 +49,8 @@ int64_t fold_unsigned(BinaryOp op, uint64_t a, uint64_t b) {
       return int64_t(a > b ? a : b);
     case BinaryOp::shr:
       return int64_t(a >> b);
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    case BinaryOp::ge:
-      return a >= b;
     default:
-      internal_error("not an unsigned operation");
+      return holds(op, a, b);
   }
 }
 
@@ -112,26 +104,13 @@ int64_t fold_signed(BinaryOp op, int64_t a, int64_t b) {
       return int64_t(ua << (ub & 63));
     case BinaryOp::shr:
       return a >> (ub & 63);
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    case BinaryOp::ge:
-      return a >= b;
     case BinaryOp::logical_and:
       return a && b;
     case BinaryOp::logical_or:
       return a || b;
-    case BinaryOp::div:
-      break;
+    default:
+      return holds(op, a, b);
   }
-  internal_error("not an integer operation");
 }
 
 }  // namespace

@@ -161,18 +161,17 @@ struct Splitter final : ScopedRewriter {
   }
 
   Stmt at(const Stmt& s) override {
-    auto* b = s.as<Block>();
-    std::vector<Stmt> stmts = b ? b->stmts : std::vector<Stmt>{s}, out;
+    std::vector<Stmt> out;
     Run run;
-    for (auto& inner : stmts) {
+    for (auto& inner : statements_of(s)) {
       bool first = run.stmts.empty();
       if (extend(run, inner)) continue;
       finish(run, out);
       if (!first && extend(run, inner)) continue;
-      out.push_back(b ? (*this)(inner) : walk(inner));
+      out.push_back(inner.same(s) ? walk(inner) : (*this)(inner));
     }
     finish(run, out);
-    return b ? block(std::move(out), s->span) : out[0];
+    return block(std::move(out), s->span);
   }
 
   Stmt walk(const Stmt& s) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ir/rewrite.h"
 #include "ir/text.h"
+#include "pass/splice.h"
 
 namespace tl {
 namespace {
@@ -106,15 +106,16 @@ struct WarpWidth {
   }
 
   // x; y = shfl_xor(x, half of the warp); x + y; …: the last of these is the value of that name.
-  void reduce(const Let& n, const Reduction& r, Rewriter& self, std::vector<Stmt>& out) const {
+  std::vector<Stmt> reduced(const Let& n, const Reduction& r) const {
     static const Callee& shuffle = *find_callee("shfl_xor_sync");
     Span span = n.value->span;
+    std::vector<Stmt> out;
     auto named = [&](const Expr& e) {
       Expr v = var(n.var.as<Var>()->hint, e->dtype, span);
       out.push_back(let(v, e, n.span));
       return v;
     };
-    Expr value = self(n.value.as<Call>()->args[0]);
+    Expr value = n.value.as<Call>()->args[0];
     if (!is_const(value) && !value.as<Var>()) value = named(value);
     for (int offset = warp / 2; offset > 0; offset /= 2) {
       Expr other = named(call(shuffle, {value, imm(offset), imm(warp), whole_warp(warp)}, span));
@@ -124,6 +125,7 @@ struct WarpWidth {
       else
         out.push_back(let(n.var, both, n.span));
     }
+    return out;
   }
 };
 
@@ -135,22 +137,12 @@ Expr whole_warp(int warp) {
 
 Stmt with_warp_width(const Stmt& body, const Target& target) {
   WarpWidth width{target};
-  return rewrite(
-      body, [&](const Call& n, Rewriter& self) { return width(n, self); },
-      [&](const Block& n, Rewriter& self) -> Stmt {
-        auto reduced = [&](const Stmt& s) {
-          auto* named = target.has_threads() ? s.as<Let>() : nullptr;
-          return named ? reduction_of(named->value) : nullptr;
-        };
-        if (std::ranges::none_of(n.stmts, reduced)) return self.children(n);
-        std::vector<Stmt> out;
-        for (auto& s : n.stmts)
-          if (auto* reduction = reduced(s))
-            width.reduce(*s.as<Let>(), *reduction, self, out);
-          else
-            out.push_back(self(s));
-        return block(std::move(out), n.span);
-      });
+  auto opened = [&](const Stmt& original, const Stmt& walked) {
+    auto* named = target.has_threads() ? original.as<Let>() : nullptr;
+    auto* reduction = named ? reduction_of(named->value) : nullptr;
+    return reduction ? width.reduced(*named, *reduction) : std::vector<Stmt>{walked};
+  };
+  return rewrite(splice(body, opened), [&](const Call& n, Rewriter& self) { return width(n, self); });
 }
 
 }  // namespace tl

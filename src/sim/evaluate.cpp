@@ -41,24 +41,6 @@ Code float_arithmetic(BinaryOp op, DType type, Code a, Code b) {
   }
 }
 
-template <class T>
-bool compare(BinaryOp op, T a, T b) {
-  switch (op) {
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-
 Code index_arithmetic(BinaryOp op, Code a, Code b) {
   switch (op) {
     case BinaryOp::add:
@@ -80,7 +62,7 @@ Code binary_code(const Binary& n, Code a, Code b, Span span) {
   if (op == BinaryOp::logical_and) return [a, b](Frame& x) { return a(x).i ? b(x) : scalar(int64_t(0)); };
   if (op == BinaryOp::logical_or) return [a, b](Frame& x) { return a(x).i ? scalar(int64_t(1)) : b(x); };
   if (type.is_float() && is_comparison(op))
-    return [op, a, b](Frame& x) { return scalar(int64_t(compare(op, a(x).d, b(x).d))); };
+    return [op, a, b](Frame& x) { return scalar(int64_t(holds(op, a(x).d, b(x).d))); };
   if (type.is_float()) return float_arithmetic(op, type, std::move(a), std::move(b));
   if (type == i64)
     if (Code fast = index_arithmetic(op, a, b)) return fast;

@@ -1,6 +1,6 @@
 // Arithmetic on registers: integers and bools as int64 wrapped to their type, floats as double rounded to
 // theirs, so that every value is the reference's.
-#include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "ir/build.h"
@@ -37,6 +37,12 @@ void binary_lanes(Warp& w, const Operation& o, F f) {
   each(o, [&](int32_t i) { to[i] = f(a[i], b[i]); });
 }
 
+// The same for every operation; its type says which, so that it is part of the loop.
+template <class F>
+Run by_lane(F) {
+  return [](Warp& w, const Operation& o) { binary_lanes(w, o, F()); };
+}
+
 struct Exact {
   static double round(double v) { return v; }
 };
@@ -56,83 +62,46 @@ struct Int {
   static int64_t wrap(uint64_t v) { return int32_t(uint32_t(v)); }
 };
 
-template <class R, BinaryOp op>
-void float_step(Warp& w, const Operation& o) {
-  binary_lanes(w, o, [](Scalar a, Scalar b) {
-    if constexpr (op == BinaryOp::add) return scalar(R::round(a.d + b.d));
-    if constexpr (op == BinaryOp::sub) return scalar(R::round(a.d - b.d));
-    if constexpr (op == BinaryOp::mul) return scalar(R::round(a.d * b.d));
-    if constexpr (op == BinaryOp::div) return scalar(R::round(a.d / b.d));
-  });
-}
 template <class R>
 Run float_run(BinaryOp op) {
   switch (op) {
     case BinaryOp::add:
-      return float_step<R, BinaryOp::add>;
+      return by_lane([](Scalar a, Scalar b) { return scalar(R::round(a.d + b.d)); });
     case BinaryOp::sub:
-      return float_step<R, BinaryOp::sub>;
+      return by_lane([](Scalar a, Scalar b) { return scalar(R::round(a.d - b.d)); });
     case BinaryOp::mul:
-      return float_step<R, BinaryOp::mul>;
+      return by_lane([](Scalar a, Scalar b) { return scalar(R::round(a.d * b.d)); });
     default:
-      return float_step<R, BinaryOp::div>;
+      return by_lane([](Scalar a, Scalar b) { return scalar(R::round(a.d / b.d)); });
   }
 }
 Run float_run(BinaryOp op, DType type) {
-  if (op == BinaryOp::min)
-    return [](Warp& w, const Operation& o) {
-      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(min_number(a.d, b.d)); });
-    };
-  if (op == BinaryOp::max)
-    return [](Warp& w, const Operation& o) {
-      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(max_number(a.d, b.d)); });
-    };
+  if (op == BinaryOp::min) return by_lane([](Scalar a, Scalar b) { return scalar(min_number(a.d, b.d)); });
+  if (op == BinaryOp::max) return by_lane([](Scalar a, Scalar b) { return scalar(max_number(a.d, b.d)); });
   if (type.bits == 64) return float_run<Exact>(op);
   if (type.bits == 32) return float_run<Single>(op);
   return type == bf16 ? float_run<Bf16>(op) : float_run<F16>(op);
 }
 
-template <BinaryOp op, class T>
-bool holds(T a, T b) {
-  switch (op) {
-    case BinaryOp::eq:
-      return a == b;
-    case BinaryOp::ne:
-      return a != b;
-    case BinaryOp::lt:
-      return a < b;
-    case BinaryOp::le:
-      return a <= b;
-    case BinaryOp::gt:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-template <BinaryOp op>
+template <class Compare>
 Run compare_run(bool is_float) {
-  if (is_float)
-    return [](Warp& w, const Operation& o) {
-      binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(int64_t(holds<op>(a.d, b.d))); });
-    };
-  return [](Warp& w, const Operation& o) {
-    binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(int64_t(holds<op>(a.i, b.i))); });
-  };
+  if (is_float) return by_lane([](Scalar a, Scalar b) { return scalar(int64_t(Compare()(a.d, b.d))); });
+  return by_lane([](Scalar a, Scalar b) { return scalar(int64_t(Compare()(a.i, b.i))); });
 }
 Run compare_run(BinaryOp op, bool is_float) {
   switch (op) {
     case BinaryOp::eq:
-      return compare_run<BinaryOp::eq>(is_float);
+      return compare_run<std::equal_to<>>(is_float);
     case BinaryOp::ne:
-      return compare_run<BinaryOp::ne>(is_float);
+      return compare_run<std::not_equal_to<>>(is_float);
     case BinaryOp::lt:
-      return compare_run<BinaryOp::lt>(is_float);
+      return compare_run<std::less<>>(is_float);
     case BinaryOp::le:
-      return compare_run<BinaryOp::le>(is_float);
+      return compare_run<std::less_equal<>>(is_float);
     case BinaryOp::gt:
-      return compare_run<BinaryOp::gt>(is_float);
+      return compare_run<std::greater<>>(is_float);
     default:
-      return compare_run<BinaryOp::ge>(is_float);
+      return compare_run<std::greater_equal<>>(is_float);
   }
 }
 
@@ -141,35 +110,21 @@ template <class W>
 Run index_run(BinaryOp op) {
   switch (op) {
     case BinaryOp::add:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) + uint64_t(b.i))); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) + uint64_t(b.i))); });
     case BinaryOp::sub:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) - uint64_t(b.i))); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) - uint64_t(b.i))); });
     case BinaryOp::mul:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) * uint64_t(b.i))); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(W::wrap(uint64_t(a.i) * uint64_t(b.i))); });
     case BinaryOp::bit_and:
     case BinaryOp::logical_and:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(a.i & b.i); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(a.i & b.i); });
     case BinaryOp::bit_or:
     case BinaryOp::logical_or:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(a.i | b.i); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(a.i | b.i); });
     case BinaryOp::bit_xor:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(a.i ^ b.i); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(a.i ^ b.i); });
     case BinaryOp::shr:
-      return [](Warp& w, const Operation& o) {
-        binary_lanes(w, o, [](Scalar a, Scalar b) { return scalar(a.i >> b.i); });
-      };
+      return by_lane([](Scalar a, Scalar b) { return scalar(a.i >> b.i); });
     default:
       return nullptr;
   }
