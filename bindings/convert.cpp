@@ -119,8 +119,9 @@ AttrValue attr_of(const std::string& key, nb::handle object) {
 }
 
 Attrs attrs_of(nb::handle dict) {
+  if (!PyDict_Check(dict.ptr())) wrong_type("expected a dict", dict);
   Attrs attrs;
-  for (auto [key, value] : nb::cast<nb::dict>(dict)) {
+  for (auto [key, value] : nb::borrow<nb::dict>(dict)) {
     std::string name = nb::cast<std::string>(key);
     attrs.entries[name] = attr_of(name, value);
   }

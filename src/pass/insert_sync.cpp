@@ -209,7 +209,7 @@ struct Inserter {
   void leaf(const Stmt& s) {
     const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
-    if (a.meets) now.pending = {.writes = a.now.writes};
+    if (a.meets) now.pending = {.reads = {}, .writes = a.now.writes};
   }
 
   Stmt run() {
